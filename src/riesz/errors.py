@@ -1,0 +1,25 @@
+"""What Riesz raises when its input is wrong.
+
+Every message says what was found, where, and what to do. The command line turns each of these
+into one line and exit status 2, so nothing else may derive from `RieszError`.
+"""
+
+
+class RieszError(ValueError):
+    """The input is wrong; the message says how to mend it."""
+
+
+class MeshError(RieszError):
+    """A mesh, an outline or a tag does not describe a domain."""
+
+
+class FormError(RieszError):
+    """An equation, a coefficient or a boundary condition is not well posed."""
+
+
+class SolveError(RieszError):
+    """The discrete equations have no solution that the solver could find."""
+
+
+class FileFormatError(RieszError):
+    """A file is not what its name says, or is damaged."""
