@@ -1,0 +1,209 @@
+"""Meshes of plain domains: interval, rectangle, box, disc and the L.
+
+Nodes run along x first, then y, then z, and cells follow them, so neighbours in space are
+neighbours in memory.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from riesz.errors import MeshError
+from riesz.mesh.facets import boundary_facets
+from riesz.mesh.mesh import Mesh, drop_unused_nodes, orient_cells
+
+Number = float | int | np.floating | np.integer
+Corner = Sequence[Number] | Float[np.ndarray, " dim"] | Int[np.ndarray, " dim"]
+Diagonal = Literal["right", "left", "alternating"]
+
+SIDES = (("left", "right"), ("bottom", "top"))
+BOX_SIDES = (("left", "right"), ("front", "back"), ("bottom", "top"))
+
+
+def interval(num_cells: int, start: Number = 0.0, stop: Number = 1.0) -> Mesh:
+    """Equal cells from `start` to `stop`; the end points are tagged "left" and "right"."""
+    nodes, index = grid((num_cells,), (start,), (stop,))
+    return Mesh(nodes, path_simplices(index), sides(index, SIDES[:1]))
+
+
+def rectangle(
+    shape: tuple[int, int],
+    lower: Corner = (0.0, 0.0),
+    upper: Corner = (1.0, 1.0),
+    *,
+    diagonal: Diagonal = "right",
+) -> Mesh:
+    """`shape` counts the rectangles along x and y, each cut into two triangles.
+
+    The cut rises to the right (/), to the left (\\), or alternates like a chessboard, which keeps
+    the mesh symmetric. Sides are tagged "left" and "right" (x), "bottom" and "top" (y).
+    """
+    nodes, index = grid(shape, lower, upper)
+    cells = orient_cells(nodes, cut_squares(index, diagonal))
+    return Mesh(nodes, cells, sides(index, SIDES))
+
+
+def box(
+    shape: tuple[int, int, int],
+    lower: Corner = (0.0, 0.0, 0.0),
+    upper: Corner = (1.0, 1.0, 1.0),
+) -> Mesh:
+    """`shape` counts the bricks along x, y and z, each cut into six tetrahedra (Kuhn).
+
+    Sides are tagged "left" and "right" (x), "front" and "back" (y), "bottom" and "top" (z).
+    """
+    nodes, index = grid(shape, lower, upper)
+    cells = orient_cells(nodes, path_simplices(index))
+    return Mesh(nodes, cells, sides(index, BOX_SIDES))
+
+
+def disc(num_rings: int, radius: Number = 1.0, centre: Corner = (0.0, 0.0)) -> Mesh:
+    """Concentric rings of near-equilateral triangles, ring k with 6k nodes; the rim is "outer".
+
+    All angles lie between 43 and 94 degrees, whatever the number of rings.
+    """
+    check_counts("num_rings", (num_rings,))
+    check_finite("radius and centre", [radius, *centre])
+    if radius <= 0:
+        raise MeshError(f"the disc has radius {radius}: give a positive radius.")
+    rings = np.arange(1, num_rings + 1)
+    ring = np.repeat(rings, 6 * rings)
+    place = np.arange(len(ring)) - 3 * ring * (ring - 1)
+    angle = 2 * np.pi * place / (6 * ring)
+    offsets = ring[:, None] / num_rings * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    middle = np.asarray(centre, dtype=float)
+    nodes = np.vstack([middle, middle + radius * offsets])
+    cells = np.concatenate([ring_cells(int(k)) for k in rings])
+    rim = ring_nodes(num_rings, np.arange(6 * num_rings + 1))
+    return Mesh(nodes, cells, {"outer": np.stack([rim[:-1], rim[1:]], axis=1)})
+
+
+def l_shape(num_cells: int) -> Mesh:
+    """The square (-1, 1)^2 without its lower right quarter [0, 1) x (-1, 0].
+
+    Each unit length has `num_cells` cells. The boundary is tagged "outer"; the reentrant corner
+    is the origin.
+    """
+    check_counts("num_cells", (num_cells,))
+    square = rectangle((2 * num_cells, 2 * num_cells), (-1.0, -1.0), (1.0, 1.0))
+    x, y = square.nodes[square.cells].mean(axis=1).T
+    nodes, cells, _ = drop_unused_nodes(square.nodes, square.cells[(x < 0) | (y > 0)])
+    rim = boundary_facets(Mesh(nodes, cells)).nodes
+    return Mesh(nodes, cells, {"outer": rim})
+
+
+def grid(
+    shape: tuple[int, ...], lower: Corner, upper: Corner
+) -> tuple[Float[np.ndarray, "node dim"], Int[np.ndarray, "..."]]:
+    """Nodes of a rectangular grid, and their indices as an array with axes (z, y, x)."""
+    check_counts("shape" if len(shape) > 1 else "num_cells", shape)
+    check_extent(len(shape), lower, upper)
+    axes = [np.linspace(a, b, n + 1) for n, a, b in zip(shape, lower, upper, strict=True)]
+    coordinates = np.meshgrid(*reversed(axes), indexing="ij")[::-1]
+    nodes = np.stack([x.ravel() for x in coordinates], axis=1)
+    return nodes, np.arange(len(nodes)).reshape([n + 1 for n in reversed(shape)])
+
+
+def path_simplices(index: Int[np.ndarray, "..."]) -> Int[np.ndarray, "cell corner"]:
+    """Cut every brick of a grid along the paths from its lowest to its highest corner.
+
+    One simplex a path (Kuhn's triangulation). Its trace on a side of the grid is the same cut in
+    one dimension less, so neighbours conform and the sides can be tagged without a search.
+    """
+    bricks = [
+        np.stack([brick_corner(index, step) for step in path_corners(order)], axis=-1)
+        for order in permutations(range(index.ndim))
+    ]
+    return np.stack(bricks, axis=-2).reshape(-1, index.ndim + 1)
+
+
+def path_corners(order: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Corners of the unit cube on the path that steps along the axes in the given order."""
+    return [
+        tuple(int(axis in order[:length]) for axis in range(len(order)))
+        for length in range(len(order) + 1)
+    ]
+
+
+def brick_corner(index: Int[np.ndarray, "..."], step: tuple[int, ...]) -> Int[np.ndarray, "..."]:
+    """For every brick of the grid, the node at the corner `step` (0 or 1 along each axis)."""
+    window = tuple(slice(s, n - 1 + s) for s, n in zip(step, index.shape, strict=True))
+    return index[(*window, ...)]
+
+
+def cut_squares(
+    index: Int[np.ndarray, "row column"], diagonal: Diagonal
+) -> Int[np.ndarray, "cell 3"]:
+    rising = path_simplices(index)
+    if diagonal == "right":
+        return rising
+    falling = path_simplices(index[:, ::-1]).reshape(*(n - 1 for n in index.shape), 2, 3)
+    falling = falling[:, ::-1].reshape(-1, 3)  # mirrored squares, back in order of memory
+    if diagonal == "left":
+        return falling
+    if diagonal == "alternating":
+        row, column = np.indices([n - 1 for n in index.shape])
+        odd = np.repeat((row + column).ravel() % 2 == 1, 2)
+        return np.where(odd[:, None], falling, rising)
+    raise MeshError(f"diagonal {diagonal!r} is unknown: use 'right', 'left' or 'alternating'.")
+
+
+def sides(
+    index: Int[np.ndarray, "..."], names: Sequence[tuple[str, str]]
+) -> dict[str, Int[np.ndarray, "facet dim"]]:
+    """Facets on the first and last layer of the grid along x, y and z."""
+    tags = {}
+    for axis, (first, last) in zip(range(index.ndim - 1, -1, -1), names, strict=True):
+        for name, layer in ((first, 0), (last, -1)):
+            facets = path_simplices(np.asarray(index.take(layer, axis=axis)))
+            tags[name] = np.sort(facets, axis=1)
+    return tags
+
+
+def ring_nodes(ring: int, place: Int[np.ndarray, " place"]) -> Int[np.ndarray, " place"]:
+    """Index of each node around a ring of the disc; ring 0 is the centre."""
+    return 1 + 3 * ring * (ring - 1) + place % (6 * ring) if ring else 0 * place
+
+
+def ring_cells(ring: int) -> Int[np.ndarray, "cell 3"]:
+    """Triangles between the rings `ring - 1` and `ring`, in six like sectors."""
+    sector, step = np.divmod(np.arange(6 * ring), ring)
+    outer = ring * sector + step
+    inner = (ring - 1) * sector + step
+    apex_inside = np.stack(
+        [ring_nodes(ring - 1, inner), ring_nodes(ring, outer), ring_nodes(ring, outer + 1)], axis=1
+    )
+    apex_outside = np.stack(
+        [ring_nodes(ring - 1, inner), ring_nodes(ring, outer + 1), ring_nodes(ring - 1, inner + 1)],
+        axis=1,
+    )
+    # The last step of a sector has no triangle with its apex outside.
+    keep = np.stack([np.ones_like(step), step < ring - 1], axis=1).astype(bool)
+    return np.stack([apex_inside, apex_outside], axis=1)[keep]
+
+
+def check_counts(what: str, counts: Sequence[int]) -> None:
+    if not all(n >= 1 and n % 1 == 0 for n in counts):
+        raise MeshError(f"{what} is {tuple(counts)}: give whole numbers of at least one.")
+
+
+def check_finite(what: str, values: Sequence[Number]) -> None:
+    if not np.isfinite(np.asarray(values, dtype=float)).all():
+        raise MeshError(f"{what} are {list(values)}: give finite coordinates.")
+
+
+def check_extent(dim: int, lower: Corner, upper: Corner) -> None:
+    if len(lower) != dim or len(upper) != dim:
+        raise MeshError(
+            f"corners {tuple(lower)} and {tuple(upper)} do not both have {dim} coordinates: "
+            "give one a dimension."
+        )
+    check_finite("the corners' coordinates", [*lower, *upper])
+    if not all(a < b for a, b in zip(lower, upper, strict=True)):
+        raise MeshError(
+            f"the upper corner {tuple(upper)} is not above the lower corner {tuple(lower)} in "
+            "every coordinate: exchange them or give the domain some extent."
+        )
