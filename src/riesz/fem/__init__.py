@@ -1,0 +1,1 @@
+"""Finite elements: weak forms, their residuals and Jacobians, and exact solves."""

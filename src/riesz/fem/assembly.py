@@ -1,0 +1,127 @@
+"""Residuals, matrix-free, and sparse Jacobians of a boundary-value problem.
+
+`state` is always the vector of all unknowns; latents `z` are any pytree that the equation's
+coefficients read. All functions here can be jitted, differentiated and mapped over `state` and `z`.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from riesz.fem.coefficient import Latent, Nodal, resolve
+from riesz.fem.kernel import entity_residuals
+from riesz.fem.pointwise import Point, State
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group
+from riesz.fem.sparse import SparseMatrix
+from riesz.fem.weakform import PointSource
+
+
+@eqx.filter_jit
+def residual(
+    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
+) -> Float[Array, " dof"]:
+    r"""$r_i = \mathrm{form}(u; \phi_i)$ for every shape function, those at fixed unknowns included.
+
+    On free unknowns it vanishes at the solution; on fixed ones it is the flux that holds the
+    prescribed values (see `flux`).
+    """
+    total = problem.accumulation(group_residuals(problem, problem.cells, state, z))
+    for group in problem.facets:
+        for dofs, part in zip(
+            group.domain.dofs, group_residuals(problem, group, state, z), strict=True
+        ):
+            total = total.at[dofs].add(part)
+    for source, operator in problem.point_sources:
+        rates = jnp.asarray(source_rates(source, z), total.dtype)
+        total = total + source.sign * operator.transposed(rates)
+    return total
+
+
+def free_residual(
+    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
+) -> Float[Array, " free"]:
+    """The residual tested with the shape functions of free unknowns only."""
+    return residual(problem, state, z)[problem.free]
+
+
+def group_residuals(
+    problem: BoundaryValueProblem, group: Group, state: Float[Array, " dof"], z: PyTree
+) -> tuple[Float[Array, " entity"], ...]:
+    """Contributions of each cell or facet of a group to its local unknowns."""
+    return entity_residuals(
+        group.terms, problem.space.element, group.domain, local_states(group, state), z
+    )
+
+
+def local_states(group: Group, state: Float[Array, " dof"]) -> list[Float[Array, " entity"]]:
+    return [state.at[dofs].get(mode="promise_in_bounds") for dofs in group.domain.dofs]
+
+
+def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
+    if not isinstance(source.rates, Latent):
+        return source.rates
+    return resolve(source.rates, z, "rates of the point source").value
+
+
+@eqx.filter_jit
+def jacobian(
+    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
+) -> SparseMatrix:
+    r"""$\partial r_i/\partial u_j$ on free unknowns: the stiffness matrix of a linear equation."""
+    values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
+    for group in (problem.cells, *problem.facets):
+        for j, column in enumerate(group_columns(problem, group, state, z)):
+            for i, part in enumerate(column):
+                values = values.at[group.entries[i, j]].add(part, mode="drop")
+    return SparseMatrix(problem.pattern, values)
+
+
+def group_columns(
+    problem: BoundaryValueProblem, group: Group, state: Float[Array, " dof"], z: PyTree
+) -> list[Sequence[Float[Array, " entity"]]]:
+    """Derivatives of the local residuals by each local unknown in turn."""
+    local = local_states(group, state)
+
+    def residuals(local_state):
+        return entity_residuals(
+            group.terms, problem.space.element, group.domain, local_state, z
+        )
+
+    _, push_forward = jax.linearize(residuals, local)
+    one, zero = jnp.ones_like(local[0]), jnp.zeros_like(local[0])
+    return [
+        push_forward([one if i == j else zero for i in range(len(local))])
+        for j in range(len(local))
+    ]
+
+
+def dirichlet_values(problem: BoundaryValueProblem, z: PyTree = None) -> Float[Array, " fixed"]:
+    """Prescribed values at the fixed unknowns."""
+    values = jnp.zeros(len(problem.fixed), problem.dtype)
+    for piece in problem.dirichlet:
+        values = values.at[piece.position].set(piece_values(piece, z).astype(values.dtype))
+    return values
+
+
+def piece_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " piece"]:
+    coefficient = resolve(piece.value, z, "Dirichlet value")
+    if isinstance(coefficient, Nodal):
+        return coefficient.values[piece.ends].mean(axis=1)
+    nowhere = State(jnp.zeros(()), jnp.zeros(piece.x.shape[1]))
+
+    def at(x):
+        return coefficient.at((), Point(x, (), nowhere, z))
+
+    return jax.vmap(at)(piece.x)
+
+
+def with_dirichlet(
+    problem: BoundaryValueProblem, free_values: Float[Array, " free"], z: PyTree = None
+) -> Float[Array, " dof"]:
+    """The vector of all unknowns from the free ones and the prescribed values."""
+    state = jnp.zeros(problem.space.num_dofs, problem.dtype)
+    state = state.at[problem.fixed].set(dirichlet_values(problem, z))
+    return state.at[problem.free].set(free_values)

@@ -1,0 +1,110 @@
+"""Whether the coefficients of an equation fit the mesh and make sense, before any heavy work."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from riesz.errors import FormError
+from riesz.fem.coefficient import (
+    AbstractCoefficient,
+    Function,
+    Latent,
+    Nodal,
+    PerCell,
+    check_finite,
+    resolve,
+)
+from riesz.fem.domain import Domain
+from riesz.fem.kernel import position
+from riesz.fem.pointwise import Point, State
+from riesz.fem.weakform import Shape, Term
+from riesz.mesh.mesh import Mesh
+
+
+def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree, *, z_known: bool) -> None:
+    """Raise where a coefficient has a wrong length or shape, is not finite, or not positive.
+
+    Latents, and functions of them or of the state, are left for later where they are not known.
+    """
+    for name, allowed in term.shapes:
+        coefficient = term.coefficients[name]
+        if isinstance(coefficient, Latent) and not z_known:
+            continue
+        coefficient = resolve(coefficient, z, name)
+        label = f"{name} of {term.name}"
+        check_length(coefficient, mesh, label)
+        values = known_values(coefficient, domain, z, z_known=z_known)
+        if values is None or isinstance(values, jax.core.Tracer):
+            continue
+        check_shape(values.shape[1:], allowed, mesh.dim, label)
+        check_finite(np.asarray(values), label)
+        if name in term.positive:
+            check_positive(np.asarray(values), label)
+
+
+def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> None:
+    if isinstance(coefficient, Nodal):
+        found, wanted, what = len(coefficient.values), mesh.num_nodes, "nodes"
+    elif isinstance(coefficient, PerCell):
+        found, wanted, what = len(coefficient.values), mesh.num_cells, "cells"
+    else:
+        return
+    if found != wanted:
+        raise FormError(
+            f"{label} has {found} values, but the mesh has {wanted} {what}: give one value for "
+            f"each of the {what}, in the mesh's order."
+        )
+
+
+def known_values(
+    coefficient: AbstractCoefficient, domain: Domain, z: PyTree, *, z_known: bool
+) -> Float[Array, "sample *components"] | None:
+    """All values that the quadrature will see, or None where they depend on what is unknown."""
+    if isinstance(coefficient, Nodal | PerCell):
+        return coefficient.values
+    if isinstance(coefficient, Function):
+        last_known_argument = 2 if z_known else 1
+        if coefficient.num_arguments > last_known_argument:
+            return None
+        return sampled(coefficient, domain, z)
+    return coefficient.at((), None)[None]  # pyright: ignore[reportArgumentType]
+
+
+def sampled(
+    function: Function, domain: Domain, z: PyTree
+) -> Float[Array, "sample *components"]:
+    """A function of place at all quadrature points."""
+    vertices = jnp.moveaxis(domain.nodes[:, domain.corners], 0, -1)
+    nowhere = State(jnp.zeros(()), jnp.zeros(domain.dim))
+
+    def at(x):
+        return function.at((), Point(x, (), nowhere, z))
+
+    points = domain.cell_points if domain.facet_points is None else domain.facet_points
+    places = [
+        position(vertices, tuple(p[..., None] if isinstance(p, jax.Array) else p for p in point))
+        for point in points or ()
+    ]
+    return jnp.concatenate([jax.vmap(at)(x) for x in places])
+
+
+def check_shape(shape: tuple[int, ...], allowed: tuple[Shape, ...], dim: int, label: str) -> None:
+    wanted = [(dim,) * len(axes) for axes in allowed]
+    if wanted and shape not in wanted:
+        raise FormError(
+            f"{label} has shape {shape} at each point, but in {dim} dimensions it must be "
+            f"{' or '.join(map(str, wanted))}."
+        )
+
+
+def check_positive(values: Float[np.ndarray, "sample *components"], label: str) -> None:
+    if values.ndim == 3:
+        values = np.linalg.eigvalsh((values + np.swapaxes(values, 1, 2)) / 2)[:, 0]
+        label = f"the smallest eigenvalue of {label}"
+    (bad,) = np.nonzero(values <= 0)
+    if bad.size:
+        raise FormError(
+            f"{label} is {values[bad[0]]:.3g} at {bad.size} of {len(values)} places, first at "
+            f"index {bad[0]}: it must be positive; for an unknown, use its logarithm."
+        )

@@ -1,0 +1,90 @@
+"""Where a term is integrated: the cells of a mesh, or facets seen from the cell beside them.
+
+All arrays have the cell or facet axis last, so that the compiled loops run along memory.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from riesz.fem.quadrature import quadrature
+from riesz.fem.space import Space
+from riesz.mesh.facets import FacetSet, facet_measures, local_facets, outward_normals
+
+StaticPoint = tuple[float, ...]
+
+
+class Domain(eqx.Module):
+    """Cells or facets, their geometry, and the quadrature points on them."""
+
+    dofs: Int[Array, "local entity"]
+    corners: Int[Array, "corner entity"]  # mesh nodes of the (adjacent) cell
+    cell: Int[Array, " entity"] | None  # which cell; None: all cells in order
+    nodes: Float[Array, "dim node"]
+    inverse_jacobian: Float[Array, "dim dim entity"]
+    measure: Float[Array, " entity"]  # length, area or volume
+    normal: Float[Array, "dim entity"] | None  # out of the adjacent cell, for facets
+    facet_points: Float[Array, "point corner entity"] | None
+    cell_points: tuple[StaticPoint, ...] | None = eqx.field(static=True)
+    weights: tuple[float, ...] = eqx.field(static=True)
+
+    @property
+    def dim(self) -> int:
+        return self.nodes.shape[0]
+
+
+def inverse_jacobians(
+    nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
+) -> Float[np.ndarray, "cell dim dim"]:
+    """Rows are the gradients of barycentric coordinates 1, ..., dim."""
+    # Columns of the Jacobian are the edges from corner 0.
+    jacobian = np.swapaxes(nodes[cells[:, 1:]] - nodes[cells[:, :1]], 1, 2)
+    return np.linalg.inv(jacobian)
+
+
+def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
+    """All cells of a space, with a rule of the given degree."""
+    mesh = space.mesh
+    rule = quadrature(mesh.dim, degree)
+    inverse = inverse_jacobians(mesh.nodes, mesh.cells)
+    corners = jnp.asarray(mesh.cells.T, dtype=jnp.int32)
+    return Domain(
+        dofs=corners
+        if space.element.degree == 1
+        else jnp.asarray(space.cell_dofs.T, dtype=jnp.int32),
+        corners=corners,
+        cell=None,
+        nodes=jnp.asarray(mesh.nodes.T, dtype=dtype),
+        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
+        measure=jnp.asarray(space.cell_volumes, dtype=dtype),
+        normal=None,
+        facet_points=None,
+        cell_points=tuple(tuple(map(float, point)) for point in rule.points),
+        weights=tuple(map(float, rule.weights)),
+    )
+
+
+def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -> Domain:
+    """Given facets, with the shape functions of the cell beside each."""
+    mesh = space.mesh
+    rule = quadrature(mesh.dim - 1, degree)
+    beside = mesh.cells[facets.cell]
+    corners = local_facets(mesh.dim)[facets.opposite]
+    points = np.zeros((len(rule.weights), len(beside), mesh.dim + 1))
+    for q, barycentric in enumerate(rule.points):
+        np.put_along_axis(points[q], corners, np.broadcast_to(barycentric, corners.shape), axis=1)
+    ordered = np.take_along_axis(beside, corners, axis=1)
+    inverse = inverse_jacobians(mesh.nodes, beside)
+    return Domain(
+        dofs=jnp.asarray(space.cell_dofs[facets.cell].T, dtype=jnp.int32),
+        corners=jnp.asarray(beside.T, dtype=jnp.int32),
+        cell=jnp.asarray(facets.cell, dtype=jnp.int32),
+        nodes=jnp.asarray(mesh.nodes.T, dtype=dtype),
+        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
+        measure=jnp.asarray(facet_measures(mesh.nodes, ordered), dtype=dtype),
+        normal=jnp.asarray(outward_normals(mesh, facets).T, dtype=dtype),
+        facet_points=jnp.asarray(np.swapaxes(points, 1, 2), dtype=dtype),
+        cell_points=None,
+        weights=tuple(map(float, rule.weights)),
+    )

@@ -1,0 +1,129 @@
+"""What a weak form sees at one point: the state, the test function and linear forms in it.
+
+The test function is symbolic. An integrand built from it is a `LinearForm`, the pair (density,
+flux) that multiplies (v, grad v); using `v` twice, or not at all, is an error by construction.
+Small vectors are contracted component by component: XLA then fuses all of the physics into one
+loop over cells, where a batched matrix product would break the loop in three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree, Shaped
+
+from riesz.errors import FormError
+
+Number = Any
+"""A Python number or a traced scalar."""
+
+
+class State(eqx.Module):
+    """Value and gradient of the unknown at one point."""
+
+    value: Float[Array, ""]
+    grad: Float[Array, " dim"]
+
+
+class Point(eqx.Module):
+    """One point of a cell or facet, where coefficients are evaluated."""
+
+    x: Float[Array, " dim"]
+    barycentric: tuple[Number, ...]
+    u: State
+    z: PyTree
+
+
+def dot(a: Sequence | Shaped[Array, " dim"], b: Sequence | Shaped[Array, " dim"]) -> Number:
+    """Inner product of two short vectors."""
+    total = a[0] * b[0]
+    for i in range(1, len(b)):
+        total = total + a[i] * b[i]
+    return total
+
+
+def scaled(factor: Number, value: Number | None) -> Number | None:
+    return None if value is None else factor * value
+
+
+def added(a: Number | None, b: Number | None) -> Number | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
+
+
+class LinearForm(eqx.Module):
+    r"""The linear form $v \mapsto G\,v + F\cdot\nabla v$ at one point; None stands for zero."""
+
+    density: Number | None = None
+    flux: tuple[Number, ...] | None = None
+
+    # NumPy would otherwise loop over this object instead of calling __rmul__.
+    __array_ufunc__ = None
+
+    def __add__(self, other: LinearForm) -> LinearForm:
+        if not isinstance(other, LinearForm):
+            return NotImplemented
+        if self.flux is None or other.flux is None:
+            flux = other.flux if self.flux is None else self.flux
+        else:
+            flux = tuple(added(a, b) for a, b in zip(self.flux, other.flux, strict=True))
+        return LinearForm(added(self.density, other.density), flux)
+
+    def __mul__(self, factor: Number) -> LinearForm:
+        if isinstance(factor, LinearForm):
+            raise FormError("an integrand must be linear in the test function v, not v times v.")
+        flux = None if self.flux is None else tuple(scaled(factor, f) for f in self.flux)
+        return LinearForm(scaled(factor, self.density), flux)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> LinearForm:
+        return self * -1.0
+
+    def __sub__(self, other: LinearForm) -> LinearForm:
+        return self + (-other)
+
+    def __truediv__(self, divisor: Number) -> LinearForm:
+        return self * (1.0 / divisor)
+
+
+class TestGradient(eqx.Module):
+    """The gradient of the test function: contract it with a vector to get a linear form."""
+
+    __test__ = False  # not a test case, whatever its name begins with
+    __array_ufunc__ = None
+
+    dim: int = eqx.field(static=True)
+
+    def __rmatmul__(self, vector: Any) -> LinearForm:
+        if len(vector) != self.dim:
+            raise FormError(
+                f"a vector with {len(vector)} components was contracted with the gradient of the "
+                f"test function, which has {self.dim}."
+            )
+        return LinearForm(flux=tuple(vector[d] for d in range(self.dim)))
+
+    __matmul__ = __rmatmul__
+
+    def __getitem__(self, component: int) -> LinearForm:
+        axes = range(self.dim)
+        return LinearForm(flux=tuple(1.0 if d == axes[component] else None for d in axes))
+
+
+class TestFunction(eqx.Module):
+    """The test function v at one point: `v.value` and `v.grad` enter an integrand linearly."""
+
+    __test__ = False
+
+    dim: int = eqx.field(static=True)
+
+    @property
+    def value(self) -> LinearForm:
+        return LinearForm(density=1.0)
+
+    @property
+    def grad(self) -> TestGradient:
+        return TestGradient(self.dim)

@@ -1,0 +1,223 @@
+"""A boundary-value problem: an equation on a space with its Dirichlet conditions, ready for jit.
+
+Built and checked once on the host. All arrays in it are arguments of the compiled functions that
+receive it, never constants folded into them.
+"""
+
+import difflib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, DTypeLike, Float, Int, PyTree
+
+from riesz.errors import FormError
+from riesz.fem.accumulate import Accumulation, accumulation
+from riesz.fem.checks import check_term
+from riesz.fem.coefficient import AbstractCoefficient, PerCell, as_coefficient
+from riesz.fem.domain import Domain, cell_domain, facet_domain
+from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.space import Space, facet_dofs
+from riesz.fem.sparse import SparsePattern, sparse_pattern
+from riesz.fem.weakform import BOUNDARY, PointSource, Term, WeakForm
+from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
+from riesz.mesh.mesh import Mesh
+
+
+class Group(eqx.Module):
+    """Terms that are integrated over the same cells or facets."""
+
+    terms: tuple[Term, ...]
+    domain: Domain
+    entries: Int[Array, "local local entity"]  # of each pair of unknowns in the matrix pattern
+
+
+class DirichletPiece(eqx.Module):
+    """Prescribed values at some unknowns."""
+
+    value: AbstractCoefficient
+    position: Int[Array, " piece"]  # in the list of all fixed unknowns
+    x: Float[Array, "piece dim"]
+    ends: Int[Array, "piece 2"]  # mesh nodes around it, equal for an unknown at a node
+
+
+class BoundaryValueProblem(eqx.Module):
+    """Find u with form(u; v) = 0 for all v that vanish where u is prescribed."""
+
+    cells: Group
+    facets: tuple[Group, ...]
+    point_sources: tuple[tuple[PointSource, PointOperator], ...]
+    dirichlet: tuple[DirichletPiece, ...]
+    free: Int[Array, " free"]
+    fixed: Int[Array, " fixed"]
+    accumulation: Accumulation
+    pattern: SparsePattern  # of the matrix on free unknowns
+    space: Space = eqx.field(static=True)
+    form: WeakForm
+
+    @property
+    def num_free(self) -> int:
+        return len(self.free)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.cells.domain.measure.dtype
+
+    def __repr__(self) -> str:
+        return f"BoundaryValueProblem({self.form!r}, {self.num_free} free of {self.space!r})"
+
+
+def boundary_value_problem(
+    space: Space,
+    form: WeakForm,
+    dirichlet: Mapping[str, Any] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    quadrature_degree: int | None = None,
+) -> BoundaryValueProblem:
+    """Bind an equation to a space and check it.
+
+    `dirichlet` maps tags ("boundary" is the whole of it) to values: numbers, `nodal(...)` arrays,
+    functions of (x) or (x, z), or names of latents; where tags meet, the later one wins.
+    """
+    dtype = working_dtype(dtype)
+    check_terms_exist(form)
+    pieces = fixed_unknowns(space, dirichlet or {})
+    fixed = np.unique(np.concatenate([np.zeros(0, int), *(dofs for _, dofs in pieces)]))
+    free = np.setdiff1d(np.arange(space.num_dofs), fixed)
+    if not len(free):
+        raise FormError(
+            f"all {space.num_dofs} unknowns are prescribed by Dirichlet conditions: refine the "
+            "mesh or free a part of the boundary, so that something is left to find."
+        )
+    number = np.full(space.num_dofs, space.num_dofs)
+    number[free] = np.arange(len(free))
+    pattern, entries = sparse_pattern(number[space.cell_dofs], len(free))
+    groups = [
+        group_of(space, terms, on, entries, quadrature_degree, dtype)
+        for on, terms in grouped(form).items()
+    ]
+    problem = BoundaryValueProblem(
+        cells=groups[0],
+        facets=tuple(groups[1:]),
+        point_sources=tuple(
+            (p, point_operator(space, np.asarray(p.points), dtype)) for p in form.point_sources
+        ),
+        dirichlet=tuple(dirichlet_piece(space, v, dofs, fixed, dtype) for v, dofs in pieces),
+        free=jnp.asarray(free, dtype=jnp.int32),
+        fixed=jnp.asarray(fixed, dtype=jnp.int32),
+        accumulation=accumulation(space.cell_dofs, space.num_dofs),
+        pattern=pattern,
+        space=space,
+        form=form,
+    )
+    check_coefficients(problem)
+    return problem
+
+
+def check_coefficients(problem: BoundaryValueProblem, z: PyTree = None) -> None:
+    """Raise where coefficients do not fit; with `z`, those that depend on it are checked too."""
+    for group in (problem.cells, *problem.facets):
+        for term in group.terms:
+            check_term(term, group.domain, problem.space.mesh, z, z_known=z is not None)
+
+
+def working_dtype(dtype: DTypeLike | None) -> np.dtype:
+    """Float64 unless told otherwise; says so when JAX would round to float32 unasked."""
+    if dtype is not None:
+        return jnp.dtype(dtype)
+    if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        warnings.warn(
+            "coordinates and coefficients are rounded to float32 because JAX runs without float64: "
+            'add jax.config.update("jax_enable_x64", True) at the top of the program, or pass '
+            "dtype=jnp.float32 to say that this is meant.",
+            stacklevel=3,
+        )
+        return jnp.dtype(jnp.float32)
+    return jnp.dtype(jnp.float64)
+
+
+def check_terms_exist(form: WeakForm) -> None:
+    if not any(term.on is None for term in form.terms):
+        raise FormError(
+            f"{form!r} has no term over the cells: add diffusion(...), reaction(...) or another."
+        )
+
+
+def grouped(form: WeakForm) -> dict[str | None, list[Term]]:
+    """Terms by where they are integrated, the cells first."""
+    groups: dict[str | None, list[Term]] = {None: []}
+    for term in form.terms:
+        groups.setdefault(term.on, []).append(term)
+    return groups
+
+
+def group_of(
+    space: Space,
+    terms: list[Term],
+    on: str | None,
+    entries: Int[np.ndarray, "cell local local"],
+    quadrature_degree: int | None,
+    dtype: np.dtype,
+) -> Group:
+    element = space.element
+    if element.degree != 1 and any(term.streamline for term in terms):
+        raise FormError("supg=True needs P1 elements: refine the mesh or leave supg out.")
+    degree = max(term.degree(element.degree) for term in terms)
+    degree = degree if quadrature_degree is None else quadrature_degree
+    if on is None:
+        domain = cell_domain(space, degree, dtype)
+    else:
+        facets = tagged_facets(space.mesh, on)
+        domain = facet_domain(space, facets, degree, dtype)
+        entries = entries[facets.cell]
+    device_entries = jnp.asarray(np.moveaxis(entries, 0, 2), dtype=jnp.int32)
+    return Group(tuple(terms), domain, device_entries)
+
+
+def tagged_facets(mesh: Mesh, tag: str) -> FacetSet:
+    """Facets by their tag; an unknown tag is answered with the known ones."""
+    if tag in mesh.facets:
+        return find_facets(mesh, mesh.facets[tag], tag)
+    if tag == BOUNDARY:
+        return boundary_facets(mesh)
+    known = sorted({*mesh.facets, BOUNDARY})
+    close = difflib.get_close_matches(tag, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise FormError(f"no facets are tagged {tag!r}: the mesh knows {', '.join(known)}.{hint}")
+
+
+def fixed_unknowns(
+    space: Space, dirichlet: Mapping[str, Any]
+) -> list[tuple[AbstractCoefficient, Int[np.ndarray, " dof"]]]:
+    """Values and the unknowns they prescribe, disjoint."""
+    pieces, taken = [], np.zeros(space.num_dofs, dtype=bool)
+    for tag, value in reversed(dirichlet.items()):
+        dofs = facet_dofs(space, tagged_facets(space.mesh, tag).nodes)
+        coefficient = as_coefficient(value, f"Dirichlet value on {tag!r}")
+        if isinstance(coefficient, PerCell):
+            raise FormError(f"the Dirichlet value on {tag!r} is per cell: give it at the nodes.")
+        pieces.append((coefficient, dofs[~taken[dofs]]))
+        taken[dofs] = True
+    return pieces
+
+
+def dirichlet_piece(
+    space: Space,
+    value: AbstractCoefficient,
+    dofs: Int[np.ndarray, " piece"],
+    fixed: Int[np.ndarray, " fixed"],
+    dtype: np.dtype,
+) -> DirichletPiece:
+    at_nodes = np.repeat(np.arange(space.mesh.num_nodes)[:, None], 2, axis=1)
+    ends = np.concatenate([at_nodes, space.edges])[dofs]
+    return DirichletPiece(
+        value=value,
+        position=jnp.asarray(np.searchsorted(fixed, dofs), dtype=jnp.int32),
+        x=jnp.asarray(space.points[dofs], dtype=dtype),
+        ends=jnp.asarray(ends, dtype=jnp.int32),
+    )
