@@ -1,0 +1,130 @@
+"""Names for parts of a mesh: stretches of boundary, lines inside, regions of cells.
+
+Every function returns a new mesh; a tag of the same name is replaced. Lines and polygons may be
+arrays [point, 2], GeoJSON dictionaries or objects with `__geo_interface__`.
+"""
+
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from riesz.errors import MeshError
+from riesz.mesh.chain import line_chain
+from riesz.mesh.facets import boundary_facets
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.planar import distance_to_lines, inside_polygon, lines_of
+
+
+def tag_boundary(
+    mesh: Mesh,
+    name: str,
+    where: Callable[[Float[np.ndarray, "facet dim"]], Bool[np.ndarray, " facet"]],
+) -> Mesh:
+    """Tag the boundary facets at whose midpoints `where` holds."""
+    facets = boundary_facets(mesh).nodes
+    midpoints = mesh.nodes[facets].mean(axis=1)
+    chosen = np.asarray(where(midpoints))
+    if chosen.shape != (len(facets),) or chosen.dtype != bool:
+        raise MeshError(
+            f"the condition for tag {name!r} returned {chosen.dtype} of shape {chosen.shape}: it "
+            f"gets all {len(facets)} midpoints at once and must return a bool for each."
+        )
+    return with_boundary(mesh, name, facets[chosen], "satisfies the condition")
+
+
+def tag_boundary_near(mesh: Mesh, name: str, geometry: Any, tolerance: float | int) -> Mesh:
+    """Tag the boundary edges whose ends and midpoint lie within `tolerance` of a line."""
+    check_planar(mesh, name)
+    check_tolerance(name, tolerance)
+    lines = lines_of(geometry)
+    edges = boundary_facets(mesh).nodes
+    used, place = np.unique(edges, return_inverse=True)
+    near_ends = np.isfinite(distance_to_lines(mesh.nodes[used], lines, tolerance))
+    midpoints = mesh.nodes[edges].mean(axis=1)
+    near_middle = np.isfinite(distance_to_lines(midpoints, lines, tolerance))
+    chosen = near_middle & near_ends[place.reshape(edges.shape)].all(axis=1)
+    return with_boundary(mesh, name, edges[chosen], f"lies within {tolerance:g} of the line")
+
+
+def tag_boundary_inside(mesh: Mesh, name: str, polygon: Any) -> Mesh:
+    """Tag the boundary edges whose midpoints lie inside a polygon."""
+    check_planar(mesh, name)
+    edges = boundary_facets(mesh).nodes
+    chosen = inside_polygon(mesh.nodes[edges].mean(axis=1), lines_of(polygon))
+    return with_boundary(mesh, name, edges[chosen], "has its midpoint inside the polygon")
+
+
+def tag_region(mesh: Mesh, name: str, polygon: Any) -> Mesh:
+    """Tag the cells whose centroids lie inside a polygon."""
+    check_planar(mesh, name)
+    centroids = mesh.nodes[mesh.cells].mean(axis=1)
+    (members,) = np.nonzero(inside_polygon(centroids, lines_of(polygon)))
+    if not members.size:
+        raise MeshError(
+            f"no cell has its centroid inside the polygon of region {name!r}; the mesh spans "
+            f"{extent(mesh)}: check units, coordinate order, and the cells' size."
+        )
+    return Mesh(mesh.nodes, mesh.cells, mesh.facets, {**mesh.regions, name: members})
+
+
+def tag_line(mesh: Mesh, name: str, polyline: Any, tolerance: float | int) -> Mesh:
+    """Tag chains of mesh edges that follow the given line, or each of several lines.
+
+    Where the mesh was not built around the line, the chain is the nearest that it offers;
+    `riesz.mesh.chain.line_chain` says how far off it is. Raises beyond the tolerance.
+    """
+    check_planar(mesh, name)
+    check_tolerance(name, tolerance)
+    chains = [line_chain(mesh, line, tolerance).nodes for line in lines_of(polyline)]
+    edges = np.concatenate([np.stack([nodes[:-1], nodes[1:]], axis=1) for nodes in chains])
+    followed = np.unique(np.sort(edges, axis=1), axis=0)
+    return Mesh(mesh.nodes, mesh.cells, {**mesh.facets, name: followed}, mesh.regions)
+
+
+def facet_nodes(mesh: Mesh, name: str) -> Int[np.ndarray, " node"]:
+    """Nodes on the facets of a tag, each once and in order."""
+    check_known("facet tag", name, mesh.facets)
+    return np.unique(mesh.facets[name])
+
+
+def check_known(what: str, name: str, known: Collection[str]) -> None:
+    if name in known:
+        return
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    listing = ", ".join(repr(one) for one in sorted(known)) or "none"
+    raise MeshError(f"there is no {what} {name!r}: {hint}The mesh has {listing}.")
+
+
+def with_boundary(
+    mesh: Mesh, name: str, facets: Int[np.ndarray, "facet dim"], condition: str
+) -> Mesh:
+    if not len(facets):
+        raise MeshError(
+            f"no boundary facet {condition} for tag {name!r}; the mesh spans {extent(mesh)}: "
+            "check units and coordinate order."
+        )
+    return Mesh(mesh.nodes, mesh.cells, {**mesh.facets, name: facets}, mesh.regions)
+
+
+def extent(mesh: Mesh) -> str:
+    return f"{mesh.nodes.min(axis=0).tolist()} to {mesh.nodes.max(axis=0).tolist()}"
+
+
+def check_planar(mesh: Mesh, name: str) -> None:
+    if mesh.dim != 2:
+        raise MeshError(
+            f"tag {name!r} comes from a map, but the mesh has {mesh.dim} dimensions: use "
+            "tag_boundary with a function of the coordinates."
+        )
+
+
+def check_tolerance(name: str, tolerance: float | int) -> None:
+    if not 0 < tolerance < np.inf:
+        raise MeshError(
+            f"the tolerance for tag {name!r} is {tolerance}: give a positive length in the "
+            "mesh's unit."
+        )
