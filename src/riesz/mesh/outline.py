@@ -1,0 +1,268 @@
+"""Outlines: polygons with holes, read from arrays or GeoJSON and checked before they are meshed."""
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from riesz.errors import MeshError
+from riesz.mesh.crossings import (
+    TOUCHING,
+    distance_to_edges,
+    inside,
+    proper_crossings,
+    ring_area,
+    ring_edges,
+    touches,
+)
+
+Ring = Float[np.ndarray, "_ 2"]
+Part = tuple[Ring, ...]
+
+
+class Outline(eqx.Module):
+    """The boundary of a planar domain: one or more parts, each a shell followed by its holes.
+
+    Rings are open (the last vertex is not the first again), shells run counter-clockwise and
+    holes clockwise. Rings may touch, so that parts can share a border, but never cross.
+    """
+
+    parts: tuple[Part, ...]
+
+    def __check_init__(self):
+        for part, rings in enumerate(self.parts):
+            for index, ring in enumerate(rings):
+                check_ring(ring, ring_name(part, index))
+        named = [
+            (ring_name(part, index), ring)
+            for part, rings in enumerate(self.parts)
+            for index, ring in enumerate(rings)
+        ]
+        check_rings_do_not_cross(named)
+        for part, rings in enumerate(self.parts):
+            check_holes(part, rings)
+        check_parts_are_apart(self.parts)
+
+    @property
+    def rings(self) -> list[Ring]:
+        return [ring for part in self.parts for ring in part]
+
+    @property
+    def area(self) -> float:
+        return sum(ring_area(ring) for ring in self.rings)
+
+    def __repr__(self) -> str:
+        vertices = sum(len(ring) for ring in self.rings)
+        return f"Outline({len(self.parts)} parts, {len(self.rings)} rings, {vertices} vertices)"
+
+
+def outline_from(polygon: Any) -> Outline:
+    """An outline from a ring of vertices, a GeoJSON-like mapping or a `__geo_interface__`.
+
+    An array of vertices is closed by itself, with or without its first vertex repeated at the end;
+    a GeoJSON ring must be closed, since an open one there means lost data. Repeated consecutive
+    vertices are dropped, and so are third coordinates.
+    """
+    if isinstance(polygon, Outline):
+        return polygon
+    geometry = getattr(polygon, "__geo_interface__", polygon)
+    if not isinstance(geometry, Mapping):
+        return Outline(((oriented(distinct_vertices(as_points(geometry, "polygon")), 1),),))
+    return Outline(tuple(part_from(c, i) for i, c in enumerate(polygon_coordinates(geometry))))
+
+
+def polygon_coordinates(geometry: Mapping) -> list:
+    """The coordinates of each polygon in a GeoJSON-like mapping."""
+    match geometry.get("type"):
+        case "Polygon":
+            polygons = [geometry["coordinates"]]
+        case "MultiPolygon":
+            polygons = list(geometry["coordinates"])
+        case "Feature":
+            polygons = polygon_coordinates(geometry["geometry"] or {})
+        case "FeatureCollection" if len(geometry["features"]) == 1:
+            polygons = polygon_coordinates(geometry["features"][0])
+        case "FeatureCollection":
+            raise MeshError(
+                f"the FeatureCollection has {len(geometry['features'])} features: an outline is "
+                "one; choose a feature, or join them into a MultiPolygon."
+            )
+        case other:
+            raise MeshError(
+                f"the geometry is of type {other!r}: an outline is a Polygon or a MultiPolygon, "
+                "alone or as the one Feature of a FeatureCollection."
+            )
+    if not all(polygons) or not polygons:
+        raise MeshError("the polygon is empty: give it at least one ring of coordinates.")
+    return polygons
+
+
+def part_from(coordinates, part: int) -> Part:
+    rings = []
+    for index, positions in enumerate(coordinates):
+        name = ring_name(part, index)
+        ring = as_points(positions, name)
+        if len(ring) and (ring[0] != ring[-1]).any():
+            raise MeshError(
+                f"the {name} is not closed: it starts at {ring[0].tolist()} and ends at "
+                f"{ring[-1].tolist()}; repeat its first vertex at the end, or mend the file."
+            )
+        rings.append(oriented(distinct_vertices(ring), -1 if index else 1))
+    return tuple(rings)
+
+
+def ring_name(part: int, index: int) -> str:
+    return f"hole {index - 1} of part {part}" if index else f"shell of part {part}"
+
+
+def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
+    """Finite planar coordinates from anything array-like, or an error that names it."""
+    try:
+        points = np.asarray(positions, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise MeshError(f"the {name} is not an array of coordinates ({error}).") from None
+    if points.size == 0:
+        points = points.reshape(0, 2)
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise MeshError(f"the {name} has shape {points.shape}: give one row x, y for each point.")
+    (bad,) = np.nonzero(~np.isfinite(points[:, :2]).all(axis=1))
+    if bad.size:
+        raise MeshError(
+            f"the {name} has NaN or infinite coordinates in {bad.size} of {len(points)} points, "
+            f"first point {bad[0]}: remove them or repair the file they came from."
+        )
+    return points[:, :2].copy()
+
+
+def distinct_vertices(ring: Float[np.ndarray, "given 2"]) -> Float[np.ndarray, "vertex 2"]:
+    """The ring without vertices that repeat the one before, the closing one included."""
+    if not len(ring):
+        return ring
+    return ring[(ring != np.roll(ring, 1, axis=0)).any(axis=1)]
+
+
+def oriented(ring: Float[np.ndarray, "vertex 2"], sign: int) -> Float[np.ndarray, "vertex 2"]:
+    return ring[::-1].copy() if len(ring) and ring_area(ring) * sign < 0 else ring
+
+
+def outline_edges(
+    outline: Outline,
+) -> tuple[Float[np.ndarray, "edge 2"], Float[np.ndarray, "edge 2"]]:
+    """Starts and ends of all edges, ring after ring."""
+    ends = [np.roll(ring, -1, axis=0) for ring in outline.rings]
+    return np.concatenate(outline.rings), np.concatenate(ends)
+
+
+def contains(outline: Outline, points: Float[np.ndarray, "n 2"]) -> Bool[np.ndarray, " n"]:
+    """Whether each point lies inside the domain; points on its boundary may be either."""
+    return inside(points, *outline_edges(outline))
+
+
+def check_points_inside(outline: Outline, points: Float[np.ndarray, "n 2"], name: str) -> None:
+    (outside,) = np.nonzero(~contains(outline, points))
+    if outside.size:
+        raise MeshError(
+            f"{outside.size} of {len(points)} points in {name} lie outside the domain, first point "
+            f"{outside[0]} at {points[outside[0]].tolist()}: drop them, widen the outline, or see "
+            "that both are in the same coordinates."
+        )
+
+
+def tolerance_of(ring: Float[np.ndarray, "vertex 2"]) -> float:
+    return TOUCHING * float(np.ptp(ring, axis=0).max())
+
+
+def check_ring(ring: Ring, name: str) -> None:
+    count = len(np.unique(ring, axis=0))
+    if count < 3:
+        raise MeshError(f"the {name} has {count} distinct vertices: a polygon needs at least 3.")
+    extent = np.ptp(ring, axis=0).max()
+    if abs(ring_area(ring)) <= TOUCHING * extent**2:
+        raise MeshError(
+            f"the {name} has zero area: its {count} vertices lie on one line; give vertices around "
+            "the domain in order."
+        )
+    if count < len(ring):
+        values, counts = np.unique(ring, axis=0, return_counts=True)
+        raise MeshError(
+            f"the {name} passes {counts.max()} times through {values[counts.argmax()].tolist()}: "
+            "it touches or crosses itself; split it into separate rings there."
+        )
+    check_ring_is_simple(ring, name)
+
+
+def check_ring_is_simple(ring: Ring, name: str) -> None:
+    edges = ring_edges(len(ring))
+    pairs, places = proper_crossings(ring, edges, tolerance_of(ring))
+    if len(pairs):
+        (first, second), place = pairs[0], places[0]
+        raise MeshError(
+            f"the {name} crosses itself {len(pairs)} times: edge {first} ({span(ring, first)}) and "
+            f"edge {second} ({span(ring, second)}) cross at [{place[0]:.6g}, {place[1]:.6g}]; "
+            "order the vertices around the domain, or mend the outline there."
+        )
+    grazing = touches(ring, edges, tolerance_of(ring))
+    if len(grazing):
+        vertex, edge = grazing[0]
+        raise MeshError(
+            f"the {name} touches itself: vertex {vertex} at {ring[vertex].tolist()} lies on edge "
+            f"{edge} ({span(ring, edge)}); move it or split the ring there."
+        )
+
+
+def span(ring: Ring, edge) -> str:
+    return f"from {ring[edge].tolist()} to {ring[(edge + 1) % len(ring)].tolist()}"
+
+
+def check_rings_do_not_cross(named: list[tuple[str, Ring]]) -> None:
+    if len(named) < 2:
+        return
+    owner = np.repeat(np.arange(len(named)), [len(ring) for _, ring in named])
+    first = np.concatenate([[0], np.cumsum([len(ring) for _, ring in named])])
+    vertices = np.concatenate([ring for _, ring in named])
+    edges = np.concatenate([ring_edges(len(r), f) for (_, r), f in zip(named, first, strict=False)])
+    pairs, places = proper_crossings(vertices, edges, tolerance_of(vertices))
+    if len(pairs):
+        (one, two), place = pairs[0], places[0]
+        i, j = owner[one], owner[two]
+        raise MeshError(
+            f"the {named[i][0]} and the {named[j][0]} cross {len(pairs)} times: edge "
+            f"{one - first[i]} of the first and edge {two - first[j]} of the second at "
+            f"[{place[0]:.6g}, {place[1]:.6g}]; rings of an outline may touch but not cross."
+        )
+
+
+def check_holes(part: int, rings: Part) -> None:
+    shell, holes = rings[0], rings[1:]
+    for index, hole in enumerate(holes):
+        if not within(hole, shell):
+            raise MeshError(
+                f"hole {index} of part {part} lies outside its shell: a hole must be inside; "
+                "make it a part of a MultiPolygon if it is land of its own."
+            )
+    for (i, first), (j, second) in combinations(enumerate(holes), 2):
+        if within(first, second) or within(second, first):
+            raise MeshError(f"holes {i} and {j} of part {part} overlap: join them into one hole.")
+
+
+def check_parts_are_apart(parts: tuple[Part, ...]) -> None:
+    for (i, first), (j, second) in combinations(enumerate(parts), 2):
+        if covers(first, second[0]) or covers(second, first[0]):
+            raise MeshError(f"parts {i} and {j} overlap: join them, or cut one out of the other.")
+
+
+def covers(part: Part, ring: Ring) -> bool:
+    return within(ring, part[0]) and not any(within(ring, hole) for hole in part[1:])
+
+
+def within(ring: Ring, other: Ring) -> bool:
+    """Whether a ring that does not cross the other lies inside it; true if they are the same."""
+    ends = np.roll(other, -1, axis=0)
+    # Where the rings touch, a point says nothing: ask the one furthest from the other ring.
+    places = np.concatenate([ring, (ring + np.roll(ring, -1, axis=0)) / 2])
+    distance = distance_to_edges(places, other, ends)
+    probe = places[[distance.argmax()]]
+    return bool(distance.max() <= tolerance_of(other) or inside(probe, other, ends)[0])

@@ -1,0 +1,195 @@
+"""Delaunay refinement: points are added until all cells are small and round enough."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.spatial import cKDTree
+
+from riesz.errors import MeshError
+from riesz.mesh.corners import Rings, split_segments
+from riesz.mesh.crossings import inside, offset_from_edge
+from riesz.mesh.sizing import SizeField
+from riesz.mesh.skeleton import Skeleton, with_points
+from riesz.mesh.triangulation import (
+    Triangulation,
+    apexes,
+    circumcircles,
+    regions_between,
+    segment_sides,
+    side_lengths,
+    triangulate,
+)
+
+MAX_ROUNDS = 400
+MAX_POINTS = 5_000_000
+SHORTEST = 1e-9  # of the extent of the domain: shorter segments are never halved
+ROUNDING = 1e-9  # a point this close (relative) to a circle counts as on it
+
+
+class Survey(eqx.Module):
+    """A triangulation in which every segment is an edge, and what its cells are."""
+
+    mesh: Triangulation
+    sides: Int[np.ndarray, "segment 2"]  # half-edges
+    inside: Bool[np.ndarray, " cell"]
+    capped: Bool[np.ndarray, " cell"]  # within the cap of a sharp corner
+
+
+# From side lengths, circumcentres and circumradii of cells: which ones need another point.
+Poor = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def conform(
+    skeleton: Skeleton, rings: Rings, longest: SizeField | None = None, slack: float = 1.0
+) -> tuple[Skeleton, Survey]:
+    """Halve segments until all are edges and no point inside the domain encroaches on one.
+
+    A point encroaches when it lies in the circle that has the segment as diameter. With a size
+    field, segments longer than `slack` times what it allows are halved as well.
+    """
+    for _ in range(MAX_ROUNDS):
+        mesh = triangulate(skeleton.points)
+        sides = segment_sides(mesh, skeleton.segments)
+        unfit = sides[:, 0] < 0
+        if not unfit.any():
+            survey = survey_cells(skeleton, mesh, sides, rings)
+            unfit = encroached(survey, skeleton)
+            if longest is not None:
+                unfit |= too_long(skeleton, longest, slack)
+            if not unfit.any():
+                return skeleton, survey
+        check_progress(skeleton, unfit)
+        skeleton = split_segments(skeleton, unfit)
+    raise not_settled(skeleton.points[-1])
+
+
+def survey_cells(
+    skeleton: Skeleton, mesh: Triangulation, sides: Int[np.ndarray, "segment 2"], rings: Rings
+) -> Survey:
+    region, samples = regions_between(mesh, skeleton.segments)
+    middles = mesh.points[mesh.cells[samples]].mean(axis=1)
+    within = inside(middles, *rings)[region]
+    capped = np.zeros(len(mesh.cells), dtype=bool)
+    (base,) = np.nonzero(skeleton.base_of >= 0)
+    corner = skeleton.caps[skeleton.base_of[base], 0]
+    over_base = apexes(mesh, sides[base]) == corner[:, None]
+    capped[sides[base][over_base] // 3] = True
+    return Survey(mesh, sides, within, capped)
+
+
+def encroached(survey: Survey, skeleton: Skeleton) -> Bool[np.ndarray, " segment"]:
+    """Whether the apex of a cell beside each segment sees it at an obtuse angle."""
+    mesh = survey.mesh
+    apex = mesh.points[apexes(mesh, survey.sides)]
+    start, end = (skeleton.points[skeleton.segments[:, [k]]] for k in (0, 1))
+    product = ((start - apex) * (end - apex)).sum(axis=-1)
+    obtuse = product < -ROUNDING * ((end - start) ** 2).sum(axis=-1)
+    return (obtuse & survey.inside[survey.sides // 3]).any(axis=1)
+
+
+def opposite_points(
+    survey: Survey, skeleton: Skeleton
+) -> tuple[Int[np.ndarray, "segment 2"], Float[np.ndarray, "segment 2"]]:
+    """The apex of the cell on each side of a segment, and its distance; infinite if outside."""
+    apex = apexes(survey.mesh, survey.sides)
+    start, end = (skeleton.points[skeleton.segments[:, [k]]] for k in (0, 1))
+    distance = offset_from_edge(survey.mesh.points[apex] - start, end - start)
+    return apex, np.where(survey.inside[survey.sides // 3], distance, np.inf)
+
+
+def too_long(skeleton: Skeleton, longest: SizeField, slack: float) -> Bool[np.ndarray, " segment"]:
+    # Spokes and bases have their lengths from the corner.
+    plain = (skeleton.base_of < 0) & ~np.isin(skeleton.segments, skeleton.corners).any(axis=1)
+    middle, length = diameters(skeleton)
+    return plain & (length > slack * longest(middle) * (1 + ROUNDING))
+
+
+def diameters(
+    skeleton: Skeleton,
+) -> tuple[Float[np.ndarray, "segment 2"], Float[np.ndarray, " segment"]]:
+    """Middle and length of each segment."""
+    start, end = (skeleton.points[skeleton.segments[:, k]] for k in (0, 1))
+    return (start + end) / 2, np.linalg.norm(end - start, axis=1)
+
+
+def refine(
+    skeleton: Skeleton, rings: Rings, poor: Poor, *, split: bool, settle: float = 0.0
+) -> tuple[Skeleton, Survey]:
+    """Insert circumcentres of poor cells until there are none (Ruppert 1995), many at a time.
+
+    A centre that would encroach on segments is left out; if `split`, they are halved instead.
+    Ends early when a round adds no more than the share `settle` of all points.
+    """
+    for _ in range(MAX_ROUNDS):
+        skeleton, survey = conform(skeleton, rings)
+        centres = poor_centres(survey, poor)
+        middle, length = diameters(skeleton)
+        clear, struck = encroaching(centres, middle, length / 2)
+        struck &= split
+        if clear.sum() + struck.sum() <= settle * len(skeleton.points):
+            return skeleton, survey
+        check_progress(skeleton, struck)
+        points = np.concatenate([skeleton.points, centres[clear]])
+        skeleton = split_segments(with_points(skeleton, points), struck)
+    raise not_settled(skeleton.points[-1])
+
+
+def poor_centres(survey: Survey, poor: Poor) -> Float[np.ndarray, "n 2"]:
+    """Circumcentres of poor cells, thinned so that one could insert them one by one."""
+    free = survey.mesh.cells[survey.inside & ~survey.capped]
+    centres, radii = circumcircles(survey.mesh.points, free)
+    chosen = poor(side_lengths(survey.mesh.points, free), centres, radii)
+    return spread_out(centres[chosen], radii[chosen])
+
+
+def spread_out(
+    centres: Float[np.ndarray, "n 2"], radii: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, "chosen 2"]:
+    """The centres of the largest circles, none of which lies in a larger one that is chosen."""
+    if not len(centres):
+        return centres
+    tree = cKDTree(centres)
+    free = np.ones(len(centres), dtype=bool)
+    chosen = []
+    for index in np.argsort(-radii, kind="stable"):
+        if free[index]:
+            chosen.append(index)
+            free[tree.query_ball_point(centres[index], radii[index])] = False
+    return centres[chosen]
+
+
+def encroaching(
+    points: Float[np.ndarray, "n 2"],
+    middle: Float[np.ndarray, "segment 2"],
+    radius: Float[np.ndarray, " segment"],
+) -> tuple[Bool[np.ndarray, " n"], Bool[np.ndarray, " segment"]]:
+    """Which points are in no circle, and which circles hold a point."""
+    clear = np.ones(len(points), dtype=bool)
+    if not len(points):
+        return clear, np.zeros(len(middle), dtype=bool)
+    hits = cKDTree(points).query_ball_point(middle, radius * (1 - ROUNDING))
+    for members in hits:
+        clear[members] = False
+    return clear, np.array([len(members) > 0 for members in hits])
+
+
+def check_progress(skeleton: Skeleton, split: Bool[np.ndarray, " segment"]) -> None:
+    middle, length = diameters(skeleton)
+    shortest = SHORTEST * np.ptp(skeleton.points, axis=0).max()
+    (stuck,) = np.nonzero(split & (length < shortest))
+    if stuck.size:
+        raise not_settled(middle[stuck[0]])
+    if len(skeleton.points) > MAX_POINTS:
+        raise MeshError(
+            f"the mesh would have more than {MAX_POINTS} nodes: raise max_edge or near_edge, or "
+            "simplify the outline."
+        )
+
+
+def not_settled(place: Float[np.ndarray, "2"]) -> MeshError:
+    return MeshError(
+        f"refinement does not come to an end near [{place[0]:.6g}, {place[1]:.6g}]: the outline or "
+        "a line has details there far below the size of the domain; pass simplify, or mend it."
+    )

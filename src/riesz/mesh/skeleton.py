@@ -1,0 +1,144 @@
+"""The skeleton of a mesh: the points and segments that its edges must follow."""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Bool, Float, Int
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from riesz.errors import MeshError
+from riesz.mesh.crossings import (
+    TOUCHING,
+    distance_to_edges,
+    inside,
+    proper_crossings,
+    ring_edges,
+    touches,
+)
+from riesz.mesh.outline import Outline, outline_edges
+
+RING_TAGS = ("outer", "holes")
+
+
+class Skeleton(eqx.Module):
+    """Points of a mesh to be, and the segments between them that must become its edges.
+
+    At a corner sharper than 60 degrees no mesh can have large angles: there the segments (spokes)
+    are cut at one distance from the corner and a cap, the triangle over two neighbouring spokes,
+    is set apart. Outside the caps all angles are harmless. The base of a cap is a segment too.
+    """
+
+    points: Float[np.ndarray, "point 2"]
+    segments: Int[np.ndarray, "segment 2"]
+    tags: Bool[np.ndarray, "segment tag"]  # which named lines a segment is part of
+    base_of: Int[np.ndarray, " segment"]  # the cap whose base a segment is on, or -1
+    corners: Int[np.ndarray, " corner"]  # the sharp ones
+    caps: Int[np.ndarray, "cap 3"]  # a corner and the ends of two of its spokes
+
+
+def with_points(skeleton: Skeleton, points: Float[np.ndarray, "point 2"]) -> Skeleton:
+    """The same segments between points that have moved or been added to."""
+    return Skeleton(
+        points,
+        skeleton.segments,
+        skeleton.tags,
+        skeleton.base_of,
+        skeleton.corners,
+        skeleton.caps,
+    )
+
+
+def skeleton_of(
+    outline: Outline, lines: Mapping[str, Float[np.ndarray, "_ 2"]]
+) -> tuple[Skeleton, tuple[str, ...]]:
+    """All rings and lines as one planar graph, and the names of its tags.
+
+    Edges are cut where a vertex of another ring or line lies on them and where lines cross, and
+    shared pieces are merged, so that parts that touch get one conforming mesh.
+    """
+    names = (*RING_TAGS, *lines)
+    points, edges, tags = gather(outline, lines)
+    tolerance = TOUCHING * float(np.ptp(points, axis=0).max())
+    points, edges, tags = merge_points(points, edges, tags, tolerance)
+    pairs, places = proper_crossings(points, edges, tolerance)
+    check_lines_stay_inside(pairs, places, tags, names)
+    added = len(points) + np.repeat(np.arange(len(pairs)), 2)
+    at_crossings = np.stack([added, pairs.ravel()], axis=1)
+    cuts = np.concatenate([touches(points, edges, tolerance), at_crossings])
+    points = np.concatenate([points, places])
+    edges, tags = cut_edges(points, edges, tags, cuts)
+    # Once more: three lines through one place cross there three times.
+    points, edges, tags = merge_points(points, edges, tags, tolerance)
+    check_lines_run_inside(outline, points[edges], tags, names, tolerance)
+    nowhere = np.full(len(edges), -1)
+    no_corners, no_caps = np.zeros(0, dtype=int), np.zeros((0, 3), dtype=int)
+    return Skeleton(points, edges, tags, nowhere, no_corners, no_caps), names
+
+
+def gather(outline: Outline, lines):
+    """Vertices, edges and tags of all rings and lines, not yet joined."""
+    chains = [(ring, min(i, 1), True) for part in outline.parts for i, ring in enumerate(part)]
+    chains += [(line, i, False) for i, line in enumerate(lines.values(), start=len(RING_TAGS))]
+    edges, tag_of, first = [], [], 0
+    for vertices, tag, closed in chains:
+        new = ring_edges(len(vertices), first)[: None if closed else -1]
+        edges.append(new)
+        tag_of += [tag] * len(new)
+        first += len(vertices)
+    tags = np.array(tag_of)[:, None] == np.arange(len(RING_TAGS) + len(lines))
+    return np.concatenate([chain[0] for chain in chains]), np.concatenate(edges), tags
+
+
+def merge_points(points, edges, tags, tolerance):
+    """The graph with points in one place made one, and edges between the same points too."""
+    close = cKDTree(points).query_pairs(tolerance, output_type="ndarray")
+    graph = sp.coo_array((np.ones(len(close)), tuple(close.T)), shape=(len(points), len(points)))
+    _, group = connected_components(graph, directed=False)
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    ends = np.sort(group.reshape(-1)[edges], axis=1)
+    proper = ends[:, 0] != ends[:, 1]
+    distinct, owner = np.unique(ends[proper], axis=0, return_inverse=True)
+    merged = np.zeros((len(distinct), tags.shape[1]), dtype=bool)
+    np.logical_or.at(merged, owner.reshape(-1), tags[proper])
+    return points[first], distinct, merged
+
+
+def cut_edges(points, edges, tags, cuts):
+    """The edges cut at points on them; `cuts` holds rows (point, edge)."""
+    ends = np.stack([edges.ravel(), np.repeat(np.arange(len(edges)), 2)], axis=1)
+    stops = np.unique(np.concatenate([ends, cuts]), axis=0)
+    start = points[edges[stops[:, 1], 0]]
+    along = np.linalg.norm(points[stops[:, 0]] - start, axis=1)
+    stops = stops[np.lexsort((along, stops[:, 1]))]
+    same = stops[1:, 1] == stops[:-1, 1]
+    pieces = np.stack([stops[:-1, 0], stops[1:, 0]], axis=1)[same]
+    return pieces, tags[stops[1:, 1][same]]
+
+
+def check_lines_stay_inside(pairs, places, tags, names) -> None:
+    on_ring = tags[:, : len(RING_TAGS)].any(axis=1)
+    (leaving,) = np.nonzero(on_ring[pairs].any(axis=1))
+    if leaving.size:
+        pair, place = pairs[leaving[0]], places[leaving[0]]
+        line = pair[~on_ring[pair]][0]
+        raise MeshError(
+            f"line {names[tags[line].argmax()]!r} crosses the outline, with {leaving.size} "
+            f"crossings in all, the first at [{place[0]:.6g}, {place[1]:.6g}]: clip it to the "
+            "domain."
+        )
+
+
+def check_lines_run_inside(outline, ends, tags, names, tolerance) -> None:
+    (line,) = np.nonzero(~tags[:, : len(RING_TAGS)].any(axis=1))
+    middle = ends[line].mean(axis=1)
+    rings = outline_edges(outline)
+    outside = ~inside(middle, *rings) & (distance_to_edges(middle, *rings) > tolerance)
+    if outside.any():
+        first = outside.argmax()
+        raise MeshError(
+            f"line {names[tags[line[first]].argmax()]!r} lies outside the domain near "
+            f"{middle[first].tolist()}: clip it to the domain."
+        )
