@@ -1,0 +1,30 @@
+"""Reading and writing whole files, with errors that name the file."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from riesz.errors import FileFormatError
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write; it takes the name `path` only when all has been written."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("xb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be written: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
