@@ -10,7 +10,14 @@ from jaxtyping import Float, Int
 
 from riesz.errors import FileFormatError
 from riesz.io.assemble import assemble
-from riesz.io.gmsh_sections import Section, integers, split_sections, table, words
+from riesz.io.gmsh_sections import (
+    Section,
+    integers,
+    ragged_table,
+    split_sections,
+    table,
+    words,
+)
 from riesz.io.whole_file import read_bytes
 from riesz.mesh.mesh import Mesh
 
@@ -136,29 +143,27 @@ def check_type(section: Section, position: int, kind: int) -> None:
 
 
 def blocks_2(section: Section) -> list[Block]:
+    """Lines read `number type num_tags tag... node...`; the first tag is the physical group."""
     (count,) = integers(section, 0, 1)
-    rows = defaultdict(list)
-    for position in range(1, count + 1):
-        row = words(section, position)
-        try:
-            kind, num_tags = int(row[1]), int(row[2])
-        except (IndexError, ValueError):
-            raise section.error(position, "expected an element's number and type.") from None
-        check_type(section, position, kind)
-        if num_tags < 0 or len(row) != 3 + num_tags + CORNERS[kind]:
-            raise section.error(position, f"an element of type {kind} has the wrong length.")
-        group = row[3] if num_tags else "0"
-        rows[kind, group].append([row[0], *row[3 + num_tags :]])
-    return [block_2(section, kind, group, block) for (kind, group), block in rows.items()]
-
-
-def block_2(section: Section, kind: int, group: str, rows: list[list[str]]) -> Block:
-    try:
-        numbers = np.array(rows, dtype=np.int64)
-        tag = abs(int(group))  # Gmsh marks reversed orientation by a minus sign
-    except (ValueError, OverflowError):
-        raise section.error(0, f"elements of type {kind} hold what is not an integer.") from None
-    return Block(CORNERS[kind] - 1, numbers[:, 0], numbers[:, 1:], (tag,) if tag else ())
+    numbers, starts = ragged_table(section, 1, count, 3)
+    kind, num_tags = numbers[starts[:-1] + 1], numbers[starts[:-1] + 2]
+    for one in np.unique(kind).tolist():
+        check_type(section, 1 + int((kind == one).argmax()), one)
+    corners = np.array([CORNERS.get(one, 0) for one in range(max(CORNERS) + 1)])[kind]
+    (bad,) = np.nonzero((num_tags < 0) | (np.diff(starts) != 3 + num_tags + corners))
+    if bad.size:
+        position = 1 + int(bad[0])
+        raise section.error(position, f"an element of type {kind[bad[0]]} has the wrong length.")
+    # Gmsh marks reversed orientation by a minus sign.
+    group = np.where(num_tags > 0, np.abs(numbers[starts[:-1] + np.minimum(num_tags, 1) + 2]), 0)
+    blocks = []
+    for one, tag in np.unique(np.stack([kind, group], axis=1), axis=0).tolist():
+        (chosen,) = np.nonzero((kind == one) & (group == tag))
+        first_node = starts[chosen + 1] - CORNERS[one]
+        nodes = numbers[first_node[:, None] + np.arange(CORNERS[one])]
+        groups = (tag,) if tag else ()
+        blocks.append(Block(CORNERS[one] - 1, numbers[starts[chosen]], nodes, groups))
+    return blocks
 
 
 def entity_groups(section: Section | None) -> dict[tuple[int, int], tuple[int, ...]]:

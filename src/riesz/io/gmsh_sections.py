@@ -5,6 +5,7 @@ from pathlib import Path
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Int
 
 from riesz.errors import FileFormatError
 
@@ -56,22 +57,45 @@ def integers(section: Section, position: int, count: int) -> list[int]:
 
 def table(section: Section, start: int, count: int, width: int, dtype: type) -> np.ndarray:
     """`count` lines of `width` numbers each."""
-    lines = section.lines[start : start + count]
-    if len(lines) < count:
-        raise section.error(start, f"{count} lines should follow, but there are {len(lines)}.")
+    lines = lines_of_table(section, start, count)
     try:
         return np.array(" ".join(lines).split(), dtype=dtype).reshape(count, width)
     except (ValueError, OverflowError):
         raise first_bad_line(section, start, lines, width, dtype) from None
 
 
+def ragged_table(
+    section: Section, start: int, count: int, least: int
+) -> tuple[Int[np.ndarray, " number"], Int[np.ndarray, " line_and_end"]]:
+    """All integers of `count` lines with at least `least` each, and where each line starts."""
+    lines = lines_of_table(section, start, count)
+    lengths = np.array([len(line.split()) for line in lines], dtype=np.int64)
+    if (lengths < least).any():
+        position = start + int((lengths < least).argmax())
+        raise section.error(position, f"expected at least {least} integers.")
+    try:
+        numbers = np.array(" ".join(lines).split(), dtype=np.int64)
+    except (ValueError, OverflowError):
+        raise first_bad_line(section, start, lines, None, np.int64) from None
+    return numbers, np.concatenate([[0], np.cumsum(lengths)])
+
+
+def lines_of_table(section: Section, start: int, count: int) -> list[str]:
+    lines = section.lines[start : start + count]
+    if len(lines) < count:
+        raise section.error(start, f"{count} lines should follow, but there are {len(lines)}.")
+    return lines
+
+
 def first_bad_line(
-    section: Section, start: int, lines: list[str], width: int, dtype: type
+    section: Section, start: int, lines: list[str], width: int | None, dtype: type
 ) -> FileFormatError:
+    """The error at the first line that is not `width` numbers, or not all numbers."""
+    kind = "real numbers" if dtype is float else "integers"
     for position, line in enumerate(lines, start):
         try:
-            np.array(line.split(), dtype=dtype).reshape(width)
+            np.array(line.split(), dtype=dtype).reshape(-1 if width is None else width)
         except (ValueError, OverflowError):
-            kind = "integer" if dtype is int else "number"
-            return section.error(position, f"expected {width} {kind}(s), found {line[:60]!r}.")
-    return section.error(start, f"the {len(lines)} lines from here do not hold {width} each.")
+            amount = "only" if width is None else width
+            return section.error(position, f"expected {amount} {kind}, found {line[:60]!r}.")
+    return section.error(start, f"the {len(lines)} lines from here are not all {kind}.")
