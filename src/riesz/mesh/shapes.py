@@ -63,7 +63,7 @@ def box(
 def disc(num_rings: int, radius: Number = 1.0, centre: Corner = (0.0, 0.0)) -> Mesh:
     """Concentric rings of near-equilateral triangles, ring k with 6k nodes; the rim is "outer".
 
-    All angles lie between 43 and 94 degrees, whatever the number of rings.
+    All angles lie between 43 and 90 degrees, whatever the number of rings.
     """
     check_counts("num_rings", (num_rings,))
     check_finite("radius and centre", [radius, *centre])
