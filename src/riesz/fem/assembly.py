@@ -4,14 +4,13 @@
 coefficients read. All functions here can be jitted, differentiated and mapped over `state` and `z`.
 """
 
-from collections.abc import Sequence
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.fem.coefficient import Latent, Nodal, resolve
+from riesz.fem.domain import Domain
 from riesz.fem.kernel import entity_residuals
 from riesz.fem.pointwise import Point, State
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group
@@ -28,7 +27,11 @@ def residual(
     On free unknowns it vanishes at the solution; on fixed ones it is the flux that holds the
     prescribed values (see `flux`).
     """
-    total = problem.accumulation(group_residuals(problem, problem.cells, state, z))
+
+    def residuals_of_cells(start, count):
+        return group_residuals(problem, slice_cells(problem.cells, start, count), state, z)
+
+    total = problem.accumulation(residuals_of_cells)
     for group in problem.facets:
         for dofs, part in zip(
             group.domain.dofs, group_residuals(problem, group, state, z), strict=True
@@ -52,12 +55,23 @@ def group_residuals(
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contributions of each cell or facet of a group to its local unknowns."""
     return entity_residuals(
-        group.terms, problem.space.element, group.domain, local_states(group, state), z
+        group.terms, problem.space.element, group.domain, local_states(group.domain, state), z
     )
 
 
-def local_states(group: Group, state: Float[Array, " dof"]) -> list[Float[Array, " entity"]]:
-    return [state.at[dofs].get(mode="promise_in_bounds") for dofs in group.domain.dofs]
+def slice_cells(group: Group, start: Int[Array, ""], count: int) -> Group:
+    """The group on `count` cells from `start` on."""
+    if count == len(group.domain.measure):
+        return group
+    return eqx.tree_at(lambda g: g.domain, group, group.domain.sliced(start, count))
+
+
+def local_states(domain: Domain, state: Float[Array, " dof"]) -> list[Float[Array, " entity"]]:
+    """The state at the local unknowns of every entity, one array a local unknown."""
+    return [
+        state.at[dofs].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        for dofs in domain.dofs
+    ]
 
 
 def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
@@ -73,29 +87,27 @@ def jacobian(
     r"""$\partial r_i/\partial u_j$ on free unknowns: the stiffness matrix of a linear equation."""
     values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
     for group in (problem.cells, *problem.facets):
-        for j, column in enumerate(group_columns(problem, group, state, z)):
-            for i, part in enumerate(column):
-                values = values.at[group.entries[i, j]].add(part, mode="drop")
+        for rows, parts in zip(
+            group.entries, local_matrices(problem, group, state, z), strict=True
+        ):
+            values = values.at[rows].add(parts, mode="drop")
     return SparseMatrix(problem.pattern, values)
 
 
-def group_columns(
+def local_matrices(
     problem: BoundaryValueProblem, group: Group, state: Float[Array, " dof"], z: PyTree
-) -> list[Sequence[Float[Array, " entity"]]]:
-    """Derivatives of the local residuals by each local unknown in turn."""
-    local = local_states(group, state)
+) -> tuple[Float[Array, "local entity"], ...]:
+    """Row by row, the derivatives of the local residuals by each local unknown."""
+    local = jnp.stack(local_states(group.domain, state))
 
     def residuals(local_state):
         return entity_residuals(
-            group.terms, problem.space.element, group.domain, local_state, z
+            group.terms, problem.space.element, group.domain, tuple(local_state), z
         )
 
     _, push_forward = jax.linearize(residuals, local)
-    one, zero = jnp.ones_like(local[0]), jnp.zeros_like(local[0])
-    return [
-        push_forward([one if i == j else zero for i in range(len(local))])
-        for j in range(len(local))
-    ]
+    units = jnp.eye(len(local), dtype=local.dtype)[:, :, None]
+    return jax.vmap(push_forward)(jnp.broadcast_to(units, (len(local), *local.shape)))
 
 
 def dirichlet_values(problem: BoundaryValueProblem, z: PyTree = None) -> Float[Array, " fixed"]:

@@ -71,9 +71,7 @@ def known_values(
     return coefficient.at((), None)[None]  # pyright: ignore[reportArgumentType]
 
 
-def sampled(
-    function: Function, domain: Domain, z: PyTree
-) -> Float[Array, "sample *components"]:
+def sampled(function: Function, domain: Domain, z: PyTree) -> Float[Array, "sample *components"]:
     """A function of place at all quadrature points."""
     vertices = jnp.moveaxis(domain.nodes[:, domain.corners], 0, -1)
     nowhere = State(jnp.zeros(()), jnp.zeros(domain.dim))

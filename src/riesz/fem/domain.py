@@ -4,6 +4,7 @@ All arrays have the cell or facet axis last, so that the compiled loops run alon
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -32,6 +33,21 @@ class Domain(eqx.Module):
     @property
     def dim(self) -> int:
         return self.nodes.shape[0]
+
+    def sliced(self, start: Int[Array, ""], count: int) -> "Domain":
+        """`count` of the cells, from `start` on; the domain must be one of cells."""
+
+        def cut(array):
+            return jax.lax.dynamic_slice_in_dim(array, start, count, axis=-1)
+
+        cell = jnp.arange(count, dtype=jnp.int32) + start
+        pieces = (cut(self.dofs), cut(self.corners), cell, cut(self.inverse_jacobian))
+        return eqx.tree_at(
+            lambda d: (d.dofs, d.corners, d.cell, d.inverse_jacobian, d.measure),
+            self,
+            (*pieces, cut(self.measure)),
+            is_leaf=lambda leaf: leaf is None,
+        )
 
 
 def inverse_jacobians(

@@ -13,6 +13,7 @@ from riesz.mesh.locate import locate
 class PointOperator(eqx.Module):
     """Values at points from the unknowns of a space; differentiable, and transposable."""
 
+    cells: Int[Array, " point"]
     dofs: Int[Array, "local point"]
     weights: Float[Array, "local point"]
     num_dofs: int = eqx.field(static=True)
@@ -39,6 +40,7 @@ def point_operator(
     found = locate(space.mesh, points, outside="raise")
     weights = np.stack(space.element.values(list(found.barycentric.T)))
     return PointOperator(
+        cells=jnp.asarray(found.cell, dtype=jnp.int32),
         dofs=jnp.asarray(space.cell_dofs[found.cell].T, dtype=jnp.int32),
         weights=jnp.asarray(weights, dtype=dtype),
         num_dofs=space.num_dofs,

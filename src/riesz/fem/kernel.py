@@ -45,6 +45,38 @@ def entity_residuals(
     z: PyTree,
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contribution of every entity to each of its local unknowns, one array a local unknown."""
+
+    def of_point(terms, *arguments):
+        return point_residual(terms, element, *arguments, z)
+
+    return integrate(of_point, terms, domain, local_states, z)
+
+
+def entity_outflows(
+    terms: tuple[Term, ...],
+    element: Lagrange,
+    facets: Domain,
+    local_states: Sequence[Float[Array, " entity"]],
+    z: PyTree,
+) -> Float[Array, " entity"]:
+    """What passes through each facet along its normal: the integral of minus the flux."""
+
+    def of_point(terms, entity, barycentric, weight, local_state, gathered):
+        form = form_at(terms, element, entity, barycentric, local_state, gathered, z)
+        outward = sum(f * n for f, n in zip(form.flux or (), entity.normal) if f is not None)
+        return (-weight * entity.measure * outward,)
+
+    return integrate(of_point, terms, facets, local_states, z)[0]
+
+
+def integrate(
+    of_point: Callable[..., tuple[Number, ...]],
+    terms: tuple[Term, ...],
+    domain: Domain,
+    local_states: Sequence[Float[Array, " entity"]],
+    z: PyTree,
+) -> tuple[Float[Array, " entity"], ...]:
+    """Quadrature of `of_point(terms, entity, point, weight, local_state, gathered)` everywhere."""
     terms = tuple(resolve_term(term, z) for term in terms)
     gathered = tuple(
         {name: c.gather(domain) for name, c in term.coefficients.items()} for term in terms
@@ -57,13 +89,13 @@ def entity_residuals(
         facet_points=domain.facet_points,
     )
 
-    def one_entity(entity, local_state, local_coefficients):
-        return entity_residual(
-            terms, element, entity, domain.cell_points, domain.weights, local_state,
-            local_coefficients, z,
-        )  # fmt: skip
+    def of_entity(entity, local_state, local_gathered):
+        def contribution(point, weight):
+            return of_point(terms, entity, point, weight, local_state, local_gathered)
 
-    return jax.vmap(one_entity, in_axes=-1, out_axes=-1)(entities, tuple(local_states), gathered)
+        return sum_over_points(contribution, entity, domain)
+
+    return jax.vmap(of_entity, in_axes=-1, out_axes=-1)(entities, tuple(local_states), gathered)
 
 
 def resolve_term(term: Term, z: PyTree) -> Term:
@@ -72,47 +104,35 @@ def resolve_term(term: Term, z: PyTree) -> Term:
     return dataclasses.replace(term, coefficients=values)
 
 
-def entity_residual(
-    terms: tuple[Term, ...],
-    element: Lagrange,
-    entity: Entity,
-    cell_points: tuple[tuple[float, ...], ...] | None,
-    weights: tuple[float, ...],
-    local_state: tuple[Number, ...],
-    gathered: Gathered,
-    z: PyTree,
+def sum_over_points(
+    contribution: Callable[..., tuple[Number, ...]], entity: Entity, domain: Domain
 ) -> tuple[Float[Array, ""], ...]:
-    """Sum over quadrature points of one entity."""
-
-    def contribution(barycentric: Sequence[Number], weight: Number) -> tuple[Number, ...]:
-        return point_residual(
-            terms, element, entity, tuple(barycentric), weight, local_state, gathered, z
-        )
-
+    """Sum over the quadrature points of one entity."""
     if entity.facet_points is not None:
-        points = entity.facet_points
-        parts = [contribution(tuple(points[q]), w) for q, w in enumerate(weights)]
-    elif len(weights) <= UNROLLED_POINTS:
-        parts = [contribution(p, w) for p, w in zip(cell_points or (), weights, strict=True)]
+        points = [tuple(point) for point in entity.facet_points]
+    elif len(domain.weights) <= UNROLLED_POINTS:
+        points = domain.cell_points or ()
     else:
-        return summed_by_scan(contribution, jnp.asarray(cell_points), jnp.asarray(weights))
+        return summed_by_scan(contribution, domain)
+    parts = [contribution(p, w) for p, w in zip(points, domain.weights, strict=True)]
     return tuple(sum(column[1:], start=column[0]) for column in zip(*parts, strict=True))
 
 
 def summed_by_scan(
-    contribution: Callable[..., tuple[Number, ...]],
-    points: Float[Array, "point corner"],
-    weights: Float[Array, " point"],
+    contribution: Callable[..., tuple[Number, ...]], domain: Domain
 ) -> tuple[Float[Array, ""], ...]:
     """The same sum as a loop, which keeps compilation short for rules with many points."""
+    dtype = domain.measure.dtype
+    points, weights = jnp.asarray(domain.cell_points, dtype), jnp.asarray(domain.weights, dtype)
 
     def add(total, point_and_weight):
         point, weight = point_and_weight
         part = contribution(tuple(point), weight)
         return tuple(t + p for t, p in zip(total, part, strict=True)), None
 
-    start = contribution(tuple(points[0]), weights[0])
-    total, _ = jax.lax.scan(add, start, (points[1:], weights[1:]))
+    zeros = jax.eval_shape(contribution, tuple(points[0]), weights[0])
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), zeros)
+    total, _ = jax.lax.scan(add, start, (points, weights))
     return total
 
 
@@ -127,26 +147,35 @@ def point_residual(
     z: PyTree,
 ) -> tuple[Number, ...]:
     """Contribution of one quadrature point to each local unknown."""
-    shapes, slopes = element.values(barycentric), element.gradients(barycentric)
-    dim = element.dim
-    u = state_at(shapes, slopes, local_state, entity.inverse_jacobian)
-    point = Point(position(entity.vertices, barycentric), barycentric, u, z)
-
-    def physics(state: State) -> LinearForm:
-        here = Point(point.x, barycentric, state, z)
-        return form_at(terms, gathered, here, entity.normal)
-
-    form = physics(u)
-    if any(term.streamline for term in terms):
-        velocity = streamline_velocity(terms, gathered, point)
-        form = upwinded(form, physics, u, velocity, entity.inverse_jacobian, entity.measure)
-
+    form = form_at(terms, element, entity, barycentric, local_state, gathered, z)
     scale = weight * entity.measure
     density = None if form.density is None else scale * form.density
-    flux = reference_flux(form, scale, entity.inverse_jacobian, dim)
-    return tuple(
-        tested(density, flux, shapes[i], slopes[i]) for i in range(element.num_local)
-    )
+    flux = reference_flux(form, scale, entity.inverse_jacobian, element.dim)
+    shapes, slopes = element.values(barycentric), element.gradients(barycentric)
+    return tuple(tested(density, flux, shapes[i], slopes[i]) for i in range(element.num_local))
+
+
+def form_at(
+    terms: tuple[Term, ...],
+    element: Lagrange,
+    entity: Entity,
+    barycentric: tuple[Number, ...],
+    local_state: tuple[Number, ...],
+    gathered: Gathered,
+    z: PyTree,
+) -> LinearForm:
+    """The whole form at one point of a finite-element function, stabilisation included."""
+    shapes, slopes = element.values(barycentric), element.gradients(barycentric)
+    u = state_at(shapes, slopes, local_state, entity.inverse_jacobian)
+    x = position(entity.vertices, barycentric)
+
+    def physics(state: State) -> LinearForm:
+        return sum_of_terms(terms, gathered, Point(x, barycentric, state, z), entity.normal)
+
+    if not any(term.streamline for term in terms):
+        return physics(u)
+    velocity = streamline_velocity(terms, gathered, Point(x, barycentric, u, z))
+    return upwinded(physics, u, velocity, entity.inverse_jacobian, entity.measure)
 
 
 def state_at(
@@ -185,7 +214,7 @@ def position(
     return combine(barycentric, list(vertices))
 
 
-def form_at(
+def sum_of_terms(
     terms: tuple[Term, ...], gathered: Gathered, point: Point, normal: Float[Array, " dim"] | None
 ) -> LinearForm:
     """The sum of all terms at one point."""

@@ -39,6 +39,7 @@ class Group(eqx.Module):
 class DirichletPiece(eqx.Module):
     """Prescribed values at some unknowns."""
 
+    tag: str = eqx.field(static=True)
     value: AbstractCoefficient
     position: Int[Array, " piece"]  # in the list of all fixed unknowns
     x: Float[Array, "piece dim"]
@@ -87,7 +88,7 @@ def boundary_value_problem(
     dtype = working_dtype(dtype)
     check_terms_exist(form)
     pieces = fixed_unknowns(space, dirichlet or {})
-    fixed = np.unique(np.concatenate([np.zeros(0, int), *(dofs for _, dofs in pieces)]))
+    fixed = np.unique(np.concatenate([np.zeros(0, int), *(dofs for _, _, dofs in pieces)]))
     free = np.setdiff1d(np.arange(space.num_dofs), fixed)
     if not len(free):
         raise FormError(
@@ -107,7 +108,7 @@ def boundary_value_problem(
         point_sources=tuple(
             (p, point_operator(space, np.asarray(p.points), dtype)) for p in form.point_sources
         ),
-        dirichlet=tuple(dirichlet_piece(space, v, dofs, fixed, dtype) for v, dofs in pieces),
+        dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
         free=jnp.asarray(free, dtype=jnp.int32),
         fixed=jnp.asarray(fixed, dtype=jnp.int32),
         accumulation=accumulation(space.cell_dofs, space.num_dofs),
@@ -193,21 +194,22 @@ def tagged_facets(mesh: Mesh, tag: str) -> FacetSet:
 
 def fixed_unknowns(
     space: Space, dirichlet: Mapping[str, Any]
-) -> list[tuple[AbstractCoefficient, Int[np.ndarray, " dof"]]]:
-    """Values and the unknowns they prescribe, disjoint."""
+) -> list[tuple[str, AbstractCoefficient, Int[np.ndarray, " piece"]]]:
+    """Tags, values and the unknowns they prescribe, disjoint."""
     pieces, taken = [], np.zeros(space.num_dofs, dtype=bool)
     for tag, value in reversed(dirichlet.items()):
         dofs = facet_dofs(space, tagged_facets(space.mesh, tag).nodes)
         coefficient = as_coefficient(value, f"Dirichlet value on {tag!r}")
         if isinstance(coefficient, PerCell):
             raise FormError(f"the Dirichlet value on {tag!r} is per cell: give it at the nodes.")
-        pieces.append((coefficient, dofs[~taken[dofs]]))
+        pieces.append((tag, coefficient, dofs[~taken[dofs]]))
         taken[dofs] = True
     return pieces
 
 
 def dirichlet_piece(
     space: Space,
+    tag: str,
     value: AbstractCoefficient,
     dofs: Int[np.ndarray, " piece"],
     fixed: Int[np.ndarray, " fixed"],
@@ -216,6 +218,7 @@ def dirichlet_piece(
     at_nodes = np.repeat(np.arange(space.mesh.num_nodes)[:, None], 2, axis=1)
     ends = np.concatenate([at_nodes, space.edges])[dofs]
     return DirichletPiece(
+        tag=tag,
         value=value,
         position=jnp.asarray(np.searchsorted(fixed, dofs), dtype=jnp.int32),
         x=jnp.asarray(space.points[dofs], dtype=dtype),

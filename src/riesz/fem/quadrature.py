@@ -58,9 +58,7 @@ def dunavant_four() -> Quadrature:
     near, far = (8 - root_ten + spread) / 18, (8 - root_ten - spread) / 18
     share = math.sqrt(213125 - 53320 * root_ten)
     weights = ((620 + share) / 3720, (620 - share) / 3720)
-    points = [
-        np.roll([1 - 2 * a, a, a], shift) for a in (near, far) for shift in range(3)
-    ]
+    points = [np.roll([1 - 2 * a, a, a], shift) for a in (near, far) for shift in range(3)]
     return Quadrature(np.array(points), np.repeat(weights, 3))
 
 

@@ -60,5 +60,7 @@ def sparse_pattern(
     entries[kept] = inverse
     entry_rows, entry_columns = np.divmod(keys, num_dofs)
     starts = np.searchsorted(entry_rows, np.arange(num_dofs + 1))
-    pattern = SparsePattern(*(jnp.asarray(a, dtype=jnp.int32) for a in (entry_rows, entry_columns, starts)))
+    pattern = SparsePattern(
+        *(jnp.asarray(a, dtype=jnp.int32) for a in (entry_rows, entry_columns, starts))
+    )
     return pattern, entries.reshape(len(dofs), local, local)

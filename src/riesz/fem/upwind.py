@@ -10,7 +10,6 @@ from riesz.fem.pointwise import LinearForm, State, TestFunction, dot
 
 
 def upwinded(
-    form: LinearForm,
     physics: Callable[[State], LinearForm],
     u: State,
     velocity: Float[Array, " dim"],
@@ -24,6 +23,7 @@ def upwinded(
     diffusivity $a$ along the stream is read off the form by one directional derivative.
     """
     dim = velocity.shape[0]
+    form = physics(u)
 
     def flux_of(grad):
         flux = physics(State(u.value, grad)).flux

@@ -160,9 +160,7 @@ def reaction(rate: Any) -> WeakForm:
 
 def source(strength: Any) -> WeakForm:
     r"""$\int f\,v$; subtract it: `diffusion(a) - source(f)`."""
-    return single(
-        "source", source_integrand, {"strength": (strength, SCALAR)}, state_degree=(1, 0)
-    )
+    return single("source", source_integrand, {"strength": (strength, SCALAR)}, state_degree=(1, 0))
 
 
 def line_source(strength: Any, *, on: str) -> WeakForm:

@@ -65,19 +65,28 @@ def facets_at(mesh: Mesh, positions: Int[np.ndarray, " facet"]) -> FacetSet:
     return FacetSet(nodes, cell, opposite)
 
 
-def find_facets(mesh: Mesh, nodes: Int[np.ndarray, "facet dim"], name: str) -> FacetSet:
-    """The given facets with a cell beside each; raises where no cell has such a facet."""
-    keys = row_keys(sorted_cell_facets(mesh), mesh.num_nodes)
+def find_facets(
+    mesh: Mesh,
+    nodes: Int[np.ndarray, "facet dim"],
+    name: str,
+    among: Int[np.ndarray, " cells"] | None = None,
+) -> FacetSet:
+    """The given facets with a cell beside each; raises where no cell (of `among`) has one."""
+    positions = np.arange(mesh.num_cells * (mesh.dim + 1))
+    if among is not None:
+        positions = positions.reshape(mesh.num_cells, -1)[among].ravel()
+    keys = row_keys(sorted_cell_facets(mesh)[positions], mesh.num_nodes)
     order = np.argsort(keys, kind="stable")
     wanted = row_keys(np.sort(nodes, axis=1), mesh.num_nodes)
     place = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
     (missing,) = np.nonzero(keys[order[place]] != wanted)
     if missing.size:
         raise MeshError(
-            f"{missing.size} of {len(nodes)} facets tagged {name!r} are not facets of any cell, "
-            f"first one with nodes {nodes[missing[0]].tolist()}: tags must follow the mesh."
+            f"{missing.size} of {len(nodes)} facets tagged {name!r} are not facets of any cell "
+            f"{'' if among is None else 'of the region '}(first one with nodes "
+            f"{nodes[missing[0]].tolist()}): tags must follow the mesh."
         )
-    return facets_at(mesh, order[place])
+    return facets_at(mesh, positions[order[place]])
 
 
 def outward_normals(mesh: Mesh, facets: FacetSet) -> Float[np.ndarray, "facet dim"]:

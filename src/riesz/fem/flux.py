@@ -1,0 +1,144 @@
+"""Where the transported quantity goes: fluxes through lines and budgets of zones.
+
+Two kinds of flux are offered. `flux_through` integrates the flux along tagged facets from the
+gradient beside them: local, but for P1 only first-order accurate. `budget` reads fluxes off the
+residual: what the equation leaves unbalanced at the unknowns of a boundary is what crosses it, so
+that a budget closes to rounding error whatever the mesh.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from riesz.errors import FormError, MeshError
+from riesz.fem.assembly import group_residuals, local_states, source_rates
+from riesz.fem.domain import facet_domain
+from riesz.fem.kernel import entity_outflows
+from riesz.fem.problem import BoundaryValueProblem, Group, tagged_facets
+from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
+from riesz.mesh.mesh import Mesh
+
+ACROSS = "across the region's boundary"
+
+
+class Budget(eqx.Module):
+    """Amounts a unit time: what a zone gains by each term, and what leaves it, by place.
+
+    Diffusion moves without gain or loss and has no row. At a solution, gains minus outflows
+    (`imbalance`) vanish.
+    """
+
+    gains: dict[str, Float[Array, ""]]
+    outflows: dict[str, Float[Array, ""]]
+
+    @property
+    def imbalance(self) -> Float[Array, ""]:
+        return sum(self.gains.values()) - sum(self.outflows.values())
+
+    def __str__(self) -> str:
+        rows = [("gain", name, value) for name, value in self.gains.items()]
+        rows += [("outflow", name, value) for name, value in self.outflows.items()]
+        rows += [("imbalance", "", self.imbalance)]
+        return "\n".join(f"{kind:<10}{name:<32}{float(v):+.6g}" for kind, name, v in rows)
+
+
+def budget(
+    problem: BoundaryValueProblem,
+    state: Float[Array, " dof"],
+    z: PyTree = None,
+    *,
+    region: str | None = None,
+) -> Budget:
+    """The budget of a region of cells, or of the whole domain.
+
+    Terms on facets count where the cell beside the facet lies in the region. Outflow through
+    prescribed values is told by tag; the rest crosses the region's boundary inside the domain.
+    """
+    inside = jnp.asarray(cells_inside(problem.space.mesh, region))
+    gains: dict[str, Float[Array, ""]] = {}
+    unbalanced = jnp.zeros(problem.space.num_dofs, problem.dtype)
+    for group in (problem.cells, *problem.facets):
+        counted = inside if group.domain.cell is None else inside[group.domain.cell]
+        for term in group.terms:
+            alone = Group((term,), group.domain, group.entries)
+            parts = [counted * part for part in group_residuals(problem, alone, state, z)]
+            for dofs, part in zip(group.domain.dofs, parts, strict=True):
+                unbalanced = unbalanced.at[dofs].add(part)
+            label = term.name if term.on is None else f"{term.name} on {term.on}"
+            gains[label] = gains.get(label, jnp.zeros(())) - jnp.sum(jnp.stack(parts))
+    gains.pop("diffusion", None)
+    for source, operator in problem.point_sources:
+        rates = source.sign * source_rates(source, z) * inside[operator.cells]
+        unbalanced = unbalanced + operator.transposed(rates)
+        gains["point_source"] = gains.get("point_source", jnp.zeros(())) - jnp.sum(rates)
+    return Budget(gains, outflows_by_place(problem, unbalanced, inside))
+
+
+def cells_inside(mesh: Mesh, region: str | None) -> Float[np.ndarray, " cell"]:
+    if region is None:
+        return np.ones(mesh.num_cells)
+    inside = np.zeros(mesh.num_cells)
+    inside[region_cells(mesh, region)] = 1.0
+    return inside
+
+
+def region_cells(mesh: Mesh, region: str) -> Int[np.ndarray, " cells"]:
+    if region not in mesh.regions:
+        raise MeshError(f"no region is called {region!r}: the mesh has {sorted(mesh.regions)}.")
+    return mesh.regions[region]
+
+
+def outflows_by_place(
+    problem: BoundaryValueProblem,
+    unbalanced: Float[Array, " dof"],
+    inside: Float[Array, " cell"],
+) -> dict[str, Float[Array, ""]]:
+    """Minus what is unbalanced at prescribed unknowns, and at those shared with outside cells."""
+    outflows = {}
+    for piece in reversed(problem.dirichlet):
+        dofs = problem.fixed[piece.position]
+        outflows[f"prescribed on {piece.tag}"] = -jnp.sum(unbalanced[dofs])
+    touches_outside = jnp.zeros_like(unbalanced).at[problem.cells.domain.dofs].max(1 - inside)
+    shared = touches_outside.at[problem.fixed].set(0.0)
+    if bool(jnp.any(inside == 0)):
+        outflows[ACROSS] = -jnp.sum(unbalanced * shared)
+    return outflows
+
+
+def flux_through(
+    problem: BoundaryValueProblem,
+    state: Float[Array, " dof"],
+    z: PyTree = None,
+    *,
+    on: str,
+    out_of: str | None = None,
+) -> Float[Array, ""]:
+    r"""$-\int_\Gamma F\cdot n$, for instance of Darcy's flux, along facets tagged `on`.
+
+    The normal points out of the domain. Inside the domain a line has two sides: name the region
+    of cells that the flux comes `out_of`.
+    """
+    facets = oriented_facets(problem.space.mesh, on, out_of)
+    degree = max(term.degree(problem.space.element.degree) for term in problem.cells.terms)
+    domain = facet_domain(problem.space, facets, degree, problem.dtype)
+    states = local_states(domain, state)
+    return jnp.sum(entity_outflows(problem.cells.terms, problem.space.element, domain, states, z))
+
+
+def oriented_facets(mesh: Mesh, on: str, out_of: str | None) -> FacetSet:
+    facets = tagged_facets(mesh, on)
+    if out_of is not None:
+        return find_facets(mesh, facets.nodes, on, among=region_cells(mesh, out_of))
+    if not on_boundary(mesh, facets).all():
+        raise FormError(
+            f"the facets tagged {on!r} lie inside the domain, so their flux has two directions: "
+            "name the region it leaves, out_of=..., from the mesh's regions "
+            f"{sorted(mesh.regions)}."
+        )
+    return facets
+
+
+def on_boundary(mesh: Mesh, facets: FacetSet) -> Bool[np.ndarray, " facet"]:
+    boundary = row_keys(boundary_facets(mesh).nodes, mesh.num_nodes)
+    return np.isin(row_keys(facets.nodes, mesh.num_nodes), boundary)

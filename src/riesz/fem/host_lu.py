@@ -1,0 +1,118 @@
+"""Sparse LU on the host, called from compiled code.
+
+Only NumPy and SciPy run in here: touching JAX from a callback can wait for a thread that waits for
+the callback. A failed factorisation answers with NaN, which callers turn into a clear error.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from jaxtyping import Float, Int
+
+CACHED_NONZEROS = 20_000_000
+"""Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
+
+SINGULAR_PIVOT = 1e-13
+"""Smallest over largest pivot below which a matrix counts as singular."""
+
+_factors: OrderedDict[bytes, spla.SuperLU | None] = OrderedDict()
+_lock = threading.Lock()
+
+
+def lu_solve(
+    values: Float[np.ndarray, "*batch entry"],
+    columns: Int[np.ndarray, "*batch entry"],
+    row_starts: Int[np.ndarray, "*batch size_plus_one"],
+    right_hand_side: Float[np.ndarray, "*batch size"],
+    *,
+    transposed: bool,
+) -> Float[np.ndarray, "*batch size"]:
+    """Solve A x = b (or with A transposed), A in CSR; leading axes are a batch of systems.
+
+    Arguments that do not vary over the batch have length-one axes there; then one factorisation
+    serves all right-hand sides.
+    """
+    # All arguments come as read-only views or as JAX arrays; asarray copies neither.
+    values, columns, row_starts, right_hand_side = map(
+        np.asarray, (values, columns, row_starts, right_hand_side)
+    )
+    batch = np.broadcast_shapes(values.shape[:-1], right_hand_side.shape[:-1])
+    size = right_hand_side.shape[-1]
+    one_pattern = columns.reshape(-1, columns.shape[-1])[0], row_starts.reshape(-1, size + 1)[0]
+    matrices = np.broadcast_to(values, (*batch, values.shape[-1])).reshape(-1, values.shape[-1])
+    sides = np.broadcast_to(right_hand_side, (*batch, size)).reshape(-1, size)
+    solutions = np.empty(sides.shape, dtype=right_hand_side.dtype)
+    for solution, matrix, side in zip(solutions, matrices, sides, strict=True):
+        solution[:] = solve_one(matrix, *one_pattern, side, transposed=transposed)
+    return solutions.reshape(*batch, size)
+
+
+def solve_one(
+    values: Float[np.ndarray, " entry"],
+    columns: Int[np.ndarray, " entry"],
+    row_starts: Int[np.ndarray, " size_plus_one"],
+    right_hand_side: Float[np.ndarray, " size"],
+    *,
+    transposed: bool,
+) -> Float[np.ndarray, " size"]:
+    factor = factorised(values, columns, row_starts)
+    if factor is None:
+        return np.full_like(right_hand_side, np.nan)
+    # The factors are those of the transpose: CSR arrays read as CSC.
+    side = np.asarray(right_hand_side, dtype=np.float64)
+    return factor.solve(side, trans="N" if transposed else "T")
+
+
+def factorised(
+    values: Float[np.ndarray, " entry"],
+    columns: Int[np.ndarray, " entry"],
+    row_starts: Int[np.ndarray, " size_plus_one"],
+) -> spla.SuperLU | None:
+    """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (values, columns, row_starts):
+        digest.update(np.ascontiguousarray(part))
+    key = digest.digest()
+    with _lock:
+        if key in _factors:
+            _factors.move_to_end(key)
+            return _factors[key]
+    factor = factorise(values, columns, row_starts)
+    with _lock:
+        _factors[key] = factor
+        forget_old_factors()
+    return factor
+
+
+def forget_old_factors() -> None:
+    while len(_factors) > 1 and sum(f.nnz for f in _factors.values() if f) > CACHED_NONZEROS:
+        _factors.popitem(last=False)
+
+
+def factorise(
+    values: Float[np.ndarray, " entry"],
+    columns: Int[np.ndarray, " entry"],
+    row_starts: Int[np.ndarray, " size_plus_one"],
+) -> spla.SuperLU | None:
+    """Factors of the transpose, or None where the matrix is singular or not finite."""
+    if not np.isfinite(values).all():
+        return None
+    size = len(row_starts) - 1
+    matrix = sp.csc_array((values.astype(np.float64), columns, row_starts), shape=(size, size))
+    try:
+        # Finite-element matrices are structurally symmetric and nearly diagonally dominant:
+        # ordering by A + A^T with a mild pivot threshold keeps fill low.
+        factor = spla.splu(
+            matrix,
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.01,
+            options={"SymmetricMode": True},
+        )
+    except RuntimeError:  # SuperLU's word for an exactly singular matrix
+        return None
+    pivots = np.abs(factor.U.diagonal())
+    return factor if pivots.min() > SINGULAR_PIVOT * pivots.max() else None
