@@ -32,18 +32,15 @@ def sectors(
 def cut_corners(skeleton: Skeleton, field: SizeField, rings: Rings) -> Skeleton:
     """The skeleton with equal spokes around each sharp corner and a cap in each sharp sector."""
     around, angle = sectors(skeleton)
-    corners = np.unique(around[angle < SHARP, 0])
+    corners = np.unique(around[angle < SHARP, 0]).tolist()
     radii = [spoke_length(skeleton, corner, field) for corner in corners]
     for corner, radius in zip(corners, radii, strict=True):
         skeleton = cut_spokes(skeleton, corner, radius)
     around, angle = sectors(skeleton)
-    sharp = (angle < SHARP) & np.isin(around[:, 0], corners)
-    caps = around[sharp]
+    caps = around[(angle < SHARP) & np.isin(around[:, 0], corners)]
+    # Outside the domain nothing is to be kept away from the corner.
     caps = caps[inside(skeleton.points[caps].mean(axis=1), *rings)]
-    capped = Skeleton(
-        skeleton.points, skeleton.segments, skeleton.tags, skeleton.base_of, corners, caps
-    )
-    return add_bases(capped, np.arange(len(caps)))
+    return add_bases(skeleton, caps[:, 1:])
 
 
 def spoke_length(skeleton: Skeleton, corner: int, field: SizeField) -> float:
@@ -58,73 +55,57 @@ def spoke_length(skeleton: Skeleton, corner: int, field: SizeField) -> float:
 
 
 def cut_spokes(skeleton: Skeleton, corner: int, radius: float) -> Skeleton:
-    """Every segment at the corner cut at the given distance from it."""
+    """Every segment at the corner cut at the given distance from it, the inner pieces a bundle."""
     (spokes,) = np.nonzero((skeleton.segments == corner).any(axis=1))
     far = skeleton.segments[spokes].sum(axis=1) - corner
     along = skeleton.points[far] - skeleton.points[corner]
     along /= np.linalg.norm(along, axis=1, keepdims=True)
     new = len(skeleton.points) + np.arange(len(spokes))
-    segments = skeleton.segments.copy()
+    segments, bundle = skeleton.segments.copy(), skeleton.bundle.copy()
     segments[spokes] = np.stack([np.full_like(new, corner), new], axis=1)
+    bundle[spokes] = bundle.max() + 1
     return Skeleton(
         np.concatenate([skeleton.points, skeleton.points[corner] + radius * along]),
         np.concatenate([segments, np.stack([new, far], axis=1)]),
         np.concatenate([skeleton.tags, skeleton.tags[spokes]]),
-        np.concatenate([skeleton.base_of, skeleton.base_of[spokes]]),
-        skeleton.corners,
-        skeleton.caps,
+        np.concatenate([skeleton.is_base, skeleton.is_base[spokes]]),
+        # The outer piece may be a spoke of the corner at its other end.
+        np.concatenate([bundle, skeleton.bundle[spokes]]),
     )
 
 
-def add_bases(skeleton: Skeleton, which: Int[np.ndarray, " cap"]) -> Skeleton:
-    """The skeleton with a segment over each of the given caps."""
-    untagged = np.zeros((len(which), skeleton.tags.shape[1]), dtype=bool)
+def add_bases(skeleton: Skeleton, bases: Int[np.ndarray, "cap 2"]) -> Skeleton:
     return Skeleton(
         skeleton.points,
-        np.concatenate([skeleton.segments, skeleton.caps[which, 1:]]),
-        np.concatenate([skeleton.tags, untagged]),
-        np.concatenate([skeleton.base_of, which]),
-        skeleton.corners,
-        skeleton.caps,
+        np.concatenate([skeleton.segments, bases]),
+        np.concatenate([skeleton.tags, np.zeros((len(bases), skeleton.tags.shape[1]), dtype=bool)]),
+        np.concatenate([skeleton.is_base, np.ones(len(bases), dtype=bool)]),
+        np.concatenate([skeleton.bundle, np.full(len(bases), -1)]),
     )
 
 
 def split_segments(skeleton: Skeleton, chosen: Bool[np.ndarray, " segment"]) -> Skeleton:
-    """The skeleton with the chosen segments halved.
+    """The skeleton with the chosen segments halved, and those bundled with them.
 
-    All spokes of a corner are halved together and its caps shrink with them: else the spokes
-    would take turns in being too long for each other without end.
+    Were the spokes of a corner halved one by one, they would take turns in being too long for
+    each other without end.
     """
-    segments, base_of = skeleton.segments, skeleton.base_of
-    at_corner = np.isin(segments, skeleton.corners)
-    hit = segments[chosen][at_corner[chosen]]
-    spokes = np.isin(segments, hit).any(axis=1)
-    shrinking = np.isin(skeleton.caps[:, 0], hit)
-    outdated = (base_of >= 0) & shrinking[base_of] if len(shrinking) else np.zeros_like(chosen)
-    halved = (chosen | spokes) & ~outdated
-    middle = len(skeleton.points) + np.arange(halved.sum())
-    start, end = segments[halved].T
-    caps = shrunk_caps(skeleton, segments[halved], middle, shrinking)
-    stay = ~halved & ~outdated
-    split = Skeleton(
-        np.concatenate([skeleton.points, skeleton.points[segments[halved]].mean(axis=1)]),
-        np.concatenate(
-            [segments[stay], np.stack([start, middle], axis=1), np.stack([middle, end], axis=1)]
-        ),
-        np.concatenate([skeleton.tags[stay], skeleton.tags[halved], skeleton.tags[halved]]),
-        np.concatenate([base_of[stay], base_of[halved], base_of[halved]]),
-        skeleton.corners,
-        caps,
+    bundle = skeleton.bundle
+    halved = chosen | ((bundle >= 0) & np.isin(bundle, bundle[chosen]))
+    start, end = skeleton.segments[halved].T
+    middle = len(skeleton.points) + np.arange(len(start))
+    pieces = [np.stack([start, middle], axis=1), np.stack([middle, end], axis=1)]
+    return Skeleton(
+        np.concatenate([skeleton.points, skeleton.points[skeleton.segments[halved]].mean(axis=1)]),
+        np.concatenate([skeleton.segments[~halved], *pieces]),
+        np.concatenate([skeleton.tags[~halved], skeleton.tags[halved], skeleton.tags[halved]]),
+        np.concatenate([skeleton.is_base[~halved], np.tile(skeleton.is_base[halved], 2)]),
+        np.concatenate([bundle[~halved], *halved_bundles(bundle, halved)]),
     )
-    return add_bases(split, np.flatnonzero(shrinking))
 
 
-def shrunk_caps(skeleton: Skeleton, halved, middle, shrinking) -> Int[np.ndarray, "cap 3"]:
-    """The caps with the ends of halved spokes moved to the middles."""
-    at_corner = np.isin(halved, skeleton.corners)
-    spoke = at_corner.any(axis=1)
-    moved = np.arange(len(skeleton.points))
-    moved[halved[spoke][~at_corner[spoke]]] = middle[spoke]
-    caps = skeleton.caps.copy()
-    caps[shrinking, 1:] = moved[caps[shrinking, 1:]]
-    return caps
+def halved_bundles(bundle, halved) -> tuple[Int[np.ndarray, " half"], Int[np.ndarray, " half"]]:
+    """New numbers for the inner and outer halves: spokes run outwards, so starts are inner."""
+    old, fresh = bundle[halved], bundle.max() + 1
+    inner = np.where(old >= 0, fresh + old, -1)
+    return inner, np.where(old >= 0, fresh + inner, -1)

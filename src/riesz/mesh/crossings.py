@@ -7,8 +7,8 @@ PAIRS_AT_ONCE = 4_000_000  # point-edge pairs held in memory together
 TOUCHING = 1e-10  # relative to the extent: closer than this, two places are one
 
 
-def cross(u: Float[np.ndarray, "*n 2"], v: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n"]:
-    """Signed area of the parallelogram that `u` and `v` span."""
+def cross(u, v):
+    """Signed area of the parallelogram that `u` and `v` span, for arrays of any leading shape."""
     return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
 
 

@@ -4,7 +4,7 @@ import heapq
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial import ConvexHull, Delaunay, cKDTree
+from scipy.spatial import ConvexHull, Delaunay, KDTree
 
 from riesz.errors import MeshError
 from riesz.mesh.outline import Outline, outline_from
@@ -42,7 +42,7 @@ def concave_ring(
     points: Float[np.ndarray, "n 2"], margin: float, longest: float
 ) -> Float[np.ndarray, "corner 2"]:
     rim = disc_corners(points, margin)
-    distance, _ = cKDTree(points).query(rim)
+    distance, _ = KDTree(points).query(rim)
     rim = rim[distance > margin * (1 - 1e-6)]
     return rim[dig(rim, longest)]
 

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import ArrayLike, Bool, Float
+from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
 from riesz.errors import MeshError
 from riesz.mesh.corners import Rings, cut_corners
@@ -25,7 +26,7 @@ from riesz.mesh.sizing import SizeField, uniform_size, with_sources
 from riesz.mesh.skeleton import RING_TAGS, Skeleton, skeleton_of
 from riesz.mesh.smoothing import smooth
 
-MIN_ANGLE = 24.0  # degrees; proven to end up to 20.7, and seen to end well beyond
+MIN_ANGLE = 25.0  # degrees; proven to end up to 20.7, and seen to end well beyond
 NUM_SMOOTHINGS = 10
 MAX_CELLS = 1e7
 SLACK = 1 + 1e-9

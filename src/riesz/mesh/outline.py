@@ -1,7 +1,7 @@
 """Outlines: polygons with holes, read from arrays or GeoJSON and checked before they are meshed."""
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Any
 
 import equinox as eqx
@@ -35,7 +35,7 @@ class Outline(eqx.Module):
     def __check_init__(self):
         for part, rings in enumerate(self.parts):
             for index, ring in enumerate(rings):
-                check_ring(ring, ring_name(part, index))
+                check_ring(ring, -1 if index else 1, ring_name(part, index))
         named = [
             (ring_name(part, index), ring)
             for part, rings in enumerate(self.parts)
@@ -138,10 +138,8 @@ def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
 
 
 def distinct_vertices(ring: Float[np.ndarray, "given 2"]) -> Float[np.ndarray, "vertex 2"]:
-    """The ring without vertices that repeat the one before, the closing one included."""
-    if not len(ring):
-        return ring
-    return ring[(ring != np.roll(ring, 1, axis=0)).any(axis=1)]
+    """The ring without vertices that the next one repeats, the closing one included."""
+    return ring[(ring != np.roll(ring, -1, axis=0)).any(axis=1)]
 
 
 def oriented(ring: Float[np.ndarray, "vertex 2"], sign: int) -> Float[np.ndarray, "vertex 2"]:
@@ -161,6 +159,13 @@ def contains(outline: Outline, points: Float[np.ndarray, "n 2"]) -> Bool[np.ndar
     return inside(points, *outline_edges(outline))
 
 
+def distance_to_outline(
+    outline: Outline, points: Float[np.ndarray, "n 2"]
+) -> Float[np.ndarray, " n"]:
+    """Distance from each point to the nearest edge of the outline, inside or outside."""
+    return distance_to_edges(points, *outline_edges(outline))
+
+
 def check_points_inside(outline: Outline, points: Float[np.ndarray, "n 2"], name: str) -> None:
     (outside,) = np.nonzero(~contains(outline, points))
     if outside.size:
@@ -175,12 +180,13 @@ def tolerance_of(ring: Float[np.ndarray, "vertex 2"]) -> float:
     return TOUCHING * float(np.ptp(ring, axis=0).max())
 
 
-def check_ring(ring: Ring, name: str) -> None:
+def check_ring(ring: Ring, sign: int, name: str) -> None:
     count = len(np.unique(ring, axis=0))
     if count < 3:
         raise MeshError(f"the {name} has {count} distinct vertices: a polygon needs at least 3.")
-    extent = np.ptp(ring, axis=0).max()
-    if abs(ring_area(ring)) <= TOUCHING * extent**2:
+    # Not the area: a ring in the shape of an eight has none either, but crosses itself.
+    length, width = np.linalg.svd(ring - ring.mean(axis=0), compute_uv=False)
+    if width <= TOUCHING * length:
         raise MeshError(
             f"the {name} has zero area: its {count} vertices lie on one line; give vertices around "
             "the domain in order."
@@ -192,6 +198,8 @@ def check_ring(ring: Ring, name: str) -> None:
             "it touches or crosses itself; split it into separate rings there."
         )
     check_ring_is_simple(ring, name)
+    if ring_area(ring) * sign < 0:
+        raise MeshError(f"the {name} runs the wrong way round: build outlines by outline_from.")
 
 
 def check_ring_is_simple(ring: Ring, name: str) -> None:
@@ -220,10 +228,11 @@ def span(ring: Ring, edge) -> str:
 def check_rings_do_not_cross(named: list[tuple[str, Ring]]) -> None:
     if len(named) < 2:
         return
-    owner = np.repeat(np.arange(len(named)), [len(ring) for _, ring in named])
-    first = np.concatenate([[0], np.cumsum([len(ring) for _, ring in named])])
+    counts = [len(ring) for _, ring in named]
+    owner = np.repeat(np.arange(len(named)), counts)
+    first = list(accumulate([0, *counts[:-1]]))
     vertices = np.concatenate([ring for _, ring in named])
-    edges = np.concatenate([ring_edges(len(r), f) for (_, r), f in zip(named, first, strict=False)])
+    edges = np.concatenate([ring_edges(n, f) for n, f in zip(counts, first, strict=True)])
     pairs, places = proper_crossings(vertices, edges, tolerance_of(vertices))
     if len(pairs):
         (one, two), place = pairs[0], places[0]

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
 from riesz.mesh.corners import Rings, split_segments
-from riesz.mesh.crossings import inside, offset_from_edge
+from riesz.mesh.crossings import cross, inside, offset_from_edge
 from riesz.mesh.sizing import SizeField
 from riesz.mesh.skeleton import Skeleton, with_points
 from riesz.mesh.triangulation import (
@@ -70,13 +70,11 @@ def survey_cells(
 ) -> Survey:
     region, samples = regions_between(mesh, skeleton.segments)
     middles = mesh.points[mesh.cells[samples]].mean(axis=1)
-    within = inside(middles, *rings)[region]
-    capped = np.zeros(len(mesh.cells), dtype=bool)
-    (base,) = np.nonzero(skeleton.base_of >= 0)
-    corner = skeleton.caps[skeleton.base_of[base], 0]
-    over_base = apexes(mesh, sides[base]) == corner[:, None]
-    capped[sides[base][over_base] // 3] = True
-    return Survey(mesh, sides, within, capped)
+    bases, beside = skeleton.segments[skeleton.is_base], sides[skeleton.is_base]
+    start, end = (skeleton.points[bases[:, [k]]] for k in (0, 1))
+    left = cross(end - start, mesh.points[apexes(mesh, beside)] - start) > 0
+    capped = np.isin(region, region[beside[left] // 3])
+    return Survey(mesh, sides, inside(middles, *rings)[region], capped)
 
 
 def encroached(survey: Survey, skeleton: Skeleton) -> Bool[np.ndarray, " segment"]:
@@ -86,22 +84,26 @@ def encroached(survey: Survey, skeleton: Skeleton) -> Bool[np.ndarray, " segment
     start, end = (skeleton.points[skeleton.segments[:, [k]]] for k in (0, 1))
     product = ((start - apex) * (end - apex)).sum(axis=-1)
     obtuse = product < -ROUNDING * ((end - start) ** 2).sum(axis=-1)
-    return (obtuse & survey.inside[survey.sides // 3]).any(axis=1)
+    return (obtuse & (survey.inside & ~survey.capped)[survey.sides // 3]).any(axis=1)
 
 
 def opposite_points(
     survey: Survey, skeleton: Skeleton
 ) -> tuple[Int[np.ndarray, "segment 2"], Float[np.ndarray, "segment 2"]]:
-    """The apex of the cell on each side of a segment, and its distance; infinite if outside."""
+    """The apex of the cell on each side of a segment, and its distance.
+
+    The distance is infinite if the cell lies outside the domain or in a cap.
+    """
     apex = apexes(survey.mesh, survey.sides)
     start, end = (skeleton.points[skeleton.segments[:, [k]]] for k in (0, 1))
     distance = offset_from_edge(survey.mesh.points[apex] - start, end - start)
-    return apex, np.where(survey.inside[survey.sides // 3], distance, np.inf)
+    counts = (survey.inside & ~survey.capped)[survey.sides // 3]
+    return apex, np.where(counts, distance, np.inf)
 
 
 def too_long(skeleton: Skeleton, longest: SizeField, slack: float) -> Bool[np.ndarray, " segment"]:
     # Spokes and bases have their lengths from the corner.
-    plain = (skeleton.base_of < 0) & ~np.isin(skeleton.segments, skeleton.corners).any(axis=1)
+    plain = ~skeleton.is_base & (skeleton.bundle < 0)
     middle, length = diameters(skeleton)
     return plain & (length > slack * longest(middle) * (1 + ROUNDING))
 
@@ -150,7 +152,7 @@ def spread_out(
     """The centres of the largest circles, none of which lies in a larger one that is chosen."""
     if not len(centres):
         return centres
-    tree = cKDTree(centres)
+    tree = KDTree(centres)
     free = np.ones(len(centres), dtype=bool)
     chosen = []
     for index in np.argsort(-radii, kind="stable"):
@@ -169,7 +171,7 @@ def encroaching(
     clear = np.ones(len(points), dtype=bool)
     if not len(points):
         return clear, np.zeros(len(middle), dtype=bool)
-    hits = cKDTree(points).query_ball_point(middle, radius * (1 - ROUNDING))
+    hits = KDTree(points).query_ball_point(middle, radius * (1 - ROUNDING))
     for members in hits:
         clear[members] = False
     return clear, np.array([len(members) > 0 for members in hits])

@@ -90,4 +90,4 @@ def removable(ring, corner, kept, others, tolerance) -> bool:
 def in_triangle(points, a, b, c) -> Bool[np.ndarray, " point"]:
     """Whether each point lies in the closed triangle, of either orientation."""
     sides = np.stack([cross(v - u, points - u) for u, v in ((a, b), (b, c), (c, a))])
-    return (sides >= 0).all(axis=0) | (sides <= 0).all(axis=0)
+    return np.all(sides >= 0, axis=0) | np.all(sides <= 0, axis=0)

@@ -3,7 +3,7 @@
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 STEP = 1.25  # sources whose sizes agree within this factor share a level
 
@@ -17,7 +17,7 @@ class SizeField(eqx.Module):
 
     largest: float
     grading: float
-    levels: tuple[tuple[float, cKDTree], ...]  # sizes and where they are asked for
+    levels: tuple[tuple[float, KDTree], ...]  # sizes and where they are asked for
 
     def __call__(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
         size = np.full(len(points), self.largest)
@@ -43,7 +43,7 @@ def with_sources(
     new = []
     for value in np.unique(level):
         members = level == value
-        new.append((float(sizes[members].min()), cKDTree(places[members])))
+        new.append((float(sizes[members].min()), KDTree(places[members])))
     # Smallest first: they bound the search of all that follow.
     levels = sorted([*field.levels, *new], key=lambda level: level[0])
     return SizeField(field.largest, field.grading, tuple(levels))

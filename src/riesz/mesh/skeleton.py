@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
 from riesz.mesh.crossings import (
@@ -26,29 +26,22 @@ RING_TAGS = ("outer", "holes")
 class Skeleton(eqx.Module):
     """Points of a mesh to be, and the segments between them that must become its edges.
 
-    At a corner sharper than 60 degrees no mesh can have large angles: there the segments (spokes)
-    are cut at one distance from the corner and a cap, the triangle over two neighbouring spokes,
-    is set apart. Outside the caps all angles are harmless. The base of a cap is a segment too.
+    At a corner sharper than 60 degrees no mesh can have large angles. There the segments (spokes)
+    are cut at one distance from the corner, and the triangle over two neighbouring spokes, a cap,
+    is set apart: outside of caps all angles are harmless. The base of a cap is a segment too, with
+    the cap on its left. Pieces of spokes at one distance from their corner form a bundle.
     """
 
     points: Float[np.ndarray, "point 2"]
     segments: Int[np.ndarray, "segment 2"]
     tags: Bool[np.ndarray, "segment tag"]  # which named lines a segment is part of
-    base_of: Int[np.ndarray, " segment"]  # the cap whose base a segment is on, or -1
-    corners: Int[np.ndarray, " corner"]  # the sharp ones
-    caps: Int[np.ndarray, "cap 3"]  # a corner and the ends of two of its spokes
+    is_base: Bool[np.ndarray, " segment"]
+    bundle: Int[np.ndarray, " segment"]  # pieces that must be split together, or -1
 
 
 def with_points(skeleton: Skeleton, points: Float[np.ndarray, "point 2"]) -> Skeleton:
     """The same segments between points that have moved or been added to."""
-    return Skeleton(
-        points,
-        skeleton.segments,
-        skeleton.tags,
-        skeleton.base_of,
-        skeleton.corners,
-        skeleton.caps,
-    )
+    return Skeleton(points, skeleton.segments, skeleton.tags, skeleton.is_base, skeleton.bundle)
 
 
 def skeleton_of(
@@ -73,9 +66,8 @@ def skeleton_of(
     # Once more: three lines through one place cross there three times.
     points, edges, tags = merge_points(points, edges, tags, tolerance)
     check_lines_run_inside(outline, points[edges], tags, names, tolerance)
-    nowhere = np.full(len(edges), -1)
-    no_corners, no_caps = np.zeros(0, dtype=int), np.zeros((0, 3), dtype=int)
-    return Skeleton(points, edges, tags, nowhere, no_corners, no_caps), names
+    no_bases, no_bundles = np.zeros(len(edges), dtype=bool), np.full(len(edges), -1)
+    return Skeleton(points, edges, tags, no_bases, no_bundles), names
 
 
 def gather(outline: Outline, lines):
@@ -94,7 +86,7 @@ def gather(outline: Outline, lines):
 
 def merge_points(points, edges, tags, tolerance):
     """The graph with points in one place made one, and edges between the same points too."""
-    close = cKDTree(points).query_pairs(tolerance, output_type="ndarray")
+    close = KDTree(points).query_pairs(tolerance, output_type="ndarray")
     graph = sp.coo_array((np.ones(len(close)), tuple(close.T)), shape=(len(points), len(points)))
     _, group = connected_components(graph, directed=False)
     _, first, group = np.unique(group, return_index=True, return_inverse=True)

@@ -1,0 +1,1 @@
+"""Data sets, measured and made up."""
