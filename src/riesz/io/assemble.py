@@ -38,10 +38,12 @@ def without_idle_coordinates(
         raise MeshError(
             f"cells with {dim + 1} corners need {dim} coordinates, but nodes have {nodes.shape[1]}."
         )
-    if not np.isfinite(nodes).all():
-        first = np.flatnonzero(~np.isfinite(nodes).all(axis=1))[0]
+    # Beyond any length there is, and far enough from overflow to multiply three of them.
+    (bad,) = np.nonzero(~(np.abs(nodes) < 1e100).all(axis=1))
+    if bad.size:
         raise MeshError(
-            f"a node is at {nodes[first].tolist()}: repair NaN and infinite coordinates."
+            f"{bad.size} of {len(nodes)} nodes have NaN, infinite or absurd coordinates, such as "
+            f"{nodes[bad[0]].tolist()}: the file is damaged."
         )
     spread = np.ptp(nodes[:, dim:], axis=0)
     if spread.any():

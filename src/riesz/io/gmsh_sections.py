@@ -92,10 +92,14 @@ def first_bad_line(
 ) -> FileFormatError:
     """The error at the first line that is not `width` numbers, or not all numbers."""
     kind = "real numbers" if dtype is float else "integers"
-    for position, line in enumerate(lines, start):
-        try:
-            np.array(line.split(), dtype=dtype).reshape(-1 if width is None else width)
-        except (ValueError, OverflowError):
-            amount = "only" if width is None else width
-            return section.error(position, f"expected {amount} {kind}, found {line[:60]!r}.")
-    return section.error(start, f"the {len(lines)} lines from here are not all {kind}.")
+    amount = "only" if width is None else width
+    wrong = next(i for i, line in enumerate(lines) if not is_row(line, width, dtype))
+    return section.error(start + wrong, f"expected {amount} {kind}, found {lines[wrong][:60]!r}.")
+
+
+def is_row(line: str, width: int | None, dtype: type) -> bool:
+    try:
+        row = np.array(line.split(), dtype=dtype)
+    except (ValueError, OverflowError):
+        return False
+    return width is None or len(row) == width

@@ -92,8 +92,6 @@ def plain_bytes(text: str, header: np.dtype) -> bytes:
 
 def inflate(text: str, header: np.dtype) -> bytes:
     """Sizes of zlib blocks (how many, full, last, each compressed), then the blocks."""
-    if not text:
-        return b""
     first = base64_bytes(text[: encoded_length(header.itemsize)])[: header.itemsize]
     (num_blocks,) = np.frombuffer(first, dtype=header).tolist()
     split = encoded_length((3 + num_blocks) * header.itemsize)
@@ -103,10 +101,10 @@ def inflate(text: str, header: np.dtype) -> bytes:
     data, start, blocks = base64_bytes(text[split:]), 0, []
     for number, size in enumerate(sizes, start=1):
         expected = last if number == num_blocks and last else full
-        # Never more than announced: a small block must not fill the memory.
-        block = zlib.decompressobj().decompress(data[start : start + size], max(expected, 1))
+        # One byte more than announced tells; a small block must not fill the memory.
+        block = zlib.decompressobj().decompress(data[start : start + size], expected + 1)
         if len(block) != expected:
-            raise ValueError(f"compressed block {number} has {len(block)} bytes, not {expected}")
+            raise ValueError(f"compressed block {number} does not hold {expected} bytes")
         blocks.append(block)
         start += size
     return b"".join(blocks)
