@@ -70,3 +70,21 @@ def test_detail_below_rounding_is_named_instead_of_refined_for_ever():
     dent = [[0, 0], [1, 0], [1, 1], [0.5, 1e-9], [0.4999999, 1], [0, 1]]
     with pytest.raises(MeshError, match=r"does not come to an end near \[0.5, "):
         mesh_from_polygon(dent, max_edge=0.5)
+
+
+def test_mesh_beyond_all_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("riesz.mesh.refinement.MAX_POINTS", 100)
+    with pytest.raises(MeshError, match="more than 100 nodes: raise max_edge"):
+        mesh_from_polygon(UNIT_SQUARE, max_edge=0.05)
+
+
+def test_refinement_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr("riesz.mesh.refinement.MAX_ROUNDS", 2)
+    with pytest.raises(MeshError, match="refinement does not come to an end"):
+        mesh_from_polygon(UNIT_SQUARE, max_edge=0.05)
+
+
+def test_cells_that_miss_the_area_of_the_outline_are_refused(monkeypatch):
+    monkeypatch.setattr("riesz.mesh.outline.Outline.area", 2.0)
+    with pytest.raises(MeshError, match="cover an area of 1, but the outline holds 2"):
+        mesh_from_polygon(UNIT_SQUARE, max_edge=0.5)
