@@ -38,20 +38,22 @@ class Accumulation(eqx.Module):
     def __call__(self, local_residuals: LocalResiduals) -> Float[Array, " dof"]:
         tables = (self.starts, self.window_starts, self.slots, self.spilled, self.spilled_to)
         if len(self.starts) == 1:
-            return self.window_sum(local_residuals, *(table[0] for table in tables))
+            return self.window_sum(local_residuals, tuple(table[0] for table in tables))
         dtype = jax.eval_shape(lambda: local_residuals(self.starts[0], self.chunk_cells)[0]).dtype
 
         def add_chunk(total, table):
-            start, window_start, *slots = table
-            window = self.window_sum(local_residuals, start, window_start, *slots)
+            window, window_start = self.window_sum(local_residuals, table), table[1]
             old = jax.lax.dynamic_slice_in_dim(total, window_start, len(window))
             return jax.lax.dynamic_update_slice_in_dim(total, old + window, window_start, 0), None
 
         total, _ = jax.lax.scan(add_chunk, jnp.zeros(self.num_dofs, dtype), tables)
         return total
 
-    def window_sum(self, local_residuals, start, window_start, slots, spilled, spilled_to):
+    def window_sum(
+        self, local_residuals: LocalResiduals, table: tuple[Int[Array, "..."], ...]
+    ) -> Float[Array, " window"]:
         """The sum of one chunk's contributions over its window of unknowns."""
+        start, _, slots, spilled, spilled_to = table
         local = local_residuals(start, self.chunk_cells)
         # The barrier keeps XLA from evaluating the physics once for every slot.
         flat = jnp.concatenate([*local, jnp.zeros(1, local[0].dtype)])

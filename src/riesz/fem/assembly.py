@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from riesz.fem.coefficient import Latent, Nodal, resolve
+from riesz.errors import FormError
+from riesz.fem.coefficient import Latent, Nodal, as_floats, latent_value, resolve
 from riesz.fem.domain import Domain
 from riesz.fem.kernel import entity_residuals
 from riesz.fem.pointwise import Point, State
@@ -75,9 +76,17 @@ def local_states(domain: Domain, state: Float[Array, " dof"]) -> list[Float[Arra
 
 
 def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
+    """One rate a point, from the form or from `z`."""
     if not isinstance(source.rates, Latent):
         return source.rates
-    return resolve(source.rates, z, "rates of the point source").value
+    name = "rates of the point source"
+    rates = as_floats(latent_value(source.rates, z, name), name)
+    if rates.shape != source.points.shape[:1]:
+        raise FormError(
+            f"{name} {source.rates.name!r} have shape {rates.shape}, but there are "
+            f"{len(source.points)} points: give one rate a point."
+        )
+    return rates
 
 
 @eqx.filter_jit

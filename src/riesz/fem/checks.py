@@ -13,6 +13,7 @@ from riesz.fem.coefficient import (
     Nodal,
     PerCell,
     check_finite,
+    is_traced,
     resolve,
 )
 from riesz.fem.domain import Domain
@@ -35,7 +36,7 @@ def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree, *, z_known: bo
         label = f"{name} of {term.name}"
         check_length(coefficient, mesh, label)
         values = known_values(coefficient, domain, z, z_known=z_known)
-        if values is None or isinstance(values, jax.core.Tracer):
+        if values is None or is_traced(values):
             continue
         check_shape(values.shape[1:], allowed, mesh.dim, label)
         check_finite(np.asarray(values), label)

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import FormError
@@ -63,10 +64,8 @@ class Nodal(AbstractCoefficient):
         return jnp.moveaxis(self.values[domain.corners], 1, -1)
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
-        return sum(
-            (weight * local[i] for i, weight in enumerate(point.barycentric[1:], start=1)),
-            start=point.barycentric[0] * local[0],
-        )
+        parts = [weight * local[i] for i, weight in enumerate(point.barycentric)]
+        return sum(parts[1:], start=parts[0])
 
     def degree(self) -> int:
         return 1
@@ -106,7 +105,7 @@ class Function(AbstractCoefficient):
 
 
 class Latent(AbstractCoefficient):
-    """The entry of `z` with this name: a number, an array, nodal(...), per_cell(...), a function."""
+    """The entry of `z` with this name, of any of the other kinds."""
 
     name: str = eqx.field(static=True)
 
@@ -171,9 +170,14 @@ def as_floats(value: Any, name: str) -> Float[Array, "..."]:
     array = jnp.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = array.astype(float)
-    if not isinstance(array, jax.core.Tracer):
+    if not is_traced(array):
         check_finite(np.asarray(array), name)
     return array
+
+
+def is_traced(tree: PyTree) -> bool:
+    """Whether values in a tree are not known yet, because they belong to a compiled function."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def check_finite(values: np.ndarray, name: str) -> None:
@@ -189,13 +193,18 @@ def resolve(coefficient: AbstractCoefficient, z: PyTree, name: str) -> AbstractC
     """The coefficient itself, or what `z` holds where it is a latent's name."""
     if not isinstance(coefficient, Latent):
         return coefficient
-    if not isinstance(z, Mapping) or coefficient.name not in z:
+    return as_coefficient(latent_value(coefficient, z, name), f"{name} {coefficient.name!r}")
+
+
+def latent_value(latent: Latent, z: PyTree, name: str) -> Any:
+    """The entry of `z` that stands for the quantity called `name`."""
+    if not isinstance(z, Mapping) or latent.name not in z:
         known = sorted(z) if isinstance(z, Mapping) else "nothing"
         raise FormError(
-            f"{name} is the latent {coefficient.name!r}, but z holds {known}: "
-            f"pass z={{{coefficient.name!r}: value}}."
+            f"{name} is the latent {latent.name!r}, but z holds {known}: "
+            f"pass z={{{latent.name!r}: value}}."
         )
-    value = z[coefficient.name]
+    value = z[latent.name]
     if isinstance(value, str):
-        raise FormError(f"the latent {coefficient.name!r} is the text {value!r}, not a value.")
-    return as_coefficient(value, f"{name} {coefficient.name!r}")
+        raise FormError(f"the latent {latent.name!r} is the text {value!r}, not a value.")
+    return value

@@ -34,7 +34,8 @@ class Budget(eqx.Module):
 
     @property
     def imbalance(self) -> Float[Array, ""]:
-        return sum(self.gains.values()) - sum(self.outflows.values())
+        amounts = [*self.gains.values(), *(-outflow for outflow in self.outflows.values())]
+        return jnp.sum(jnp.stack(amounts))
 
     def __str__(self) -> str:
         rows = [("gain", name, value) for name, value in self.gains.items()]

@@ -75,7 +75,7 @@ def factorised(
     """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (values, columns, row_starts):
-        digest.update(np.ascontiguousarray(part))
+        digest.update(np.ascontiguousarray(part).data)
     key = digest.digest()
     with _lock:
         if key in _factors:

@@ -1,12 +1,11 @@
-"""The residual of one cell or facet: quadrature over pointwise physics.
+"""Quadrature over pointwise physics, for one cell or facet and then for all.
 
-Functions here see a single entity; `entity_residuals` maps them over a whole domain.
+Functions here see a single entity, cell or facet; `integrate` maps them over a whole domain.
 """
 
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -24,17 +23,28 @@ from riesz.fem.weakform import Term
 UNROLLED_POINTS = 6
 """Up to here quadrature is unrolled, so that its points become constants of the compiled code."""
 
-Gathered = tuple[dict[str, PyTree], ...]  # for each term, what its coefficients need
+Numbers = tuple[Number, ...]
+Contribution = Callable[[Numbers, Number], Numbers]  # (barycentric point, weight) -> amounts
 
 
 class Entity(eqx.Module):
-    """Geometry of one cell or facet."""
+    """One cell or facet: its geometry, the state on it and what its coefficients need."""
 
     vertices: Float[Array, "corner dim"]
     inverse_jacobian: Float[Array, "dim dim"]
     measure: Float[Array, ""]
     normal: Float[Array, " dim"] | None
     facet_points: Float[Array, "point corner"] | None
+    local_state: Numbers
+    gathered: tuple[dict[str, PyTree], ...]  # for each term and coefficient
+
+
+class Physics(eqx.Module):
+    """The terms of one group with all latents in place, and the element they act on."""
+
+    terms: tuple[Term, ...]
+    element: Lagrange
+    z: PyTree
 
 
 def entity_residuals(
@@ -45,11 +55,8 @@ def entity_residuals(
     z: PyTree,
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contribution of every entity to each of its local unknowns, one array a local unknown."""
-
-    def of_point(terms, *arguments):
-        return point_residual(terms, element, *arguments, z)
-
-    return integrate(of_point, terms, domain, local_states, z)
+    physics = resolved(terms, element, z)
+    return integrate(point_residual, physics, domain, local_states)
 
 
 def entity_outflows(
@@ -60,53 +67,47 @@ def entity_outflows(
     z: PyTree,
 ) -> Float[Array, " entity"]:
     """What passes through each facet along its normal: the integral of minus the flux."""
+    physics = resolved(terms, element, z)
+    return integrate(point_outflow, physics, facets, local_states)[0]
 
-    def of_point(terms, entity, barycentric, weight, local_state, gathered):
-        form = form_at(terms, element, entity, barycentric, local_state, gathered, z)
-        outward = sum(f * n for f, n in zip(form.flux or (), entity.normal) if f is not None)
-        return (-weight * entity.measure * outward,)
 
-    return integrate(of_point, terms, facets, local_states, z)[0]
+def resolved(terms: tuple[Term, ...], element: Lagrange, z: PyTree) -> Physics:
+    """The terms with their latents replaced by values."""
+
+    def with_values(term: Term) -> Term:
+        values = {name: resolve(c, z, name) for name, c in term.coefficients.items()}
+        return dataclasses.replace(term, coefficients=values)
+
+    return Physics(tuple(map(with_values, terms)), element, z)
 
 
 def integrate(
-    of_point: Callable[..., tuple[Number, ...]],
-    terms: tuple[Term, ...],
+    of_point: Callable[[Physics, Entity, Numbers, Number], Numbers],
+    physics: Physics,
     domain: Domain,
     local_states: Sequence[Float[Array, " entity"]],
-    z: PyTree,
 ) -> tuple[Float[Array, " entity"], ...]:
-    """Quadrature of `of_point(terms, entity, point, weight, local_state, gathered)` everywhere."""
-    terms = tuple(resolve_term(term, z) for term in terms)
-    gathered = tuple(
-        {name: c.gather(domain) for name, c in term.coefficients.items()} for term in terms
-    )
+    """Quadrature of `of_point` over every entity of a domain."""
     entities = Entity(
         vertices=jnp.moveaxis(domain.nodes[:, domain.corners], 0, 1),
         inverse_jacobian=domain.inverse_jacobian,
         measure=domain.measure,
         normal=domain.normal,
         facet_points=domain.facet_points,
+        local_state=tuple(local_states),
+        gathered=tuple(
+            {name: c.gather(domain) for name, c in term.coefficients.items()}
+            for term in physics.terms
+        ),
     )
 
-    def of_entity(entity, local_state, local_gathered):
-        def contribution(point, weight):
-            return of_point(terms, entity, point, weight, local_state, local_gathered)
+    def of_entity(entity: Entity) -> Numbers:
+        return sum_over_points(lambda p, w: of_point(physics, entity, p, w), entity, domain)
 
-        return sum_over_points(contribution, entity, domain)
-
-    return jax.vmap(of_entity, in_axes=-1, out_axes=-1)(entities, tuple(local_states), gathered)
+    return jax.vmap(of_entity, in_axes=-1, out_axes=-1)(entities)
 
 
-def resolve_term(term: Term, z: PyTree) -> Term:
-    """The term with its latents replaced by their values."""
-    values = {name: resolve(c, z, name) for name, c in term.coefficients.items()}
-    return dataclasses.replace(term, coefficients=values)
-
-
-def sum_over_points(
-    contribution: Callable[..., tuple[Number, ...]], entity: Entity, domain: Domain
-) -> tuple[Float[Array, ""], ...]:
+def sum_over_points(contribution: Contribution, entity: Entity, domain: Domain) -> Numbers:
     """Sum over the quadrature points of one entity."""
     if entity.facet_points is not None:
         points = [tuple(point) for point in entity.facet_points]
@@ -118,9 +119,7 @@ def sum_over_points(
     return tuple(sum(column[1:], start=column[0]) for column in zip(*parts, strict=True))
 
 
-def summed_by_scan(
-    contribution: Callable[..., tuple[Number, ...]], domain: Domain
-) -> tuple[Float[Array, ""], ...]:
+def summed_by_scan(contribution: Contribution, domain: Domain) -> Numbers:
     """The same sum as a loop, which keeps compilation short for rules with many points."""
     dtype = domain.measure.dtype
     points, weights = jnp.asarray(domain.cell_points, dtype), jnp.asarray(domain.weights, dtype)
@@ -137,91 +136,74 @@ def summed_by_scan(
 
 
 def point_residual(
-    terms: tuple[Term, ...],
-    element: Lagrange,
-    entity: Entity,
-    barycentric: tuple[Number, ...],
-    weight: Number,
-    local_state: tuple[Number, ...],
-    gathered: Gathered,
-    z: PyTree,
-) -> tuple[Number, ...]:
+    physics: Physics, entity: Entity, barycentric: Numbers, weight: Number
+) -> Numbers:
     """Contribution of one quadrature point to each local unknown."""
-    form = form_at(terms, element, entity, barycentric, local_state, gathered, z)
+    element = physics.element
+    form = form_at(physics, entity, barycentric)
     scale = weight * entity.measure
     density = None if form.density is None else scale * form.density
-    flux = reference_flux(form, scale, entity.inverse_jacobian, element.dim)
+    flux = reference_flux(form, scale, entity.inverse_jacobian)
     shapes, slopes = element.values(barycentric), element.gradients(barycentric)
     return tuple(tested(density, flux, shapes[i], slopes[i]) for i in range(element.num_local))
 
 
-def form_at(
-    terms: tuple[Term, ...],
-    element: Lagrange,
-    entity: Entity,
-    barycentric: tuple[Number, ...],
-    local_state: tuple[Number, ...],
-    gathered: Gathered,
-    z: PyTree,
-) -> LinearForm:
+def point_outflow(
+    physics: Physics, entity: Entity, barycentric: Numbers, weight: Number
+) -> Numbers:
+    """Minus the flux along the normal, at one quadrature point of a facet."""
+    flux = form_at(physics, entity, barycentric).flux or ()
+    normal = [] if entity.normal is None else list(entity.normal)
+    outward = [f * n for f, n in zip(flux, normal, strict=True) if f is not None]
+    return (-weight * entity.measure * sum(outward),)
+
+
+def form_at(physics: Physics, entity: Entity, barycentric: Numbers) -> LinearForm:
     """The whole form at one point of a finite-element function, stabilisation included."""
-    shapes, slopes = element.values(barycentric), element.gradients(barycentric)
-    u = state_at(shapes, slopes, local_state, entity.inverse_jacobian)
+    u = state_at(physics.element, entity, barycentric)
     x = position(entity.vertices, barycentric)
 
-    def physics(state: State) -> LinearForm:
-        return sum_of_terms(terms, gathered, Point(x, barycentric, state, z), entity.normal)
+    def form_of(state: State) -> LinearForm:
+        return sum_of_terms(physics, entity, Point(x, barycentric, state, physics.z))
 
-    if not any(term.streamline for term in terms):
-        return physics(u)
-    velocity = streamline_velocity(terms, gathered, Point(x, barycentric, u, z))
-    return upwinded(physics, u, velocity, entity.inverse_jacobian, entity.measure)
+    if not any(term.streamline for term in physics.terms):
+        return form_of(u)
+    velocity = streamline_velocity(physics, entity, Point(x, barycentric, u, physics.z))
+    return upwinded(form_of, u, velocity, entity.inverse_jacobian, entity.measure)
 
 
-def state_at(
-    shapes: Sequence[Number],
-    slopes: Sequence[Sequence[Number]],
-    local_state: tuple[Number, ...],
-    inverse_jacobian: Float[Array, "dim dim"],
-) -> State:
+def state_at(element: Lagrange, entity: Entity, barycentric: Numbers) -> State:
     """Value and gradient of a finite-element function from its local unknowns."""
-    dim = inverse_jacobian.shape[0]
-    value = combine(shapes, local_state)
-    by_reference = [combine([slope[a] for slope in slopes], local_state) for a in range(dim)]
-    grad = [
-        sum(
-            (by_reference[a] * inverse_jacobian[a, d] for a in range(1, dim)),
-            start=by_reference[0] * inverse_jacobian[0, d],
-        )
-        for d in range(dim)
-    ]
+    shapes, slopes = element.values(barycentric), element.gradients(barycentric)
+    axes = range(element.dim)
+    value = combine(shapes, entity.local_state)
+    by_reference = [combine([slope[a] for slope in slopes], entity.local_state) for a in axes]
+    grad = [combine([entity.inverse_jacobian[a, d] for a in axes], by_reference) for d in axes]
     return State(value, jnp.stack(grad))
+
+
+def position(
+    vertices: Float[Array, "corner *place"], barycentric: Sequence[Number]
+) -> Float[Array, "*place"]:
+    return combine(barycentric, list(vertices))
 
 
 def combine(weights: Sequence[Number], values: Sequence[Number]) -> Number:
     """Sum of products, without the terms whose weight is known to be zero."""
     products = [w * v for w, v in zip(weights, values, strict=True) if not is_zero(w)]
-    return sum(products[1:], start=products[0]) if products else 0.0 * values[0]
+    return sum(products[1:], start=products[0]) if products else jnp.zeros_like(values[0])
 
 
 def is_zero(number: Number) -> bool:
     return isinstance(number, float) and number == 0.0
 
 
-def position(
-    vertices: Float[Array, "corner dim"], barycentric: tuple[Number, ...]
-) -> Float[Array, " dim"]:
-    return combine(barycentric, list(vertices))
-
-
-def sum_of_terms(
-    terms: tuple[Term, ...], gathered: Gathered, point: Point, normal: Float[Array, " dim"] | None
-) -> LinearForm:
+def sum_of_terms(physics: Physics, entity: Entity, point: Point) -> LinearForm:
     """The sum of all terms at one point."""
     total = LinearForm()
-    for term, local in zip(terms, gathered, strict=True):
+    for term, local in zip(physics.terms, entity.gathered, strict=True):
         values = {name: c.at(local[name], point) for name, c in term.coefficients.items()}
-        total = total + term.sign * apply_integrand(term, values, point, normal)
+        total = total + term.sign * apply_integrand(term, values, point, entity.normal)
     return total
 
 
@@ -241,37 +223,31 @@ def apply_integrand(
     return form
 
 
-def streamline_velocity(
-    terms: tuple[Term, ...], gathered: Gathered, point: Point
-) -> Float[Array, " dim"]:
+def streamline_velocity(physics: Physics, entity: Entity, point: Point) -> Float[Array, " dim"]:
     """The velocity of the stabilised advection terms."""
     velocities = [
         term.sign * term.coefficients["velocity"].at(local["velocity"], point)
-        for term, local in zip(terms, gathered, strict=True)
+        for term, local in zip(physics.terms, entity.gathered, strict=True)
         if term.streamline
     ]
     return sum(velocities[1:], start=velocities[0])
 
 
 def reference_flux(
-    form: LinearForm, scale: Number, inverse_jacobian: Float[Array, "dim dim"], dim: int
+    form: LinearForm, scale: Number, inverse_jacobian: Float[Array, "dim dim"]
 ) -> list[Number] | None:
     """The flux in reference coordinates, times the quadrature weight."""
     if form.flux is None:
         return None
     present = [(d, scale * f) for d, f in enumerate(form.flux) if f is not None]
     return [
-        sum(
-            (f * inverse_jacobian[a, d] for d, f in present[1:]),
-            start=present[0][1] * inverse_jacobian[a, present[0][0]],
-        )
-        for a in range(dim)
+        combine([row[d] for d, _ in present], [f for _, f in present]) for row in inverse_jacobian
     ]
 
 
 def tested(
     density: Number | None, flux: list[Number] | None, shape: Number, slope: Sequence[Number]
-) -> Any:
+) -> Number:
     """The form applied to one shape function."""
     parts = [] if density is None or is_zero(shape) else [shape * density]
     if flux is not None:

@@ -197,7 +197,7 @@ def fixed_unknowns(
 ) -> list[tuple[str, AbstractCoefficient, Int[np.ndarray, " piece"]]]:
     """Tags, values and the unknowns they prescribe, disjoint."""
     pieces, taken = [], np.zeros(space.num_dofs, dtype=bool)
-    for tag, value in reversed(dirichlet.items()):
+    for tag, value in reversed(list(dirichlet.items())):
         dofs = facet_dofs(space, tagged_facets(space.mesh, tag).nodes)
         coefficient = as_coefficient(value, f"Dirichlet value on {tag!r}")
         if isinstance(coefficient, PerCell):

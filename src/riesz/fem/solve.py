@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
+from riesz.fem.coefficient import is_traced
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 
@@ -76,10 +77,6 @@ def require_float64(problem: BoundaryValueProblem) -> None:
         )
 
 
-def is_traced(tree: PyTree) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
-
-
 @eqx.filter_jit
 def find_root(
     problem: BoundaryValueProblem,
@@ -114,8 +111,11 @@ def implicit_root_jvp(primals, tangents):
     problem, z = problem_and_z
     matrix = jacobian(problem, with_dirichlet(problem, values, z), z)
     answer = linear_solver(matrix, -change)
-    tangent = Solution(answer, jnp.zeros_like(solution.relative_residual), None, None)
-    return solution, tangent
+    # None stands for a tangent of zero.
+    no_change = jax.tree.map(lambda _: None, solution)
+    return solution, eqx.tree_at(
+        lambda s: s.free_values, no_change, answer, is_leaf=lambda leaf: leaf is None
+    )
 
 
 def newton_iteration(

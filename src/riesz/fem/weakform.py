@@ -164,7 +164,7 @@ def source(strength: Any) -> WeakForm:
 
 
 def line_source(strength: Any, *, on: str) -> WeakForm:
-    r"""$\int_\Gamma s\,v$ along tagged facets, inside the domain or on its boundary; subtract it."""
+    r"""$\int_\Gamma s\,v$ along tagged facets, inside or on the boundary; subtract it."""
     return single(
         "line_source",
         source_integrand,
