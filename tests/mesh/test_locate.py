@@ -7,13 +7,9 @@ import pytest
 
 from riesz.errors import MeshError
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.locate import (
-    barycentric_coordinates,
-    interpolation_matrix,
-    locate,
-    nearest_on_boundary,
-)
+from riesz.mesh.locate import barycentric_coordinates, interpolation_matrix, locate
 from riesz.mesh.mesh import Mesh, orient_cells
+from riesz.mesh.nearest import nearest_on_boundary
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
 
 MESHES = {
@@ -157,7 +153,7 @@ def test_interpolation_at_the_nodes_is_the_identity(mesh):
 
 
 def test_more_points_than_are_searched_at_once(monkeypatch):
-    monkeypatch.setattr("riesz.mesh.locate.POINTS_AT_ONCE", 7)
+    monkeypatch.setattr("riesz.mesh.locate.PAIRS_AT_ONCE", 30)
     mesh = rectangle((5, 5))
     points, cells = points_in_cells(mesh)
     assert (locate(mesh, points).cell == cells).all()

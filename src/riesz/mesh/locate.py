@@ -6,16 +6,15 @@ import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
-from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
-from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh
+from riesz.mesh.nearest import SizeGroup, groups_by_size, nearest_on_boundary
 
 ROUNDING = 1e-9
 """A point this far outside a cell, relative to the cell's height, counts as inside it."""
 
-POINTS_AT_ONCE = 50_000
+PAIRS_AT_ONCE = 400_000
 """Bounds the memory of a search; the answer does not depend on it."""
 
 
@@ -27,19 +26,11 @@ class Location(eqx.Module):
     inside: Bool[np.ndarray, " point"]
 
 
-class BoundaryPoint(eqx.Module):
-    """The boundary's nearest point to each of some points."""
-
-    distance: Float[np.ndarray, " point"]
-    cell: Int[np.ndarray, " point"]
-    barycentric: Float[np.ndarray, "point corner"]
-
-
 def locate(
     mesh: Mesh,
     points: Float[np.ndarray, "point dim"],
     *,
-    tolerance: float | None = None,
+    tolerance: float | int | None = None,
     outside: Literal["mask", "raise"] = "mask",
 ) -> Location:
     """The cell of each point, exactly, on meshes of any grading.
@@ -49,20 +40,15 @@ def locate(
     """
     check_points(mesh, points)
     location = locate_within(mesh, points)
-    if tolerance is None and outside == "mask":
-        return location
-    (missing,) = np.nonzero(~location.inside)
-    if not missing.size:
-        return location
-    nearest = nearest_on_boundary(mesh, points[missing])
-    near = nearest.distance <= (tolerance or 0.0)
-    if outside == "raise" and not near.all():
-        raise outside_error(mesh, points, missing[~near], float(nearest.distance[~near][0]))
-    return move_to_boundary(location, missing[near], nearest, near)
+    if tolerance is not None:
+        location = with_near_points(mesh, points, location, tolerance)
+    if outside == "raise" and not location.inside.all():
+        raise outside_error(mesh, points, location.inside)
+    return location
 
 
 def interpolation_matrix(
-    mesh: Mesh, points: Float[np.ndarray, "point dim"], *, tolerance: float | None = None
+    mesh: Mesh, points: Float[np.ndarray, "point dim"], *, tolerance: float | int | None = None
 ) -> sp.csr_array:
     """Matrix [point, node] that interpolates nodal values linearly; raises for outside points."""
     location = locate(mesh, points, tolerance=tolerance, outside="raise")
@@ -76,44 +62,14 @@ def locate_within(mesh: Mesh, points: Float[np.ndarray, "point dim"]) -> Locatio
     """Cells that hold the points, up to rounding; no other tolerance."""
     cell = np.full(len(points), -1)
     barycentric = np.full((len(points), mesh.dim + 1), np.nan)
-    groups = groups_by_size(mesh.nodes[mesh.cells])
-    for start in range(0, len(points), POINTS_AT_ONCE):
-        remaining = np.arange(start, min(start + POINTS_AT_ONCE, len(points)))
-        for group in groups:
-            found, weights = search_group(mesh, group, points[remaining])
-            hit = found >= 0
-            cell[remaining[hit]] = found[hit]
-            barycentric[remaining[hit]] = weights[hit]
-            remaining = remaining[~hit]
+    remaining = np.arange(len(points))
+    for group in groups_by_size(mesh.nodes[mesh.cells]):
+        found, weights = search_group(mesh, group, points[remaining])
+        hit = found >= 0
+        cell[remaining[hit]] = found[hit]
+        barycentric[remaining[hit]] = weights[hit]
+        remaining = remaining[~hit]
     return Location(cell, barycentric, cell >= 0)
-
-
-class SizeGroup(eqx.Module):
-    """Simplices of like size: each lies within `reach` of its centroid."""
-
-    members: Int[np.ndarray, " member"]
-    centroids: KDTree
-    reach: float
-
-
-def groups_by_size(corners: Float[np.ndarray, "simplex corner dim"]) -> list[SizeGroup]:
-    """Simplices apart by powers of two of their size, the largest group first.
-
-    One tree for all would have to be searched as far as the largest simplex reaches, which on a
-    graded mesh takes in thousands of small ones.
-    """
-    centroids = corners.mean(axis=1)
-    reach = np.linalg.norm(corners - centroids[:, None], axis=2).max(axis=1)
-    # A point has no reach: the floor keeps the logarithm finite.
-    level = np.round(np.log2(np.maximum(reach, np.finfo(float).tiny))).astype(int)
-    levels, counts = np.unique(level, return_counts=True)
-    groups = []
-    for one in levels[np.argsort(-counts, kind="stable")]:
-        (members,) = np.nonzero(level == one)
-        # Unbalanced: five times faster to build, and a mesh is spread evenly enough.
-        tree = KDTree(centroids[members], balanced_tree=False, compact_nodes=False)
-        groups.append(SizeGroup(members, tree, float(reach[members].max())))
-    return groups
 
 
 def search_group(
@@ -125,26 +81,25 @@ def search_group(
     """
     cell = np.full(len(points), -1)
     barycentric = np.full((len(points), mesh.dim + 1), np.nan)
-    remaining = np.arange(len(points))
-    bound = group.reach * (1 + 2 * ROUNDING)
-    num_tried = 4
+    remaining, num_tried = np.arange(len(points)), 4
     while remaining.size:
-        candidates = nearest_members(group, points[remaining], num_tried, bound)
-        best, weights = best_candidate(mesh, candidates, points[remaining])
-        hit = best >= 0
-        cell[remaining[hit]] = best[hit]
-        barycentric[remaining[hit]] = weights[hit]
-        more = candidates[:, -1] >= 0 if num_tried < len(group.members) else False
-        remaining = remaining[~hit & more]
-        num_tried *= 2
+        undecided = []
+        for batch in np.array_split(remaining, 1 + remaining.size * num_tried // PAIRS_AT_ONCE):
+            candidates = nearest_members(group, points[batch], num_tried)
+            best, weights = best_candidate(mesh, candidates, points[batch])
+            hit = best >= 0
+            cell[batch[hit]] = best[hit]
+            barycentric[batch[hit]] = weights[hit]
+            undecided.append(batch[~hit & (candidates[:, -1] >= 0)])
+        remaining, num_tried = np.concatenate(undecided), 2 * num_tried
     return cell, barycentric
 
 
 def nearest_members(
-    group: SizeGroup, points: Float[np.ndarray, "point dim"], count: int, bound: float
+    group: SizeGroup, points: Float[np.ndarray, "point dim"], count: int
 ) -> Int[np.ndarray, "point candidate"]:
-    """Simplices with the nearest centroids, at most `bound` away; -1 where there are fewer."""
-    nearest = np.arange(1, count + 1)
+    """Cells that may hold the points, by the distance of their centroids; -1 for no more."""
+    nearest, bound = np.arange(1, count + 1), group.reach * (1 + 2 * ROUNDING)
     _, place = group.centroids.query(points, k=nearest, distance_upper_bound=bound)
     return np.append(group.members, -1)[place]
 
@@ -174,103 +129,27 @@ def barycentric_coordinates(
     return np.concatenate([1 - others.sum(axis=-1, keepdims=True), others], axis=-1)
 
 
-def nearest_on_boundary(mesh: Mesh, points: Float[np.ndarray, "point dim"]) -> BoundaryPoint:
-    """Exact projection to the boundary facets."""
-    facets = boundary_facets(mesh)
-    corners = mesh.nodes[facets.nodes]
-    point, facet = pairs_within_reach(corners, points)
-    weights = nearest_weights(corners[facet], points[point])
-    distance = distances(corners[facet], weights, points[point])
-    order = np.lexsort((distance, point))
-    best = order[np.searchsorted(point[order], np.arange(len(points)))]
-    cell, nodes = facets.cell[facet[best]], facets.nodes[facet[best]]
-    is_corner = mesh.cells[cell][:, :, None] == nodes[:, None, :]
-    barycentric = np.einsum("pci,pi->pc", is_corner, weights[best])
-    return BoundaryPoint(distance[best], cell, barycentric)
-
-
-def pairs_within_reach(
-    corners: Float[np.ndarray, "facet corner dim"], points: Float[np.ndarray, "point dim"]
-) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-    """Pairs (point, facet), among them for each point the facet nearest to it.
-
-    No facet is nearer than its centroid less its reach, and the nearest corner bounds what counts.
-    """
-    bound, _ = KDTree(corners.reshape(-1, corners.shape[2])).query(points)
-    point, facet = [], []
-    for group in groups_by_size(corners):
-        radii = (bound + group.reach) * (1 + ROUNDING)
-        near = group.centroids.query_ball_point(points, radii)
-        point.append(np.repeat(np.arange(len(points)), [len(found) for found in near]))
-        facet.append(group.members[np.concatenate(near).astype(int)])
-    return np.concatenate(point), np.concatenate(facet)
-
-
-def distances(
-    corners: Float[np.ndarray, "pair corner dim"],
-    weights: Float[np.ndarray, "pair corner"],
-    points: Float[np.ndarray, "pair dim"],
-) -> Float[np.ndarray, " pair"]:
-    """From each point to the weighted mean of its facet's corners."""
-    return np.linalg.norm(np.einsum("pi,pid->pd", weights, corners - points[:, None]), axis=1)
-
-
-def nearest_weights(
-    corners: Float[np.ndarray, "pair corner dim"], points: Float[np.ndarray, "pair dim"]
-) -> Float[np.ndarray, "pair corner"]:
-    """Weights of the corners that give the nearest point of a point, segment or triangle."""
-    match corners.shape[1]:
-        case 1:
-            return np.ones((len(points), 1))
-        case 2:
-            return weights_on_segment(corners, points)
-        case _:
-            return weights_on_triangle(corners, points)
-
-
-def weights_on_segment(
-    corners: Float[np.ndarray, "pair 2 dim"], points: Float[np.ndarray, "pair dim"]
-) -> Float[np.ndarray, "pair 2"]:
-    edges, offsets = corners[:, 1] - corners[:, 0], points - corners[:, 0]
-    along = np.einsum("pd,pd->p", edges, offsets) / np.einsum("pd,pd->p", edges, edges)
-    along = np.clip(along, 0.0, 1.0)
-    return np.stack([1 - along, along], axis=1)
-
-
-def weights_on_triangle(
-    corners: Float[np.ndarray, "pair 3 dim"], points: Float[np.ndarray, "pair dim"]
-) -> Float[np.ndarray, "pair 3"]:
-    """The foot of the perpendicular where it lies in the triangle, else the nearest on its rim."""
-    edges, offsets = corners[:, 1:] - corners[:, :1], points - corners[:, 0]
-    gram = np.einsum("pid,pjd->pij", edges, edges)
-    others = np.linalg.solve(gram, np.einsum("pid,pd->pi", edges, offsets)[..., None])[..., 0]
-    foot = np.concatenate([1 - others.sum(axis=1, keepdims=True), others], axis=1)
-    choices, gaps = [foot], [np.where(foot.min(axis=1) < 0, np.inf, 0.0)]
-    for ends in ([0, 1], [0, 2], [1, 2]):
-        rim = np.zeros_like(foot)
-        rim[:, ends] = weights_on_segment(corners[:, ends], points)
-        choices.append(rim)
-        gaps.append(distances(corners, rim, points))
-    best = np.argmin(gaps, axis=0)
-    return np.stack(choices)[best, np.arange(len(points))]
-
-
-def move_to_boundary(
-    location: Location,
-    indices: Int[np.ndarray, " moved"],
-    nearest: BoundaryPoint,
-    near: Bool[np.ndarray, " missing"],
+def with_near_points(
+    mesh: Mesh, points: Float[np.ndarray, "point dim"], location: Location, tolerance: float | int
 ) -> Location:
+    """Points up to a tolerance outside go to the nearest point of the boundary."""
+    (missing,) = np.nonzero(~location.inside)
+    if not missing.size:
+        return location
+    nearest = nearest_on_boundary(mesh, points[missing], tolerance)
+    near = nearest.distance <= tolerance
     cell, barycentric = location.cell.copy(), location.barycentric.copy()
-    cell[indices] = nearest.cell[near]
-    barycentric[indices] = nearest.barycentric[near]
+    cell[missing[near]] = nearest.cell[near]
+    barycentric[missing[near]] = nearest.barycentric[near]
     return Location(cell, barycentric, cell >= 0)
 
 
 def outside_error(
-    mesh: Mesh, points: np.ndarray, outside: Int[np.ndarray, " missing"], distance: float
+    mesh: Mesh, points: Float[np.ndarray, "point dim"], inside: Bool[np.ndarray, " point"]
 ) -> MeshError:
+    (outside,) = np.nonzero(~inside)
     first = outside[0]
+    distance = nearest_on_boundary(mesh, points[[first]]).distance[0]
     return MeshError(
         f"{len(outside)} of {len(points)} points lie outside the mesh, first point {first} at "
         f"{points[first].tolist()}, {distance:.3g} from the domain (which spans "
