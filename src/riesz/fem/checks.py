@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import FormError
 from riesz.fem.coefficient import (
     AbstractCoefficient,
+    Constant,
     Function,
     Latent,
     Nodal,
@@ -62,6 +63,8 @@ def known_values(
     coefficient: AbstractCoefficient, domain: Domain, z: PyTree, *, z_known: bool
 ) -> Float[Array, "sample *components"] | None:
     """All values that the quadrature will see, or None where they depend on what is unknown."""
+    if isinstance(coefficient, Constant):
+        return coefficient.value[None]
     if isinstance(coefficient, Nodal | PerCell):
         return coefficient.values
     if isinstance(coefficient, Function):
@@ -69,7 +72,7 @@ def known_values(
         if coefficient.num_arguments > last_known_argument:
             return None
         return sampled(coefficient, domain, z)
-    return coefficient.at((), None)[None]  # pyright: ignore[reportArgumentType]
+    return None
 
 
 def sampled(function: Function, domain: Domain, z: PyTree) -> Float[Array, "sample *components"]:

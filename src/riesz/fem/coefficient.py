@@ -110,10 +110,14 @@ class Latent(AbstractCoefficient):
     name: str = eqx.field(static=True)
 
     def gather(self, domain: Domain) -> PyTree[Array]:
-        raise FormError(f"the latent {self.name!r} has no value yet: give z={{{self.name!r}: ...}}")
+        raise self.unresolved()
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
-        return self.gather(None)  # pyright: ignore[reportArgumentType]
+        raise self.unresolved()
+
+    def unresolved(self) -> FormError:
+        advice = f"give z={{{self.name!r}: ...}}"
+        return FormError(f"the latent {self.name!r} has no value yet: {advice}")
 
     def degree(self) -> int:
         return FUNCTION_DEGREE

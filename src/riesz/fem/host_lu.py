@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 CACHED_NONZEROS = 20_000_000
 """Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
@@ -24,22 +25,34 @@ _lock = threading.Lock()
 
 
 def lu_solve(
-    values: Float[np.ndarray, "*batch entry"],
-    columns: Int[np.ndarray, "*batch entry"],
-    row_starts: Int[np.ndarray, "*batch size_plus_one"],
-    right_hand_side: Float[np.ndarray, "*batch size"],
+    values: ArrayLike,
+    columns: ArrayLike,
+    row_starts: ArrayLike,
+    right_hand_side: ArrayLike,
     *,
     transposed: bool,
 ) -> Float[np.ndarray, "*batch size"]:
     """Solve A x = b (or with A transposed), A in CSR; leading axes are a batch of systems.
 
+    Arguments come as read-only views or as JAX arrays; asarray copies neither.
+    """
+    parts = map(np.asarray, (values, columns, row_starts, right_hand_side))
+    return solve_batch(*parts, transposed=transposed)
+
+
+def solve_batch(
+    values: Float[np.ndarray, "*#batch entry"],
+    columns: Int[np.ndarray, "*#batch entry"],
+    row_starts: Int[np.ndarray, "*#batch size_plus_one"],
+    right_hand_side: Float[np.ndarray, "*#batch size"],
+    *,
+    transposed: bool,
+) -> Float[np.ndarray, "*batch size"]:
+    """The same on NumPy arrays.
+
     Arguments that do not vary over the batch have length-one axes there; then one factorisation
     serves all right-hand sides.
     """
-    # All arguments come as read-only views or as JAX arrays; asarray copies neither.
-    values, columns, row_starts, right_hand_side = map(
-        np.asarray, (values, columns, row_starts, right_hand_side)
-    )
     batch = np.broadcast_shapes(values.shape[:-1], right_hand_side.shape[:-1])
     size = right_hand_side.shape[-1]
     one_pattern = columns.reshape(-1, columns.shape[-1])[0], row_starts.reshape(-1, size + 1)[0]

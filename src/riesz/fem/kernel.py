@@ -28,13 +28,16 @@ Contribution = Callable[[Numbers, Number], Numbers]  # (barycentric point, weigh
 
 
 class Entity(eqx.Module):
-    """One cell or facet: its geometry, the state on it and what its coefficients need."""
+    """One cell or facet: its geometry, the state on it and what its coefficients need.
 
-    vertices: Float[Array, "corner dim"]
-    inverse_jacobian: Float[Array, "dim dim"]
-    measure: Float[Array, ""]
-    normal: Float[Array, " dim"] | None
-    facet_points: Float[Array, "point corner"] | None
+    `vmap` runs over a whole domain of them, with the axis of entities last.
+    """
+
+    vertices: Float[Array, "corner dim *entities"]
+    inverse_jacobian: Float[Array, "dim dim *entities"]
+    measure: Float[Array, " *entities"]
+    normal: Float[Array, "dim *entities"] | None
+    facet_points: Float[Array, "point corner *entities"] | None
     local_state: Numbers
     gathered: tuple[dict[str, PyTree], ...]  # for each term and coefficient
 

@@ -1,0 +1,108 @@
+"""The `riesz` command.
+
+Heavy imports happen inside the commands, so that `--help` answers at once. A `RieszError` is one
+line on the error stream and exit status 2; anything else is a bug and keeps its traceback.
+"""
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from riesz.errors import RieszError
+
+app = typer.Typer(
+    help="Bayesian PDE inverse problems from scattered measurements.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class ExperimentName(StrEnum):
+    """Experiments that can be run."""
+
+    SMOOTHER = "smoother"
+
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder for results.json, table and figures.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+DomainOption = Annotated[
+    Path | None,
+    typer.Option("--domain", help="Outline (.geojson) or mesh (.msh, .vtu, .npz) to run on."),
+]
+
+
+@app.callback()
+def riesz_command() -> None:
+    """Bayesian PDE inverse problems from scattered measurements."""
+
+
+@app.command(epilog="Example: riesz demo --out out/demo")
+def demo(
+    out: OutOption = Path("out/demo"), seed: SeedOption = 0, as_json: JsonOption = False
+) -> None:
+    """Run the main job on built-in data: figures and a table in a minute."""
+    run_smoother(out, seed, "quick", None, resume=False, as_json=as_json, command="riesz demo")
+
+
+@app.command(epilog="Example: riesz experiment smoother --quick --out out/smoother")
+def experiment(
+    name: Annotated[ExperimentName, typer.Argument(help="Which experiment.")],
+    out: OutOption,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All replicates and meshes, or a small case.")
+    ] = False,
+    seed: SeedOption = 0,
+    domain: DomainOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-run an experiment: one row a replicate, a table and figures."""
+    mode = "full" if full else "quick"
+    command = f"riesz experiment {name} --{mode}"
+    run_smoother(out, seed, mode, domain, resume=resume, as_json=as_json, command=command)
+
+
+def run_smoother(
+    out: Path, seed: int, mode: str, domain: Path | None, *, resume: bool, as_json: bool, command: str
+) -> None:
+    use_float64()
+    from riesz.experiments.runner import run_experiment
+    from riesz.experiments.smoother import smoother
+    from riesz.io.domain_file import read_domain
+
+    mesh = None if domain is None else read_domain(domain)
+    prepared = smoother(seed, mode, mesh)
+    content = run_experiment(prepared, out, seed=seed, resume=resume, command=command)
+    report(content["summary"], out, as_json=as_json)
+
+
+def use_float64() -> None:
+    """Exact solves need it; a program may choose for the whole process, a library may not."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def report(summary: dict, out: Path, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), **summary}))
+        return
+    for key, value in summary.items():
+        typer.echo(f"{key.replace('_', ' ')}: {value:.4g}" if isinstance(value, float) else f"{key}: {value}")
+    typer.echo(f"written: {', '.join(sorted(p.name for p in out.iterdir()))} in {out}")
+
+
+def main() -> None:
+    """Entry point of the `riesz` command."""
+    try:
+        app()
+    except RieszError as error:
+        typer.echo(f"riesz: {error}", err=True)
+        sys.exit(2)

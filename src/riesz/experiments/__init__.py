@@ -1,0 +1,1 @@
+"""The experiments: one module for a figure or table."""

@@ -1,0 +1,205 @@
+r"""A PDE as a smoother: the forward map of Fig. 1 (a-c), and the figures of supplement A.
+
+A noisy source, pollutants for instance, is smoothed by diffusion and carried by a transport vector
+field until it meets the boundary of an irregular domain:
+$-\nabla\cdot(a\,\nabla u) + \tau\cdot\nabla u = f$ with $u = 0$ on the boundary.
+The domain's longest side is the unit of length.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.datasets.synthetic import aquifer_outline
+from riesz.experiments.runner import Experiment, Task
+from riesz.fem.assembly import jacobian
+from riesz.fem.coefficient import nodal
+from riesz.fem.flux import budget
+from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
+from riesz.fem.solve import solve
+from riesz.fem.space import P1
+from riesz.fem.weakform import advection, diffusion, reaction, source
+from riesz.io.results import Row
+from riesz.mesh.facets import boundary_node_mask
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.mesher import mesh_from_polygon
+from riesz.plot.fields import draw_field, draw_mesh, draw_outline, draw_vectors
+from riesz.plot.figure import new_figure, save_figure
+from riesz.plot.substrate import draw_basis_function, draw_sparsity
+
+DIFFUSIVITY = 2e-3  # in domain lengths squared a unit time
+SPEED = 0.1  # domain lengths a unit time
+NUM_PUFFS = 6
+EDGES = {"quick": (0.02,), "full": (0.04, 0.02, 0.01)}
+ARROWS = 14  # along the longest side
+
+
+class Picture(eqx.Module):
+    """What Fig. 1 shows, at the nodes of a mesh."""
+
+    mesh: Mesh
+    source: Float[np.ndarray, " node"]
+    velocity: Float[np.ndarray, "node 2"]
+    output: Float[np.ndarray, " node"]
+
+
+def smoother(seed: int, mode: str, mesh: Mesh | None = None) -> Experiment:
+    """The experiment on the built-in outline (at several edge lengths), or on a given mesh."""
+    meshes = {None: mesh} if mesh is not None else {edge: None for edge in EDGES[mode]}
+    replicates = range(1 if mode == "quick" else 3)
+    tasks = [
+        Task(
+            {"replicate": replicate, "max_edge": edge},
+            lambda r=replicate, e=edge, m=given: smoother_row(m or outline_mesh(e), seed + r),
+        )
+        for edge, given in meshes.items()
+        for replicate in replicates
+    ]
+    finest = mesh or outline_mesh(min(EDGES[mode]))
+    config: Mapping[str, Any] = {
+        "mode": mode,
+        "domain": "aquifer outline" if mesh is None else repr(mesh),
+        "diffusivity": DIFFUSIVITY,
+        "speed": SPEED,
+    }
+    return Experiment(
+        "smoother", config, tasks, summarise, lambda _, out: draw_figures(finest, seed, out)
+    )
+
+
+def outline_mesh(max_edge: float) -> Mesh:
+    """The synthetic aquifer's outline with its longest side as the unit."""
+    outline = aquifer_outline()
+    low = outline.min(axis=0)
+    return mesh_from_polygon((outline - low) / np.ptp(outline, axis=0).max(), max_edge=max_edge)
+
+
+def to_unit(mesh: Mesh, x: Float[Array, "*point 2"]) -> Float[Array, "*point 2"]:
+    """Coordinates from zero to one along the mesh's longest side."""
+    low = mesh.nodes.min(axis=0)
+    return (x - low) / np.ptp(mesh.nodes, axis=0).max()
+
+
+def noisy_source(mesh: Mesh, seed: int) -> Float[np.ndarray, " node"]:
+    """Puffs at random nodes inside plus noise at every node."""
+    rng = np.random.default_rng(seed)
+    (inner,) = np.nonzero(~boundary_node_mask(mesh))
+    x = to_unit(mesh, mesh.nodes)
+    centres = x[rng.choice(inner, NUM_PUFFS)]
+    widths, heights = rng.uniform(0.02, 0.06, NUM_PUFFS), rng.uniform(0.5, 1.5, NUM_PUFFS)
+    distances = np.linalg.norm(x[:, None] - centres, axis=2)
+    puffs = (heights * np.exp(-0.5 * (distances / widths) ** 2)).sum(axis=1)
+    return puffs + 0.3 * rng.standard_normal(mesh.num_nodes)
+
+
+def wind(x: Float[Array, "*point 2"]) -> Float[Array, "*point 2"]:
+    """A wind that veers along the domain; `x` in domain lengths."""
+    angle = 0.6 * np.pi * (x[..., 0] - 0.3)
+    return SPEED * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+
+
+def forward_problem(mesh: Mesh) -> BoundaryValueProblem:
+    """The smoothing equation, with the source's nodal values as the latent `f`."""
+    length = float(np.ptp(mesh.nodes, axis=0).max())
+    velocity = nodal(length * wind(jnp.asarray(to_unit(mesh, mesh.nodes))))
+    form = (
+        diffusion(DIFFUSIVITY * length**2) + advection(velocity, supg=True) - source("f")
+    )
+    return boundary_value_problem(P1(mesh), form, {"boundary": 0.0})
+
+
+def picture(mesh: Mesh, seed: int) -> Picture:
+    forcing = noisy_source(mesh, seed)
+    output = solve(forward_problem(mesh), {"f": nodal(forcing)})
+    velocity = np.asarray(wind(jnp.asarray(to_unit(mesh, mesh.nodes))))
+    return Picture(mesh, forcing, velocity, np.asarray(output))
+
+
+def smoother_row(mesh: Mesh, seed: int) -> Row:
+    """How much smoother the output is than its source, and whether the budget closes."""
+    problem, forcing = forward_problem(mesh), noisy_source(mesh, seed)
+    z = {"f": nodal(forcing)}
+    jax.block_until_ready(solve(problem, z))  # leaves compilation out of the time
+    start = perf_counter()
+    output = np.asarray(jax.block_until_ready(solve(problem, z)))
+    seconds = perf_counter() - start
+    balance = budget(problem, jnp.asarray(output), z)
+    return {
+        "nodes": mesh.num_nodes,
+        "cells": mesh.num_cells,
+        "source_roughness": roughness(mesh, forcing),
+        "output_roughness": roughness(mesh, output),
+        "output_max": float(output.max()),
+        "source_total": float(balance.gains["source"]),
+        "imbalance": float(balance.imbalance),
+        "seconds": seconds,
+    }
+
+
+def roughness(mesh: Mesh, values: Float[np.ndarray, " node"]) -> float:
+    r"""$L\,|\nabla u|_{L^2}/|u|_{L^2}$, with the domain's length $L$: larger means rougher."""
+    space, state = P1(mesh), jnp.asarray(values)
+    length = float(np.ptp(mesh.nodes, axis=0).max())
+    stiffness, mass = (
+        jacobian(boundary_value_problem(space, form), state) for form in (diffusion(1.0), reaction(1.0))
+    )
+    return float(length * jnp.sqrt((state @ (stiffness @ state)) / (state @ (mass @ state))))
+
+
+def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
+    if not rows:
+        return {}
+    return {
+        "rows": len(rows),
+        "median_roughness_ratio": float(
+            np.median([row["source_roughness"] / row["output_roughness"] for row in rows])
+        ),
+        "largest_relative_imbalance": max(
+            abs(row["imbalance"]) / abs(row["source_total"]) for row in rows
+        ),
+    }
+
+
+def draw_figures(mesh: Mesh, seed: int, out: Path) -> None:
+    """`smoother.png` (Fig. 1 a-c) and `fem.png` (supplement A)."""
+    shown = picture(mesh, seed)
+    figure, (left, middle, right) = new_figure(3)
+    draw_field(left, mesh, shown.source, label="source")
+    left.set_title("(a) noisy source")
+    arrows = arrow_nodes(mesh)
+    draw_vectors(middle, mesh.nodes[arrows], shown.velocity[arrows])
+    draw_outline(middle, mesh)
+    middle.set_title("(b) transport vector field")
+    draw_field(right, mesh, shown.output, label="output")
+    right.set_title("(c) smoothed output")
+    save_figure(out / "smoother.png", figure)
+    draw_substrate(out)
+
+
+def arrow_nodes(mesh: Mesh) -> np.ndarray:
+    """One node in each square of a coarse grid, so that arrows do not crowd."""
+    squares = np.floor(np.asarray(to_unit(mesh, mesh.nodes)) * ARROWS).astype(int)
+    return np.unique(squares, axis=0, return_index=True)[1]
+
+
+def draw_substrate(out: Path) -> None:
+    """A coarse mesh, one of its basis functions, and the pattern of its stiffness matrix."""
+    mesh = outline_mesh(0.08)
+    stiffness = jacobian(boundary_value_problem(P1(mesh), diffusion(1.0)), jnp.zeros(mesh.num_nodes))
+    centre = mesh.nodes.mean(axis=0)
+    node = int(np.argmin(np.linalg.norm(mesh.nodes - centre, axis=1)))
+    figure, (left, middle, right) = new_figure(3)
+    draw_mesh(left, mesh)
+    left.set_title("mesh")
+    draw_basis_function(middle, mesh, node)
+    middle.set_title("a nodal basis function")
+    draw_sparsity(right, mesh, stiffness.to_scipy())
+    right.set_title("sparsity of the stiffness matrix")
+    save_figure(out / "fem.png", figure)

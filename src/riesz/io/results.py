@@ -1,0 +1,103 @@
+"""Result files: one JSON object an experiment or benchmark, with all it takes to run it again."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import riesz
+from riesz.errors import FileFormatError
+from riesz.io.whole_file import replacing
+
+SCHEMA = 1
+PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "scipy")
+
+Row = dict[str, Any]
+"""One replicate: flat names and numbers."""
+
+
+def results(
+    command: str,
+    config: Mapping[str, Any],
+    seed: int,
+    rows: Sequence[Row],
+    summary: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The object that every result file holds."""
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "config": dict(config),
+        "seed": seed,
+        "commit": commit(),
+        "machine": machine(),
+        "versions": versions(),
+        "rows": list(rows),
+        "summary": dict(summary),
+    }
+
+
+def write_results(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a result file; NaN and infinity, which JSON lacks, are refused."""
+    text = json.dumps(content, indent=1, allow_nan=False)
+    with replacing(path) as file:
+        file.write(f"{text}\n".encode())
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Read a result file and check that it is one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a result file: {error}.") from None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise FileFormatError(f"{path} is not a result file with schema {SCHEMA}: delete it.")
+    return content
+
+
+def markdown_table(rows: Sequence[Row]) -> str:
+    """Rows as a table in Markdown; columns in the order of the first row."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[shown(row.get(column)) for column in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def commit() -> str:
+    """The commit of the source tree this runs from, marked where it differs; else "unknown"."""
+    tree = Path(riesz.__file__).parent
+    told = [
+        subprocess.run(["git", *words], cwd=tree, capture_output=True, text=True, check=False)
+        for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "."])
+    ]
+    if any(answer.returncode for answer in told):
+        return "unknown"
+    head, changes = (answer.stdout.strip() for answer in told)
+    return f"{head}-modified" if changes else head
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"riesz": riesz.__version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    return found

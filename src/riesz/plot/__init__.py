@@ -1,0 +1,15 @@
+"""Figures: free functions that draw on given axes; nothing here opens a window."""
+
+from riesz.plot.fields import draw_field, draw_mesh, draw_vectors
+from riesz.plot.figure import new_figure, save_figure
+from riesz.plot.substrate import draw_basis_function, draw_sparsity
+
+__all__ = [
+    "draw_basis_function",
+    "draw_field",
+    "draw_mesh",
+    "draw_sparsity",
+    "draw_vectors",
+    "new_figure",
+    "save_figure",
+]

@@ -1,0 +1,61 @@
+"""Maps of meshes, fields and vectors in the plane."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.tri import Triangulation
+
+from riesz.errors import RieszError
+from riesz.mesh.facets import boundary_facets
+from riesz.mesh.mesh import Mesh
+
+
+def triangulation(mesh: Mesh) -> Triangulation:
+    if mesh.dim != 2:
+        raise RieszError(f"maps are drawn of plane meshes, not in {mesh.dim} dimensions.")
+    return Triangulation(mesh.nodes[:, 0], mesh.nodes[:, 1], mesh.cells)
+
+
+def draw_field(
+    axes: Axes,
+    mesh: Mesh,
+    values: Float[np.ndarray, " node_or_cell"],
+    *,
+    label: str = "",
+    **settings: Any,
+) -> None:
+    """Colour a map by values at the nodes (shaded) or of the cells (flat), with a colour bar."""
+    if len(values) not in (mesh.num_nodes, mesh.num_cells):
+        raise RieszError(
+            f"a field of {len(values)} values fits neither the {mesh.num_nodes} nodes nor the "
+            f"{mesh.num_cells} cells of the mesh."
+        )
+    shading = "gouraud" if len(values) == mesh.num_nodes else "flat"
+    picture = axes.tripcolor(triangulation(mesh), values, shading=shading, **settings)
+    axes.figure.colorbar(picture, ax=axes, label=label, shrink=0.8)
+    draw_outline(axes, mesh)
+
+
+def draw_mesh(axes: Axes, mesh: Mesh, **settings: Any) -> None:
+    """Draw the edges of all cells."""
+    axes.triplot(triangulation(mesh), **{"linewidth": 0.4, "color": "0.3"} | settings)
+    draw_outline(axes, mesh)
+
+
+def draw_outline(axes: Axes, mesh: Mesh) -> None:
+    x, y = np.moveaxis(mesh.nodes[boundary_facets(mesh).nodes], 2, 0)
+    axes.plot(x.T, y.T, color="black", linewidth=0.8)
+    axes.set_aspect("equal")
+
+
+def draw_vectors(
+    axes: Axes,
+    points: Float[np.ndarray, "point 2"],
+    vectors: Float[np.ndarray, "point 2"],
+    **settings: Any,
+) -> None:
+    """Draw arrows at points."""
+    axes.quiver(*points.T, *vectors.T, **{"width": 0.004, "angles": "xy"} | settings)
+    axes.set_aspect("equal")
