@@ -17,6 +17,10 @@ from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
 from riesz.fem.coefficient import is_traced
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
+from riesz.fem.sparse import SparseMatrix
+
+ROUNDING_UNITS = 4
+"""How many units of rounding error a residual may have and still count as zero."""
 
 
 class Newton(eqx.Module):
@@ -32,6 +36,7 @@ class Iterate(eqx.Module):
 
     free_values: Float[Array, " free"]
     residual: Float[Array, " free"]
+    rounding: Float[Array, ""]  # a residual that small may be rounding error alone
     step: Int[Array, ""]
     stuck: Bool[Array, ""]  # a linear solve failed, or no step length reduced the residual
 
@@ -130,27 +135,43 @@ def newton_iteration(
     def residual_at(free_values):
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)
 
+    def close(iterate: Iterate):
+        return jnp.linalg.norm(iterate.residual) <= jnp.maximum(goal, iterate.rounding)
+
     def unfinished(iterate: Iterate):
-        far = jnp.linalg.norm(iterate.residual) > goal
-        return far & (iterate.step < newton.max_steps) & ~iterate.stuck
+        return ~close(iterate) & (iterate.step < newton.max_steps) & ~iterate.stuck
 
     def advance(iterate: Iterate) -> Iterate:
         matrix = jacobian(problem, with_dirichlet(problem, iterate.free_values, z), z)
         direction = -linear_solver(matrix, iterate.residual)
-        return damped_step(residual_at, iterate, direction, newton.max_halvings)
+        moved = damped_step(residual_at, iterate, direction, newton.max_halvings)
+        noise = rounding_error(matrix, moved.free_values)
+        return eqx.tree_at(lambda it: it.rounding, moved, noise)
 
     residual = residual_at(start)
     first = jnp.linalg.norm(residual)
     goal = newton.tolerance * first
-    begin = Iterate(start, residual, jnp.zeros((), jnp.int32), ~jnp.isfinite(first))
+    begin = Iterate(
+        free_values=start,
+        residual=residual,
+        rounding=jnp.zeros_like(first),
+        step=jnp.zeros((), jnp.int32),
+        stuck=~jnp.isfinite(first),
+    )
     end = jax.lax.while_loop(unfinished, advance, begin)
     last = jnp.linalg.norm(end.residual)
     return Solution(
         free_values=end.free_values,
         relative_residual=jnp.where(first > 0, last / first, 0.0),
         num_steps=end.step,
-        converged=last <= goal,
+        converged=close(end),
     )
+
+
+def rounding_error(matrix: SparseMatrix, values: Float[Array, " free"]) -> Float[Array, ""]:
+    r"""How much of $A u$ may be rounding error: a few units of $\epsilon\,\||A|\,|u|\|$."""
+    magnitudes = SparseMatrix(matrix.pattern, abs(matrix.values)) @ abs(values)
+    return ROUNDING_UNITS * jnp.finfo(values.dtype).eps * jnp.linalg.norm(magnitudes)
 
 
 def damped_step(
@@ -177,6 +198,7 @@ def damped_step(
     return Iterate(
         free_values=jnp.where(stuck, iterate.free_values, moved),
         residual=jnp.where(stuck, iterate.residual, residual),
+        rounding=iterate.rounding,
         step=iterate.step + 1,
         stuck=stuck,
     )
