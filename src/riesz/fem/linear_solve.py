@@ -72,17 +72,21 @@ class ConjugateGradients(AbstractLinearSolver):
     def raw_solve(
         self, matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
     ) -> Float[Array, " size"]:
+        product = matrix.__matmul__
+        if transposed:  # not the same where the matrix is unsymmetric after all
+            transpose = jax.linear_transpose(product, side)
+            product = lambda vector: transpose(vector)[0]  # noqa: E731
         pattern = matrix.pattern
         on_diagonal = jnp.where(pattern.rows == pattern.columns, matrix.values, 0.0)
         diagonal = jax.ops.segment_sum(on_diagonal, pattern.rows, pattern.size)
         solution, _ = jax.scipy.sparse.linalg.cg(
-            matrix.__matmul__,
+            product,
             side,
             tol=self.tolerance,
             maxiter=self.max_steps,
             M=lambda r: r / diagonal,
         )
         # What did not converge (an unsymmetric matrix, say) must not pass for a solution.
-        error = jnp.linalg.norm(matrix @ solution - side)
+        error = jnp.linalg.norm(product(solution) - side)
         converged = error <= 1e3 * self.tolerance * jnp.linalg.norm(side)
         return jnp.where(converged, solution, jnp.nan)
