@@ -1,3 +1,62 @@
-"""Riesz: Bayesian PDE inverse problems from scattered measurements, with honest uncertainty."""
+"""Riesz: Bayesian PDE inverse problems from scattered measurements, with honest uncertainty.
+
+Names are imported when first used, so that `import riesz` and the command line start at once.
+"""
+
+from importlib import import_module
 
 __version__ = "0.1.0.dev0"
+
+_PUBLIC = {
+    "riesz.mesh.mesh": ("Mesh",),
+    "riesz.mesh.shapes": ("box", "disc", "interval", "l_shape", "rectangle"),
+    "riesz.mesh.refine": ("hierarchy", "refine"),
+    "riesz.mesh.quality": ("quality_report",),
+    "riesz.mesh.locate": ("locate",),
+    "riesz.mesh.tags": (
+        "tag_boundary",
+        "tag_boundary_inside",
+        "tag_boundary_near",
+        "tag_line",
+        "tag_region",
+    ),
+    "riesz.mesher.polygon": ("mesh_from_points", "mesh_from_polygon"),
+    "riesz.fem.space": ("P1", "P2", "Space"),
+    "riesz.fem.coefficient": ("nodal", "per_cell"),
+    "riesz.fem.weakform": (
+        "WeakForm",
+        "advection",
+        "diffusion",
+        "integral",
+        "line_source",
+        "neumann",
+        "point_source",
+        "reaction",
+        "robin",
+        "source",
+    ),
+    "riesz.fem.pointwise": ("dot",),
+    "riesz.fem.problem": ("BoundaryValueProblem", "boundary_value_problem"),
+    "riesz.fem.assembly": ("jacobian", "residual"),
+    "riesz.fem.interpolate": ("point_operator",),
+    "riesz.fem.linear_solve": ("ConjugateGradients", "Dense", "SparseLU"),
+    "riesz.fem.solve": ("Newton", "solve"),
+    "riesz.fem.flux": ("budget", "flux_through"),
+    "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+_SUBPACKAGES = ("datasets", "diagnose", "io", "plot")
+
+__all__ = [*_MODULE_OF, *_SUBPACKAGES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str):
+    if name in _SUBPACKAGES:
+        return import_module(f"riesz.{name}")
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'riesz' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

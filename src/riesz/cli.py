@@ -29,7 +29,9 @@ class ExperimentName(StrEnum):
     SMOOTHER = "smoother"
 
 
-OutOption = Annotated[Path, typer.Option("--out", help="Folder for results.json, table and figures.")]
+OutOption = Annotated[
+    Path, typer.Option("--out", help="Folder for results.json, table and figures.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 DomainOption = Annotated[
@@ -70,7 +72,14 @@ def experiment(
 
 
 def run_smoother(
-    out: Path, seed: int, mode: str, domain: Path | None, *, resume: bool, as_json: bool, command: str
+    out: Path,
+    seed: int,
+    mode: str,
+    domain: Path | None,
+    *,
+    resume: bool,
+    as_json: bool,
+    command: str,
 ) -> None:
     use_float64()
     from riesz.experiments.runner import run_experiment
@@ -95,7 +104,11 @@ def report(summary: dict, out: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps({"out": str(out), **summary}))
         return
     for key, value in summary.items():
-        typer.echo(f"{key.replace('_', ' ')}: {value:.4g}" if isinstance(value, float) else f"{key}: {value}")
+        typer.echo(
+            f"{key.replace('_', ' ')}: {value:.4g}"
+            if isinstance(value, float)
+            else f"{key}: {value}"
+        )
     typer.echo(f"written: {', '.join(sorted(p.name for p in out.iterdir()))} in {out}")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.errors import RieszError
-from riesz.mesh.outline import contains, distance_to_outline, outline_from
+from riesz.geometry.outline import contains, distance_to_outline, outline_from
 
 
 def test_aquifer_is_one_long_curved_plain():

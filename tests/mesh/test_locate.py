@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
+from riesz.fem.interpolate import point_operator
+from riesz.fem.space import P1
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.locate import barycentric_coordinates, interpolation_matrix, locate
+from riesz.mesh.locate import barycentric_coordinates, locate
 from riesz.mesh.mesh import Mesh, orient_cells
 from riesz.mesh.nearest import nearest_on_boundary
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
@@ -19,6 +21,10 @@ MESHES = {
     "disc": lambda: disc(5),
     "l_shape": lambda: l_shape(4),
 }
+
+
+def interpolation_matrix(mesh, points, **settings):
+    return point_operator(P1(mesh), points, **settings).to_scipy()
 
 
 def graded(exponent: int = 12) -> Mesh:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
+from riesz.fem.interpolate import point_operator
+from riesz.fem.space import P1
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
-from riesz.mesh.locate import interpolation_matrix
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.quality import minimum_angles
 from riesz.mesh.refine import hierarchy, refine
@@ -18,6 +19,10 @@ MESHES = {
     "l_shape": lambda: l_shape(2),
     "box": lambda: box((2, 1, 2)),
 }
+
+
+def interpolation_matrix(mesh, points, **settings):
+    return point_operator(P1(mesh), points, **settings).to_scipy()
 
 
 def with_region(mesh: Mesh) -> Mesh:

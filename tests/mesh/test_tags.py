@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
+from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
 from riesz.mesh.chain import line_chain, without_spurs
 from riesz.mesh.facets import find_facets
 from riesz.mesh.mesh import cell_volumes
-from riesz.mesh.planar import distance_to_lines, inside_polygon, lines_of
 from riesz.mesh.shapes import box, disc, rectangle
 from riesz.mesh.tags import (
-    facet_nodes,
     tag_boundary,
     tag_boundary_inside,
     tag_boundary_near,
     tag_line,
     tag_region,
+    tagged_facets,
 )
 
 SQUARE = np.array([[0.2, 0.2], [0.7, 0.2], [0.7, 0.7], [0.2, 0.7]])
@@ -193,14 +193,14 @@ def test_several_lines_share_a_tag():
 
 
 def test_nodes_of_a_tag_come_once_and_in_order():
-    assert facet_nodes(rectangle((3, 2)), "bottom").tolist() == [0, 1, 2, 3]
+    assert np.unique(tagged_facets(rectangle((3, 2)), "bottom").nodes).tolist() == [0, 1, 2, 3]
 
 
 def test_an_unknown_tag_is_answered_with_the_nearest_spelling():
     with pytest.raises(MeshError, match=r"no facet tag 'botom': did you mean 'bottom'\? .*'left'"):
-        facet_nodes(rectangle((2, 2)), "botom")
-    with pytest.raises(MeshError, match="no facet tag 'x': The mesh has 'outer'"):
-        facet_nodes(disc(2), "x")
+        tagged_facets(rectangle((2, 2)), "botom")
+    with pytest.raises(MeshError, match="no facet tag 'x': The mesh has 'boundary', 'outer'"):
+        tagged_facets(disc(2), "x")
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_maps_need_a_planar_mesh():
         ({"type": "Point", "coordinates": [0, 1]}, "type 'Point' has no lines"),
         ({"type": "LineString"}, "LineString has no 'coordinates'"),
         ({"type": "MultiLineString", "coordinates": []}, "holds no line"),
-        (np.zeros((3, 1)), r"shape \(3, 1\): give at least two points"),
-        ({"type": "LineString", "coordinates": ["a", "b"]}, "give at least two points"),
-        (np.array([[0.0, 1.0], [np.nan, 2.0]]), "point 1 of a line is at"),
+        (np.zeros((3, 1)), r"shape \(3, 1\): give one row x, y"),
+        ({"type": "LineString", "coordinates": ["a", "b"]}, "not an array of coordinates"),
+        (np.array([[0.0, 1.0], [np.nan, 2.0]]), "NaN or infinite coordinates in 1 of 2 points"),
     ],
 )
 def test_geometries_that_are_none_are_refused(geometry, message):

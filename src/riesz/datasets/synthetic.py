@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
-from riesz.mesh.outline import contains, distance_to_outline, outline_from
+from riesz.geometry.outline import contains, distance_to_outline, outline_from
 
 NUM_VERTICES = 80
 FAR_SHARE = 0.15  # of the wells, the rest being in the cluster

@@ -29,7 +29,7 @@ from riesz.fem.weakform import advection, diffusion, reaction, source
 from riesz.io.results import Row
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.mesher import mesh_from_polygon
+from riesz.mesher.polygon import mesh_from_polygon
 from riesz.plot.fields import draw_field, draw_mesh, draw_outline, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.plot.substrate import draw_basis_function, draw_sparsity
@@ -52,7 +52,7 @@ class Picture(eqx.Module):
 
 def smoother(seed: int, mode: str, mesh: Mesh | None = None) -> Experiment:
     """The experiment on the built-in outline (at several edge lengths), or on a given mesh."""
-    meshes = {None: mesh} if mesh is not None else {edge: None for edge in EDGES[mode]}
+    meshes = {None: mesh} if mesh is not None else dict.fromkeys(EDGES[mode])
     replicates = range(1 if mode == "quick" else 3)
     tasks = [
         Task(
@@ -109,9 +109,7 @@ def forward_problem(mesh: Mesh) -> BoundaryValueProblem:
     """The smoothing equation, with the source's nodal values as the latent `f`."""
     length = float(np.ptp(mesh.nodes, axis=0).max())
     velocity = nodal(length * wind(jnp.asarray(to_unit(mesh, mesh.nodes))))
-    form = (
-        diffusion(DIFFUSIVITY * length**2) + advection(velocity, supg=True) - source("f")
-    )
+    form = diffusion(DIFFUSIVITY * length**2) + advection(velocity, supg=True) - source("f")
     return boundary_value_problem(P1(mesh), form, {"boundary": 0.0})
 
 
@@ -148,7 +146,8 @@ def roughness(mesh: Mesh, values: Float[np.ndarray, " node"]) -> float:
     space, state = P1(mesh), jnp.asarray(values)
     length = float(np.ptp(mesh.nodes, axis=0).max())
     stiffness, mass = (
-        jacobian(boundary_value_problem(space, form), state) for form in (diffusion(1.0), reaction(1.0))
+        jacobian(boundary_value_problem(space, form), state)
+        for form in (diffusion(1.0), reaction(1.0))
     )
     return float(length * jnp.sqrt((state @ (stiffness @ state)) / (state @ (mass @ state))))
 
@@ -192,7 +191,9 @@ def arrow_nodes(mesh: Mesh) -> np.ndarray:
 def draw_substrate(out: Path) -> None:
     """A coarse mesh, one of its basis functions, and the pattern of its stiffness matrix."""
     mesh = outline_mesh(0.08)
-    stiffness = jacobian(boundary_value_problem(P1(mesh), diffusion(1.0)), jnp.zeros(mesh.num_nodes))
+    stiffness = jacobian(
+        boundary_value_problem(P1(mesh), diffusion(1.0)), jnp.zeros(mesh.num_nodes)
+    )
     centre = mesh.nodes.mean(axis=0)
     node = int(np.argmin(np.linalg.norm(mesh.nodes - centre, axis=1)))
     figure, (left, middle, right) = new_figure(3)

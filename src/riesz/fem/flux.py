@@ -9,15 +9,17 @@ that a budget closes to rounding error whatever the mesh.
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
-from riesz.errors import FormError, MeshError
+from riesz.errors import FormError
 from riesz.fem.assembly import group_residuals, local_states, source_rates
 from riesz.fem.domain import facet_domain
 from riesz.fem.kernel import entity_outflows
-from riesz.fem.problem import BoundaryValueProblem, Group, tagged_facets
+from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.fem.weakform import Term
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
 from riesz.mesh.mesh import Mesh
+from riesz.mesh.tags import region_cells, tagged_facets
 
 ACROSS = "across the region's boundary"
 
@@ -61,13 +63,13 @@ def budget(
     unbalanced = jnp.zeros(problem.space.num_dofs, problem.dtype)
     for group in (problem.cells, *problem.facets):
         counted = inside if group.domain.cell is None else inside[group.domain.cell]
+        parts = group_residuals(problem, group, state, z)
+        for dofs, part in zip(group.domain.dofs, parts, strict=True):
+            unbalanced = unbalanced.at[dofs].add(counted * part)
         for term in group.terms:
-            alone = Group((term,), group.domain, group.entries)
-            parts = [counted * part for part in group_residuals(problem, alone, state, z)]
-            for dofs, part in zip(group.domain.dofs, parts, strict=True):
-                unbalanced = unbalanced.at[dofs].add(part)
             label = term.name if term.on is None else f"{term.name} on {term.on}"
-            gains[label] = gains.get(label, jnp.zeros(())) - jnp.sum(jnp.stack(parts))
+            loss = jnp.sum(counted * term_totals(problem, group, term, state, z))
+            gains[label] = gains.get(label, jnp.zeros(())) - loss
     gains.pop("diffusion", None)
     for source, operator in problem.point_sources:
         rates = source.sign * source_rates(source, z) * inside[operator.cells]
@@ -76,18 +78,22 @@ def budget(
     return Budget(gains, outflows_by_place(problem, unbalanced, inside))
 
 
+def term_totals(
+    problem: BoundaryValueProblem, group: Group, term: Term, state: Float[Array, " dof"], z: PyTree
+) -> Float[Array, " entity"]:
+    """The integral of one term over each entity, tested with the constant one."""
+    alone = Group((term,), group.domain, group.entries)
+    return sum(
+        group_residuals(problem, alone, state, z), start=jnp.zeros_like(group.domain.measure)
+    )
+
+
 def cells_inside(mesh: Mesh, region: str | None) -> Float[np.ndarray, " cell"]:
     if region is None:
         return np.ones(mesh.num_cells)
     inside = np.zeros(mesh.num_cells)
     inside[region_cells(mesh, region)] = 1.0
     return inside
-
-
-def region_cells(mesh: Mesh, region: str) -> Int[np.ndarray, " cells"]:
-    if region not in mesh.regions:
-        raise MeshError(f"no region is called {region!r}: the mesh has {sorted(mesh.regions)}.")
-    return mesh.regions[region]
 
 
 def outflows_by_place(

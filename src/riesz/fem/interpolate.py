@@ -34,10 +34,18 @@ class PointOperator(eqx.Module):
 
 
 def point_operator(
-    space: Space, points: Float[np.ndarray, "point dim"], dtype: np.dtype | None = None
+    space: Space,
+    points: Float[np.ndarray, "point dim"],
+    *,
+    dtype: np.dtype | None = None,
+    tolerance: float | None = None,
 ) -> PointOperator:
-    """Evaluate functions of a space at points; raises where a point lies outside the mesh."""
-    found = locate(space.mesh, points, outside="raise")
+    """Evaluate functions of a space at points.
+
+    Raises where a point lies outside the mesh by more than `tolerance` (a length; within it, the
+    nearest point of the boundary is taken).
+    """
+    found = locate(space.mesh, points, tolerance=tolerance, outside="raise")
     weights = np.stack(space.element.values(list(found.barycentric.T)))
     return PointOperator(
         cells=jnp.asarray(found.cell, dtype=jnp.int32),

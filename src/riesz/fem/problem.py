@@ -4,7 +4,6 @@ Built and checked once on the host. All arrays in it are arguments of the compil
 receive it, never constants folded into them.
 """
 
-import difflib
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -23,9 +22,8 @@ from riesz.fem.domain import Domain, cell_domain, facet_domain
 from riesz.fem.interpolate import PointOperator, point_operator
 from riesz.fem.space import Space, facet_dofs
 from riesz.fem.sparse import SparsePattern, sparse_pattern
-from riesz.fem.weakform import BOUNDARY, PointSource, Term, WeakForm
-from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
-from riesz.mesh.mesh import Mesh
+from riesz.fem.weakform import PointSource, Term, WeakForm
+from riesz.mesh.tags import tagged_facets
 
 
 class Group(eqx.Module):
@@ -106,7 +104,8 @@ def boundary_value_problem(
         cells=groups[0],
         facets=tuple(groups[1:]),
         point_sources=tuple(
-            (p, point_operator(space, np.asarray(p.points), dtype)) for p in form.point_sources
+            (p, point_operator(space, np.asarray(p.points), dtype=dtype))
+            for p in form.point_sources
         ),
         dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
         free=jnp.asarray(free, dtype=jnp.int32),
@@ -178,18 +177,6 @@ def group_of(
         entries = entries[facets.cell]
     device_entries = jnp.asarray(np.moveaxis(entries, 0, 2), dtype=jnp.int32)
     return Group(tuple(terms), domain, device_entries)
-
-
-def tagged_facets(mesh: Mesh, tag: str) -> FacetSet:
-    """Facets by their tag; an unknown tag is answered with the known ones."""
-    if tag in mesh.facets:
-        return find_facets(mesh, mesh.facets[tag], tag)
-    if tag == BOUNDARY:
-        return boundary_facets(mesh)
-    known = sorted({*mesh.facets, BOUNDARY})
-    close = difflib.get_close_matches(tag, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise FormError(f"no facets are tagged {tag!r}: the mesh knows {', '.join(known)}.{hint}")
 
 
 def fixed_unknowns(

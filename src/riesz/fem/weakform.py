@@ -20,9 +20,7 @@ from jaxtyping import Array, Float
 from riesz.errors import FormError
 from riesz.fem.coefficient import AbstractCoefficient, Latent, as_coefficient, as_floats
 from riesz.fem.pointwise import LinearForm, dot
-
-BOUNDARY = "boundary"
-"""The tag that always names the whole boundary."""
+from riesz.mesh.tags import BOUNDARY
 
 Shape = tuple[str, ...]  # () for a scalar, ("dim",) for a vector, ("dim", "dim") for a tensor
 

@@ -4,14 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from riesz.errors import FileFormatError, MeshError
+from riesz.geometry.outline import outline_from
 from riesz.io.mesh_file import read_mesh
 from riesz.io.whole_file import read_bytes
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.mesher import mesh_from_polygon
-from riesz.mesh.outline import outline_from
+from riesz.mesher.polygon import mesh_from_polygon
 
 OUTLINE_SUFFIXES = (".geojson", ".json")
 EDGES_ACROSS = 50

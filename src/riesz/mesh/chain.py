@@ -10,9 +10,9 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
+from riesz.geometry.lines import Line, distance_to_lines, points_along
 from riesz.mesh.facets import cell_edges
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.planar import Line, distance_to_lines, points_along
 
 WIDTH = 4.0
 """A chain is sought this many tolerances around its line, so that an error can say how far off."""

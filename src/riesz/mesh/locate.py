@@ -1,10 +1,9 @@
-"""Which cell holds each point, and the matrix that reads nodal values at points."""
+"""Which cell holds each point, and where in it."""
 
 from typing import Literal
 
 import equinox as eqx
 import numpy as np
-import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
@@ -45,17 +44,6 @@ def locate(
     if outside == "raise" and not location.inside.all():
         raise outside_error(mesh, points, location.inside)
     return location
-
-
-def interpolation_matrix(
-    mesh: Mesh, points: Float[np.ndarray, "point dim"], *, tolerance: float | int | None = None
-) -> sp.csr_array:
-    """Matrix [point, node] that interpolates nodal values linearly; raises for outside points."""
-    location = locate(mesh, points, tolerance=tolerance, outside="raise")
-    corners = mesh.dim + 1
-    row_starts = np.arange(0, corners * len(points) + 1, corners)
-    entries = (location.barycentric.ravel(), mesh.cells[location.cell].ravel(), row_starts)
-    return sp.csr_array(entries, shape=(len(points), mesh.num_nodes))
 
 
 def locate_within(mesh: Mesh, points: Float[np.ndarray, "point dim"]) -> Location:

@@ -28,6 +28,7 @@ class Mesh(eqx.Module):
         check_nodes(self.nodes)
         check_cells(self.nodes, self.cells)
         for name, facets in self.facets.items():
+            check_facet_width(name, facets, self.dim)
             check_indices(f"facets {name!r}", facets, len(self.nodes))
         for name, members in self.regions.items():
             check_indices(f"region {name!r}", members, len(self.cells))
@@ -122,7 +123,7 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
     volumes = cell_volumes(nodes, cells)
     # Rounding error of a volume grows with the coordinates' size, not with the cell's.
     extent = np.ptp(nodes[cells], axis=1).max(axis=1)
-    (bad,) = np.nonzero(volumes <= 1e-14 * extent**dim)
+    (bad,) = np.nonzero(~(volumes > 1e-14 * extent**dim))  # so that NaN counts as bad
     if bad.size:
         raise MeshError(
             f"{bad.size} of {len(cells)} cells have zero or negative volume, first cell {bad[0]} "
@@ -136,6 +137,14 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
         raise MeshError(
             f"{idle.size} of {len(nodes)} nodes belong to no cell, first node {idle[0]} at "
             f"{nodes[idle[0]].tolist()}: remove them (riesz.mesh.mesh.drop_unused_nodes does)."
+        )
+
+
+def check_facet_width(name: str, facets: np.ndarray, dim: int) -> None:
+    if facets.ndim != 2 or facets.shape[1] != dim:
+        raise MeshError(
+            f"facets {name!r} have shape {facets.shape}: in {dim} dimensions each facet is a row "
+            f"of {dim} node indices."
         )
 
 

@@ -12,10 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
+from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
 from riesz.mesh.chain import line_chain
-from riesz.mesh.facets import boundary_facets
+from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.planar import distance_to_lines, inside_polygon, lines_of
+
+BOUNDARY = "boundary"
+"""The tag that always names the whole boundary."""
 
 
 def tag_boundary(
@@ -84,10 +87,18 @@ def tag_line(mesh: Mesh, name: str, polyline: Any, tolerance: float | int) -> Me
     return Mesh(mesh.nodes, mesh.cells, {**mesh.facets, name: followed}, mesh.regions)
 
 
-def facet_nodes(mesh: Mesh, name: str) -> Int[np.ndarray, " node"]:
-    """Nodes on the facets of a tag, each once and in order."""
-    check_known("facet tag", name, mesh.facets)
-    return np.unique(mesh.facets[name])
+def tagged_facets(mesh: Mesh, name: str) -> FacetSet:
+    """The facets of a tag, each with a cell beside it; "boundary" always names all of it."""
+    if name in mesh.facets:
+        return find_facets(mesh, mesh.facets[name], name)
+    check_known("facet tag", name, {*mesh.facets, BOUNDARY})
+    return boundary_facets(mesh)
+
+
+def region_cells(mesh: Mesh, name: str) -> Int[np.ndarray, " cells"]:
+    """The cells of a region."""
+    check_known("region", name, mesh.regions)
+    return mesh.regions[name]
 
 
 def check_known(what: str, name: str, known: Collection[str]) -> None:

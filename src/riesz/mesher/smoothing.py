@@ -3,11 +3,11 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.mesh.corners import Rings
 from riesz.mesh.mesh import cell_volumes
-from riesz.mesh.refinement import conform, diameters, encroaching
-from riesz.mesh.sizing import SizeField
-from riesz.mesh.skeleton import Skeleton, with_points
+from riesz.mesher.corners import Rings
+from riesz.mesher.refinement import conform, diameters, encroaching
+from riesz.mesher.sizing import SizeField
+from riesz.mesher.skeleton import Skeleton, with_points
 
 
 def smooth(skeleton: Skeleton, rings: Rings, field: SizeField, num_rounds: int) -> Skeleton:

@@ -8,11 +8,11 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
-from riesz.mesh.corners import Rings, split_segments
-from riesz.mesh.crossings import cross, inside, offset_from_edge
-from riesz.mesh.sizing import SizeField
-from riesz.mesh.skeleton import Skeleton, with_points
-from riesz.mesh.triangulation import (
+from riesz.geometry.crossings import cross, inside, offset_from_edge
+from riesz.mesher.corners import Rings, split_segments
+from riesz.mesher.sizing import SizeField
+from riesz.mesher.skeleton import Skeleton, with_points
+from riesz.mesher.triangulation import (
     Triangulation,
     apexes,
     circumcircles,

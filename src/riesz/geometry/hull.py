@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from scipy.spatial import ConvexHull, Delaunay, KDTree
 
 from riesz.errors import MeshError
-from riesz.mesh.outline import Outline, outline_from
-from riesz.mesh.simplify import kept_vertices
+from riesz.geometry.outline import Outline, outline_from
+from riesz.geometry.simplify import kept_vertices
 
 NUM_DIRECTIONS = 16  # corners of the polygon that stands for a disc
 

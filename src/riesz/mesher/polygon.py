@@ -9,22 +9,22 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from riesz.errors import MeshError
-from riesz.mesh.corners import Rings, cut_corners
-from riesz.mesh.facets import boundary_facets, row_keys
-from riesz.mesh.hull import hull_outline
-from riesz.mesh.mesh import Mesh, cell_volumes, drop_unused_nodes
-from riesz.mesh.outline import (
+from riesz.geometry.hull import hull_outline
+from riesz.geometry.outline import (
     Outline,
-    as_points,
     check_points_inside,
     outline_edges,
     outline_from,
 )
-from riesz.mesh.refinement import Survey, conform, diameters, opposite_points, refine
-from riesz.mesh.simplify import simplify_outline
-from riesz.mesh.sizing import SizeField, uniform_size, with_sources
-from riesz.mesh.skeleton import RING_TAGS, Skeleton, skeleton_of
-from riesz.mesh.smoothing import smooth
+from riesz.geometry.points import as_points
+from riesz.geometry.simplify import simplify_outline
+from riesz.mesh.facets import boundary_facets, row_keys
+from riesz.mesh.mesh import Mesh, cell_volumes, drop_unused_nodes
+from riesz.mesher.corners import Rings, cut_corners
+from riesz.mesher.refinement import Survey, conform, diameters, opposite_points, refine
+from riesz.mesher.sizing import SizeField, uniform_size, with_sources
+from riesz.mesher.skeleton import RING_TAGS, Skeleton, skeleton_of
+from riesz.mesher.smoothing import smooth
 
 MIN_ANGLE = 25.0  # degrees; proven to end up to 20.7, and seen to end well beyond
 NUM_SMOOTHINGS = 10

@@ -1,4 +1,4 @@
-"""Plane geometry that tags need: lines and rings of a map layer, distances, inside or not.
+"""Lines and rings of a map layer: reading them, distances from them, inside or not.
 
 A geometry is an array [point, 2], a sequence of such arrays, a GeoJSON dictionary, or any object
 with `__geo_interface__` (Shapely, GeoPandas, Fiona).
@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
+from riesz.geometry.crossings import inside, offset_from_edge
+from riesz.geometry.points import as_points
 
 Line = Float[np.ndarray, "vertex 2"]
 
@@ -70,22 +72,9 @@ def lines_of_all(members: Iterable[Mapping[str, Any]]) -> list[Any]:
 
 
 def checked_line(line: Any) -> Line:
-    try:
-        vertices = np.asarray(line, dtype=float)
-    except (TypeError, ValueError):
-        vertices = np.empty(0)
-    if vertices.ndim != 2 or vertices.shape[1] < 2 or len(vertices) < 2:
-        raise MeshError(
-            f"a line of the geometry has shape {vertices.shape}: give at least two points with "
-            "two coordinates each."
-        )
-    vertices = vertices[:, :2]  # a height, where the layer has one, is not used
-    (bad,) = np.nonzero(~np.isfinite(vertices).all(axis=1))
-    if bad.size:
-        raise MeshError(
-            f"point {bad[0]} of a line is at {vertices[bad[0]].tolist()}: remove NaN and "
-            "infinite coordinates."
-        )
+    vertices = as_points(line, "line")
+    if len(vertices) < 2:
+        raise MeshError(f"a line has {len(vertices)} points: give at least two.")
     return vertices
 
 
@@ -93,19 +82,8 @@ def inside_polygon(
     points: Float[np.ndarray, "point 2"], rings: list[Line]
 ) -> Bool[np.ndarray, " point"]:
     """Even-odd rule over all rings, so holes are outside; on a ring, either answer."""
-    order = np.argsort(points[:, 1], kind="stable")
-    x, y = points[order].T
-    inside = np.zeros(len(points), dtype=bool)
-    for ring in rings:
-        for start, stop in zip(ring, np.roll(ring, -1, axis=0), strict=True):
-            # Half open in y: a ray through a vertex then meets one of its two edges.
-            low, high = np.searchsorted(y, sorted([start[1], stop[1]]))
-            if low < high:
-                slope = (stop[0] - start[0]) / (stop[1] - start[1])
-                inside[low:high] ^= x[low:high] < start[0] + (y[low:high] - start[1]) * slope
-    answer = np.empty_like(inside)
-    answer[order] = inside
-    return answer
+    ends = [np.roll(ring, -1, axis=0) for ring in rings]
+    return inside(points, np.concatenate(rings), np.concatenate(ends))
 
 
 def distance_to_lines(
@@ -118,20 +96,9 @@ def distance_to_lines(
         for start, stop in pairwise(line):
             reach = np.linalg.norm(stop - start) / 2 + cutoff
             near = np.array(tree.query_ball_point((start + stop) / 2, reach), dtype=int)
-            distance[near] = np.minimum(distance[near], segment_distance(points[near], start, stop))
+            found = offset_from_edge(points[near] - start, stop - start)
+            distance[near] = np.minimum(distance[near], found)
     return np.where(distance <= cutoff, distance, np.inf)
-
-
-def segment_distance(
-    points: Float[np.ndarray, "point 2"],
-    start: Float[np.ndarray, " 2"],
-    stop: Float[np.ndarray, " 2"],
-) -> Float[np.ndarray, " point"]:
-    span, offsets = stop - start, points - start
-    squared = span @ span
-    # A repeated vertex makes a segment of no length: its start stands for it.
-    along = np.clip(offsets @ span / squared, 0.0, 1.0) if squared else np.zeros(len(points))
-    return np.linalg.norm(offsets - along[:, None] * span, axis=1)
 
 
 def points_along(line: Line, spacing: float) -> Float[np.ndarray, "sample 2"]:

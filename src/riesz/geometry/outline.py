@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import MeshError
-from riesz.mesh.crossings import (
+from riesz.geometry.crossings import (
     TOUCHING,
     distance_to_edges,
     inside,
@@ -18,6 +18,7 @@ from riesz.mesh.crossings import (
     ring_edges,
     touches,
 )
+from riesz.geometry.points import as_points
 
 Ring = Float[np.ndarray, "_ 2"]
 Part = tuple[Ring, ...]
@@ -53,6 +54,11 @@ class Outline(eqx.Module):
     @property
     def area(self) -> float:
         return sum(ring_area(ring) for ring in self.rings)
+
+    @property
+    def extent(self) -> float:
+        """The longer side of the box around it."""
+        return float(np.ptp(np.concatenate(self.rings), axis=0).max())
 
     def __repr__(self) -> str:
         vertices = sum(len(ring) for ring in self.rings)
@@ -116,25 +122,6 @@ def part_from(coordinates, part: int) -> Part:
 
 def ring_name(part: int, index: int) -> str:
     return f"hole {index - 1} of part {part}" if index else f"shell of part {part}"
-
-
-def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
-    """Finite planar coordinates from anything array-like, or an error that names it."""
-    try:
-        points = np.asarray(positions, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise MeshError(f"the {name} is not an array of coordinates ({error}).") from None
-    if points.size == 0:
-        points = points.reshape(0, 2)
-    if points.ndim != 2 or points.shape[1] not in (2, 3):
-        raise MeshError(f"the {name} has shape {points.shape}: give one row x, y for each point.")
-    (bad,) = np.nonzero(~np.isfinite(points[:, :2]).all(axis=1))
-    if bad.size:
-        raise MeshError(
-            f"the {name} has NaN or infinite coordinates in {bad.size} of {len(points)} points, "
-            f"first point {bad[0]}: remove them or repair the file they came from."
-        )
-    return points[:, :2].copy()
 
 
 def distinct_vertices(ring: Float[np.ndarray, "given 2"]) -> Float[np.ndarray, "vertex 2"]:

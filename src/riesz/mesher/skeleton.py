@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
-from riesz.mesh.crossings import (
+from riesz.geometry.crossings import (
     TOUCHING,
     distance_to_edges,
     inside,
@@ -18,7 +18,7 @@ from riesz.mesh.crossings import (
     ring_edges,
     touches,
 )
-from riesz.mesh.outline import Outline, outline_edges
+from riesz.geometry.outline import Outline, outline_edges
 
 RING_TAGS = ("outer", "holes")
 

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import MeshError
-from riesz.mesh.crossings import cross, offset_from_edge
-from riesz.mesh.outline import Outline
+from riesz.geometry.crossings import cross, offset_from_edge
+from riesz.geometry.outline import Outline
 
 AREA_CHANGE = 0.01  # the largest relative change of area that still is the same domain
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.mesh.mesher import mesh_from_points, mesh_from_polygon
+from riesz.mesher.polygon import mesh_from_points, mesh_from_polygon
 
 UNIT_SQUARE = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 
@@ -73,18 +73,18 @@ def test_detail_below_rounding_is_named_instead_of_refined_for_ever():
 
 
 def test_mesh_beyond_all_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("riesz.mesh.refinement.MAX_POINTS", 100)
+    monkeypatch.setattr("riesz.mesher.refinement.MAX_POINTS", 100)
     with pytest.raises(MeshError, match="more than 100 nodes: raise max_edge"):
         mesh_from_polygon(UNIT_SQUARE, max_edge=0.05)
 
 
 def test_refinement_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("riesz.mesh.refinement.MAX_ROUNDS", 2)
+    monkeypatch.setattr("riesz.mesher.refinement.MAX_ROUNDS", 2)
     with pytest.raises(MeshError, match="refinement does not come to an end"):
         mesh_from_polygon(UNIT_SQUARE, max_edge=0.05)
 
 
 def test_cells_that_miss_the_area_of_the_outline_are_refused(monkeypatch):
-    monkeypatch.setattr("riesz.mesh.outline.Outline.area", 2.0)
+    monkeypatch.setattr("riesz.geometry.outline.Outline.area", 2.0)
     with pytest.raises(MeshError, match="cover an area of 1, but the outline holds 2"):
         mesh_from_polygon(UNIT_SQUARE, max_edge=0.5)

@@ -3,9 +3,9 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.mesh.crossings import inside, offset_from_edge
-from riesz.mesh.sizing import SizeField
-from riesz.mesh.skeleton import Skeleton
+from riesz.geometry.crossings import inside, offset_from_edge
+from riesz.mesher.sizing import SizeField
+from riesz.mesher.skeleton import Skeleton
 
 SHARP = np.pi / 3 - 1e-6  # Delaunay refinement ends by itself at any corner that is not sharper
 

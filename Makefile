@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+OUT ?= out
+
+.PHONY: demo test test-slow lint format bench-assembly reproduce clean
+
+demo: $(READY)
+	$(BIN)/riesz demo --out $(OUT)/demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench-assembly: $(READY)
+	$(BIN)/python benchmarks/assembly.py --out results/bench-assembly.json
+
+reproduce: $(READY)
+	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
+
+clean:
+	rm -rf $(VENV) $(OUT)
+
+# The environment is made once, and again when its description changes.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo "Riesz needs Python 3.11 or newer, called '$(PYTHON)' here. On Debian: apt-get install python3 python3-venv"; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	    { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,1 @@
+"""Plane geometry without a mesh: outlines, lines, and how they lie to each other."""

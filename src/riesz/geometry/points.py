@@ -1,0 +1,25 @@
+"""Points of the plane, from whatever users have them in."""
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import MeshError
+
+
+def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
+    """Finite planar coordinates from anything array-like, or an error that names it."""
+    try:
+        points = np.asarray(positions, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise MeshError(f"the {name} is not an array of coordinates ({error}).") from None
+    if points.size == 0:
+        points = points.reshape(0, 2)
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise MeshError(f"the {name} has shape {points.shape}: give one row x, y for each point.")
+    (bad,) = np.nonzero(~np.isfinite(points[:, :2]).all(axis=1))
+    if bad.size:
+        raise MeshError(
+            f"the {name} has NaN or infinite coordinates in {bad.size} of {len(points)} points, "
+            f"first point {bad[0]}: remove them or repair the file they came from."
+        )
+    return points[:, :2].copy()

@@ -1,0 +1,1 @@
+"""From a polygon or a cloud of points to a graded triangle mesh."""
