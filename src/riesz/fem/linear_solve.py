@@ -1,7 +1,6 @@
 """Ways to solve a sparse linear system inside compiled code, with all derivatives."""
 
 from abc import abstractmethod
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.errors import SolveError
-from riesz.fem.host_lu import lu_solve
+from riesz.fem.host_call import host_lu
 from riesz.fem.sparse import SparseMatrix
 
 
@@ -38,15 +37,7 @@ class SparseLU(AbstractLinearSolver):
     def raw_solve(
         self, matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
     ) -> Float[Array, " size"]:
-        return jax.pure_callback(
-            partial(lu_solve, transposed=transposed),
-            jax.ShapeDtypeStruct(side.shape, side.dtype),
-            matrix.values,
-            matrix.pattern.columns,
-            matrix.pattern.row_starts,
-            side,
-            vmap_method="expand_dims",
-        )
+        return host_lu(matrix, side, transposed=transposed)
 
 
 class Dense(AbstractLinearSolver):
