@@ -47,7 +47,7 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBPACKAGES = ("datasets", "diagnose", "io", "plot")
 
-__all__ = [*_MODULE_OF, *_SUBPACKAGES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_MODULE_OF, *_SUBPACKAGES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str):

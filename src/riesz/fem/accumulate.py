@@ -29,7 +29,7 @@ class Accumulation(eqx.Module):
 
     starts: Int[Array, " chunk"]  # first cell
     window_starts: Int[Array, " chunk"]  # first unknown
-    slots: Int[Array, "chunk slot window"]  # positions, or that of the zero behind them
+    slots: Int[Array, "chunk slot window"]  # positions, or one past the end where there are fewer
     spilled: Int[Array, "chunk spill"]  # positions that found no slot
     spilled_to: Int[Array, "chunk spill"]  # their unknowns, counted from the window's first
     num_dofs: int = eqx.field(static=True)
@@ -55,9 +55,7 @@ class Accumulation(eqx.Module):
         """The sum of one chunk's contributions over its window of unknowns."""
         start, _, slots, spilled, spilled_to = table
         local = local_residuals(start, self.chunk_cells)
-        # The barrier keeps XLA from evaluating the physics once for every slot.
-        flat = jnp.concatenate([*local, jnp.zeros(1, local[0].dtype)])
-        flat = jax.lax.optimization_barrier(flat)
+        flat = jnp.concatenate(local)
         total = gathered(flat, slots[0])
         for slot in slots[1:]:
             total = total + gathered(flat, slot)
@@ -65,7 +63,7 @@ class Accumulation(eqx.Module):
 
 
 def gathered(flat: Float[Array, " position"], slot: Int[Array, " any"]) -> Float[Array, " any"]:
-    return flat.at[slot].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return flat.at[slot].get(mode="fill", fill_value=0.0, wrap_negative_indices=False)
 
 
 class ChunkTable(eqx.Module):

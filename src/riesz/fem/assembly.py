@@ -13,7 +13,7 @@ from riesz.errors import FormError
 from riesz.fem.coefficient import Latent, Nodal, as_floats, latent_value, resolve
 from riesz.fem.domain import Domain
 from riesz.fem.kernel import entity_residuals
-from riesz.fem.pointwise import Point, State
+from riesz.fem.pointwise import Point, nowhere
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group
 from riesz.fem.sparse import SparseMatrix
 from riesz.fem.weakform import PointSource
@@ -55,9 +55,8 @@ def group_residuals(
     problem: BoundaryValueProblem, group: Group, state: Float[Array, " dof"], z: PyTree
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contributions of each cell or facet of a group to its local unknowns."""
-    return entity_residuals(
-        group.terms, problem.space.element, group.domain, local_states(group.domain, state), z
-    )
+    local = local_states(group.domain, state)
+    return entity_residuals(group.terms, problem.space.element, group.domain, local, z)
 
 
 def slice_cells(group: Group, start: Int[Array, ""], count: int) -> Group:
@@ -131,10 +130,9 @@ def piece_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " piece"]:
     coefficient = resolve(piece.value, z, "Dirichlet value")
     if isinstance(coefficient, Nodal):
         return coefficient.values[piece.ends].mean(axis=1)
-    nowhere = State(jnp.zeros(()), jnp.zeros(piece.x.shape[1]))
 
     def at(x):
-        return coefficient.at((), Point(x, (), nowhere, z))
+        return coefficient.at((), Point(x, (), nowhere(len(x)), z))
 
     return jax.vmap(at)(piece.x)
 

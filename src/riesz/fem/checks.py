@@ -19,7 +19,7 @@ from riesz.fem.coefficient import (
 )
 from riesz.fem.domain import Domain
 from riesz.fem.kernel import position
-from riesz.fem.pointwise import Point, State
+from riesz.fem.pointwise import Point, nowhere
 from riesz.fem.weakform import Shape, Term
 from riesz.mesh.mesh import Mesh
 
@@ -78,10 +78,9 @@ def known_values(
 def sampled(function: Function, domain: Domain, z: PyTree) -> Float[Array, "sample *components"]:
     """A function of place at all quadrature points."""
     vertices = jnp.moveaxis(domain.nodes[:, domain.corners], 0, -1)
-    nowhere = State(jnp.zeros(()), jnp.zeros(domain.dim))
 
     def at(x):
-        return function.at((), Point(x, (), nowhere, z))
+        return function.at((), Point(x, (), nowhere(domain.dim), z))
 
     points = domain.cell_points if domain.facet_points is None else domain.facet_points
     places = [

@@ -187,7 +187,7 @@ def state_at(element: Lagrange, entity: Entity, barycentric: Numbers) -> State:
     value = combine(shapes, entity.local_state)
     by_reference = [combine([slope[a] for slope in slopes], entity.local_state) for a in axes]
     grad = [combine([entity.inverse_jacobian[a, d] for a in axes], by_reference) for d in axes]
-    return State(value, jnp.stack(grad))
+    return State(value, tuple(grad))
 
 
 def position(

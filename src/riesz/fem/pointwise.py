@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from riesz.errors import FormError
@@ -21,10 +22,23 @@ Number = Any
 
 
 class State(eqx.Module):
-    """Value and gradient of the unknown at one point."""
+    """Value and gradient of the unknown at one point.
 
-    value: Float[Array, ""]
-    grad: Float[Array, " dim"]
+    `slopes` are the components of the gradient one by one: stacking them into `grad` costs a copy
+    that the built-in terms avoid.
+    """
+
+    value: Number
+    slopes: tuple[Number, ...]
+
+    @property
+    def grad(self) -> Float[Array, " dim"]:
+        return jnp.stack(self.slopes)
+
+
+def nowhere(dim: int) -> State:
+    """A state for coefficients that do not look at it."""
+    return State(jnp.zeros(()), (jnp.zeros(()),) * dim)
 
 
 class Point(eqx.Module):

@@ -25,11 +25,11 @@ def upwinded(
     dim = velocity.shape[0]
     form = physics(u)
 
-    def flux_of(grad):
-        flux = physics(State(u.value, grad)).flux
-        return jnp.stack([jnp.asarray(f, grad.dtype) for f in flux]) if flux else jnp.zeros(dim)
+    def flux_of(slopes):
+        flux = physics(State(u.value, slopes)).flux or (None,) * dim
+        return tuple(0.0 * slopes[0] if f is None else f for f in flux)
 
-    _, along_stream = jax.jvp(flux_of, (u.grad,), (velocity,))
+    _, along_stream = jax.jvp(flux_of, (u.slopes,), (tuple(velocity),))
     # A tiny offset keeps the derivative finite where the velocity vanishes.
     speed_squared = dot(velocity, velocity) + jnp.finfo(velocity.dtype).tiny
     diffusivity = dot(velocity, along_stream) / speed_squared

@@ -86,13 +86,13 @@ def reversed_sign(part: Any) -> Any:
 def diffusion_integrand(u, v, *, diffusivity):
     r"""$a\,\nabla u\cdot\nabla v$, with a scalar or a tensor $a$."""
     if diffusivity.ndim == 2:
-        return jnp.stack([dot(row, u.grad) for row in diffusivity]) @ v.grad
-    return diffusivity * u.grad @ v.grad
+        return tuple(dot(row, u.slopes) for row in diffusivity) @ v.grad
+    return tuple(diffusivity * slope for slope in u.slopes) @ v.grad
 
 
 def advection_integrand(u, v, *, velocity):
     r"""$(\tau\cdot\nabla u)\,v$, eq. (4) of Tait & Damoulas (2020)."""
-    return dot(velocity, u.grad) * v.value
+    return dot(velocity, u.slopes) * v.value
 
 
 def reaction_integrand(u, v, *, rate):
