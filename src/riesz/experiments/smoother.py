@@ -7,15 +7,15 @@ The domain's longest side is the unit of length.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float, Int
 
 from riesz.datasets.synthetic import aquifer_outline
 from riesz.experiments.runner import Experiment, Task
@@ -38,40 +38,26 @@ DIFFUSIVITY = 2e-3  # in domain lengths squared a unit time
 SPEED = 0.1  # domain lengths a unit time
 NUM_PUFFS = 6
 EDGES = {"quick": (0.02,), "full": (0.04, 0.02, 0.01)}
+REPLICATES = {"quick": 1, "full": 3}
 ARROWS = 14  # along the longest side
-
-
-class Picture(eqx.Module):
-    """What Fig. 1 shows, at the nodes of a mesh."""
-
-    mesh: Mesh
-    source: Float[np.ndarray, " node"]
-    velocity: Float[np.ndarray, "node 2"]
-    output: Float[np.ndarray, " node"]
 
 
 def smoother(seed: int, mode: str, mesh: Mesh | None = None) -> Experiment:
     """The experiment on the built-in outline (at several edge lengths), or on a given mesh."""
-    meshes = {None: mesh} if mesh is not None else dict.fromkeys(EDGES[mode])
-    replicates = range(1 if mode == "quick" else 3)
+    meshes = [outline_mesh(edge) for edge in EDGES[mode]] if mesh is None else [mesh]
     tasks = [
-        Task(
-            {"replicate": replicate, "max_edge": edge},
-            lambda r=replicate, e=edge, m=given: smoother_row(m or outline_mesh(e), seed + r),
-        )
-        for edge, given in meshes.items()
-        for replicate in replicates
+        Task({"replicate": r, "nodes": m.num_nodes}, partial(smoother_row, m, seed + r))
+        for m in meshes
+        for r in range(REPLICATES[mode])
     ]
-    finest = mesh or outline_mesh(min(EDGES[mode]))
-    config: Mapping[str, Any] = {
+    config = {
         "mode": mode,
         "domain": "aquifer outline" if mesh is None else repr(mesh),
         "diffusivity": DIFFUSIVITY,
         "speed": SPEED,
     }
-    return Experiment(
-        "smoother", config, tasks, summarise, lambda _, out: draw_figures(finest, seed, out)
-    )
+    draw = partial(draw_figures, meshes[-1], seed)
+    return Experiment("smoother", config, tasks, summarise, draw)
 
 
 def outline_mesh(max_edge: float) -> Mesh:
@@ -81,17 +67,21 @@ def outline_mesh(max_edge: float) -> Mesh:
     return mesh_from_polygon((outline - low) / np.ptp(outline, axis=0).max(), max_edge=max_edge)
 
 
-def to_unit(mesh: Mesh, x: Float[Array, "*point 2"]) -> Float[Array, "*point 2"]:
-    """Coordinates from zero to one along the mesh's longest side."""
-    low = mesh.nodes.min(axis=0)
-    return (x - low) / np.ptp(mesh.nodes, axis=0).max()
+def length_of(mesh: Mesh) -> float:
+    """The longer side of the box around a mesh."""
+    return float(np.ptp(mesh.nodes, axis=0).max())
+
+
+def unit_nodes(mesh: Mesh) -> Float[np.ndarray, "node 2"]:
+    """Nodes in domain lengths."""
+    return (mesh.nodes - mesh.nodes.min(axis=0)) / length_of(mesh)
 
 
 def noisy_source(mesh: Mesh, seed: int) -> Float[np.ndarray, " node"]:
     """Puffs at random nodes inside plus noise at every node."""
     rng = np.random.default_rng(seed)
     (inner,) = np.nonzero(~boundary_node_mask(mesh))
-    x = to_unit(mesh, mesh.nodes)
+    x = unit_nodes(mesh)
     centres = x[rng.choice(inner, NUM_PUFFS)]
     widths, heights = rng.uniform(0.02, 0.06, NUM_PUFFS), rng.uniform(0.5, 1.5, NUM_PUFFS)
     distances = np.linalg.norm(x[:, None] - centres, axis=2)
@@ -99,25 +89,17 @@ def noisy_source(mesh: Mesh, seed: int) -> Float[np.ndarray, " node"]:
     return puffs + 0.3 * rng.standard_normal(mesh.num_nodes)
 
 
-def wind(x: Float[Array, "*point 2"]) -> Float[Array, "*point 2"]:
-    """A wind that veers along the domain; `x` in domain lengths."""
-    angle = 0.6 * np.pi * (x[..., 0] - 0.3)
-    return SPEED * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+def wind(mesh: Mesh) -> Float[np.ndarray, "node 2"]:
+    """A wind that veers along the domain, in the mesh's lengths a unit time."""
+    angle = 0.6 * np.pi * (unit_nodes(mesh)[:, 0] - 0.3)
+    return SPEED * length_of(mesh) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def forward_problem(mesh: Mesh) -> BoundaryValueProblem:
     """The smoothing equation, with the source's nodal values as the latent `f`."""
-    length = float(np.ptp(mesh.nodes, axis=0).max())
-    velocity = nodal(length * wind(jnp.asarray(to_unit(mesh, mesh.nodes))))
-    form = diffusion(DIFFUSIVITY * length**2) + advection(velocity, supg=True) - source("f")
+    smoothing = diffusion(DIFFUSIVITY * length_of(mesh) ** 2)
+    form = smoothing + advection(nodal(wind(mesh)), supg=True) - source("f")
     return boundary_value_problem(P1(mesh), form, {"boundary": 0.0})
-
-
-def picture(mesh: Mesh, seed: int) -> Picture:
-    forcing = noisy_source(mesh, seed)
-    output = solve(forward_problem(mesh), {"f": nodal(forcing)})
-    velocity = np.asarray(wind(jnp.asarray(to_unit(mesh, mesh.nodes))))
-    return Picture(mesh, forcing, velocity, np.asarray(output))
 
 
 def smoother_row(mesh: Mesh, seed: int) -> Row:
@@ -130,7 +112,6 @@ def smoother_row(mesh: Mesh, seed: int) -> Row:
     seconds = perf_counter() - start
     balance = budget(problem, jnp.asarray(output), z)
     return {
-        "nodes": mesh.num_nodes,
         "cells": mesh.num_cells,
         "source_roughness": roughness(mesh, forcing),
         "output_roughness": roughness(mesh, output),
@@ -144,12 +125,13 @@ def smoother_row(mesh: Mesh, seed: int) -> Row:
 def roughness(mesh: Mesh, values: Float[np.ndarray, " node"]) -> float:
     r"""$L\,|\nabla u|_{L^2}/|u|_{L^2}$, with the domain's length $L$: larger means rougher."""
     space, state = P1(mesh), jnp.asarray(values)
-    length = float(np.ptp(mesh.nodes, axis=0).max())
     stiffness, mass = (
         jacobian(boundary_value_problem(space, form), state)
         for form in (diffusion(1.0), reaction(1.0))
     )
-    return float(length * jnp.sqrt((state @ (stiffness @ state)) / (state @ (mass @ state))))
+    return length_of(mesh) * float(
+        jnp.sqrt((state @ (stiffness @ state)) / (state @ (mass @ state)))
+    )
 
 
 def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
@@ -166,25 +148,26 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
     }
 
 
-def draw_figures(mesh: Mesh, seed: int, out: Path) -> None:
+def draw_figures(mesh: Mesh, seed: int, rows: Sequence[Row], out: Path) -> None:
     """`smoother.png` (Fig. 1 a-c) and `fem.png` (supplement A)."""
-    shown = picture(mesh, seed)
+    forcing = noisy_source(mesh, seed)
+    output = np.asarray(solve(forward_problem(mesh), {"f": nodal(forcing)}))
     figure, (left, middle, right) = new_figure(3)
-    draw_field(left, mesh, shown.source, label="source")
+    draw_field(left, mesh, forcing, label="source")
     left.set_title("(a) noisy source")
     arrows = arrow_nodes(mesh)
-    draw_vectors(middle, mesh.nodes[arrows], shown.velocity[arrows])
+    draw_vectors(middle, mesh.nodes[arrows], wind(mesh)[arrows])
     draw_outline(middle, mesh)
     middle.set_title("(b) transport vector field")
-    draw_field(right, mesh, shown.output, label="output")
+    draw_field(right, mesh, output, label="output")
     right.set_title("(c) smoothed output")
     save_figure(out / "smoother.png", figure)
     draw_substrate(out)
 
 
-def arrow_nodes(mesh: Mesh) -> np.ndarray:
+def arrow_nodes(mesh: Mesh) -> Int[np.ndarray, " arrow"]:
     """One node in each square of a coarse grid, so that arrows do not crowd."""
-    squares = np.floor(np.asarray(to_unit(mesh, mesh.nodes)) * ARROWS).astype(int)
+    squares = np.floor(unit_nodes(mesh) * ARROWS).astype(int)
     return np.unique(squares, axis=0, return_index=True)[1]
 
 

@@ -1,9 +1,10 @@
 """Whether the coefficients of an equation fit the mesh and make sense, before any heavy work."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PyTree, Shaped
 
 from riesz.errors import FormError
 from riesz.fem.coefficient import (
@@ -18,9 +19,8 @@ from riesz.fem.coefficient import (
     resolve,
 )
 from riesz.fem.domain import Domain
-from riesz.fem.kernel import position
 from riesz.fem.pointwise import Point, nowhere
-from riesz.fem.weakform import Shape, Term
+from riesz.fem.weakform import SCALAR, Shape, Term
 from riesz.mesh.mesh import Mesh
 
 
@@ -29,20 +29,54 @@ def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree, *, z_known: bo
 
     Latents, and functions of them or of the state, are left for later where they are not known.
     """
+    places = quadrature_places(domain)
     for name, allowed in term.shapes:
         coefficient = term.coefficients[name]
         if isinstance(coefficient, Latent) and not z_known:
             continue
         coefficient = resolve(coefficient, z, name)
         label = f"{name} of {term.name}"
-        check_length(coefficient, mesh, label)
-        values = known_values(coefficient, domain, z, z_known=z_known)
-        if values is None or is_traced(values):
-            continue
-        check_shape(values.shape[1:], allowed, mesh.dim, label)
-        check_finite(np.asarray(values), label)
-        if name in term.positive:
-            check_positive(np.asarray(values), label)
+        values = checked_values(coefficient, places, mesh, allowed, z, label, z_known=z_known)
+        if values is not None and name in term.positive:
+            check_positive(values, label)
+
+
+def check_prescribed(
+    coefficient: AbstractCoefficient,
+    places: Float[Array, "place dim"],
+    mesh: Mesh,
+    z: PyTree,
+    label: str,
+    *,
+    z_known: bool,
+) -> None:
+    """The same for a Dirichlet value, which is a scalar and cannot depend on the state."""
+    if isinstance(coefficient, Latent) and not z_known:
+        return
+    coefficient = resolve(coefficient, z, label)
+    if isinstance(coefficient, Function) and coefficient.num_arguments > 2:
+        raise FormError(f"{label} is a function of the state: it takes (x) or (x, z).")
+    checked_values(coefficient, places, mesh, SCALAR, z, label, z_known=z_known)
+
+
+def checked_values(
+    coefficient: AbstractCoefficient,
+    places: Float[Array, "place dim"],
+    mesh: Mesh,
+    allowed: tuple[Shape, ...],
+    z: PyTree,
+    label: str,
+    *,
+    z_known: bool,
+) -> Float[np.ndarray, "sample *components"] | None:
+    """All values of a coefficient, found to be in order, or None where they are not known yet."""
+    check_length(coefficient, mesh, label)
+    values = known_values(coefficient, places, z, z_known=z_known)
+    if values is None or is_traced(values):
+        return None
+    check_shape(values.shape[1:], allowed, mesh.dim, label)
+    check_finite(np.asarray(values), label)
+    return np.asarray(values)
 
 
 def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> None:
@@ -60,7 +94,7 @@ def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> No
 
 
 def known_values(
-    coefficient: AbstractCoefficient, domain: Domain, z: PyTree, *, z_known: bool
+    coefficient: AbstractCoefficient, places: Float[Array, "place dim"], z: PyTree, *, z_known: bool
 ) -> Float[Array, "sample *components"] | None:
     """All values that the quadrature will see, or None where they depend on what is unknown."""
     if isinstance(coefficient, Constant):
@@ -69,25 +103,31 @@ def known_values(
         return coefficient.values
     if isinstance(coefficient, Function):
         last_known_argument = 2 if z_known else 1
-        if coefficient.num_arguments > last_known_argument:
-            return None
-        return sampled(coefficient, domain, z)
+        if coefficient.num_arguments <= last_known_argument:
+            return sampled(coefficient, places, z)
     return None
 
 
-def sampled(function: Function, domain: Domain, z: PyTree) -> Float[Array, "sample *components"]:
-    """A function of place at all quadrature points."""
-    vertices = jnp.moveaxis(domain.nodes[:, domain.corners], 0, -1)
+@eqx.filter_jit
+def sampled(
+    function: Function, places: Float[Array, "place dim"], z: PyTree
+) -> Shaped[Array, "place *components"]:
+    """A function of place, at many of them; compiled, for a fit solves again and again."""
 
     def at(x):
-        return function.at((), Point(x, (), nowhere(domain.dim), z))
+        return function.at((), Point(x, (), nowhere(len(x)), z))
 
-    points = domain.cell_points if domain.facet_points is None else domain.facet_points
-    places = [
-        position(vertices, tuple(p[..., None] if isinstance(p, jax.Array) else p for p in point))
-        for point in points or ()
-    ]
-    return jnp.concatenate([jax.vmap(at)(x) for x in places])
+    return jax.vmap(at)(places)
+
+
+def quadrature_places(domain: Domain) -> Float[Array, "place dim"]:
+    """The coordinates of all quadrature points."""
+    corners = np.asarray(domain.nodes)[:, np.asarray(domain.corners)]
+    if domain.facet_points is None:
+        places = np.einsum("dkc,qk->qcd", corners, np.asarray(domain.cell_points))
+    else:
+        places = np.einsum("dkc,qkc->qcd", corners, np.asarray(domain.facet_points))
+    return jnp.asarray(places.reshape(-1, domain.dim), domain.nodes.dtype)
 
 
 def check_shape(shape: tuple[int, ...], allowed: tuple[Shape, ...], dim: int, label: str) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 
 from riesz.errors import FormError
 from riesz.fem.accumulate import Accumulation, accumulation
-from riesz.fem.checks import check_term
+from riesz.fem.checks import check_prescribed, check_term
 from riesz.fem.coefficient import AbstractCoefficient, PerCell, as_coefficient
 from riesz.fem.domain import Domain, cell_domain, facet_domain
 from riesz.fem.interpolate import PointOperator, point_operator
@@ -124,6 +124,9 @@ def check_coefficients(problem: BoundaryValueProblem, z: PyTree = None) -> None:
     for group in (problem.cells, *problem.facets):
         for term in group.terms:
             check_term(term, group.domain, problem.space.mesh, z, z_known=z is not None)
+    for piece in problem.dirichlet:
+        label = f"the Dirichlet value on {piece.tag!r}"
+        check_prescribed(piece.value, piece.x, problem.space.mesh, z, label, z_known=z is not None)
 
 
 def working_dtype(dtype: DTypeLike | None) -> np.dtype:

@@ -20,6 +20,7 @@ from riesz.geometry.points import as_points
 from riesz.geometry.simplify import simplify_outline
 from riesz.mesh.facets import boundary_facets, row_keys
 from riesz.mesh.mesh import Mesh, cell_volumes, drop_unused_nodes
+from riesz.mesh.order import with_locality
 from riesz.mesher.corners import Rings, cut_corners
 from riesz.mesher.refinement import Survey, conform, diameters, opposite_points, refine
 from riesz.mesher.sizing import SizeField, uniform_size, with_sources
@@ -226,4 +227,4 @@ def extract_mesh(skeleton: Skeleton, survey: Survey, names: tuple[str, ...], are
             ends = ends[np.isin(row_keys(ends, len(nodes)), border)]
         if len(ends):
             facets[name] = ends
-    return Mesh(nodes, cells, facets)
+    return with_locality(Mesh(nodes, cells, facets))

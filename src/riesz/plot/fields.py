@@ -34,7 +34,7 @@ def draw_field(
         )
     shading = "gouraud" if len(values) == mesh.num_nodes else "flat"
     picture = axes.tripcolor(triangulation(mesh), values, shading=shading, **settings)
-    axes.figure.colorbar(picture, ax=axes, label=label, shrink=0.8)
+    axes.figure.colorbar(picture, ax=axes, label=label, location="bottom", shrink=0.8)
     draw_outline(axes, mesh)
 
 
