@@ -152,7 +152,7 @@ def draw_figures(mesh: Mesh, seed: int, rows: Sequence[Row], out: Path) -> None:
     """`smoother.png` (Fig. 1 a-c) and `fem.png` (supplement A)."""
     forcing = noisy_source(mesh, seed)
     output = np.asarray(solve(forward_problem(mesh), {"f": nodal(forcing)}))
-    figure, (left, middle, right) = new_figure(3)
+    figure, (left, middle, right) = new_figure(3, height=3.0)
     draw_field(left, mesh, forcing, label="source")
     left.set_title("(a) noisy source")
     arrows = arrow_nodes(mesh)
@@ -179,7 +179,7 @@ def draw_substrate(out: Path) -> None:
     )
     centre = mesh.nodes.mean(axis=0)
     node = int(np.argmin(np.linalg.norm(mesh.nodes - centre, axis=1)))
-    figure, (left, middle, right) = new_figure(3)
+    figure, (left, middle, right) = new_figure(3, height=3.0)
     draw_mesh(left, mesh)
     left.set_title("mesh")
     draw_basis_function(middle, mesh, node)

@@ -120,7 +120,7 @@ class Latent(AbstractCoefficient):
         return FormError(f"the latent {self.name!r} has no value yet: {advice}")
 
     def degree(self) -> int:
-        return FUNCTION_DEGREE
+        return 1  # exact for numbers, cell and nodal arrays, and enough for smooth functions
 
 
 def nodal(values: Any) -> Nodal:

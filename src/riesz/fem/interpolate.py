@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from riesz.fem.space import Space
 from riesz.mesh.locate import locate
@@ -35,17 +36,19 @@ class PointOperator(eqx.Module):
 
 def point_operator(
     space: Space,
-    points: Float[np.ndarray, "point dim"],
+    points: ArrayLike,
     *,
     dtype: np.dtype | None = None,
     tolerance: float | None = None,
 ) -> PointOperator:
-    """Evaluate functions of a space at points.
+    """Evaluate functions of a space at points, given by one row of coordinates each.
 
     Raises where a point lies outside the mesh by more than `tolerance` (a length; within it, the
     nearest point of the boundary is taken).
     """
-    found = locate(space.mesh, points, tolerance=tolerance, outside="raise")
+    found = locate(
+        space.mesh, np.asarray(points, dtype=float), tolerance=tolerance, outside="raise"
+    )
     weights = np.stack(space.element.values(list(found.barycentric.T)))
     return PointOperator(
         cells=jnp.asarray(found.cell, dtype=jnp.int32),

@@ -20,7 +20,7 @@ from riesz.fem.pointwise import LinearForm, Number, Point, State, TestFunction
 from riesz.fem.upwind import upwinded
 from riesz.fem.weakform import Term
 
-UNROLLED_POINTS = 6
+UNROLLED_POINTS = 3
 """Up to here quadrature is unrolled, so that its points become constants of the compiled code."""
 
 Numbers = tuple[Number, ...]

@@ -1,0 +1,122 @@
+"""The command: what it writes, how it says no, and its exit status."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from riesz.cli import app, main
+from riesz.io import write_mesh
+from riesz.mesh.shapes import rectangle
+
+SQUARE = {
+    "type": "Polygon",
+    "coordinates": [[[0, 0], [2, 0], [2, 1], [0, 1], [0, 0]]],
+}
+
+
+def run(arguments, monkeypatch, capsys):
+    """Exit status, output and error stream of the `riesz` command."""
+    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def test_help_names_every_command_with_an_example():
+    runner = CliRunner()
+    listing = runner.invoke(app, ["--help"]).output
+    commands = re.findall(r"^  ([a-z]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
+    assert commands == ["demo", "experiment"]
+    for command in commands:
+        text = runner.invoke(app, [command, "--help"]).output
+        assert f"Example: riesz {command}" in text
+
+
+def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypatch, capsys):
+    write_mesh(tmp_path / "own.msh", rectangle((12, 8), upper=(3, 2)))
+    out = tmp_path / "out"
+    words = ["experiment", "smoother", "--domain", tmp_path / "own.msh", "--out", out, "--json"]
+    status, text, _ = run(words, monkeypatch, capsys)
+    assert status == 0
+    assert json.loads(text.splitlines()[-1])["rows"] == 1
+    results = json.loads((out / "results.json").read_text())
+    assert results["command"] == "riesz experiment smoother --quick"
+    assert results["rows"][0]["nodes"] == 13 * 9
+    assert {p.name for p in out.iterdir()} == {
+        "results.json",
+        "table.md",
+        "smoother.png",
+        "fem.png",
+    }
+
+
+def geojson(tmp_path, content):
+    path = tmp_path / "domain.geojson"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not GeoJSON"),
+        ("[1]", "is not GeoJSON: it holds a list"),
+        ({"type": "Point", "coordinates": [0, 0]}, "is of type 'Point'"),
+        ({**SQUARE, "coordinates": [SQUARE["coordinates"][0][:-1]]}, "is not closed"),
+        (
+            {**SQUARE, "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]},
+            "crosses itself",
+        ),
+        (
+            {**SQUARE, "coordinates": [*SQUARE["coordinates"], [[5, 5], [6, 5], [6, 6], [5, 5]]]},
+            "outside its shell",
+        ),
+        ('{"type": "Polygon", "coordinates": [[[0, 0], [NaN, 1], [1, 0], [0, 0]]]}', "NaN"),
+    ],
+)
+def test_a_bad_outline_is_one_line_and_status_two(content, message, tmp_path, monkeypatch, capsys):
+    path = geojson(tmp_path, content)
+    words = ["experiment", "smoother", "--domain", path, "--out", tmp_path / "out"]
+    status, _, errors = run(words, monkeypatch, capsys)
+    assert status == 2
+    assert message in errors
+    assert "Traceback" not in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
+def test_a_damaged_mesh_file_is_one_line_and_status_two(suffix, tmp_path, monkeypatch, capsys):
+    path = tmp_path / f"mesh{suffix}"
+    write_mesh(path, rectangle((4, 4)))
+    whole = path.read_bytes()
+    garbage = np.random.default_rng(0).bytes(200)
+    for content in (whole[: len(whole) // 2], garbage):
+        path.write_bytes(content)
+        words = ["experiment", "smoother", "--domain", path, "--out", tmp_path / "out"]
+        status, _, errors = run(words, monkeypatch, capsys)
+        assert status == 2
+        assert str(path) in errors
+        assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["experiment", "smother", "--out", "x"], "smother"),
+        (["experiment", "smoother"], "--out"),
+        (["demo", "--seed", "-1"], "--seed"),
+        (["experiment", "smoother", "--domain", "nowhere.msh", "--out", "x"], "nowhere.msh"),
+        (["experiment", "smoother", "--domain", "a.txt", "--out", "x"], ".msh, .npz, .vtu"),
+    ],
+)
+def test_wrong_words_have_status_two(words, message, monkeypatch, capsys):
+    status, _, errors = run(words, monkeypatch, capsys)
+    assert status == 2
+    assert message in errors
+    assert "Traceback" not in errors
