@@ -1,0 +1,85 @@
+"""Transport that outruns diffusion: streamline upwinding at cell Péclet number 100."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from riesz.fem.problem import boundary_value_problem
+from riesz.fem.solve import solve
+from riesz.fem.space import P1
+from riesz.fem.weakform import advection, diffusion, source
+from riesz.mesh.shapes import rectangle
+
+PECLET = 100.0  # |velocity| h / 2a, h the side of a square of two cells
+ALIGNED, OBLIQUE = (1.0, 0.0), (1.0, 0.5)
+
+
+def smooth(x):
+    return x[0] * x[0] * x[0] - x[0] * x[1] + x[1] * x[1]
+
+
+def strength(x, z):
+    """The source of the smooth solution; none for that with layers."""
+    curvature = jnp.trace(jax.hessian(smooth)(x))
+    along = z["velocity"] @ jax.grad(smooth)(x)
+    return (along - z["diffusivity"] * curvature) * (1 - z["layer"])
+
+
+def prescribed(x, z):
+    """For the layer: one where the flow enters or passes along, zero where it leaves."""
+    leaves = jnp.any((x > 1 - 1e-9) & (z["velocity"] > 0))
+    return jnp.where(leaves, 0.0, 1.0) * z["layer"] + smooth(x) * (1 - z["layer"])
+
+
+@lru_cache
+def problem(num_cells, *, supg=True):
+    form = diffusion("diffusivity") + advection("velocity", supg=supg) - source(strength)
+    space = P1(rectangle((num_cells, num_cells)))
+    return boundary_value_problem(space, form, {"boundary": prescribed})
+
+
+def transported(num_cells, velocity, *, layer, supg=True):
+    """Nodes and the solution at them."""
+    velocity = jnp.asarray(velocity)
+    diffusivity = jnp.linalg.norm(velocity) / (2 * PECLET * num_cells)
+    z = {"diffusivity": diffusivity, "velocity": velocity, "layer": jnp.asarray(float(layer))}
+    bound = problem(num_cells, supg=supg)
+    return bound.space.mesh.nodes, np.asarray(solve(bound, z))
+
+
+def overshoot(nodes, u, velocity, num_cells):
+    """How far u leaves [0, 1], anywhere and more than two cells away from the layers."""
+    excess = np.maximum(u - 1, -u)
+    into_layer = np.where(np.array(velocity) > 0, 1 - nodes, np.inf).min(axis=1)
+    return excess.max(), excess[into_layer > 2.001 / num_cells].max()
+
+
+@pytest.mark.parametrize("velocity", [ALIGNED, OBLIQUE])
+def test_smooth_transport_converges_faster_than_order_one_and_a_half(velocity):
+    errors = []
+    for num_cells in (16, 32):
+        nodes, u = transported(num_cells, velocity, layer=False)
+        exact = np.array([smooth(x) for x in nodes])
+        errors.append(np.sqrt(np.mean((u - exact) ** 2)))
+    order = np.log2(errors[0] / errors[1])
+    assert order >= 1.5, f"observed order {order:.2f}"
+
+
+def test_a_layer_across_the_stream_overshoots_by_less_than_a_tenth():
+    nodes, u = transported(32, ALIGNED, layer=True)
+    anywhere, away = overshoot(nodes, u, ALIGNED, 32)
+    assert anywhere <= 0.1
+    assert away <= 1e-3
+
+
+def test_in_oblique_flow_overshoots_stay_at_the_layer():
+    """A linear method cannot be monotone there: a third of the jump, in the cells at the layer."""
+    nodes, u = transported(32, OBLIQUE, layer=True)
+    anywhere, away = overshoot(nodes, u, OBLIQUE, 32)
+    assert anywhere <= 0.4
+    assert away <= 0.05
+    _, without = overshoot(*transported(32, OBLIQUE, layer=True, supg=False), OBLIQUE, 32)
+    assert without > 10 * away
