@@ -58,7 +58,19 @@ def budget(
     Terms on facets count where the cell beside the facet lies in the region. Outflow through
     prescribed values is told by tag; the rest crosses the region's boundary inside the domain.
     """
-    inside = jnp.asarray(cells_inside(problem.space.mesh, region))
+    inside = jnp.asarray(cells_inside(problem.space.mesh, region), problem.dtype)
+    gains, unbalanced = gains_and_rest(problem, state, z, inside)
+    return Budget(gains, outflows_by_place(problem, unbalanced, inside))
+
+
+@eqx.filter_jit
+def gains_and_rest(
+    problem: BoundaryValueProblem,
+    state: Float[Array, " dof"],
+    z: PyTree,
+    inside: Float[Array, " cell"],
+) -> tuple[dict[str, Float[Array, ""]], Float[Array, " dof"]]:
+    """What each term adds inside, and the residual of the cells there at every unknown."""
     gains: dict[str, Float[Array, ""]] = {}
     unbalanced = jnp.zeros(problem.space.num_dofs, problem.dtype)
     for group in (problem.cells, *problem.facets):
@@ -69,13 +81,15 @@ def budget(
         for term in group.terms:
             label = term.name if term.on is None else f"{term.name} on {term.on}"
             loss = jnp.sum(counted * term_totals(problem, group, term, state, z))
-            gains[label] = gains.get(label, jnp.zeros(())) - loss
+            gains[label] = gains.get(label, jnp.zeros_like(loss)) - loss
     gains.pop("diffusion", None)
     for source, operator in problem.point_sources:
-        rates = source.sign * source_rates(source, z) * inside[operator.cells]
+        rates = jnp.asarray(source_rates(source, z), problem.dtype)
+        rates = source.sign * rates * inside[operator.cells]
         unbalanced = unbalanced + operator.transposed(rates)
-        gains["point_source"] = gains.get("point_source", jnp.zeros(())) - jnp.sum(rates)
-    return Budget(gains, outflows_by_place(problem, unbalanced, inside))
+        loss = jnp.sum(rates)
+        gains["point_source"] = gains.get("point_source", jnp.zeros_like(loss)) - loss
+    return gains, unbalanced
 
 
 def term_totals(
