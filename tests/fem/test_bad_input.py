@@ -1,0 +1,279 @@
+"""Every wrong input is refused with a message that says what is wrong."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from riesz.errors import FormError, MeshError, SolveError
+from riesz.fem.assembly import residual
+from riesz.fem.coefficient import nodal, per_cell
+from riesz.fem.linear_solve import ConjugateGradients
+from riesz.fem.problem import boundary_value_problem
+from riesz.fem.solve import Newton, solve
+from riesz.fem.space import P1, P2
+from riesz.fem.weakform import (
+    advection,
+    diffusion,
+    line_source,
+    neumann,
+    point_source,
+    reaction,
+    robin,
+    source,
+)
+from riesz.mesh.shapes import box, rectangle
+
+MESH = rectangle((2, 2))  # 9 nodes, 8 cells
+SPACE = P1(MESH)
+FREE = {"left": 0.0}  # leaves six unknowns free
+NAN = float("nan")
+
+
+def build(form, dirichlet=FREE, space=SPACE, **settings):
+    return boundary_value_problem(space, form, dirichlet, **settings)
+
+
+def one_bad(count, bad):
+    return np.where(np.arange(count) == 3, bad, 1.0)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda: diffusion(NAN),
+        lambda: source(np.inf),
+        lambda: diffusion(nodal(one_bad(9, NAN))),
+        lambda: source(per_cell(one_bad(8, NAN))),
+        lambda: diffusion(lambda x: jnp.sqrt(x[0] - 0.5)),
+        lambda: neumann(lambda x: jnp.sqrt(x[1] - 0.5), on="right"),
+        lambda: robin(1.0, NAN, on="right"),
+        lambda: point_source([[0.5, 0.5]], [NAN]),
+        lambda: point_source([[0.5, NAN]], [1.0]),
+    ],
+    ids=[
+        "constant",
+        "infinite",
+        "nodal",
+        "per cell",
+        "function",
+        "facet",
+        "level",
+        "rate",
+        "point",
+    ],
+)
+def test_values_that_are_not_finite(form):
+    with pytest.raises(FormError, match=r"\d NaN or infinite of \d+ values, first at index"):
+        build(diffusion(1.0) + form())
+
+
+@pytest.mark.parametrize(
+    "diffusivity",
+    [
+        0.0,
+        -2,
+        nodal(one_bad(9, -1.0)),
+        per_cell(one_bad(8, 0.0)),
+        np.diag([1.0, -1.0]),
+        [[1.0, 2.0], [2.0, 1.0]],
+        lambda x: x[0] - 0.5,
+    ],
+    ids=["zero", "negative", "nodal", "per cell", "tensor", "indefinite", "function"],
+)
+def test_a_diffusivity_that_is_not_positive(diffusivity):
+    with pytest.raises(FormError, match=r"diffusivity of diffusion .*must be positive"):
+        build(diffusion(diffusivity))
+
+
+@pytest.mark.parametrize("value", [-1.0, nodal(one_bad(9, -1.0))], ids=["constant", "nodal"])
+def test_a_latent_diffusivity_that_is_not_positive(value):
+    with pytest.raises(FormError, match=r"must be positive; for an unknown, use its logarithm"):
+        solve(build(diffusion("a")), {"a": value})
+
+
+def test_a_function_of_latents_that_is_not_positive():
+    with pytest.raises(FormError, match=r"must be positive"):
+        solve(build(diffusion(lambda x, z: z["a"] - x[0])), {"a": jnp.asarray(0.5)})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda: diffusion(1.0) + neumann(1.0, on="botom"),
+        lambda: diffusion(1.0) - line_source(1.0, on="botom"),
+        lambda: diffusion(1.0) + robin(1.0, 1.0, on="botom"),
+    ],
+)
+def test_an_unknown_tag_in_a_term(form):
+    with pytest.raises(MeshError, match=r"no facet tag 'botom': did you mean 'bottom'\?"):
+        build(form())
+
+
+def test_an_unknown_tag_of_a_dirichlet_condition():
+    with pytest.raises(MeshError, match=r"no facet tag 'north': The mesh has 'bottom', 'boundary'"):
+        build(diffusion(1.0), {"north": 0.0})
+
+
+def test_arrays_of_wrong_length():
+    with pytest.raises(FormError, match=r"has 8 values, but the mesh has 9 nodes"):
+        build(diffusion(nodal(np.ones(8))))
+    with pytest.raises(FormError, match=r"has 9 values, but the mesh has 8 cells"):
+        build(diffusion(per_cell(np.ones(9))))
+    with pytest.raises(FormError, match=r"has 8 values, but the mesh has 9 nodes"):
+        solve(build(diffusion("a")), {"a": nodal(np.ones(8))})
+
+
+def test_a_bare_array_does_not_say_where_its_values_are():
+    with pytest.raises(FormError, match=r"wrap values at the nodes in nodal"):
+        build(diffusion(np.ones(9)))
+    with pytest.raises(FormError, match=r"diffusivity 'a' is an array of shape \(9,\)"):
+        solve(build(diffusion("a")), {"a": np.ones(9)})
+
+
+@pytest.mark.parametrize(
+    "velocity",
+    [1.0, np.ones(3), nodal(np.ones(9)), lambda x: x[0]],
+    ids=["scalar", "three", "nodal scalar", "function"],
+)
+def test_a_velocity_of_wrong_shape(velocity):
+    with pytest.raises(FormError, match=r"velocity of advection has shape .* must be \(2,\)"):
+        build(diffusion(1.0) + advection(velocity))
+
+
+def test_a_diffusivity_of_wrong_shape():
+    with pytest.raises(FormError, match=r"must be \(\) or \(2, 2\)"):
+        build(diffusion([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("function", [lambda x, z, u: 1.0, lambda: 1.0])
+def test_a_function_with_a_wrong_number_of_arguments(function):
+    with pytest.raises(FormError, match=r"function of \d arguments: it takes \(x\), \(x, z\) or"):
+        diffusion(function)
+
+
+def test_coefficients_that_are_no_numbers():
+    with pytest.raises(FormError, match=r"give a number, an array or a function"):
+        diffusion([1.0, "two"])
+    with pytest.raises(FormError, match=r"latent 'a' is the text 'b', not a value"):
+        solve(build(diffusion("a")), {"a": "b"})
+
+
+@pytest.mark.parametrize("z", [None, {"b": 1.0}, [1.0]], ids=["none", "another", "no mapping"])
+def test_a_missing_latent(z):
+    with pytest.raises(FormError, match=r"diffusivity is the latent 'a', but z holds"):
+        solve(build(diffusion("a")), z)
+
+
+def test_a_missing_latent_in_compiled_code():
+    problem = build(diffusion("a"))
+    with pytest.raises(FormError, match=r"the latent 'a', but z holds \['b'\]"):
+        jax.jit(lambda z: residual(problem, jnp.zeros(9), z))({"b": jnp.asarray(1.0)})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (nodal(np.ones(8)), r"Dirichlet value on 'left' has 8 values, but the mesh has 9 nodes"),
+        (per_cell(np.ones(8)), r"Dirichlet value on 'left' is per cell"),
+        (np.ones(2), r"Dirichlet value on 'left' has shape \(2,\)"),
+        (NAN, r"Dirichlet value on 'left' has 1 NaN"),
+        (lambda x: jnp.log(x[0]), r"Dirichlet value on 'left' has 3 NaN or infinite of 3"),
+        (lambda x, z, u, grad_u: u, r"Dirichlet value on 'left' is a function of the state"),
+    ],
+    ids=["length", "per cell", "vector", "nan", "function", "state"],
+)
+def test_a_wrong_dirichlet_value(value, message):
+    with pytest.raises(FormError, match=message):
+        build(diffusion(1.0), {"left": value})
+
+
+def test_a_wrong_latent_dirichlet_value():
+    problem = build(diffusion(1.0), {"left": "head"})
+    with pytest.raises(FormError, match=r"has 8 values, but the mesh has 9 nodes"):
+        solve(problem, {"head": nodal(np.ones(8))})
+
+
+@pytest.fixture(scope="module")
+def without_dirichlet():
+    return build(diffusion("a") - source("f"), {})
+
+
+SINGULAR = r"no unique solution: without a Dirichlet condition u is fixed only up to a constant"
+Z = {"a": jnp.asarray(np.array(1.0)), "f": jnp.asarray(np.array(1.0))}
+
+
+def test_a_singular_system(without_dirichlet):
+    with pytest.raises(SolveError, match=SINGULAR):
+        solve(without_dirichlet, Z)
+
+
+def test_a_singular_system_in_compiled_code(without_dirichlet):
+    with pytest.raises(eqx.EquinoxRuntimeError, match=SINGULAR):
+        eqx.filter_jit(solve)(without_dirichlet, Z)
+
+
+def test_an_iteration_that_does_not_converge():
+    problem = build(diffusion(lambda x, z, u, grad_u: jnp.exp(-u * u)) - source(50.0))
+    with pytest.raises(SolveError, match=r"did not converge in 5 steps.*Relative residual reached"):
+        solve(problem, newton=Newton(max_steps=5))
+
+
+def test_all_unknowns_fixed():
+    with pytest.raises(FormError, match=r"all 4 unknowns are prescribed"):
+        build(diffusion(1.0), {"boundary": 0.0}, P1(rectangle((1, 1))))
+
+
+def test_a_form_without_terms_over_the_cells():
+    with pytest.raises(FormError, match=r"has no term over the cells"):
+        build(neumann(1.0, on="left"))
+
+
+def test_upwinding_of_quadratic_elements():
+    with pytest.raises(FormError, match=r"supg=True needs P1 elements"):
+        build(diffusion(1.0) + advection(np.ones(2), supg=True), space=P2(MESH))
+
+
+def test_quadratic_tetrahedra():
+    with pytest.raises(FormError, match=r"tetrahedra have degree 1 only"):
+        P2(box((1, 1, 1)))
+
+
+def test_an_exact_solve_in_single_precision():
+    problem = build(diffusion(1.0) - source(1.0), dtype=jnp.float32)
+    assert residual(problem, jnp.zeros(9, jnp.float32)).dtype == jnp.float32
+    with pytest.raises(SolveError, match=r"exact solves need float64"):
+        solve(problem)
+
+
+def test_single_precision_that_nobody_asked_for():
+    with jax.enable_x64(False), pytest.warns(UserWarning, match=r"jax_enable_x64"):
+        problem = build(diffusion(1.0))
+    assert problem.dtype == jnp.float32
+
+
+def test_a_point_source_outside_the_mesh():
+    with pytest.raises(MeshError, match=r"1 of 2 points"):
+        build(diffusion(1.0) - point_source([[0.5, 0.5], [2.0, 0.5]], [1.0, 1.0]))
+
+
+def test_rates_of_wrong_length():
+    with pytest.raises(FormError, match=r"2 points but rates of shape \(3,\)"):
+        point_source([[0.5, 0.5], [0.2, 0.5]], np.ones(3))
+    problem = build(diffusion(1.0) - point_source([[0.5, 0.5]], "rates"))
+    with pytest.raises(FormError, match=r"'rates' have shape \(2,\), but there are 1 points"):
+        residual(problem, jnp.zeros(9), {"rates": jnp.ones(2)})
+
+
+def test_a_tolerance_that_is_none():
+    with pytest.raises(SolveError, match=r"CG tolerance is 2.0: it must lie between 0 and 1"):
+        ConjugateGradients(tolerance=2.0)
+
+
+def test_forms_combine_with_forms_only():
+    with pytest.raises(TypeError):
+        diffusion(1.0) + 1.0
+    assert repr(diffusion(1.0) - source(1.0) + reaction("k")) == (
+        "WeakForm(+ diffusion - source + reaction = 0)"
+    )
