@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.errors import FormError
 from riesz.fem.coefficient import Latent, Nodal, as_floats, latent_value, resolve
 from riesz.fem.domain import Domain
-from riesz.fem.kernel import entity_residuals
+from riesz.fem.kernel import entity_matrices, entity_residuals
 from riesz.fem.pointwise import Point, nowhere
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group
 from riesz.fem.sparse import SparseMatrix
@@ -95,27 +95,11 @@ def jacobian(
     r"""$\partial r_i/\partial u_j$ on free unknowns: the stiffness matrix of a linear equation."""
     values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
     for group in (problem.cells, *problem.facets):
-        for rows, parts in zip(
-            group.entries, local_matrices(problem, group, state, z), strict=True
-        ):
-            values = values.at[rows].add(parts, mode="drop")
+        local = local_states(group.domain, state)
+        rows = entity_matrices(group.terms, problem.space.element, group.domain, local, z)
+        for entries, row in zip(group.entries, rows, strict=True):
+            values = values.at[entries].add(row, mode="drop")
     return SparseMatrix(problem.pattern, values)
-
-
-def local_matrices(
-    problem: BoundaryValueProblem, group: Group, state: Float[Array, " dof"], z: PyTree
-) -> tuple[Float[Array, "local entity"], ...]:
-    """Row by row, the derivatives of the local residuals by each local unknown."""
-    local = jnp.stack(local_states(group.domain, state))
-
-    def residuals(local_state):
-        return entity_residuals(
-            group.terms, problem.space.element, group.domain, tuple(local_state), z
-        )
-
-    _, push_forward = jax.linearize(residuals, local)
-    units = jnp.eye(len(local), dtype=local.dtype)[:, :, None]
-    return jax.vmap(push_forward)(jnp.broadcast_to(units, (len(local), *local.shape)))
 
 
 def dirichlet_values(problem: BoundaryValueProblem, z: PyTree = None) -> Float[Array, " fixed"]:

@@ -3,6 +3,8 @@
 All arrays have the cell or facet axis last, so that the compiled loops run along memory.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -40,13 +42,31 @@ class Domain(eqx.Module):
         def cut(array):
             return jax.lax.dynamic_slice_in_dim(array, start, count, axis=-1)
 
-        cell = jnp.arange(count, dtype=jnp.int32) + start
-        pieces = (cut(self.dofs), cut(self.corners), cell, cut(self.inverse_jacobian))
-        return eqx.tree_at(
-            lambda d: (d.dofs, d.corners, d.cell, d.inverse_jacobian, d.measure),
+        return dataclasses.replace(
             self,
-            (*pieces, cut(self.measure)),
-            is_leaf=lambda leaf: leaf is None,
+            dofs=cut(self.dofs),
+            corners=cut(self.corners),
+            cell=jnp.arange(count, dtype=jnp.int32) + start,
+            inverse_jacobian=cut(self.inverse_jacobian),
+            measure=cut(self.measure),
+        )
+
+    def taken(self, entities: Int[Array, " chosen"]) -> "Domain":
+        """Chosen cells or facets, in any order; an index past the end stands for nothing."""
+
+        def take(array):
+            return None if array is None else jnp.take(array, entities, axis=-1, mode="clip")
+
+        in_range = jnp.minimum(entities, len(self.measure) - 1)
+        return dataclasses.replace(
+            self,
+            dofs=take(self.dofs),
+            corners=take(self.corners),
+            cell=in_range if self.cell is None else take(self.cell),
+            inverse_jacobian=take(self.inverse_jacobian),
+            measure=self.measure.at[entities].get(mode="fill", fill_value=0.0),
+            normal=take(self.normal),
+            facet_points=take(self.facet_points),
         )
 
 

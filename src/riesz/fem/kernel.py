@@ -62,6 +62,24 @@ def entity_residuals(
     return integrate(point_residual, physics, domain, local_states)
 
 
+def entity_matrices(
+    terms: tuple[Term, ...],
+    element: Lagrange,
+    domain: Domain,
+    local_states: Sequence[Float[Array, " entity"]],
+    z: PyTree,
+) -> tuple[Float[Array, "local entity"], ...]:
+    """Row by row, the derivatives of the local residuals by each local unknown."""
+    local = jnp.stack(local_states)
+
+    def residuals(local_state):
+        return entity_residuals(terms, element, domain, tuple(local_state), z)
+
+    _, push_forward = jax.linearize(residuals, local)
+    units = jnp.eye(len(local), dtype=local.dtype)[:, :, None]
+    return jax.vmap(push_forward)(jnp.broadcast_to(units, (len(local), *local.shape)))
+
+
 def entity_outflows(
     terms: tuple[Term, ...],
     element: Lagrange,

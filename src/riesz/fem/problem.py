@@ -4,6 +4,7 @@ Built and checked once on the host. All arrays in it are arguments of the compil
 receive it, never constants folded into them.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -103,10 +104,7 @@ def boundary_value_problem(
     problem = BoundaryValueProblem(
         cells=groups[0],
         facets=tuple(groups[1:]),
-        point_sources=tuple(
-            (p, point_operator(space, np.asarray(p.points), dtype=dtype))
-            for p in form.point_sources
-        ),
+        point_sources=bound_point_sources(space, form, dtype),
         dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
         free=jnp.asarray(free, dtype=jnp.int32),
         fixed=jnp.asarray(fixed, dtype=jnp.int32),
@@ -117,6 +115,34 @@ def boundary_value_problem(
     )
     check_coefficients(problem)
     return problem
+
+
+def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValueProblem:
+    """Another equation on the same space, with the same unknowns fixed."""
+    check_terms_exist(form)
+    entries = np.moveaxis(np.asarray(problem.cells.entries), 2, 0)
+    groups = [
+        group_of(problem.space, terms, on, entries, None, problem.dtype)
+        for on, terms in grouped(form).items()
+    ]
+    other = dataclasses.replace(
+        problem,
+        cells=groups[0],
+        facets=tuple(groups[1:]),
+        point_sources=bound_point_sources(problem.space, form, problem.dtype),
+        form=form,
+    )
+    check_coefficients(other)
+    return other
+
+
+def bound_point_sources(
+    space: Space, form: WeakForm, dtype: np.dtype
+) -> tuple[tuple[PointSource, PointOperator], ...]:
+    return tuple(
+        (source, point_operator(space, np.asarray(source.points), dtype=dtype))
+        for source in form.point_sources
+    )
 
 
 def check_coefficients(problem: BoundaryValueProblem, z: PyTree = None) -> None:
