@@ -121,6 +121,7 @@ def piece_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " piece"]:
     return jax.vmap(at)(piece.x)
 
 
+@eqx.filter_jit
 def with_dirichlet(
     problem: BoundaryValueProblem, free_values: Float[Array, " free"], z: PyTree = None
 ) -> Float[Array, " dof"]:

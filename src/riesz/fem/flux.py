@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import FormError
 from riesz.fem.assembly import group_residuals, local_states, source_rates
-from riesz.fem.domain import facet_domain
+from riesz.fem.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.weakform import Term
@@ -143,8 +143,16 @@ def flux_through(
     facets = oriented_facets(problem.space.mesh, on, out_of)
     degree = max(term.degree(problem.space.element.degree) for term in problem.cells.terms)
     domain = facet_domain(problem.space, facets, degree, problem.dtype)
-    states = local_states(domain, state)
-    return jnp.sum(entity_outflows(problem.cells.terms, problem.space.element, domain, states, z))
+    return outflow(problem, domain, state, z)
+
+
+@eqx.filter_jit
+def outflow(
+    problem: BoundaryValueProblem, facets: Domain, state: Float[Array, " dof"], z: PyTree
+) -> Float[Array, ""]:
+    """What passes through all of the given facets, along their normals."""
+    terms, states = problem.cells.terms, local_states(facets, state)
+    return jnp.sum(entity_outflows(terms, problem.space.element, facets, states, z))
 
 
 def oriented_facets(mesh: Mesh, on: str, out_of: str | None) -> FacetSet:
