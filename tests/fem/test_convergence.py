@@ -119,23 +119,31 @@ def switches(dim, **chosen):
 
 def errors(space, state, cells):
     """L2 norms of the error and of its gradient over some cells, by a rule of high order."""
-    rule, element = quadrature(space.mesh.dim, 6), space.element
+    rule, element = quadrature(space.mesh.dim, 5), space.element
     corners = space.mesh.nodes[space.mesh.cells[cells]]
-    spans = corners[:, 1:] - corners[:, :1]
+    to_place = np.linalg.inv(corners[:, 1:] - corners[:, :1])
     local = np.asarray(state)[space.cell_dofs[cells]]
     squares = np.zeros(2)
     for point, weight in zip(rule.points, rule.weights, strict=True):
-        x = jnp.asarray(np.einsum("k,ckd->cd", point, corners))
+        x = np.einsum("k,ckd->cd", point, corners)
         value = local @ np.array(element.values(list(point)))
         by_reference = local @ np.array(element.gradients(list(point)))
-        slope = np.linalg.solve(spans, by_reference[:, :, None])[:, :, 0]
-        wrong = (value - exact_values(x)) ** 2, np.sum((slope - exact_slopes(x)) ** 2, axis=1)
-        squares += [weight * space.cell_volumes[cells] @ np.asarray(w) for w in wrong]
+        slope = np.einsum("cde,ce->cd", to_place, by_reference)
+        value_error, slope_error = value - exact_values(x), slope - exact_slopes(x)
+        squares[0] += weight * space.cell_volumes[cells] @ value_error**2
+        squares[1] += weight * space.cell_volumes[cells] @ np.sum(slope_error**2, axis=1)
     return np.sqrt(squares)
 
 
-exact_values = jax.jit(jax.vmap(exact))
-exact_slopes = jax.jit(jax.vmap(jax.grad(exact)))
+def exact_values(x):
+    return np.asarray(COMPILED[0](x))
+
+
+def exact_slopes(x):
+    return np.asarray(COMPILED[1](x))
+
+
+COMPILED = jax.jit(jax.vmap(exact)), jax.jit(jax.vmap(jax.grad(exact)))
 
 
 def observed_orders(problem, z):
