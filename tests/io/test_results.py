@@ -1,11 +1,14 @@
 """Result files hold what it takes to run a result again."""
 
 import json
+import re
+import subprocess
 
 import pytest
 
+import riesz
 from riesz.errors import FileFormatError
-from riesz.io.results import markdown_table, read_results, results, write_results
+from riesz.io.results import commit, markdown_table, read_results, results, write_results
 
 ROWS = [{"method": "a", "error": 0.123456}, {"method": "b", "error": 2.0}]
 
@@ -37,3 +40,35 @@ def test_other_files_are_refused(tmp_path, text):
 def test_rows_become_a_table():
     lines = markdown_table(ROWS).splitlines()
     assert lines == ["| method | error |", "| --- | --- |", "| a | 0.1235 |", "| b | 2 |"]
+
+
+def repository(folder, *tracked):
+    """A repository with one commit, of the tracked files alone."""
+    package = folder / "riesz"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (folder / "notes.txt").write_text("")
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", *tracked], [*author, "commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return package / "__init__.py"
+
+
+def test_the_commit_is_that_of_the_package_and_says_when_it_was_changed(tmp_path, monkeypatch):
+    file = repository(tmp_path, "riesz/__init__.py")
+    monkeypatch.setattr(riesz, "__file__", str(file))
+    assert re.fullmatch("[0-9a-f]{40,}", commit())
+    file.write_text("changed = True")
+    assert re.fullmatch("[0-9a-f]{40,}-modified", commit())
+
+
+def test_the_commit_of_a_repository_that_does_not_hold_the_package_is_not_told(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(riesz, "__file__", str(repository(tmp_path, "notes.txt")))
+    assert commit() == "unknown"
+
+
+def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit() == "unknown"

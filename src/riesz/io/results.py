@@ -74,14 +74,24 @@ def shown(value: Any) -> str:
 def commit() -> str:
     """The commit of the source tree this runs from, marked where it differs; else "unknown"."""
     tree = Path(riesz.__file__).parent
-    told = [
-        subprocess.run(["git", *words], cwd=tree, capture_output=True, text=True, check=False)
-        for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "."])
-    ]
-    if any(answer.returncode for answer in told):
+    # A package installed inside another project's repository is ignored there, not part of it.
+    tracked = git(tree, "ls-files", "--error-unmatch", "__init__.py")
+    head = git(tree, "rev-parse", "HEAD")
+    changes = git(tree, "status", "--porcelain", "--", ".")
+    if tracked is None or head is None or changes is None:
         return "unknown"
-    head, changes = (answer.stdout.strip() for answer in told)
     return f"{head}-modified" if changes else head
+
+
+def git(folder: Path, *words: str) -> str | None:
+    """What git says in a folder; nothing where it refuses or is not installed."""
+    try:
+        told = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return None if told.returncode else told.stdout.strip()
 
 
 def machine() -> dict[str, Any]:
