@@ -77,6 +77,17 @@ def geojson(tmp_path, content):
             "outside its shell",
         ),
         ('{"type": "Polygon", "coordinates": [[[0, 0], [NaN, 1], [1, 0], [0, 0]]]}', "NaN"),
+        ({"type": "Polygon"}, "has no 'coordinates'"),
+        ({"type": "Polygon", "coordinates": 5}, "not a list"),
+        ({"type": "MultiPolygon", "coordinates": None}, "not a list"),
+        ({"type": "FeatureCollection"}, "has no 'features'"),
+        ({"type": "FeatureCollection", "features": [None]}, "in place of a feature"),
+        ({"type": "Feature"}, "has no geometry"),
+        ({"type": "Feature", "geometry": None}, "has no geometry"),
+        ({"type": "Feature", "geometry": [1]}, "in place of a feature"),
+        ({**SQUARE, "coordinates": [[[0, 0], [1e200, 0], [0, 1e200], [0, 0]]]}, "absurd"),
+        ({**SQUARE, "coordinates": [[[0, 0], [10**400, 0], [0, 1], [0, 0]]]}, "not an array"),
+        ("[" * 100_000, "nested too deep"),
     ],
 )
 def test_a_bad_outline_is_one_line_and_status_two(content, message, tmp_path, monkeypatch, capsys):

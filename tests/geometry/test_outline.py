@@ -100,8 +100,12 @@ BAD_OUTLINES = {
     "line": ({"type": "LineString", "coordinates": SQUARE}, "of type 'LineString'"),
     "no type": ({"coordinates": SQUARE}, "of type None"),
     "empty": ({"type": "Polygon", "coordinates": []}, "polygon is empty"),
-    "no geometry": ({"type": "Feature", "geometry": None}, "of type None"),
-    "two features": ({"type": "FeatureCollection", "features": [{}, {}]}, "has 2 features"),
+    "two features": (
+        {"type": "FeatureCollection", "features": [polygon(SQUARE), polygon(LAKE)]},
+        "FeatureCollection has 2 geometries",
+    ),
+    "no features": ({"type": "FeatureCollection", "features": []}, "has 0 geometries"),
+    "beyond floats": ([[0, 0], [10**400, 0], [0, 1]], "not an array of coordinates"),
     "hole outside": (polygon(SQUARE, shifted(LAKE, 9, 0)), "hole 0 of part 0 lies outside"),
     "hole across": (
         polygon(SQUARE, shifted(LAKE, 2.5, 0)),

@@ -4,7 +4,7 @@ A geometry is an array [point, 2], a sequence of such arrays, a GeoJSON dictiona
 with `__geo_interface__` (Shapely, GeoPandas, Fiona).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
 from riesz.geometry.crossings import inside, offset_from_edge
+from riesz.geometry.geojson import lines_in
 from riesz.geometry.points import as_points
 
 Line = Float[np.ndarray, "vertex 2"]
@@ -22,9 +23,7 @@ Line = Float[np.ndarray, "vertex 2"]
 def lines_of(geometry: Any) -> list[Line]:
     """All lines of a geometry; the rings of polygons are lines too."""
     geometry = getattr(geometry, "__geo_interface__", geometry)
-    lines = (
-        lines_of_geojson(geometry) if isinstance(geometry, Mapping) else lines_of_arrays(geometry)
-    )
+    lines = lines_in(geometry) if isinstance(geometry, Mapping) else lines_of_arrays(geometry)
     if not lines:
         raise MeshError("the geometry holds no line: give at least two points.")
     return [checked_line(line) for line in lines]
@@ -38,37 +37,16 @@ def lines_of_arrays(geometry: Any) -> list[Any]:
             f"a geometry of type {type(geometry).__name__} is not known: give an array [point, 2], "
             "a GeoJSON dictionary or an object with __geo_interface__."
         )
-    # One list of points, or several.
-    return [geometry] if np.ndim(geometry[0]) == 1 else list(geometry)
+    return [geometry] if is_point(geometry[0]) else list(geometry)
 
 
-def lines_of_geojson(geometry: Mapping[str, Any]) -> list[Any]:
-    """Coordinate lists of all lines and rings, however deep they are nested."""
-    kind = geometry.get("type")
-    try:
-        match kind:
-            case "LineString":
-                return [geometry["coordinates"]]
-            case "Polygon" | "MultiLineString":
-                return list(geometry["coordinates"])
-            case "MultiPolygon":
-                return [ring for polygon in geometry["coordinates"] for ring in polygon]
-            case "GeometryCollection":
-                return lines_of_all(geometry["geometries"])
-            case "Feature":
-                return lines_of_geojson(geometry["geometry"])
-            case "FeatureCollection":
-                return lines_of_all(geometry["features"])
-    except KeyError as missing:
-        raise MeshError(f"the GeoJSON {kind} has no {missing}: the file is damaged.") from None
-    raise MeshError(
-        f"a GeoJSON geometry of type {kind!r} has no lines: give (Multi)LineString or "
-        "(Multi)Polygon, or a Feature or collection of them."
+def is_point(entry: Any) -> bool:
+    """Whether the first entry of a list is a point: if not, the list holds lines."""
+    if isinstance(entry, np.ndarray):
+        return entry.ndim == 1
+    return not isinstance(entry, Sequence) or not any(
+        isinstance(one, Sequence | np.ndarray) for one in entry
     )
-
-
-def lines_of_all(members: Iterable[Mapping[str, Any]]) -> list[Any]:
-    return [line for member in members for line in lines_of_geojson(member)]
 
 
 def checked_line(line: Any) -> Line:

@@ -18,6 +18,7 @@ from riesz.geometry.crossings import (
     ring_edges,
     touches,
 )
+from riesz.geometry.geojson import polygons_in
 from riesz.geometry.points import as_points
 
 Ring = Float[np.ndarray, "_ 2"]
@@ -77,33 +78,7 @@ def outline_from(polygon: Any) -> Outline:
     geometry = getattr(polygon, "__geo_interface__", polygon)
     if not isinstance(geometry, Mapping):
         return Outline(((oriented(distinct_vertices(as_points(geometry, "polygon")), 1),),))
-    return Outline(tuple(part_from(c, i) for i, c in enumerate(polygon_coordinates(geometry))))
-
-
-def polygon_coordinates(geometry: Mapping) -> list:
-    """The coordinates of each polygon in a GeoJSON-like mapping."""
-    match geometry.get("type"):
-        case "Polygon":
-            polygons = [geometry["coordinates"]]
-        case "MultiPolygon":
-            polygons = list(geometry["coordinates"])
-        case "Feature":
-            polygons = polygon_coordinates(geometry["geometry"] or {})
-        case "FeatureCollection" if len(geometry["features"]) == 1:
-            polygons = polygon_coordinates(geometry["features"][0])
-        case "FeatureCollection":
-            raise MeshError(
-                f"the FeatureCollection has {len(geometry['features'])} features: an outline is "
-                "one; choose a feature, or join them into a MultiPolygon."
-            )
-        case other:
-            raise MeshError(
-                f"the geometry is of type {other!r}: an outline is a Polygon or a MultiPolygon, "
-                "alone or as the one Feature of a FeatureCollection."
-            )
-    if not all(polygons) or not polygons:
-        raise MeshError("the polygon is empty: give it at least one ring of coordinates.")
-    return polygons
+    return Outline(tuple(part_from(c, i) for i, c in enumerate(polygons_in(geometry))))
 
 
 def part_from(coordinates, part: int) -> Part:

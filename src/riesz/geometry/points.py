@@ -5,12 +5,15 @@ from jaxtyping import Float
 
 from riesz.errors import MeshError
 
+LARGEST = 1e100
+"""Beyond any length there is, and far enough from overflow to multiply three of them."""
+
 
 def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
     """Finite planar coordinates from anything array-like, or an error that names it."""
     try:
         points = np.asarray(positions, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise MeshError(f"the {name} is not an array of coordinates ({error}).") from None
     if points.size == 0:
         points = points.reshape(0, 2)
@@ -21,5 +24,12 @@ def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
         raise MeshError(
             f"the {name} has NaN or infinite coordinates in {bad.size} of {len(points)} points, "
             f"first point {bad[0]}: remove them or repair the file they came from."
+        )
+    (absurd,) = np.nonzero((np.abs(points[:, :2]) >= LARGEST).any(axis=1))
+    if absurd.size:
+        raise MeshError(
+            f"the {name} has absurd coordinates in {absurd.size} of {len(points)} points, first "
+            f"point {absurd[0]} at {points[absurd[0], :2].tolist()}: repair the file they came "
+            "from."
         )
     return points[:, :2].copy()

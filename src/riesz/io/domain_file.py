@@ -22,6 +22,8 @@ def read_outline(path: Path) -> dict[str, Any]:
         content = json.loads(read_bytes(path))
     except ValueError as error:
         raise FileFormatError(f"{path} is not GeoJSON: {error}.") from None
+    except RecursionError:
+        raise FileFormatError(f"{path} is not GeoJSON: its lists are nested too deep.") from None
     if not isinstance(content, dict):
         raise FileFormatError(f"{path} is not GeoJSON: it holds a {type(content).__name__}.")
     return content
