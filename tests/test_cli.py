@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 
 import numpy as np
@@ -45,7 +46,14 @@ def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypa
     assert status == 0
     assert json.loads(text.splitlines()[-1])["rows"] == 1
     results = json.loads((out / "results.json").read_text())
-    assert results["command"] == "riesz experiment smoother --quick"
+    again = shlex.split(results["command"])
+    assert again[:4] == ["riesz", "experiment", "smoother", "--quick"]
+    assert again[4:] == [
+        *("--out", str(out)),
+        *("--seed", "0"),
+        *("--domain", str(tmp_path / "own.msh")),
+    ]
+    assert results["config"]["domain"] == str(tmp_path / "own.msh")
     assert results["rows"][0]["nodes"] == 13 * 9
     assert {p.name for p in out.iterdir()} == {
         "results.json",
@@ -53,6 +61,11 @@ def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypa
         "smoother.png",
         "fem.png",
     }
+    # Another mesh under the same name, with as many nodes and cells, is another run.
+    write_mesh(tmp_path / "own.msh", rectangle((12, 8), upper=(3, 1)))
+    status, _, errors = run([*words, "--resume"], monkeypatch, capsys)
+    assert status == 2
+    assert "was made with config" in errors
 
 
 def geojson(tmp_path, content):

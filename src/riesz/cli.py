@@ -5,6 +5,7 @@ line on the error stream and exit status 2; anything else is a bug and keeps its
 """
 
 import json
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -50,7 +51,8 @@ def demo(
     out: OutOption = Path("out/demo"), seed: SeedOption = 0, as_json: JsonOption = False
 ) -> None:
     """Run the main job on built-in data: figures and a table in a minute."""
-    run_smoother(out, seed, "quick", None, resume=False, as_json=as_json, command="riesz demo")
+    command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
+    run_smoother(out, seed, "quick", None, resume=False, as_json=as_json, command=command)
 
 
 @app.command(epilog="Example: riesz experiment smoother --quick --out out/smoother")
@@ -67,7 +69,9 @@ def experiment(
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
     mode = "full" if full else "quick"
-    command = f"riesz experiment {name} --{mode}"
+    words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), "--seed", str(seed)]
+    words += [] if domain is None else ["--domain", str(domain)]
+    command = shlex.join(words)
     run_smoother(out, seed, mode, domain, resume=resume, as_json=as_json, command=command)
 
 
@@ -86,8 +90,10 @@ def run_smoother(
     from riesz.experiments.smoother import smoother
     from riesz.io.domain_file import read_domain
 
-    mesh = None if domain is None else read_domain(domain)
-    prepared = smoother(seed, mode, mesh)
+    if domain is None:
+        prepared = smoother(seed, mode)
+    else:
+        prepared = smoother(seed, mode, read_domain(domain), domain=str(domain))
     content = run_experiment(prepared, out, seed=seed, resume=resume, command=command)
     report(content["summary"], out, as_json=as_json)
 

@@ -47,3 +47,11 @@ def test_seeds_draw_fresh_sources_and_full_runs_have_more_rows(mesh):
     assert not np.allclose(noisy_source(mesh, 0), noisy_source(mesh, 1))
     assert len(smoother(0, "full", mesh).tasks) == 3
     assert len(smoother(0, "quick", mesh).tasks) == 1
+
+
+def test_the_configuration_tells_meshes_of_equal_size_apart(mesh):
+    other = type(mesh)(2 * mesh.nodes, mesh.cells, mesh.facets)
+    same, scaled = (smoother(0, "quick", m, domain="a.msh").config for m in (mesh, other))
+    assert same == smoother(0, "quick", mesh, domain="a.msh").config
+    assert same != scaled
+    assert same["domain"] == "a.msh"

@@ -37,6 +37,21 @@ def test_other_files_are_refused(tmp_path, text):
         read_results(tmp_path / "results.json")
 
 
+@pytest.mark.parametrize("key", ["command", "config", "seed", "rows", "summary"])
+def test_a_result_file_without_one_of_its_parts_is_refused(tmp_path, key):
+    content = results("riesz demo", {"mode": "quick"}, 3, ROWS, {"best": "a"})
+    for damaged in ({k: v for k, v in content.items() if k != key}, {**content, key: None}):
+        write_results(tmp_path / "results.json", damaged)
+        with pytest.raises(FileFormatError, match=f"{key} missing or damaged"):
+            read_results(tmp_path / "results.json")
+
+
+def test_rows_that_are_no_objects_are_refused(tmp_path):
+    write_results(tmp_path / "results.json", results("riesz demo", {}, 3, ROWS, {}) | {"rows": [1]})
+    with pytest.raises(FileFormatError, match="a row is no object"):
+        read_results(tmp_path / "results.json")
+
+
 def test_rows_become_a_table():
     lines = markdown_table(ROWS).splitlines()
     assert lines == ["| method | error |", "| --- | --- |", "| a | 0.1235 |", "| b | 2 |"]

@@ -27,6 +27,7 @@ from riesz.fem.solve import solve
 from riesz.fem.space import P1
 from riesz.fem.weakform import advection, diffusion, reaction, source
 from riesz.io.results import Row
+from riesz.mesh.digest import mesh_digest
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_polygon
@@ -42,8 +43,13 @@ REPLICATES = {"quick": 1, "full": 3}
 ARROWS = 14  # along the longest side
 
 
-def smoother(seed: int, mode: str, mesh: Mesh | None = None) -> Experiment:
-    """The experiment on the built-in outline (at several edge lengths), or on a given mesh."""
+def smoother(
+    seed: int, mode: str, mesh: Mesh | None = None, *, domain: str = "own mesh"
+) -> Experiment:
+    """The experiment on the built-in outline (at several edge lengths), or on a given mesh.
+
+    `domain` says where the mesh came from; together with a digest it tells runs apart.
+    """
     meshes = [outline_mesh(edge) for edge in EDGES[mode]] if mesh is None else [mesh]
     tasks = [
         Task({"replicate": r, "nodes": m.num_nodes}, partial(smoother_row, m, seed + r))
@@ -52,7 +58,8 @@ def smoother(seed: int, mode: str, mesh: Mesh | None = None) -> Experiment:
     ]
     config = {
         "mode": mode,
-        "domain": "aquifer outline" if mesh is None else repr(mesh),
+        "domain": "aquifer outline" if mesh is None else domain,
+        "meshes": [mesh_digest(m) for m in meshes],
         "diffusivity": DIFFUSIVITY,
         "speed": SPEED,
     }

@@ -14,6 +14,9 @@ from riesz.errors import FileFormatError
 from riesz.io.whole_file import replacing
 
 SCHEMA = 1
+KEYS = {"command": str, "config": dict, "seed": int, "rows": list, "summary": dict}
+"""What a result file must hold to be gone on with, and of which type."""
+
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "scipy")
 
 Row = dict[str, Any]
@@ -52,10 +55,17 @@ def read_results(path: Path) -> dict[str, Any]:
     """Read a result file and check that it is one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a result file: {error}.") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileFormatError(f"{path} is not a result file with schema {SCHEMA}: delete it.")
+    wrong = [key for key, kind in KEYS.items() if not isinstance(content.get(key), kind)]
+    if wrong:
+        raise FileFormatError(
+            f"{path} is not a result file: {', '.join(wrong)} missing or damaged; delete it."
+        )
+    if not all(isinstance(row, dict) for row in content["rows"]):
+        raise FileFormatError(f"{path} is not a result file: a row is no object; delete it.")
     return content
 
 
