@@ -11,7 +11,8 @@ from riesz.io import read_mesh, write_mesh
 from riesz.io.gmsh_write import write_gmsh
 from riesz.io.vtk_arrays import plain_bytes
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.shapes import box, interval, rectangle
+from riesz.mesh.shapes import box, disc, interval, rectangle
+from riesz.mesh.tags import tagged_facets
 
 MESHES = {"1d": lambda: interval(6), "2d": lambda: rectangle((3, 4)), "3d": lambda: box((2, 1, 2))}
 WRITERS = {
@@ -236,3 +237,32 @@ def test_names_that_gmsh_cannot_hold_are_refused(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileFormatError, match=r"none.a.npz cannot be written: No such file"):
         write_mesh(tmp_path / "none" / "a.npz", rectangle((1, 1)))
+
+
+def renamed_in_file(path, mesh, old, new):
+    """Write a mesh and change the name of a tag, as another program may have given it."""
+    write_mesh(path, mesh)
+    if path.suffix == ".npz":
+        with np.load(path) as archive:
+            arrays = {name.replace(old, new): archive[name] for name in archive.files}
+        np.savez(path, **arrays)
+    else:
+        path.write_bytes(path.read_bytes().replace(old.encode(), new.encode()))
+
+
+@pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
+def test_a_group_named_boundary_is_read_when_it_is_all_of_it(suffix, tmp_path):
+    path, mesh = tmp_path / f"mesh{suffix}", disc(3)
+    renamed_in_file(path, mesh, "outer", "boundary")
+    back = read_mesh(path)
+    assert not back.facets
+    assert len(tagged_facets(back, "boundary").nodes) == len(mesh.facets["outer"])
+    renamed_in_file(path, rectangle((3, 2)), "left", "boundary")
+    with pytest.raises(FileFormatError, match=r"2 facets is named 'boundary' .* 10 .* rename"):
+        read_mesh(path)
+
+
+def test_a_facet_that_a_file_lists_twice_is_read_once(tmp_path):
+    arrays = dict(zip(("nodes", "cells"), mesh_arrays(), strict=True))
+    np.savez(tmp_path / "a.npz", **arrays, **{"facets/shore": np.array([[0, 1], [1, 0]])})
+    assert read_mesh(tmp_path / "a.npz").facets["shore"].tolist() == [[0, 1]]

@@ -50,3 +50,11 @@ def test_meshes_of_skfem_become_ours():
 def test_quadrilaterals_are_refused():
     with pytest.raises(MeshError, match="MeshQuad1 is not made of simplices"):
         from_skfem(skfem.MeshQuad())
+
+
+def test_a_boundary_named_boundary_is_ours():
+    rim = skfem.MeshTri().refined(2)
+    named = rim.with_boundaries({"boundary": rim.boundary_facets()})
+    assert not from_skfem(named).facets
+    with pytest.raises(MeshError, match="is named 'boundary' but is not the whole"):
+        from_skfem(rim.with_boundaries({"boundary": rim.boundary_facets()[:2]}))

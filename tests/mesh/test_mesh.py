@@ -5,7 +5,9 @@ import pytest
 
 from riesz.errors import MeshError
 from riesz.mesh.mesh import Mesh, cell_volumes, drop_unused_nodes, orient_cells
+from riesz.mesh.refine import refine
 from riesz.mesh.shapes import box, interval, rectangle
+from riesz.mesh.tags import tag_boundary
 
 NODES = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 CELLS = np.array([[0, 1, 2], [0, 2, 3]])
@@ -76,3 +78,54 @@ def test_dropping_unused_nodes_renumbers_the_rest():
     assert (kept == NODES).all()
     assert (cells == CELLS).all()
     assert new_index.tolist() == [-1, 0, 1, 2, 3]
+
+
+def test_the_name_of_the_whole_boundary_is_reserved():
+    with pytest.raises(MeshError, match=r"named 'boundary', which always is the whole .* rename"):
+        Mesh(NODES, CELLS, {"boundary": np.array([[0, 1]])})
+    with pytest.raises(MeshError, match="rename"):
+        tag_boundary(Mesh(NODES, CELLS), "boundary", lambda x: x[:, 0] < 0.1)
+
+
+def test_nothing_counts_twice():
+    with pytest.raises(MeshError, match=r"facets 'shore' have 1 rows more than once, .* \[1, 0\]"):
+        Mesh(NODES, CELLS, {"shore": np.array([[0, 1], [1, 2], [1, 0]])})
+    with pytest.raises(MeshError, match=r"cells have 1 rows more than once, such as row 2 "):
+        Mesh(NODES, np.vstack([CELLS, [[2, 0, 1]]]))
+    with pytest.raises(MeshError, match="region 'lake' has a cell more than once"):
+        Mesh(NODES, CELLS, {}, {"lake": np.array([1, 1])})
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.uint8, np.int32])
+def test_indices_of_any_integer_type_make_the_same_mesh(dtype):
+    cells, shore = CELLS.astype(dtype), np.array([[0, 1]], dtype)
+    mesh = Mesh(NODES.astype(np.float32), cells, {"shore": shore}, {"lake": np.array([1], dtype)})
+    assert mesh.nodes.dtype == np.float64
+    for indices in (mesh.cells, mesh.facets["shore"], mesh.regions["lake"]):
+        assert indices.dtype == np.int64
+    assert refine(mesh).mesh.num_cells == 8
+
+
+def test_lists_make_a_mesh():
+    mesh = Mesh(NODES.tolist(), CELLS.tolist(), {"shore": [[0, 1]]}, {"lake": [1]})
+    assert (mesh.num_cells, len(mesh.facets["shore"]), len(mesh.regions["lake"])) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ((NODES, CELLS.astype(float)), "cells are float64, not integers"),
+        ((NODES[:, 0], CELLS), r"nodes are float64 of shape \(4,\)"),
+        ((NODES.astype(str), CELLS), "give real numbers"),
+        (([[0.0, 0.0], [1.0]], CELLS), "nodes are not an array"),
+        ((NODES, CELLS[0]), r"cells have shape \(3,\)"),
+        ((NODES, CELLS, {"shore": [[0.0, 1.0]]}), "members of 'shore' are float64"),
+        ((NODES, CELLS, {"shore": [0, 1]}), r"facets 'shore' have shape \(2,\)"),
+        ((NODES, CELLS, ["shore"]), "tags are a list"),
+        ((NODES, CELLS, {}, {"lake": np.array([True, False])}), "members of 'lake' are bool"),
+        ((NODES, CELLS, {}, {"lake": [[0]]}), r"region 'lake' has shape \(1, 1\)"),
+    ],
+)
+def test_what_holds_no_indices_or_coordinates_is_refused(parts, message):
+    with pytest.raises(MeshError, match=message):
+        Mesh(*parts)

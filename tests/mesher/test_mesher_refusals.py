@@ -42,6 +42,10 @@ BAD_CALLS = {
         {"max_edge": 0.1, "lines": {"outer": [[0.2, 0.2], [0.5, 0.5]]}},
         "a line is named 'outer'",
     ),
+    "line named boundary": (
+        {"max_edge": 0.1, "lines": {"boundary": [[0.2, 0.2], [0.5, 0.5]]}},
+        "a line is named 'boundary'",
+    ),
 }
 
 

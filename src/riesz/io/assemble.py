@@ -7,7 +7,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import FileFormatError, MeshError
-from riesz.mesh.mesh import Mesh, check_indices, drop_unused_nodes, orient_cells
+from riesz.geometry.points import LARGEST
+from riesz.mesh.facets import boundary_facets
+from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, orient_cells
+from riesz.mesh.rows import repeats
 
 
 def assemble(
@@ -25,9 +28,33 @@ def assemble(
         kept_facets = {
             name: renumbered(rows, new_index, f"facets {name!r}") for name, rows in facets.items()
         }
-        return Mesh(nodes, orient_cells(nodes, cells), kept_facets, dict(regions))
+        bare = Mesh(nodes, orient_cells(nodes, cells), {}, dict(regions))
+        return with_facets(bare, kept_facets)
     except MeshError as error:
         raise FileFormatError(f"{path}: {error}") from error
+
+
+def with_facets(mesh: Mesh, facets: Mapping[str, Int[np.ndarray, "_ _"]]) -> Mesh:
+    """The mesh with tags as other programs have them.
+
+    They may list a facet twice, and may name the whole boundary as we do without being told.
+    """
+    if not facets:
+        return mesh
+    distinct = {name: rows[~repeats(rows)] for name, rows in facets.items()}
+    if BOUNDARY in distinct:
+        check_is_boundary(mesh, distinct.pop(BOUNDARY))
+    return Mesh(mesh.nodes, mesh.cells, distinct, mesh.regions)
+
+
+def check_is_boundary(mesh: Mesh, rows: Int[np.ndarray, "facet dim"]) -> None:
+    boundary = boundary_facets(mesh).nodes
+    num_shared = repeats(np.concatenate([boundary, rows])).sum()
+    if not len(rows) == len(boundary) == num_shared:
+        raise MeshError(
+            f"a group of {len(rows)} facets is named {BOUNDARY!r} but is not the whole boundary of "
+            f"{len(boundary)} facets, which that name means here: rename the group."
+        )
 
 
 def without_idle_coordinates(
@@ -38,8 +65,7 @@ def without_idle_coordinates(
         raise MeshError(
             f"cells with {dim + 1} corners need {dim} coordinates, but nodes have {nodes.shape[1]}."
         )
-    # Beyond any length there is, and far enough from overflow to multiply three of them.
-    (bad,) = np.nonzero(~(np.abs(nodes) < 1e100).all(axis=1))
+    (bad,) = np.nonzero(~(np.abs(nodes) < LARGEST).all(axis=1))
     if bad.size:
         raise MeshError(
             f"{bad.size} of {len(nodes)} nodes have NaN, infinite or absurd coordinates, such as "

@@ -7,6 +7,7 @@ import skfem
 from jaxtyping import Int
 
 from riesz.errors import MeshError
+from riesz.io.assemble import with_facets
 from riesz.mesh.facets import find_facets, row_keys
 from riesz.mesh.mesh import Mesh, drop_unused_nodes, orient_cells
 
@@ -41,4 +42,4 @@ def from_skfem(mesh: Any) -> Mesh:
         for name, members in (mesh.boundaries or {}).items()
     }
     regions = {name: np.asarray(cells) for name, cells in (mesh.subdomains or {}).items()}
-    return Mesh(nodes, orient_cells(nodes, cells), facets, regions)
+    return with_facets(Mesh(nodes, orient_cells(nodes, cells), {}, regions), facets)

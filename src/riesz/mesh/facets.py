@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
 from riesz.mesh.mesh import Mesh
+from riesz.mesh.rows import row_keys
 
 
 class FacetSet(eqx.Module):
@@ -31,16 +32,6 @@ def local_facets(dim: int) -> Int[np.ndarray, "corner dim"]:
 def sorted_cell_facets(mesh: Mesh) -> Int[np.ndarray, "cell_times_corner dim"]:
     """All facets of all cells, cell by cell, each with its nodes sorted."""
     return np.sort(mesh.cells[:, local_facets(mesh.dim)], axis=2).reshape(-1, mesh.dim)
-
-
-def row_keys(rows: Int[np.ndarray, "row width"], num_nodes: int) -> Int[np.ndarray, " row"]:
-    """One integer a row of sorted node indices, equal exactly where the rows are."""
-    if num_nodes ** rows.shape[1] > np.iinfo(np.int64).max:
-        raise MeshError(f"{num_nodes} nodes are too many to number the facets in 64 bits.")
-    keys = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.T:
-        keys = keys * num_nodes + column
-    return keys
 
 
 def boundary_facets(mesh: Mesh) -> FacetSet:

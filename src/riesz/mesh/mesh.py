@@ -1,14 +1,62 @@
 """The mesh: a conforming simplicial decomposition of a domain in one, two or three dimensions."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
+from riesz.mesh.rows import repeats
 
 DIMENSIONS = (1, 2, 3)
+
+BOUNDARY = "boundary"
+"""The tag that always names the whole boundary."""
+
+
+def as_nodes(values: Any) -> Float[np.ndarray, "node dim"]:
+    """Coordinates in float64 from anything array-like with a row for each node."""
+    array = as_array(values, "nodes")
+    if array.dtype.kind not in "iuf" or array.ndim != 2:
+        raise MeshError(
+            f"nodes are {array.dtype} of shape {array.shape}: give real numbers, one row of "
+            "coordinates for each node."
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def as_cells(values: Any) -> Int[np.ndarray, "cell corner"]:
+    """Node indices in int64 from anything array-like with a row for each cell."""
+    array = as_indices(values, "cells")
+    if not array.size:
+        raise MeshError("the mesh has no cells: give at least one.")
+    if array.ndim != 2:
+        raise MeshError(f"cells have shape {array.shape}: give one row of nodes for each cell.")
+    return array
+
+
+def as_tags(tags: Any) -> dict[str, Int[np.ndarray, "..."]]:
+    """Indices in int64 under each name."""
+    if not isinstance(tags, Mapping) or not all(isinstance(name, str) for name in tags):
+        raise MeshError(f"tags are a {type(tags).__name__}: give a dictionary from names to rows.")
+    return {name: as_indices(members, f"the members of {name!r}") for name, members in tags.items()}
+
+
+def as_indices(values: Any, what: str) -> Int[np.ndarray, "..."]:
+    array = as_array(values, what)
+    if array.dtype.kind not in "iu" and array.size:
+        raise MeshError(f"{what} are {array.dtype}, not integers: give indices, counted from zero.")
+    # All of one type: int64 and uint64 together would make floats.
+    return array.astype(np.int64, copy=False)
+
+
+def as_array(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise MeshError(f"{what} are not an array ({error}).") from None
 
 
 class Mesh(eqx.Module):
@@ -19,18 +67,26 @@ class Mesh(eqx.Module):
     boundary or inside the domain; `regions` names sets of cells.
     """
 
-    nodes: Float[np.ndarray, "node dim"]  # coordinates, in the caller's length unit
-    cells: Int[np.ndarray, "cell corner"]  # node indices, positively oriented
-    facets: Mapping[str, Int[np.ndarray, "facet dim"]] = eqx.field(default_factory=dict)
-    regions: Mapping[str, Int[np.ndarray, " cells"]] = eqx.field(default_factory=dict)
+    # Coordinates, in the caller's length unit.
+    nodes: Float[np.ndarray, "node dim"] = eqx.field(converter=as_nodes)
+    # Node indices, positively oriented.
+    cells: Int[np.ndarray, "cell corner"] = eqx.field(converter=as_cells)
+    facets: Mapping[str, Int[np.ndarray, "..."]] = eqx.field(
+        default_factory=dict, converter=as_tags
+    )
+    regions: Mapping[str, Int[np.ndarray, "..."]] = eqx.field(
+        default_factory=dict, converter=as_tags
+    )
 
     def __check_init__(self):
         check_nodes(self.nodes)
         check_cells(self.nodes, self.cells)
         for name, facets in self.facets.items():
-            check_facet_width(name, facets, self.dim)
+            check_facets(name, facets, self.dim)
             check_indices(f"facets {name!r}", facets, len(self.nodes))
+            check_distinct(f"facets {name!r}", facets)
         for name, members in self.regions.items():
+            check_region(name, members)
             check_indices(f"region {name!r}", members, len(self.cells))
 
     @property
@@ -117,8 +173,6 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
             f"cells have {cells.shape[1]} corners, but simplices in {dim} dimensions have "
             f"{dim + 1}: only intervals, triangles and tetrahedra are supported."
         )
-    if not len(cells):
-        raise MeshError("the mesh has no cells: give at least one.")
     check_indices("cells", cells, len(nodes))
     volumes = cell_volumes(nodes, cells)
     # Rounding error of a volume grows with the coordinates' size, not with the cell's.
@@ -130,6 +184,7 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
             f"(nodes {cells[bad[0]].tolist()}, signed volume {volumes[bad[0]]:.3g}): order nodes "
             "counter-clockwise (riesz.mesh.mesh.orient_cells does) and merge repeated nodes."
         )
+    check_distinct("cells", cells)
     used = np.zeros(len(nodes), dtype=bool)
     used[cells] = True
     (idle,) = np.nonzero(~used)
@@ -140,11 +195,31 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
         )
 
 
-def check_facet_width(name: str, facets: np.ndarray, dim: int) -> None:
+def check_facets(name: str, facets: np.ndarray, dim: int) -> None:
+    if name == BOUNDARY:
+        raise MeshError(
+            f"facets are named {name!r}, which always is the whole boundary: rename them."
+        )
     if facets.ndim != 2 or facets.shape[1] != dim:
         raise MeshError(
             f"facets {name!r} have shape {facets.shape}: in {dim} dimensions each facet is a row "
             f"of {dim} node indices."
+        )
+
+
+def check_region(name: str, members: np.ndarray) -> None:
+    if members.ndim != 1:
+        raise MeshError(f"region {name!r} has shape {members.shape}: give one row of cell indices.")
+    if len(np.unique(members)) < len(members):
+        raise MeshError(f"region {name!r} has a cell more than once: give each of its cells once.")
+
+
+def check_distinct(what: str, rows: np.ndarray) -> None:
+    (again,) = np.nonzero(repeats(rows))
+    if again.size:
+        raise MeshError(
+            f"{what} have {again.size} rows more than once, such as row {again[0]} with nodes "
+            f"{rows[again[0]].tolist()}: they would count twice; give each once."
         )
 
 

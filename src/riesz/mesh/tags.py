@@ -15,10 +15,7 @@ from riesz.errors import MeshError
 from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
 from riesz.mesh.chain import line_chain
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
-from riesz.mesh.mesh import Mesh
-
-BOUNDARY = "boundary"
-"""The tag that always names the whole boundary."""
+from riesz.mesh.mesh import BOUNDARY, Mesh
 
 
 def tag_boundary(

@@ -19,7 +19,7 @@ from riesz.geometry.outline import (
 from riesz.geometry.points import as_points
 from riesz.geometry.simplify import simplify_outline
 from riesz.mesh.facets import boundary_facets, row_keys
-from riesz.mesh.mesh import Mesh, cell_volumes, drop_unused_nodes
+from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes
 from riesz.mesh.order import with_locality
 from riesz.mesher.corners import Rings, cut_corners
 from riesz.mesher.refinement import Survey, conform, diameters, opposite_points, refine
@@ -148,7 +148,7 @@ def size_field(near, max_edge, min_edge, near_edge, grading) -> SizeField:
 def named_lines(lines: Mapping[str, Any] | None) -> dict[str, Float[np.ndarray, "_ 2"]]:
     named = {}
     for name, vertices in (lines or {}).items():
-        if name in RING_TAGS:
+        if name in (*RING_TAGS, BOUNDARY):
             raise MeshError(f"a line is named {name!r}, which tags the outline: rename it.")
         named[name] = as_points(vertices, f"line {name!r}")
         if len(np.unique(named[name], axis=0)) < 2:
