@@ -14,7 +14,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

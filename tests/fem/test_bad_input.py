@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError, MeshError, SolveError
-from riesz.fem.assembly import residual
+from riesz.fem.assembly import jacobian, residual
 from riesz.fem.coefficient import nodal, per_cell
-from riesz.fem.linear_solve import ConjugateGradients
-from riesz.fem.problem import boundary_value_problem
+from riesz.fem.flux import budget, flux_through
+from riesz.fem.interpolate import point_operator
+from riesz.fem.linear_solve import ConjugateGradients, Dense
+from riesz.fem.problem import boundary_value_problem, check_kinds
 from riesz.fem.solve import Newton, solve
 from riesz.fem.space import P1, P2
 from riesz.fem.weakform import (
     advection,
     diffusion,
+    integral,
     line_source,
     neumann,
     point_source,
@@ -23,6 +26,7 @@ from riesz.fem.weakform import (
     robin,
     source,
 )
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import box, rectangle
 
 MESH = rectangle((2, 2))  # 9 nodes, 8 cells
@@ -200,7 +204,7 @@ def without_dirichlet():
     return build(diffusion("a") - source("f"), {})
 
 
-SINGULAR = r"no unique solution: without a Dirichlet condition u is fixed only up to a constant"
+SINGULAR = r"without a Dirichlet condition u may be fixed only up to a constant"
 Z = {"a": jnp.asarray(np.array(1.0)), "f": jnp.asarray(np.array(1.0))}
 
 
@@ -216,8 +220,93 @@ def test_a_singular_system_in_compiled_code(without_dirichlet):
 
 def test_an_iteration_that_does_not_converge():
     problem = build(diffusion(lambda x, z, u, grad_u: jnp.exp(-u * u)) - source(50.0))
-    with pytest.raises(SolveError, match=r"did not converge in 5 steps.*Relative residual reached"):
+    with pytest.raises(SolveError, match=r"in at most 5 steps.*Relative residual reached"):
         solve(problem, newton=Newton(max_steps=5))
+
+
+def test_a_part_of_the_domain_that_nothing_holds():
+    apart = Mesh(
+        np.concatenate([MESH.nodes, MESH.nodes + 5.0]),
+        np.concatenate([MESH.cells, MESH.cells + 9]),
+        {"left": MESH.facets["left"]},
+    )
+    problem = build(diffusion(1.0) - source(1.0), FREE, P1(apart))
+    with pytest.raises(SolveError, match=r"matrix is singular: every part of the domain"):
+        solve(problem)
+
+
+def test_equations_that_are_not_finite_at_the_start():
+    problem = build(diffusion(1.0) + reaction(lambda x, z, u, grad_u: jnp.log(u)) - source(1.0))
+    with pytest.raises(SolveError, match=r"NaN or infinite at the start"):
+        solve(problem)
+
+
+@pytest.mark.parametrize("solver", [Dense(), ConjugateGradients()])
+def test_a_compatible_but_singular_system_is_refused_by_every_solver(solver):
+    problem = build(diffusion(1.0) - source(lambda x: x[0] - 0.5), {})
+    with pytest.raises(SolveError, match=SINGULAR):
+        solve(problem, linear_solver=solver)
+
+
+@pytest.mark.parametrize("length", [5, 50])
+def test_a_state_of_the_wrong_length(length):
+    problem, state = build(diffusion(1.0) - source(1.0)), jnp.ones(length)
+    for use in (residual, jacobian, budget):
+        with pytest.raises(FormError, match=rf"shape \({length},\), but the space has 9 unknowns"):
+            use(problem, state)
+    with pytest.raises(FormError, match=r"the space has 9 unknowns"):
+        flux_through(problem, state, on="left")
+    with pytest.raises(FormError, match=r"the space has 9 unknowns"):
+        solve(problem, initial=state)
+    with pytest.raises(FormError, match=r"the space has 9 unknowns"):
+        _ = point_operator(SPACE, [[0.5, 0.5]]) @ state
+
+
+def test_latents_of_the_wrong_length_or_shape_are_refused_in_compiled_code_too():
+    problem = build(diffusion("a") - source("f"))
+    with pytest.raises(FormError, match=r"5 values, but the mesh has 9 nodes"):
+        residual(problem, jnp.ones(9), {"a": nodal(np.ones(5)), "f": 1.0})
+    with pytest.raises(FormError, match=r"5 values, but the mesh has 8 cells"):
+        residual(problem, jnp.ones(9), {"a": per_cell(np.ones(5)), "f": 1.0})
+    with pytest.raises(FormError, match=r"strength of source has shape \(1,\)"):
+        residual(problem, jnp.ones(9), {"a": 1.0, "f": jnp.ones(1)})
+    with pytest.raises(FormError, match=r"5 values, but the mesh has 9 nodes"):
+        jax.grad(lambda a: solve(problem, {"a": nodal(a), "f": 1.0}).sum())(jnp.ones(5))
+
+
+def test_a_function_of_the_state_with_the_wrong_shape():
+    problem = build(diffusion(1.0) - source(lambda x, z, u, grad_u: grad_u))
+    with pytest.raises(FormError, match=r"strength of source has shape \(2,\)"):
+        residual(problem, jnp.ones(9))
+
+
+def test_a_hand_written_integrand_that_is_not_a_number():
+    problem = build(integral(lambda u, v: u.grad * v.value))
+    with pytest.raises(FormError, match=r"array of shape \(2,\) at each point"):
+        residual(problem, jnp.ones(9))
+
+
+def test_a_hand_written_integrand_without_its_coefficient_or_with_a_normal_on_cells():
+    def leaking(u, v, *, rate):
+        return rate * u.value * v.value
+
+    with pytest.raises(FormError, match=r"needs 'rate', which was not given"):
+        integral(leaking)
+    with pytest.raises(FormError, match=r"cells have no normal"):
+        integral(lambda u, v, normal: normal[0] * v.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((MESH, diffusion(1.0), {}), r"the space is a Mesh"),
+        ((SPACE, diffusion, {}), r"the equation is a function"),
+        ((SPACE, diffusion(1.0), 0.0), r"Dirichlet conditions are a float"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(arguments, message):
+    with pytest.raises(FormError, match=message):
+        check_kinds(*arguments)
 
 
 def test_all_unknowns_fixed():

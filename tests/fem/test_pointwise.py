@@ -6,7 +6,7 @@ import pytest
 
 from riesz.errors import FormError
 from riesz.fem.assembly import residual
-from riesz.fem.pointwise import LinearForm, TestFunction
+from riesz.fem.pointwise import LinearForm, TestFunction, dot
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.space import P1
 from riesz.fem.weakform import diffusion, integral, reaction, robin
@@ -58,8 +58,24 @@ def test_a_vector_of_wrong_length_is_refused():
 
 
 def test_a_constant_cannot_be_added():
-    with pytest.raises(TypeError):
+    with pytest.raises(FormError, match=r"without the test function \(float\)"):
         V.value + 1.0
+    with pytest.raises(FormError, match=r"without the test function \(float\)"):
+        1.0 + V.value
+
+
+def test_powers_and_products_of_the_test_function_are_refused():
+    with pytest.raises(FormError, match=r"not a power of it"):
+        V.value**2
+    with pytest.raises(FormError, match=r"contract it with a vector"):
+        np.ones(2) * V.grad
+
+
+def test_the_builtin_sum_and_dot_build_linear_forms():
+    slopes = (2.0, 3.0)
+    assert sum(s * V.grad[d] for d, s in enumerate(slopes)).flux == slopes
+    by_dot = dot(slopes, V.grad)
+    assert by_dot.flux == slopes
 
 
 SPACE = P1(rectangle((2, 2)))

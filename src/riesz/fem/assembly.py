@@ -28,6 +28,7 @@ def residual(
     On free unknowns it vanishes at the solution; on fixed ones it is the flux that holds the
     prescribed values (see `flux`).
     """
+    check_state(problem, state)
 
     def residuals_of_cells(start, count):
         return group_residuals(problem, slice_cells(problem.cells, start, count), state, z)
@@ -42,6 +43,15 @@ def residual(
         rates = jnp.asarray(source_rates(source, z), total.dtype)
         total = total + source.sign * operator.transposed(rates)
     return total
+
+
+def check_state(problem: BoundaryValueProblem, state: Float[Array, "..."]) -> None:
+    wanted = (problem.space.num_dofs,)
+    if state.shape != wanted:
+        raise FormError(
+            f"the state has shape {state.shape}, but the space has {wanted[0]} unknowns: give the "
+            "vector of all of them, prescribed ones included."
+        )
 
 
 def free_residual(
@@ -93,6 +103,7 @@ def jacobian(
     problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
 ) -> SparseMatrix:
     r"""$\partial r_i/\partial u_j$ on free unknowns: the stiffness matrix of a linear equation."""
+    check_state(problem, state)
     values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
     for group in (problem.cells, *problem.facets):
         local = local_states(group.domain, state)

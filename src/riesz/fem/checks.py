@@ -14,13 +14,14 @@ from riesz.fem.coefficient import (
     Latent,
     Nodal,
     PerCell,
+    check_count,
     check_finite,
     is_traced,
     resolve,
 )
 from riesz.fem.domain import Domain
 from riesz.fem.pointwise import Point, nowhere
-from riesz.fem.weakform import SCALAR, Shape, Term
+from riesz.fem.weakform import SCALAR, Shape, Term, check_shape
 from riesz.mesh.mesh import Mesh
 
 
@@ -81,16 +82,9 @@ def checked_values(
 
 def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> None:
     if isinstance(coefficient, Nodal):
-        found, wanted, what = len(coefficient.values), mesh.num_nodes, "nodes"
+        check_count(len(coefficient.values), mesh.num_nodes, "nodes", label)
     elif isinstance(coefficient, PerCell):
-        found, wanted, what = len(coefficient.values), mesh.num_cells, "cells"
-    else:
-        return
-    if found != wanted:
-        raise FormError(
-            f"{label} has {found} values, but the mesh has {wanted} {what}: give one value for "
-            f"each of the {what}, in the mesh's order."
-        )
+        check_count(len(coefficient.values), mesh.num_cells, "cells", label)
 
 
 def known_values(
@@ -128,15 +122,6 @@ def quadrature_places(domain: Domain) -> Float[Array, "place dim"]:
     else:
         places = np.einsum("dkc,qkc->qcd", corners, np.asarray(domain.facet_points))
     return jnp.asarray(places.reshape(-1, domain.dim), domain.nodes.dtype)
-
-
-def check_shape(shape: tuple[int, ...], allowed: tuple[Shape, ...], dim: int, label: str) -> None:
-    wanted = [(dim,) * len(axes) for axes in allowed]
-    if wanted and shape not in wanted:
-        raise FormError(
-            f"{label} has shape {shape} at each point, but in {dim} dimensions it must be "
-            f"{' or '.join(map(str, wanted))}."
-        )
 
 
 def check_positive(values: Float[np.ndarray, "sample *components"], label: str) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riesz.fem.quadrature import quadrature
+from riesz.fem.quadrature import Quadrature, quadrature
 from riesz.fem.space import Space
 from riesz.mesh.facets import FacetSet, facet_measures, local_facets, outward_normals
 
@@ -31,6 +31,7 @@ class Domain(eqx.Module):
     facet_points: Float[Array, "point corner entity"] | None
     cell_points: tuple[StaticPoint, ...] | None = eqx.field(static=True)
     weights: tuple[float, ...] = eqx.field(static=True)
+    num_cells: int = eqx.field(static=True)  # of the whole mesh
 
     @property
     def dim(self) -> int:
@@ -98,6 +99,7 @@ def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
         facet_points=None,
         cell_points=tuple(tuple(map(float, point)) for point in rule.points),
         weights=tuple(map(float, rule.weights)),
+        num_cells=mesh.num_cells,
     )
 
 
@@ -106,11 +108,7 @@ def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -
     mesh = space.mesh
     rule = quadrature(mesh.dim - 1, degree)
     beside = mesh.cells[facets.cell]
-    corners = local_facets(mesh.dim)[facets.opposite]
-    points = np.zeros((len(rule.weights), len(beside), mesh.dim + 1))
-    for q, barycentric in enumerate(rule.points):
-        np.put_along_axis(points[q], corners, np.broadcast_to(barycentric, corners.shape), axis=1)
-    ordered = np.take_along_axis(beside, corners, axis=1)
+    points = facet_barycentric(rule, facets.opposite, mesh.dim)
     inverse = inverse_jacobians(mesh.nodes, beside)
     return Domain(
         dofs=jnp.asarray(space.cell_dofs[facets.cell].T, dtype=jnp.int32),
@@ -118,9 +116,21 @@ def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -
         cell=jnp.asarray(facets.cell, dtype=jnp.int32),
         nodes=jnp.asarray(mesh.nodes.T, dtype=dtype),
         inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
-        measure=jnp.asarray(facet_measures(mesh.nodes, ordered), dtype=dtype),
+        measure=jnp.asarray(facet_measures(mesh.nodes, facets.nodes), dtype=dtype),
         normal=jnp.asarray(outward_normals(mesh, facets).T, dtype=dtype),
         facet_points=jnp.asarray(np.swapaxes(points, 1, 2), dtype=dtype),
         cell_points=None,
         weights=tuple(map(float, rule.weights)),
+        num_cells=mesh.num_cells,
     )
+
+
+def facet_barycentric(
+    rule: Quadrature, opposite: Int[np.ndarray, " facet"], dim: int
+) -> Float[np.ndarray, "point facet corner"]:
+    """Quadrature points on facets, in barycentric coordinates of the cell beside each."""
+    corners = local_facets(dim)[opposite]
+    points = np.zeros((len(rule.weights), len(opposite), dim + 1))
+    for place, barycentric in zip(points, rule.points, strict=True):
+        np.put_along_axis(place, corners, np.broadcast_to(barycentric, corners.shape), axis=1)
+    return points

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import FormError
-from riesz.fem.assembly import group_residuals, local_states, source_rates
+from riesz.fem.assembly import check_state, group_residuals, local_states, source_rates
 from riesz.fem.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows
 from riesz.fem.problem import BoundaryValueProblem, Group
-from riesz.fem.weakform import Term
+from riesz.fem.weakform import Term, diffusion_integrand
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import region_cells, tagged_facets
@@ -59,8 +59,12 @@ def budget(
     prescribed values is told by tag; the rest crosses the region's boundary inside the domain.
     """
     inside = jnp.asarray(cells_inside(problem.space.mesh, region), problem.dtype)
+    check_state(problem, state)
     gains, unbalanced = gains_and_rest(problem, state, z, inside)
-    return Budget(gains, outflows_by_place(problem, unbalanced, inside))
+    outflows = prescribed_outflows(problem, unbalanced)
+    if region is not None:
+        outflows[ACROSS] = outflow_across(problem, unbalanced, inside)
+    return Budget(gains, outflows)
 
 
 @eqx.filter_jit
@@ -79,10 +83,11 @@ def gains_and_rest(
         for dofs, part in zip(group.domain.dofs, parts, strict=True):
             unbalanced = unbalanced.at[dofs].add(counted * part)
         for term in group.terms:
+            if term.integrand is diffusion_integrand:
+                continue
             label = term.name if term.on is None else f"{term.name} on {term.on}"
             loss = jnp.sum(counted * term_totals(problem, group, term, state, z))
             gains[label] = gains.get(label, jnp.zeros_like(loss)) - loss
-    gains.pop("diffusion", None)
     for source, operator in problem.point_sources:
         rates = jnp.asarray(source_rates(source, z), problem.dtype)
         rates = source.sign * rates * inside[operator.cells]
@@ -110,21 +115,22 @@ def cells_inside(mesh: Mesh, region: str | None) -> Float[np.ndarray, " cell"]:
     return inside
 
 
-def outflows_by_place(
-    problem: BoundaryValueProblem,
-    unbalanced: Float[Array, " dof"],
-    inside: Float[Array, " cell"],
+def prescribed_outflows(
+    problem: BoundaryValueProblem, unbalanced: Float[Array, " dof"]
 ) -> dict[str, Float[Array, ""]]:
-    """Minus what is unbalanced at prescribed unknowns, and at those shared with outside cells."""
-    outflows = {}
-    for piece in reversed(problem.dirichlet):
-        dofs = problem.fixed[piece.position]
-        outflows[f"prescribed on {piece.tag}"] = -jnp.sum(unbalanced[dofs])
+    """Minus what is unbalanced at prescribed unknowns, by tag."""
+    return {
+        f"prescribed on {piece.tag}": -jnp.sum(unbalanced[problem.fixed[piece.position]])
+        for piece in reversed(problem.dirichlet)
+    }
+
+
+def outflow_across(
+    problem: BoundaryValueProblem, unbalanced: Float[Array, " dof"], inside: Float[Array, " cell"]
+) -> Float[Array, ""]:
+    """Minus what is unbalanced at unknowns shared with outside cells."""
     touches_outside = jnp.zeros_like(unbalanced).at[problem.cells.domain.dofs].max(1 - inside)
-    shared = touches_outside.at[problem.fixed].set(0.0)
-    if bool(jnp.any(inside == 0)):
-        outflows[ACROSS] = -jnp.sum(unbalanced * shared)
-    return outflows
+    return -jnp.sum(unbalanced * touches_outside.at[problem.fixed].set(0.0))
 
 
 def flux_through(
@@ -140,6 +146,7 @@ def flux_through(
     The normal points out of the domain. Inside the domain a line has two sides: name the region
     of cells that the flux comes `out_of`.
     """
+    check_state(problem, state)
     facets = oriented_facets(problem.space.mesh, on, out_of)
     degree = max(term.degree(problem.space.element.degree) for term in problem.cells.terms)
     domain = facet_domain(problem.space, facets, degree, problem.dtype)

@@ -30,7 +30,7 @@ def host_lu(
 
 @host_lu_p.def_impl
 def host_lu_impl(*parts, transposed):
-    return lu_solve(*parts, transposed=transposed)
+    return jnp.asarray(lu_solve(*parts, transposed=transposed))
 
 
 @host_lu_p.def_abstract_eval

@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike
 CACHED_NONZEROS = 20_000_000
 """Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
 
+CACHED_FACTORS = 32
+"""And no more than this many: enough for gradients and Hessian actions to meet theirs again."""
+
 SINGULAR = 1e15
 """Condition number, after scaling the rows, from which a matrix counts as singular."""
 
@@ -102,6 +105,8 @@ def factorised(
 
 
 def forget_old_factors() -> None:
+    while len(_factors) > CACHED_FACTORS:
+        _factors.popitem(last=False)
     while len(_factors) > 1 and sum(f.nnz for f in _factors.values() if f) > CACHED_NONZEROS:
         _factors.popitem(last=False)
 

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from riesz.errors import FormError
 from riesz.fem.space import Space
 from riesz.mesh.locate import locate
 
@@ -20,6 +21,10 @@ class PointOperator(eqx.Module):
     num_dofs: int = eqx.field(static=True)
 
     def __matmul__(self, state: Float[Array, " dof"]) -> Float[Array, " point"]:
+        if state.shape != (self.num_dofs,):
+            raise FormError(
+                f"the state has shape {state.shape}, but the space has {self.num_dofs} unknowns."
+            )
         return jnp.sum(self.weights * state[self.dofs], axis=0)
 
     def transposed(self, rates: Float[Array, " point"]) -> Float[Array, " dof"]:

@@ -18,7 +18,7 @@ from riesz.fem.domain import Domain
 from riesz.fem.element import Lagrange
 from riesz.fem.pointwise import LinearForm, Number, Point, State, TestFunction
 from riesz.fem.upwind import upwinded
-from riesz.fem.weakform import Term
+from riesz.fem.weakform import Term, check_shape
 
 UNROLLED_POINTS = 3
 """Up to here quadrature is unrolled, so that its points become constants of the compiled code."""
@@ -177,7 +177,8 @@ def point_outflow(
     Stabilisation adds no flux: it vanishes for the exact solution, and belongs to cells.
     """
     u, x = state_at(physics.element, entity, barycentric), position(entity.vertices, barycentric)
-    flux = sum_of_terms(physics, entity, Point(x, barycentric, u, physics.z)).flux
+    point = Point(x, barycentric, u, physics.z)
+    flux = sum_of_terms(physics, entity.gathered, entity.normal, point).flux
     if flux is None or entity.normal is None:
         return (jnp.zeros_like(entity.measure),)
     outward = [f * n for f, n in zip(flux, entity.normal, strict=True) if f is not None]
@@ -190,7 +191,8 @@ def form_at(physics: Physics, entity: Entity, barycentric: Numbers) -> LinearFor
     x = position(entity.vertices, barycentric)
 
     def form_of(state: State) -> LinearForm:
-        return sum_of_terms(physics, entity, Point(x, barycentric, state, physics.z))
+        point = Point(x, barycentric, state, physics.z)
+        return sum_of_terms(physics, entity.gathered, entity.normal, point)
 
     if not any(term.streamline for term in physics.terms):
         return form_of(u)
@@ -224,16 +226,24 @@ def is_zero(number: Number) -> bool:
     return isinstance(number, float) and number == 0.0
 
 
-def sum_of_terms(physics: Physics, entity: Entity, point: Point) -> LinearForm:
-    """The sum of all terms at one point."""
+def sum_of_terms(
+    physics: Physics,
+    gathered: tuple[dict[str, PyTree], ...],
+    normal: Float[Array, " dim"] | None,
+    point: Point,
+) -> LinearForm:
+    """The sum of all terms at one point, from what their coefficients gathered there."""
     total = LinearForm()
-    for term, local in zip(physics.terms, entity.gathered, strict=True):
+    for term, local in zip(physics.terms, gathered, strict=True):
         values = {
             # In the problem's precision, whatever that of the coefficient.
             name: c.at(local[name], point).astype(point.x.dtype)
             for name, c in term.coefficients.items()
         }
-        total = total + term.sign * apply_integrand(term, values, point, entity.normal)
+        for name, allowed in term.shapes:
+            label = f"{name} of {term.name}"
+            check_shape(values[name].shape, allowed, point.x.shape[0], label)
+        total = total + term.sign * apply_integrand(term, values, point, normal)
     return total
 
 
@@ -249,6 +259,13 @@ def apply_integrand(
         raise FormError(
             f"the integrand of {term.name!r} returned {type(form).__name__}: every part of it must "
             "be multiplied by the test function, v.value or v.grad, exactly once."
+        )
+    parts = [part for part in (form.density, *(form.flux or ())) if part is not None]
+    wide = [jnp.shape(part) for part in parts if jnp.ndim(part)]
+    if wide:
+        raise FormError(
+            f"the integrand of {term.name!r} is an array of shape {wide[0]} at each point: it must "
+            "be one number; take components or inner products of vectors."
         )
     return form
 

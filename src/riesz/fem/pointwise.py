@@ -8,12 +8,11 @@ loop over cells, where a batched matrix product would break the loop in three.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree, Shaped
+from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import FormError
 
@@ -50,8 +49,8 @@ class Point(eqx.Module):
     z: PyTree
 
 
-def dot(a: Sequence | Shaped[Array, " dim"], b: Sequence | Shaped[Array, " dim"]) -> Number:
-    """Inner product of two short vectors."""
+def dot(a: Any, b: Any) -> Number:
+    """Inner product of two short vectors: arrays, tuples, or a gradient of the test function."""
     total = a[0] * b[0]
     for i in range(1, len(b)):
         total = total + a[i] * b[i]
@@ -68,6 +67,10 @@ def added(a: Number | None, b: Number | None) -> Number | None:
     return a + b
 
 
+def is_nothing(value: Any) -> bool:
+    return isinstance(value, int) and value == 0
+
+
 class LinearForm(eqx.Module):
     r"""The linear form $v \mapsto G\,v + F\cdot\nabla v$ at one point; None stands for zero."""
 
@@ -79,7 +82,10 @@ class LinearForm(eqx.Module):
 
     def __add__(self, other: LinearForm) -> LinearForm:
         if not isinstance(other, LinearForm):
-            return NotImplemented
+            raise FormError(
+                f"a term without the test function ({type(other).__name__}) was added to one with "
+                "it: multiply every part of an integrand by v.value or v.grad exactly once."
+            )
         if self.flux is None or other.flux is None:
             flux = other.flux if self.flux is None else self.flux
         else:
@@ -93,6 +99,12 @@ class LinearForm(eqx.Module):
         return LinearForm(scaled(factor, self.density), flux)
 
     __rmul__ = __mul__
+
+    def __radd__(self, other: Any) -> LinearForm:
+        return self if is_nothing(other) else self + other  # sum() starts from zero
+
+    def __pow__(self, exponent: Any) -> LinearForm:
+        raise FormError("an integrand must be linear in the test function v, not a power of it.")
 
     def __neg__(self) -> LinearForm:
         return self * -1.0
@@ -121,6 +133,17 @@ class TestGradient(eqx.Module):
         return LinearForm(flux=tuple(vector[d] for d in range(self.dim)))
 
     __matmul__ = __rmatmul__
+
+    def __len__(self) -> int:
+        return self.dim
+
+    def __mul__(self, factor: Any) -> LinearForm:
+        raise FormError(
+            "the gradient of the test function was multiplied: contract it with a vector, as in "
+            "(a * u.grad) @ v.grad, or take a component, v.grad[0]."
+        )
+
+    __rmul__ = __mul__
 
     def __getitem__(self, component: int) -> LinearForm:
         axes = range(self.dim)

@@ -64,6 +64,10 @@ class BoundaryValueProblem(eqx.Module):
         return len(self.free)
 
     @property
+    def dirichlet_tags(self) -> tuple[str, ...]:
+        return tuple(piece.tag for piece in self.dirichlet)
+
+    @property
     def dtype(self) -> np.dtype:
         return self.cells.domain.measure.dtype
 
@@ -84,6 +88,7 @@ def boundary_value_problem(
     `dirichlet` maps tags ("boundary" is the whole of it) to values: numbers, `nodal(...)` arrays,
     functions of (x) or (x, z), or names of latents; where tags meet, the later one wins.
     """
+    check_kinds(space, form, dirichlet)
     dtype = working_dtype(dtype)
     check_terms_exist(form)
     pieces = fixed_unknowns(space, dirichlet or {})
@@ -153,6 +158,21 @@ def check_coefficients(problem: BoundaryValueProblem, z: PyTree = None) -> None:
     for piece in problem.dirichlet:
         label = f"the Dirichlet value on {piece.tag!r}"
         check_prescribed(piece.value, piece.x, problem.space.mesh, z, label, z_known=z is not None)
+
+
+def check_kinds(space: Any, form: Any, dirichlet: Any) -> None:
+    if not isinstance(space, Space):
+        raise FormError(f"the space is a {type(space).__name__}: make one by P1(mesh) or P2(mesh).")
+    if not isinstance(form, WeakForm):
+        raise FormError(
+            f"the equation is a {type(form).__name__}: add and subtract terms, as in "
+            "diffusion(a) - source(f); it is understood to be zero."
+        )
+    if dirichlet is not None and not isinstance(dirichlet, Mapping):
+        raise FormError(
+            f"the Dirichlet conditions are a {type(dirichlet).__name__}: give a value for each "
+            'tag, as in {"boundary": 0.0}.'
+        )
 
 
 def working_dtype(dtype: DTypeLike | None) -> np.dtype:

@@ -13,7 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.errors import SolveError
-from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
+from riesz.fem.assembly import (
+    check_state,
+    free_residual,
+    jacobian,
+    source_rates,
+    with_dirichlet,
+)
 from riesz.fem.coefficient import is_traced
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
@@ -38,7 +44,8 @@ class Iterate(eqx.Module):
     residual: Float[Array, " free"]
     rounding: Float[Array, ""]  # a residual that small may be rounding error alone
     step: Int[Array, ""]
-    stuck: Bool[Array, ""]  # a linear solve failed, or no step length reduced the residual
+    stuck: Bool[Array, ""]  # no step length reduced the residual
+    unsolved: Bool[Array, ""]  # because the linear solve failed
 
 
 class Solution(eqx.Module):
@@ -48,6 +55,7 @@ class Solution(eqx.Module):
     relative_residual: Float[Array, ""]
     num_steps: Int[Array, ""]
     converged: Bool[Array, ""]
+    unsolved: Bool[Array, ""]  # a linear solve failed
 
 
 def solve(
@@ -60,11 +68,16 @@ def solve(
 ) -> Float[Array, " dof"]:
     """All unknowns of the solution; raises `SolveError` where there is none to be found.
 
-    Inside jit the same checks run with the compiled code, and raise when it does.
+    Inside jit a solve that fails raises too, when the compiled code runs. That coefficients are
+    finite and positive can only be checked outside of it.
     """
     require_float64(problem)
     if not is_traced((problem, z)):
         check_coefficients(problem, {} if z is None else z)
+        for source, _ in problem.point_sources:
+            source_rates(source, z)
+    if initial is not None:
+        check_state(problem, initial)
     linear_solver = SparseLU() if linear_solver is None else linear_solver
     newton = Newton() if newton is None else newton
     start = None if initial is None else initial[problem.free]
@@ -139,14 +152,17 @@ def newton_iteration(
         return jnp.linalg.norm(iterate.residual) <= jnp.maximum(goal, iterate.rounding)
 
     def unfinished(iterate: Iterate):
-        return ~close(iterate) & (iterate.step < newton.max_steps) & ~iterate.stuck
+        # Rounding alone is no reason to stop: an ill-conditioned matrix wants refinement.
+        far = jnp.linalg.norm(iterate.residual) > goal
+        return far & (iterate.step < newton.max_steps) & ~iterate.stuck
 
     def advance(iterate: Iterate) -> Iterate:
         matrix = jacobian(problem, with_dirichlet(problem, iterate.free_values, z), z)
         direction = -linear_solver(matrix, iterate.residual)
         moved = damped_step(residual_at, iterate, direction, newton.max_halvings)
         noise = rounding_error(matrix, moved.free_values)
-        return eqx.tree_at(lambda it: it.rounding, moved, noise)
+        unsolved = ~jnp.all(jnp.isfinite(direction))
+        return eqx.tree_at(lambda it: (it.rounding, it.unsolved), moved, (noise, unsolved))
 
     residual = residual_at(start)
     first = jnp.linalg.norm(residual)
@@ -157,14 +173,16 @@ def newton_iteration(
         rounding=jnp.zeros_like(first),
         step=jnp.zeros((), jnp.int32),
         stuck=~jnp.isfinite(first),
+        unsolved=jnp.zeros((), bool),
     )
     end = jax.lax.while_loop(unfinished, advance, begin)
     last = jnp.linalg.norm(end.residual)
     return Solution(
         free_values=end.free_values,
-        relative_residual=jnp.where(first > 0, last / first, 0.0),
+        relative_residual=jnp.where(first == 0, 0.0, last / first),
         num_steps=end.step,
         converged=close(end),
+        unsolved=end.unsolved,
     )
 
 
@@ -201,6 +219,7 @@ def damped_step(
         rounding=iterate.rounding,
         step=iterate.step + 1,
         stuck=stuck,
+        unsolved=iterate.unsolved,
     )
 
 
@@ -208,24 +227,38 @@ def raise_if_failed(
     problem: BoundaryValueProblem, solution: Solution, newton: Newton
 ) -> Float[Array, " free"]:
     """The solution's free unknowns, or an error that says what went wrong."""
-    message = failure_message(problem, newton)
     if is_traced(solution):
+        message = f"no solution was found: {singular_advice(problem)} Or: {stalled_advice(newton)}"
         return eqx.error_if(solution.free_values, ~solution.converged, message)
-    if not bool(jnp.all(solution.converged)):
-        reached = float(jnp.max(solution.relative_residual))
-        raise SolveError(f"{message} (Relative residual reached: {reached:.2g}.)")
-    return solution.free_values
-
-
-def failure_message(problem: BoundaryValueProblem, newton: Newton) -> str:
-    if not len(problem.fixed):
-        return (
-            "the equations have no unique solution: without a Dirichlet condition u is fixed only "
-            "up to a constant. Prescribe u on a part of the boundary, or add reaction(...) or "
-            "robin(...)."
+    if bool(jnp.all(solution.converged)):
+        return solution.free_values
+    if not bool(jnp.all(jnp.isfinite(solution.relative_residual))):
+        raise SolveError(
+            "the equations are NaN or infinite at the start: look for a coefficient, a rate or a "
+            "prescribed value that is not finite there, or pass initial=..."
         )
+    if bool(jnp.any(solution.unsolved)):
+        raise SolveError(singular_advice(problem))
+    reached = float(jnp.max(solution.relative_residual))
+    raise SolveError(f"{stalled_advice(newton)} (Relative residual reached: {reached:.2g}.)")
+
+
+def singular_advice(problem: BoundaryValueProblem) -> str:
+    reason = (
+        "every part of the domain needs a condition that fixes u there"
+        if len(problem.fixed)
+        else "without a Dirichlet condition u may be fixed only up to a constant: prescribe u on a "
+        "part of the boundary, or add reaction(...) or robin(...)"
+    )
     return (
-        f"Newton's iteration did not converge in {newton.max_steps} steps: the matrix is singular, "
-        "a coefficient is NaN, or the start is too far away. Check the coefficients, pass "
-        "initial=..., or allow more steps with newton=Newton(max_steps=...)."
+        f"the equations have no unique solution, since their matrix is singular: {reason}. "
+        "(Conjugate gradients also need the matrix to be symmetric and positive.)"
+    )
+
+
+def stalled_advice(newton: Newton) -> str:
+    return (
+        f"Newton's iteration did not converge in at most {newton.max_steps} steps: check the "
+        "coefficients, pass initial=... closer to the solution, or allow more steps with "
+        "newton=Newton(max_steps=...)."
     )

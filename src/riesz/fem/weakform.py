@@ -45,6 +45,15 @@ class Term(eqx.Module):
         return max(per_degree * element_degree + offset, 0) + of_coefficients
 
 
+def check_shape(shape: tuple[int, ...], allowed: tuple[Shape, ...], dim: int, label: str) -> None:
+    wanted = [(dim,) * len(axes) for axes in allowed]
+    if wanted and shape not in wanted:
+        raise FormError(
+            f"{label} has shape {shape} at each point, but in {dim} dimensions it must be "
+            f"{' or '.join(map(str, wanted))}."
+        )
+
+
 class PointSource(eqx.Module):
     """Rates at single points, such as pumping wells (negative where water is taken out)."""
 
@@ -114,6 +123,9 @@ def exchange_integrand(u, v, *, conductance, external_value):
     r"""$c\,(u - u_0)\,v$: what flows out to a surrounding or a river at the level $u_0$."""
     return conductance * (u.value - external_value) * v.value
 
+
+OFFERED = ("x", "z", "normal")
+"""Arguments that an integrand written by hand may ask for without naming a coefficient."""
 
 SCALAR: tuple[Shape, ...] = ((),)
 VECTOR: tuple[Shape, ...] = (("dim",),)
@@ -229,6 +241,14 @@ def integral(
             f"{unknown[0]!r} is not an argument of the integrand "
             f"{getattr(integrand, '__name__', '?')}{tuple(accepted)}."
         )
+    needed = [name for name, p in list(accepted.items())[2:] if p.default is p.empty]
+    missing = [name for name in needed if name not in coefficients and name not in OFFERED]
+    if missing:
+        raise FormError(
+            f"the integrand needs {missing[0]!r}, which was not given: pass {missing[0]}=..."
+        )
+    if "normal" in needed and on is None and "normal" not in coefficients:
+        raise FormError("cells have no normal: integrate over facets, on=..., to use `normal`.")
     return single(
         getattr(integrand, "__name__", "integral"),
         integrand,
