@@ -1,0 +1,138 @@
+"""Quadrature points on coarse cells and facets, and where they lie in the finest mesh.
+
+Coefficients live on the finest mesh: they are evaluated there, so that a coarse residual sees the
+same physics as a fine one.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from riesz.fem.domain import facet_barycentric, inverse_jacobians
+from riesz.fem.quadrature import Quadrature, quadrature
+from riesz.mesh.facets import facet_measures, outward_normals
+from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.refine import Hierarchy
+from riesz.mesh.tags import tagged_facets
+
+AnyArray = Array | np.ndarray
+
+DEGREE = 4
+"""Six points a triangle: the error of the coarse residual is then far below that of training."""
+
+
+class CoarsePoints(eqx.Module):
+    """Points on coarse entities, with the shape functions of their cells."""
+
+    x: Float[AnyArray, "point dim entity"]
+    weights: Float[AnyArray, "point entity"]  # of the quadrature, times the measure
+    barycentric: Float[AnyArray, "point corner entity"]  # in the coarse cell
+    inverse_jacobian: Float[AnyArray, "dim dim entity"]  # of the coarse cell
+    fine_cell: Int[AnyArray, "point entity"]  # of the finest mesh
+    fine_barycentric: Float[AnyArray, "point corner entity"]
+    normal: Float[AnyArray, "dim entity"] | None  # of facets
+
+    def taken(self, entities: Int[Array, " chosen"]) -> "CoarsePoints":
+        """Chosen entities; an index past the end stands for nothing."""
+
+        chosen = jax.tree.map(lambda array: jnp.take(array, entities, axis=-1, mode="clip"), self)
+        there = entities < self.weights.shape[1]
+        return dataclasses.replace(chosen, weights=jnp.where(there, chosen.weights, 0.0))
+
+
+def points_on_cells(hierarchy: Hierarchy, levels: tuple[int, ...], dtype: np.dtype) -> CoarsePoints:
+    """Quadrature points on the cells of the hierarchy's meshes with the given indices."""
+    rule = quadrature(hierarchy.meshes[0].dim, DEGREE)
+    return joined([cell_points(hierarchy, level, rule) for level in levels], dtype)
+
+
+def points_on_facets(
+    hierarchy: Hierarchy, levels: tuple[int, ...], tag: str, dtype: np.dtype
+) -> CoarsePoints:
+    """Quadrature points on the facets with one tag."""
+    rule = quadrature(hierarchy.meshes[0].dim - 1, DEGREE)
+    return joined([facet_points(hierarchy, level, tag, rule) for level in levels], dtype)
+
+
+def joined(parts: list[CoarsePoints], dtype: np.dtype) -> CoarsePoints:
+    """Entities of several meshes side by side, on the device."""
+
+    def join(*arrays):
+        whole = np.concatenate(arrays, axis=-1)
+        return jnp.asarray(whole, dtype=jnp.int32 if whole.dtype.kind == "i" else dtype)
+
+    return jax.tree.map(join, *parts)
+
+
+def cell_points(hierarchy: Hierarchy, level: int, rule: Quadrature) -> CoarsePoints:
+    mesh = hierarchy.meshes[level]
+    barycentric = np.broadcast_to(rule.points[:, None], (*rule.weights.shape, *mesh.cells.shape))
+    measure = cell_volumes(mesh.nodes, mesh.cells)
+    return located(hierarchy, level, np.arange(mesh.num_cells), barycentric, rule, measure, None)
+
+
+def facet_points(hierarchy: Hierarchy, level: int, tag: str, rule: Quadrature) -> CoarsePoints:
+    mesh = hierarchy.meshes[level]
+    facets = tagged_facets(mesh, tag)
+    barycentric = facet_barycentric(rule, facets.opposite, mesh.dim)
+    measure = facet_measures(mesh.nodes, facets.nodes)
+    normals = outward_normals(mesh, facets).T
+    return located(hierarchy, level, facets.cell, barycentric, rule, measure, normals)
+
+
+def located(
+    hierarchy: Hierarchy,
+    level: int,
+    cell: Int[np.ndarray, " entity"],
+    barycentric: Float[np.ndarray, "point entity corner"],
+    rule: Quadrature,
+    measure: Float[np.ndarray, " entity"],
+    normal: Float[np.ndarray, "dim entity"] | None,
+) -> CoarsePoints:
+    """Points given in coarse cells, with their places in the finest mesh; arrays of the host."""
+    mesh = hierarchy.meshes[level]
+    x = np.einsum("qec,ecd->qed", barycentric, mesh.nodes[mesh.cells[cell]])
+    start = np.broadcast_to(cell, x.shape[:2])
+    fine_cell, fine_barycentric = descend(x, start, hierarchy.meshes[level + 1 :], barycentric)
+    return CoarsePoints(
+        x=np.moveaxis(x, 1, 2),
+        weights=rule.weights[:, None] * measure,
+        barycentric=np.moveaxis(barycentric, 1, 2),
+        inverse_jacobian=np.moveaxis(inverse_jacobians(mesh.nodes, mesh.cells[cell]), 0, 2),
+        fine_cell=fine_cell,
+        fine_barycentric=np.moveaxis(fine_barycentric, 1, 2),
+        normal=normal,
+    )
+
+
+def descend(
+    places: Float[np.ndarray, "point entity dim"],
+    cell: Int[np.ndarray, "point entity"],
+    finer: tuple[Mesh, ...],
+    barycentric: Float[np.ndarray, "point entity corner"],
+) -> tuple[Int[np.ndarray, "point entity"], Float[np.ndarray, "point entity corner"]]:
+    """The finest cell that holds each place, and where in it, from mesh to mesh.
+
+    Uniform refinement numbers the children of a cell one after the other.
+    """
+    num_children = 2 ** places.shape[-1]
+    for mesh in finer:
+        candidates = cell[..., None] * num_children + np.arange(num_children)
+        inside = barycentric_in(mesh, candidates, places[..., None, :])
+        child = inside.min(axis=-1).argmax(axis=-1)
+        cell = np.take_along_axis(candidates, child[..., None], axis=-1)[..., 0]
+        barycentric = np.take_along_axis(inside, child[..., None, None], axis=-2)[..., 0, :]
+    return cell, barycentric
+
+
+def barycentric_in(
+    mesh: Mesh, cell: Int[np.ndarray, "..."], places: Float[np.ndarray, "... dim"]
+) -> Float[np.ndarray, "... corner"]:
+    corners = mesh.nodes[mesh.cells[cell]]
+    jacobian = np.swapaxes(corners[..., 1:, :] - corners[..., :1, :], -1, -2)
+    others = np.linalg.solve(jacobian, (places - corners[..., 0, :])[..., None])[..., 0]
+    return np.concatenate([1 - others.sum(axis=-1, keepdims=True), others], axis=-1)

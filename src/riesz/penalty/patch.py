@@ -1,0 +1,157 @@
+"""Mini-patches of a mesh: for each, its rows, the cells that touch them, and their nodes.
+
+Tables are padded to one shape and built on the host, so that a training step gathers what it needs
+of a few patches and costs the same on any mesh.
+"""
+
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Integer
+
+from riesz.errors import RieszError
+
+PATCHES_AT_ONCE = 4096
+"""Bounds the memory of the set-up."""
+
+
+class EntityTable(eqx.Module):
+    """Cells or facets that touch each patch, by their corners' places in the patch."""
+
+    entities: Int[Array, "patch entity"]  # one past the last for none
+    nodes: Integer[Array, "patch entity corner"]  # place in the patch's nodes
+    rows: Integer[Array, "patch entity corner"]  # place in the patch's rows; their number for none
+
+
+class PatchTable(eqx.Module):
+    """Patches of nodes where the residual is tested (rows), and all nodes that it depends on."""
+
+    rows: Int[Array, "patch row"]  # mesh nodes; -1 for none
+    nodes: Int[Array, "patch node"]  # mesh nodes; repeats fill up
+    cells: EntityTable
+    facets: tuple[EntityTable, ...]  # for each group of facets of the problem
+
+    @property
+    def num_patches(self) -> int:
+        return len(self.rows)
+
+
+def patch_table(
+    rows: Int[np.ndarray, "patch row"],
+    cells: Int[np.ndarray, "cell corner"],
+    facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
+    num_nodes: int,
+) -> PatchTable:
+    """The table for given rows; `facet_corners` are the corners of the cells beside facets."""
+    if not rows.size or rows.max() < 0:
+        raise RieszError("no node is free, so that there is nothing to test: free some unknowns.")
+    touching = padded_incidence(cells, num_nodes)
+    parts = [
+        [one_batch(batch, cells, touching) for batch in batches(rows)],
+    ]
+    patch_cells = stacked([cells_of for cells_of, _ in parts[0]], len(cells))
+    nodes = stacked([nodes_of for _, nodes_of in parts[0]], -1)
+    nodes = np.where(nodes < 0, nodes[:, :1], nodes)
+    tables = [entity_table(patch_cells, cells, rows, nodes, num_nodes)]
+    for corners in facet_corners:
+        near = padded_incidence(corners, num_nodes)
+        found = [unique_rows(near[np.where(b < 0, num_nodes, b)].reshape(len(b), -1), len(corners))
+                 for b in batches(rows)]  # fmt: skip
+        tables.append(entity_table(stacked(found, len(corners)), corners, rows, nodes, num_nodes))
+    return PatchTable(
+        rows=jnp.asarray(rows, dtype=jnp.int32),
+        nodes=jnp.asarray(nodes, dtype=jnp.int32),
+        cells=tables[0],
+        facets=tuple(tables[1:]),
+    )
+
+
+def batches(rows: Int[np.ndarray, "patch row"]) -> Iterator[Int[np.ndarray, "batch row"]]:
+    for start in range(0, len(rows), PATCHES_AT_ONCE):
+        yield rows[start : start + PATCHES_AT_ONCE]
+
+
+def padded_incidence(
+    corners: Int[np.ndarray, "entity corner"], num_nodes: int
+) -> Int[np.ndarray, "node_plus_one valence"]:
+    """Entities at each node, padded with their number; the last row is that of no node."""
+    owner = corners.ravel()
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=num_nodes)
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table = np.full((num_nodes + 1, max(int(counts.max(initial=1)), 1)), len(corners))
+    table[owner[order], rank] = order // corners.shape[1]
+    return table
+
+
+def one_batch(rows, cells, touching):
+    """Cells and nodes of some patches, each row sorted and padded."""
+    num_nodes = len(touching) - 1
+    found = touching[np.where(rows < 0, num_nodes, rows)].reshape(len(rows), -1)
+    patch_cells = unique_rows(found, len(cells))
+    corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0)
+    nodes = unique_rows(corners[patch_cells].reshape(len(rows), -1), -1)
+    return patch_cells, nodes
+
+
+def unique_rows(values: Int[np.ndarray, "row width"], nothing: int) -> Int[np.ndarray, "row less"]:
+    """The distinct values of each row in order, padded at the end with `nothing`."""
+    values = np.sort(values, axis=1)
+    fresh = np.ones(values.shape, dtype=bool)
+    fresh[:, 1:] = values[:, 1:] != values[:, :-1]
+    fresh &= values != nothing
+    row, _ = np.nonzero(fresh)
+    counts = fresh.sum(axis=1)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    distinct = np.full((len(values), max(int(counts.max(initial=1)), 1)), nothing)
+    distinct[row, place] = values[fresh]
+    return distinct
+
+
+def stacked(parts: list[np.ndarray], nothing: int) -> Int[np.ndarray, "patch width"]:
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate(
+        [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=nothing) for p in parts]
+    )
+
+
+def entity_table(
+    entities: Int[np.ndarray, "patch entity"],
+    corners: Int[np.ndarray, "entities corner"],
+    rows: Int[np.ndarray, "patch row"],
+    nodes: Int[np.ndarray, "patch node"],
+    num_nodes: int,
+) -> EntityTable:
+    """Places of the corners of each patch's entities among its nodes and rows."""
+    known = np.append(corners, corners[-1:], axis=0)  # an entity for none, never counted
+    at_nodes, at_rows = [], []
+    for start in range(0, len(rows), PATCHES_AT_ONCE):
+        part = slice(start, start + PATCHES_AT_ONCE)
+        wanted = known[entities[part]]
+        none = (entities[part] == len(corners))[:, :, None]
+        in_nodes = places(nodes[part], wanted, num_nodes)
+        in_rows = places(rows[part], wanted, num_nodes)
+        at_nodes.append(np.where(none, 0, np.minimum(in_nodes, nodes.shape[1] - 1)))
+        at_rows.append(np.where(none, rows.shape[1], in_rows))
+    small = np.uint8 if max(nodes.shape[1], rows.shape[1]) < 256 else np.uint16
+    return EntityTable(
+        entities=jnp.asarray(entities, dtype=jnp.int32),
+        nodes=jnp.asarray(np.concatenate(at_nodes).astype(small)),
+        rows=jnp.asarray(np.concatenate(at_rows).astype(small)),
+    )
+
+
+def places(
+    table: Int[np.ndarray, "patch width"], wanted: Int[np.ndarray, "patch entity corner"], top: int
+) -> Int[np.ndarray, "patch entity corner"]:
+    """Where each wanted node stands in its patch's row of the table; the width where nowhere."""
+    width = table.shape[1]
+    patch = np.arange(len(table))
+    keys = (patch[:, None] * (top + 1) + table + 1).ravel()  # -1, for none, comes first
+    order = np.argsort(keys, kind="stable")
+    goal = patch[:, None, None] * (top + 1) + wanted + 1
+    spot = np.minimum(np.searchsorted(keys[order], goal), len(keys) - 1)
+    found = keys[order[spot]] == goal
+    return np.where(found, order[spot] % width, width)

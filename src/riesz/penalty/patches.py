@@ -1,0 +1,135 @@
+r"""Mini-patches on one or several meshes, and the energy of residuals on them.
+
+The energy of a patch is $r_p^\top A_p^{-1} r_p$ with the Gram matrix of its own Dirichlet problem,
+assembled and factorised inside the step: set-up stays local and small on any mesh.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from riesz.fem.domain import inverse_jacobians
+from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.tags import tagged_facets
+from riesz.penalty.partition import overlapping_patches
+from riesz.penalty.patch import PatchTable, patch_table
+from riesz.penalty.small_solve import inverse_quadratic
+
+
+class Gram(eqx.Module):
+    r"""The inner product of test functions, $\int a\,\nabla v\cdot\nabla w + k\,v\,w$."""
+
+    diffusivity: float = 1.0
+    reaction: float = 0.0
+
+
+class PatchSample(eqx.Module):
+    """Some patches, and the factors that make the mean of their energies unbiased."""
+
+    patches: Int[Array, " patch"]
+    factors: Float[Array, " patch"]
+
+
+class Patches(eqx.Module):
+    """Overlapping mini-patches; levels of a hierarchy are meshes side by side."""
+
+    table: PatchTable
+    inverse_jacobian: Float[Array, "dim dim cell"]
+    measure: Float[Array, " cell"]
+    gram: Gram
+    level_starts: Int[Array, " level"]  # first patch of each level
+    level_sizes: Int[Array, " level"]
+    coverage: Float[Array, " level"]  # in how many patches each free node of the level lies
+
+    @property
+    def num_patches(self) -> int:
+        return self.table.num_patches
+
+    def sample(self, key: PRNGKeyArray, count: int) -> PatchSample:
+        """Patches drawn independently: first a level, each as likely, then a patch of it."""
+        level_key, patch_key = jr.split(key)
+        num_levels = len(self.level_starts)
+        level = jr.randint(level_key, (count,), 0, num_levels)
+        size = self.level_sizes[level]
+        patches = self.level_starts[level] + jr.randint(patch_key, (count,), 0, size)
+        return PatchSample(patches, num_levels * size / self.coverage[level])
+
+    def all(self) -> PatchSample:
+        """Every patch, with factors such that the mean of energies is the whole sum."""
+        level = jnp.repeat(
+            jnp.arange(len(self.level_starts)),
+            self.level_sizes,
+            total_repeat_length=self.num_patches,
+        )
+        return PatchSample(jnp.arange(self.num_patches), self.num_patches / self.coverage[level])
+
+    def energies(
+        self, patches: Int[Array, " patch"], residuals: Float[Array, "patch row sample"]
+    ) -> Float[Array, "patch sample"]:
+        r"""$r_p^\top A_p^{-1} r_p$, never negative."""
+
+        matrices = jax.vmap(self.local_gram)(patches)
+        return jax.vmap(inverse_quadratic)(matrices, residuals)
+
+    def local_gram(self, patch: Int[Array, ""]) -> Float[Array, "row row"]:
+        """The Gram matrix of a patch's rows; one on the diagonal for rows that are absent."""
+        cells = self.table.cells.entities[patch]
+        measure = self.measure.at[cells].get(mode="fill", fill_value=0.0)
+        slopes = jnp.take(self.inverse_jacobian, cells, axis=-1, mode="clip")
+        # Barycentric coordinates sum to one: the first gradient is minus the others.
+        slopes = jnp.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
+        stiffness = jnp.einsum("idc,jdc->ijc", slopes, slopes)
+        corners = len(slopes)
+        mass = (1 + jnp.eye(corners, dtype=measure.dtype)) / (corners * (corners + 1))
+        matrices = self.gram.diffusivity * stiffness + self.gram.reaction * mass[:, :, None]
+        places = self.table.cells.rows[patch].astype(jnp.int32).T
+        num_rows = self.table.rows.shape[1]
+        local = jnp.zeros((num_rows + 1, num_rows + 1), measure.dtype)
+        local = local.at[places[:, None, :], places[None, :, :]].add(measure[None, None] * matrices)
+        absent = (self.table.rows[patch] < 0).astype(measure.dtype)
+        return local[:num_rows, :num_rows] + jnp.diag(absent)
+
+
+def patches_on(
+    meshes: tuple[Mesh, ...],
+    dirichlet_tags: tuple[str, ...],
+    facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
+    patch_nodes: int,
+    gram: Gram,
+    dtype: np.dtype,
+) -> Patches:
+    """Patches of at most `patch_nodes` free nodes on each mesh.
+
+    Nodes and cells are numbered through, mesh after mesh; `facet_corners` already are.
+    """
+    offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
+    rows, sizes, coverage = [], [], []
+    for mesh, offset in zip(meshes, offsets, strict=False):
+        free = free_nodes(mesh, dirichlet_tags)
+        patches = overlapping_patches(mesh.nodes[free], patch_nodes)
+        rows.append(np.where(patches < 0, -1, free[patches] + offset))
+        sizes.append(len(patches))
+        coverage.append((patches >= 0).sum() / len(free))
+    cells = np.concatenate([m.cells + o for m, o in zip(meshes, offsets, strict=False)])
+    inverse = np.concatenate([inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes])
+    volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
+    return Patches(
+        table=patch_table(np.concatenate(rows), cells, facet_corners, int(offsets[-1])),
+        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
+        measure=jnp.asarray(volumes, dtype=dtype),
+        gram=gram,
+        level_starts=jnp.asarray(np.cumsum([0, *sizes[:-1]]), dtype=jnp.int32),
+        level_sizes=jnp.asarray(sizes, dtype=jnp.int32),
+        coverage=jnp.asarray(coverage, dtype=dtype),
+    )
+
+
+def free_nodes(mesh: Mesh, dirichlet_tags: tuple[str, ...]) -> Int[np.ndarray, " free"]:
+    """Nodes where nothing is prescribed."""
+    free = np.ones(mesh.num_nodes, dtype=bool)
+    for tag in dirichlet_tags:
+        free[tagged_facets(mesh, tag).nodes] = False
+    return np.nonzero(free)[0]

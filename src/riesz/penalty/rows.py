@@ -1,0 +1,170 @@
+"""Residuals on the rows of sampled mini-patches, for states that are functions of place.
+
+On the finest mesh the state is the nodal interpolant of the function: only the nodes of the patch
+are evaluated. On coarser levels an interpolant would not do: the fine solution's coarse interpolant
+does not solve the equation. There the function and its gradient are taken at quadrature points.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Integer, PyTree
+
+from riesz.fem.assembly import dirichlet_values, source_rates
+from riesz.fem.domain import Domain
+from riesz.fem.interpolate import PointOperator
+from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
+from riesz.fem.pointwise import LinearForm, Point, State
+from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.penalty.coarse_points import CoarsePoints
+from riesz.penalty.patch import EntityTable, PatchTable
+
+StateFunction = Callable[[Float[Array, " dim"], PyTree], Float[Array, ""]]
+"""The state u(x, z) at one place."""
+
+
+class PrescribedNodes(eqx.Module):
+    """For each mesh node, its place among the prescribed unknowns, or minus one."""
+
+    place: Int[Array, " node"]
+
+
+class CoarseLevels(eqx.Module):
+    """Quadrature points for each group of terms on the coarse levels, and the wells there."""
+
+    points: tuple[CoarsePoints, ...]
+    operators: tuple[PointOperator, ...]  # all levels' shape functions at each source's points
+
+
+def interpolant_rows(
+    problem: BoundaryValueProblem,
+    prescribed: PrescribedNodes,
+    table: PatchTable,
+    patch: Int[Array, ""],
+    u: StateFunction,
+    z: PyTree,
+) -> Float[Array, " row"]:
+    """The residual of the nodal interpolant of u, with prescribed values where there are any."""
+    nodes = table.nodes[patch]
+    x = problem.cells.domain.nodes[:, nodes].T
+    values = jax.vmap(lambda place: u(place, z))(x)
+    place = prescribed.place[nodes]
+    if len(problem.fixed):
+        values = jnp.where(place < 0, values, dirichlet_values(problem, z)[place])
+    operators = tuple(operator for _, operator in problem.point_sources)
+    total = point_loads(problem, operators, table.rows[patch], z)
+    groups = zip((problem.cells, *problem.facets), (table.cells, *table.facets), strict=True)
+    for group, entities in groups:
+        total = total + group_rows(problem, group, entities, patch, values, z, len(total))
+    return total
+
+
+def group_rows(
+    problem: BoundaryValueProblem,
+    group: Group,
+    table: EntityTable,
+    patch: Int[Array, ""],
+    values: Float[Array, " node"],
+    z: PyTree,
+    num_rows: int,
+) -> Float[Array, " row"]:
+    domain = group.domain.taken(table.entities[patch])
+    local = tuple(values[table.nodes[patch].astype(jnp.int32)].T)
+    parts = entity_residuals(group.terms, problem.space.element, domain, local, z)
+    return summed_into_rows(jnp.stack(parts, axis=1), table.rows[patch], num_rows)
+
+
+def summed_into_rows(
+    parts: Float[Array, "entity corner"], rows: Integer[Array, "entity corner"], num_rows: int
+) -> Float[Array, " row"]:
+    """Contributions of corners added up by row; those of corners outside the patch are dropped."""
+    total = jnp.zeros(num_rows + 1, parts.dtype)
+    return total.at[rows.astype(jnp.int32)].add(parts)[:num_rows]
+
+
+def point_loads(
+    problem: BoundaryValueProblem,
+    operators: tuple[PointOperator, ...],
+    rows: Int[Array, " row"],
+    z: PyTree,
+) -> Float[Array, " row"]:
+    """What the point sources contribute to the rows of a patch."""
+    total = jnp.zeros(len(rows), problem.dtype)
+    for (source, _), operator in zip(problem.point_sources, operators, strict=True):
+        loads = source.sign * operator.weights * source_rates(source, z)[None, :]
+        here = operator.dofs[None] == rows[:, None, None]
+        total = total + jnp.sum(jnp.where(here, loads[None], 0.0), axis=(1, 2))
+    return total
+
+
+def function_rows(
+    problem: BoundaryValueProblem,
+    levels: CoarseLevels,
+    table: PatchTable,
+    patch: Int[Array, ""],
+    u: StateFunction,
+    z: PyTree,
+) -> Float[Array, " row"]:
+    """The residual of u itself, tested with the shape functions of a coarse patch."""
+    num_rows = table.rows.shape[1]
+    total = point_loads(problem, levels.operators, table.rows[patch], z)
+    groups = zip(
+        (problem.cells, *problem.facets), levels.points, (table.cells, *table.facets), strict=True
+    )
+    for group, places, entities in groups:
+        chosen = places.taken(entities.entities[patch])
+        parts = tested_forms(problem, group, chosen, u, z)
+        total = total + summed_into_rows(parts, entities.rows[patch], num_rows)
+    return total
+
+
+def tested_forms(
+    problem: BoundaryValueProblem, group: Group, places: CoarsePoints, u: StateFunction, z: PyTree
+) -> Float[Array, "entity corner"]:
+    """The form at every quadrature point of chosen coarse entities, tested with their corners."""
+    physics = resolved(group.terms, problem.space.element, z)
+    forms = jax.vmap(lambda q: forms_at(physics, problem.cells.domain, places, q, u, z))(
+        jnp.arange(len(places.weights))
+    )
+    shapes = places.barycentric
+    slopes = jnp.concatenate(
+        [-places.inverse_jacobian.sum(axis=0, keepdims=True), places.inverse_jacobian]
+    )
+    density = jnp.zeros(places.weights.shape, shapes.dtype) if forms[0] is None else forms[0]
+    tested = density[:, None] * shapes
+    if forms[1] is not None:
+        tested = tested + jnp.einsum("dqe,cde->qce", jnp.stack(forms[1]), slopes)
+    return jnp.sum(places.weights[:, None] * tested, axis=0).T
+
+
+def forms_at(
+    physics: Physics,
+    cells: Domain,
+    places: CoarsePoints,
+    q: Int[Array, ""],
+    u: StateFunction,
+    z: PyTree,
+) -> tuple[Float[Array, " entity"] | None, tuple[Float[Array, " entity"], ...] | None]:
+    """Density and flux at quadrature point q of every entity."""
+    fine = cells.taken(places.fine_cell[q])
+    gathered = tuple(
+        {name: c.gather(fine) for name, c in term.coefficients.items()} for term in physics.terms
+    )
+
+    def at(x, barycentric, normal, local):
+        value, slopes = jax.value_and_grad(lambda place: u(place, z))(x)
+        point = Point(x, tuple(barycentric), State(value, tuple(slopes)), z)
+        form = sum_of_terms(physics, local, normal, point)
+        return form.density, full_flux(form, len(x))
+
+    return jax.vmap(at, in_axes=(-1, -1, -1, -1), out_axes=-1)(
+        places.x[q], places.fine_barycentric[q], places.normal, gathered
+    )
+
+
+def full_flux(form: LinearForm, dim: int) -> tuple[Float[Array, ""], ...] | None:
+    if form.flux is None:
+        return None
+    return tuple(jnp.zeros(()) if form.flux[d] is None else form.flux[d] for d in range(dim))
