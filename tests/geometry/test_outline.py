@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.geometry.outline import Outline, contains, outline_from
+from riesz.geometry.outline import Outline, check_points_inside, contains, outline_from
 from riesz.geometry.simplify import simplify_outline
 
 SQUARE = [[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]]
@@ -78,6 +78,18 @@ def test_containment_agrees_with_shapely_for_a_polygon_with_a_hole():
     points = np.random.default_rng(1).uniform(-11, 11, (500, 2))
     truth = shapely.contains_xy(shapely.Polygon(rings[0], [LAKE]), points)
     np.testing.assert_array_equal(contains(outline_from(polygon(*rings)), points), truth)
+
+
+def test_points_on_the_outline_are_inside_on_every_side():
+    outline = outline_from(polygon(SQUARE, LAKE))
+    turn = np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
+    turned = outline_from(polygon(np.array(SQUARE) @ turn, np.array(LAKE) @ turn))
+    rims = [(np.array(ring[:-1]) + np.array(ring[1:])) / 2 for ring in (SQUARE, LAKE)]
+    points = np.concatenate([*rims, np.array(SQUARE), np.array(LAKE)])
+    check_points_inside(outline, points, "sensors")
+    check_points_inside(turned, points @ turn, "sensors")
+    with pytest.raises(MeshError, match=r"1 of 3 points in sensors lie outside .* first point 1"):
+        check_points_inside(outline, np.array([[0, 2], [-1e-8, 2], [4, 2.0]]), "sensors")
 
 
 def test_island_in_a_lake_and_parts_with_a_common_border_are_outlines():

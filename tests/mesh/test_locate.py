@@ -184,3 +184,19 @@ def test_wrong_points_are_refused():
         locate(mesh, np.zeros((4, 3)))
     with pytest.raises(MeshError, match=r"1 of 2 points have NaN .* first point 1"):
         locate(mesh, np.array([[0.1, 0.2], [np.nan, 0.3]]))
+
+
+def test_points_may_be_lists_of_numbers():
+    assert locate(rectangle((2, 2)), [[0.1, 0.1], [2, 2]]).inside.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("points", [[[0.1], [0.1, 0.2]], [["here", "there"]]])
+def test_lists_that_are_no_coordinates_are_refused(points):
+    with pytest.raises(MeshError, match="not an array of coordinates"):
+        locate(rectangle((2, 2)), points)
+
+
+@pytest.mark.parametrize("tolerance", [-1, -0.5, float("nan")])
+def test_a_tolerance_that_is_no_length_is_refused(tolerance):
+    with pytest.raises(MeshError, match=r"the tolerance is .*: give a length"):
+        locate(rectangle((2, 2)), np.array([[0.1, 0.1]]), tolerance=tolerance)

@@ -38,6 +38,10 @@ BAD_CALLS = {
         {"max_edge": 0.1, "lines": {"river": [[0.5, 0.5], [0.5, 0.5]]}},
         "line 'river' has fewer than 2 distinct vertices",
     ),
+    "line that is a point": (
+        {"max_edge": 0.1, "lines": {"river": {"type": "Point", "coordinates": [0, 0]}}},
+        "line 'river': a GeoJSON geometry of type 'Point' has no lines",
+    ),
     "line named outer": (
         {"max_edge": 0.1, "lines": {"outer": [[0.2, 0.2], [0.5, 0.5]]}},
         "a line is named 'outer'",

@@ -15,7 +15,7 @@ from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.geometry.crossings import distance_to_edges
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import contains, outline_edges, outline_from
-from riesz.mesh.facets import boundary_facets, cell_edges
+from riesz.mesh.facets import boundary_facets, cell_edges, facet_measures
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesher.polygon import mesh_from_points, mesh_from_polygon
 
@@ -194,6 +194,24 @@ def test_lines_become_edges_even_where_they_cross_or_end_on_the_outline():
     crossing = set(mesh.facets["river"].ravel()) & set(mesh.facets["canal"].ravel())
     np.testing.assert_allclose(mesh.nodes[list(crossing)], [[3, 2.05]])
     assert minimum_angles(mesh).min() >= 20
+
+
+def test_lines_may_be_geojson_and_several_under_one_name():
+    first, second = [[0.2, 0.2], [0.4, 0.8]], [[0.6, 0.2], [0.8, 0.2], [0.8, 0.8]]
+    one = {"type": "LineString", "coordinates": first}
+    both = {"type": "MultiLineString", "coordinates": [first, second]}
+    lines = {"river": one, "rivers": {"type": "Feature", "geometry": both}, "same": [first, second]}
+    mesh = mesh_from_polygon(UNIT_SQUARE, max_edge=0.3, lines=lines)
+    lengths = {name: facet_measures(mesh.nodes, mesh.facets[name]).sum() for name in lines}
+    assert lengths["river"] == pytest.approx(np.hypot(0.2, 0.6))
+    assert lengths["rivers"] == lengths["same"] == pytest.approx(np.hypot(0.2, 0.6) + 0.8)
+
+
+def test_sensors_on_the_outline_are_refined_around():
+    corners = [[0, 0], [1, 0], [1, 1], [0, 1]]
+    sides = [[0.5, 0], [1, 0.5], [0.5, 1], [0, 0.5]]
+    mesh = mesh_from_polygon(UNIT_SQUARE, max_edge=0.4, refine_near=corners + sides)
+    assert mesh.num_cells > mesh_from_polygon(UNIT_SQUARE, max_edge=0.4).num_cells
 
 
 def test_lines_at_a_sharp_angle_inside_the_domain_are_meshed():

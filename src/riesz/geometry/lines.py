@@ -30,7 +30,7 @@ def lines_of(geometry: Any) -> list[Line]:
 
 
 def lines_of_arrays(geometry: Any) -> list[Any]:
-    if isinstance(geometry, np.ndarray):
+    if not isinstance(geometry, Sequence) and np.ndim(geometry):
         return [geometry]
     if not isinstance(geometry, Sequence) or isinstance(geometry, str) or not geometry:
         raise MeshError(

@@ -5,6 +5,8 @@ from jaxtyping import Float
 
 from riesz.errors import MeshError
 
+Number = float | int | np.floating | np.integer
+
 LARGEST = 1e100
 """Beyond any length there is, and far enough from overflow to multiply three of them."""
 

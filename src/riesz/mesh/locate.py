@@ -1,12 +1,14 @@
 """Which cell holds each point, and where in it."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
 
 from riesz.errors import MeshError
+from riesz.geometry.points import Number
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.nearest import SizeGroup, groups_by_size, nearest_on_boundary
 
@@ -27,7 +29,7 @@ class Location(eqx.Module):
 
 def locate(
     mesh: Mesh,
-    points: Float[np.ndarray, "point dim"],
+    points: ArrayLike,
     *,
     tolerance: float | int | None = None,
     outside: Literal["mask", "raise"] = "mask",
@@ -37,12 +39,13 @@ def locate(
     Rounding is always forgiven. With a `tolerance` (a length), points up to that far outside
     are moved to the nearest point of the boundary. Other outside points are masked, or raise.
     """
-    check_points(mesh, points)
-    location = locate_within(mesh, points)
+    check_choices(tolerance, outside)
+    places = checked_points(mesh, points)
+    location = locate_within(mesh, places)
     if tolerance is not None:
-        location = with_near_points(mesh, points, location, tolerance)
+        location = with_near_points(mesh, places, location, tolerance)
     if outside == "raise" and not location.inside.all():
-        raise outside_error(mesh, points, location.inside)
+        raise outside_error(mesh, places, location.inside)
     return location
 
 
@@ -146,14 +149,28 @@ def outside_error(
     )
 
 
-def check_points(mesh: Mesh, points: np.ndarray) -> None:
-    if points.ndim != 2 or points.shape[1] != mesh.dim:
+def check_choices(tolerance: Any, outside: str) -> None:
+    if outside not in ("mask", "raise"):
         raise MeshError(
-            f"points have shape {points.shape}, but the mesh needs (number of points, {mesh.dim})."
+            f"outside is {outside!r}: points there are dealt with by 'mask' or 'raise'."
         )
-    (bad,) = np.nonzero(~np.isfinite(points).all(axis=1))
+    if tolerance is not None and not (isinstance(tolerance, Number) and tolerance >= 0):
+        raise MeshError(f"the tolerance is {tolerance!r}: give a length in the mesh's unit, or 0.")
+
+
+def checked_points(mesh: Mesh, points: ArrayLike) -> Float[np.ndarray, "point dim"]:
+    try:
+        places = np.asarray(points, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MeshError(f"the points are not an array of coordinates ({error}).") from None
+    if places.ndim != 2 or places.shape[1] != mesh.dim:
+        raise MeshError(
+            f"points have shape {places.shape}, but the mesh needs (number of points, {mesh.dim})."
+        )
+    (bad,) = np.nonzero(~np.isfinite(places).all(axis=1))
     if bad.size:
         raise MeshError(
-            f"{bad.size} of {len(points)} points have NaN or infinite coordinates, first point "
-            f"{bad[0]} at {points[bad[0]].tolist()}: drop them before looking them up."
+            f"{bad.size} of {len(places)} points have NaN or infinite coordinates, first point "
+            f"{bad[0]} at {places[bad[0]].tolist()}: drop them before looking them up."
         )
+    return places

@@ -6,16 +6,16 @@ neighbours in memory.
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
+from riesz.geometry.points import Number
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh, drop_unused_nodes, orient_cells
 
-Number = float | int | np.floating | np.integer
 Corner = Sequence[Number] | Float[np.ndarray, " dim"] | Int[np.ndarray, " dim"]
 Diagonal = Literal["right", "left", "alternating"]
 
@@ -25,7 +25,7 @@ BOX_SIDES = (("left", "right"), ("front", "back"), ("bottom", "top"))
 
 def interval(num_cells: int, start: Number = 0.0, stop: Number = 1.0) -> Mesh:
     """Equal cells from `start` to `stop`; the end points are tagged "left" and "right"."""
-    nodes, index = grid((num_cells,), (start,), (stop,))
+    nodes, index = grid("num_cells", 1, (num_cells,), (start,), (stop,))
     return Mesh(nodes, path_simplices(index), sides(index, SIDES[:1]))
 
 
@@ -41,7 +41,7 @@ def rectangle(
     The cut rises to the right (/), to the left (\\), or alternates like a chessboard, which keeps
     the mesh symmetric. Sides are tagged "left" and "right" (x), "bottom" and "top" (y).
     """
-    nodes, index = grid(shape, lower, upper)
+    nodes, index = grid("shape", 2, shape, lower, upper)
     cells = orient_cells(nodes, cut_squares(index, diagonal))
     return Mesh(nodes, cells, sides(index, SIDES))
 
@@ -55,7 +55,7 @@ def box(
 
     Sides are tagged "left" and "right" (x), "front" and "back" (y), "bottom" and "top" (z).
     """
-    nodes, index = grid(shape, lower, upper)
+    nodes, index = grid("shape", 3, shape, lower, upper)
     cells = orient_cells(nodes, path_simplices(index))
     return Mesh(nodes, cells, sides(index, BOX_SIDES))
 
@@ -96,11 +96,13 @@ def l_shape(num_cells: int) -> Mesh:
 
 
 def grid(
-    shape: tuple[int, ...], lower: Corner, upper: Corner
+    what: str, dim: int, shape: tuple[int, ...], lower: Corner, upper: Corner
 ) -> tuple[Float[np.ndarray, "node dim"], Int[np.ndarray, "..."]]:
     """Nodes of a rectangular grid, and their indices as an array with axes (z, y, x)."""
-    check_counts("shape" if len(shape) > 1 else "num_cells", shape)
-    check_extent(len(shape), lower, upper)
+    check_counts(what, shape)
+    if len(shape) != dim:
+        raise MeshError(f"{what} is {tuple(shape)}: give {dim} numbers, one for each dimension.")
+    check_extent(dim, lower, upper)
     axes = [np.linspace(a, b, n + 1) for n, a, b in zip(shape, lower, upper, strict=True)]
     coordinates = np.meshgrid(*reversed(axes), indexing="ij")[::-1]
     nodes = np.stack([x.ravel() for x in coordinates], axis=1)
@@ -185,13 +187,15 @@ def ring_cells(ring: int) -> Int[np.ndarray, "cell 3"]:
     return np.stack([apex_inside, apex_outside], axis=1)[keep]
 
 
-def check_counts(what: str, counts: Sequence[int]) -> None:
-    if not all(n >= 1 and n % 1 == 0 for n in counts):
+def check_counts(what: str, counts: Any) -> None:
+    if not isinstance(counts, Sequence | np.ndarray) or isinstance(counts, str):
+        raise MeshError(f"{what} is {counts!r}: give a number of cells for each dimension.")
+    if not all(isinstance(n, int | np.integer) and n >= 1 for n in counts):
         raise MeshError(f"{what} is {tuple(counts)}: give whole numbers of at least one.")
 
 
 def check_finite(what: str, values: Sequence[Number]) -> None:
-    if not np.isfinite(np.asarray(values, dtype=float)).all():
+    if not all(isinstance(x, Number) and np.isfinite(float(x)) for x in values):
         raise MeshError(f"{what} are {list(values)}: give finite coordinates.")
 
 

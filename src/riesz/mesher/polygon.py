@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 
 from riesz.errors import MeshError
 from riesz.geometry.hull import hull_outline
+from riesz.geometry.lines import Line, lines_of
 from riesz.geometry.outline import (
     Outline,
     check_points_inside,
     outline_edges,
     outline_from,
 )
-from riesz.geometry.points import as_points
+from riesz.geometry.points import Number, as_points
 from riesz.geometry.simplify import simplify_outline
 from riesz.mesh.facets import boundary_facets, row_keys
 from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes
@@ -57,7 +58,8 @@ def mesh_from_polygon(
       `min_edge` are not asked for, only what the outline forces.
     - With the length `simplify`, the outline first loses vertices that matter less than that. It
       stays simple, its area changes by 1 % at most, `refine_near` and `keep_inside` stay inside.
-    - `lines` are polylines inside the domain, such as rivers, which become unions of edges.
+    - `lines` are polylines inside the domain, such as rivers, which become unions of edges. Each
+      name has an array of vertices, several of them, or GeoJSON as for `polygon`.
 
     All angles are at least 20 degrees, but for cells in corners of the outline that are sharper.
     Facets are tagged "outer" on shells, "holes" on holes and by name on lines.
@@ -116,9 +118,9 @@ def optional_points(points: ArrayLike | None, name: str) -> Float[np.ndarray, "n
     return np.zeros((0, 2)) if points is None else as_points(points, name)
 
 
-def check_length(name: str, value: float) -> float:
-    if not (np.isfinite(value) and value > 0):
-        raise MeshError(f"{name} is {value}: give a positive length in the outline's unit.")
+def check_length(name: str, value: Any) -> float:
+    if not (isinstance(value, Number) and 0 < value < np.inf):
+        raise MeshError(f"{name} is {value!r}: give a positive length in the outline's unit.")
     return float(value)
 
 
@@ -133,8 +135,8 @@ def check_count(outline: Outline, max_edge: float) -> None:
 
 def size_field(near, max_edge, min_edge, near_edge, grading) -> SizeField:
     check_length("max_edge", max_edge)
-    if not 0 < grading <= 1:
-        raise MeshError(f"grading is {grading}: give the growth of edges per length, in (0, 1].")
+    if not (isinstance(grading, Number) and 0 < grading <= 1):
+        raise MeshError(f"grading is {grading!r}: give the growth of edges per length, in (0, 1].")
     if near_edge is not None and not len(near):
         raise MeshError("near_edge is given without points: say where by refine_near.")
     near_edge = max_edge / 4 if near_edge is None else near_edge
@@ -142,16 +144,20 @@ def size_field(near, max_edge, min_edge, near_edge, grading) -> SizeField:
         if value is not None and check_length(name, value) > max_edge:
             raise MeshError(f"{name} is {value:.6g}, more than max_edge {max_edge:.6g}: lower it.")
     wanted = max(near_edge, min_edge or 0.0)
-    return with_sources(uniform_size(max_edge, grading), near, np.full(len(near), wanted))
+    return with_sources(uniform_size(max_edge, float(grading)), near, np.full(len(near), wanted))
 
 
-def named_lines(lines: Mapping[str, Any] | None) -> dict[str, Float[np.ndarray, "_ 2"]]:
+def named_lines(lines: Mapping[str, Any] | None) -> dict[str, list[Line]]:
+    """The lines of each name, checked."""
     named = {}
-    for name, vertices in (lines or {}).items():
+    for name, geometry in (lines or {}).items():
         if name in (*RING_TAGS, BOUNDARY):
             raise MeshError(f"a line is named {name!r}, which tags the outline: rename it.")
-        named[name] = as_points(vertices, f"line {name!r}")
-        if len(np.unique(named[name], axis=0)) < 2:
+        try:
+            named[name] = lines_of(geometry)
+        except MeshError as error:
+            raise MeshError(f"line {name!r}: {error}") from None
+        if any(len(np.unique(line, axis=0)) < 2 for line in named[name]):
             raise MeshError(f"line {name!r} has fewer than 2 distinct vertices: drop it.")
     return named
 

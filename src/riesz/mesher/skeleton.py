@@ -1,6 +1,6 @@
 """The skeleton of a mesh: the points and segments that its edges must follow."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import numpy as np
@@ -45,7 +45,7 @@ def with_points(skeleton: Skeleton, points: Float[np.ndarray, "point 2"]) -> Ske
 
 
 def skeleton_of(
-    outline: Outline, lines: Mapping[str, Float[np.ndarray, "_ 2"]]
+    outline: Outline, lines: Mapping[str, Sequence[Float[np.ndarray, "_ 2"]]]
 ) -> tuple[Skeleton, tuple[str, ...]]:
     """All rings and lines as one planar graph, and the names of its tags.
 
@@ -73,7 +73,8 @@ def skeleton_of(
 def gather(outline: Outline, lines):
     """Vertices, edges and tags of all rings and lines, not yet joined."""
     chains = [(ring, min(i, 1), True) for part in outline.parts for i, ring in enumerate(part)]
-    chains += [(line, i, False) for i, line in enumerate(lines.values(), start=len(RING_TAGS))]
+    for i, members in enumerate(lines.values(), start=len(RING_TAGS)):
+        chains += [(line, i, False) for line in members]
     edges, tag_of, first = [], [], 0
     for vertices, tag, closed in chains:
         new = ring_edges(len(vertices), first)[: None if closed else -1]
