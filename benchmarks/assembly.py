@@ -195,9 +195,10 @@ def main() -> None:
         library, *numbers = options.worker
         print(json.dumps(work(library, *map(int, numbers))))
         return
+    rows = all_rows(tuple(options.sides), options.rounds)
+    # Imported only now: a child process starts with its parent's memory on its account.
     from riesz.io.results import results, write_results
 
-    rows = all_rows(tuple(options.sides), options.rounds)
     config = {"sides": list(options.sides), "rounds": options.rounds}
     content = results("make bench-assembly", config, 0, rows, summary(rows))
     options.out.parent.mkdir(parents=True, exist_ok=True)

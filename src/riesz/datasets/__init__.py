@@ -1,1 +1,5 @@
-"""Data sets, measured and made up."""
+"""Data to try things on."""
+
+from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
+
+__all__ = ["aquifer_outline", "aquifer_wells"]
