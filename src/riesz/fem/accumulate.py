@@ -79,7 +79,8 @@ class ChunkTable(eqx.Module):
 def accumulation(dofs: Int[np.ndarray, "cell local"], num_dofs: int) -> Accumulation:
     """Tables for contributions of all cells; one chunk where the numbering has no locality."""
     num_cells = len(dofs)
-    chunk_cells = min(CHUNK_CELLS, num_cells)
+    # Equal chunks: the last one overlaps its neighbour by less than the number of chunks.
+    chunk_cells = -(-num_cells // -(-num_cells // CHUNK_CELLS))
     chunks = chunk_tables(dofs, chunk_cells)
     width = max(int(chunk.owner.max()) for chunk in chunks) + 1
     if len(chunks) > 1 and width * len(chunks) > 2 * num_dofs:
