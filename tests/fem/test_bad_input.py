@@ -366,3 +366,13 @@ def test_forms_combine_with_forms_only():
     assert repr(diffusion(1.0) - source(1.0) + reaction("k")) == (
         "WeakForm(+ diffusion - source + reaction = 0)"
     )
+
+
+def test_a_well_just_outside_needs_a_tolerance_and_then_stands_on_the_boundary():
+    beside = [[1.0000001, 0.5]]
+    with pytest.raises(MeshError, match=r"outside"):
+        build(diffusion(1.0) - point_source(beside, [1.0]))
+    moved = build(diffusion(1.0) - point_source(beside, [1.0], tolerance=1e-3))
+    there = build(diffusion(1.0) - point_source([[1.0, 0.5]], [1.0]))
+    state = jnp.zeros(9)
+    np.testing.assert_allclose(residual(moved, state), residual(there, state), atol=1e-12)

@@ -144,10 +144,13 @@ def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValuePro
 def bound_point_sources(
     space: Space, form: WeakForm, dtype: np.dtype
 ) -> tuple[tuple[PointSource, PointOperator], ...]:
-    return tuple(
-        (source, point_operator(space, np.asarray(source.points), dtype=dtype))
-        for source in form.point_sources
-    )
+    return tuple((source, source_operator(space, source, dtype)) for source in form.point_sources)
+
+
+def source_operator(space: Space, source: PointSource, dtype: np.dtype) -> PointOperator:
+    """The shape functions of a space at the points of a source."""
+    points = np.asarray(source.points)
+    return point_operator(space, points, dtype=dtype, tolerance=source.tolerance)
 
 
 def check_coefficients(problem: BoundaryValueProblem, z: PyTree = None) -> None:

@@ -59,6 +59,7 @@ class PointSource(eqx.Module):
 
     points: Float[Array, "well dim"]
     rates: Float[Array, " well"] | Latent
+    tolerance: float | None = eqx.field(static=True, default=None)
     sign: float = eqx.field(static=True, default=1.0)
 
 
@@ -206,18 +207,21 @@ def robin(conductance: Any, external_value: Any, *, on: str = BOUNDARY) -> WeakF
     )
 
 
-def point_source(points: Any, rates: Any) -> WeakForm:
-    r"""$\sum_k Q_k\,v(x_k)$, for instance wells that inject $Q_k$; subtract it."""
+def point_source(points: Any, rates: Any, *, tolerance: float | None = None) -> WeakForm:
+    r"""$\sum_k Q_k\,v(x_k)$, for instance wells that inject $Q_k$; subtract it.
+
+    Points outside the domain by at most `tolerance` (a length) are moved to its boundary.
+    """
     places = jnp.atleast_2d(as_floats(points, "points of the point source"))
     if isinstance(rates, str):
-        return WeakForm(point_sources=(PointSource(places, Latent(rates)),))
+        return WeakForm(point_sources=(PointSource(places, Latent(rates), tolerance),))
     values = jnp.atleast_1d(as_floats(rates, "rates of the point source"))
     if values.shape != places.shape[:1]:
         raise FormError(
             f"a point source has {len(places)} points but rates of shape {values.shape}: "
             "give one rate a point."
         )
-    return WeakForm(point_sources=(PointSource(places, values),))
+    return WeakForm(point_sources=(PointSource(places, values, tolerance),))
 
 
 def integral(

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from riesz.fem.interpolate import PointOperator, point_operator
-from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.interpolate import PointOperator
+from riesz.fem.problem import BoundaryValueProblem, source_operator
 from riesz.fem.space import P1
+from riesz.fem.weakform import PointSource
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.coarse_points import points_on_cells, points_on_facets
 from riesz.penalty.patches import Gram
@@ -114,7 +115,7 @@ def coarse_part(
     return CoarseLevels(
         points=(points_on_cells(hierarchy, indices, problem.dtype), *on_facets),
         operators=tuple(
-            joined_operator(hierarchy, indices, np.asarray(source.points), problem.dtype)
+            joined_operator(hierarchy, indices, source, problem.dtype)
             for source, _ in problem.point_sources
         ),
     )
@@ -123,13 +124,13 @@ def coarse_part(
 def joined_operator(
     hierarchy: Hierarchy,
     indices: tuple[int, ...],
-    points: Float[np.ndarray, "point dim"],
+    source: PointSource,
     dtype: np.dtype,
 ) -> PointOperator:
-    """Shape functions of all coarse levels at points, nodes numbered through."""
+    """Shape functions of all coarse levels at a source's points, nodes numbered through."""
     meshes = [hierarchy.meshes[index] for index in indices]
     offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
-    operators = [point_operator(P1(mesh), points, dtype=dtype) for mesh in meshes]
+    operators = [source_operator(P1(mesh), source, dtype) for mesh in meshes]
     return PointOperator(
         cells=operators[0].cells,
         dofs=jnp.concatenate([o.dofs + n for o, n in zip(operators, offsets, strict=False)]),
