@@ -47,25 +47,37 @@ def patch_table(
     """The table for given rows; `facet_corners` are the corners of the cells beside facets."""
     if not rows.size or rows.max() < 0:
         raise RieszError("no node is free, so that there is nothing to test: free some unknowns.")
-    touching = padded_incidence(cells, num_nodes)
-    parts = [
-        [one_batch(batch, cells, touching) for batch in batches(rows)],
-    ]
-    patch_cells = stacked([cells_of for cells_of, _ in parts[0]], len(cells))
-    nodes = stacked([nodes_of for _, nodes_of in parts[0]], -1)
-    nodes = np.where(nodes < 0, nodes[:, :1], nodes)
-    tables = [entity_table(patch_cells, cells, rows, nodes, num_nodes)]
-    for corners in facet_corners:
-        near = padded_incidence(corners, num_nodes)
-        found = [unique_rows(near[np.where(b < 0, num_nodes, b)].reshape(len(b), -1), len(corners))
-                 for b in batches(rows)]  # fmt: skip
-        tables.append(entity_table(stacked(found, len(corners)), corners, rows, nodes, num_nodes))
+    patch_cells = touching(rows, cells, num_nodes)
+    nodes = nodes_of(patch_cells, cells)
+
+    def table_of(entities, corners):
+        return entity_table(entities, corners, rows, nodes, num_nodes)
+
     return PatchTable(
         rows=jnp.asarray(rows, dtype=jnp.int32),
         nodes=jnp.asarray(nodes, dtype=jnp.int32),
-        cells=tables[0],
-        facets=tuple(tables[1:]),
+        cells=table_of(patch_cells, cells),
+        facets=tuple(table_of(touching(rows, c, num_nodes), c) for c in facet_corners),
     )
+
+
+def touching(
+    rows: Int[np.ndarray, "patch row"], corners: Int[np.ndarray, "entity corner"], num_nodes: int
+) -> Int[np.ndarray, "patch entities"]:
+    """Entities with a corner among each patch's rows, padded with their number."""
+    near = padded_incidence(corners, num_nodes)
+    found = (near[np.where(batch < 0, num_nodes, batch)] for batch in batches(rows))
+    return stacked([unique_rows(f.reshape(len(f), -1), len(corners)) for f in found], len(corners))
+
+
+def nodes_of(
+    patch_cells: Int[np.ndarray, "patch entities"], cells: Int[np.ndarray, "cell corner"]
+) -> Int[np.ndarray, "patch node"]:
+    """All corners of each patch's cells; the first one again fills up."""
+    corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0)
+    found = (corners[batch].reshape(len(batch), -1) for batch in batches(patch_cells))
+    nodes = stacked([unique_rows(f, -1) for f in found], -1)
+    return np.where(nodes < 0, nodes[:, :1], nodes)
 
 
 def batches(rows: Int[np.ndarray, "patch row"]) -> Iterator[Int[np.ndarray, "batch row"]]:
@@ -84,16 +96,6 @@ def padded_incidence(
     table = np.full((num_nodes + 1, max(int(counts.max(initial=1)), 1)), len(corners))
     table[owner[order], rank] = order // corners.shape[1]
     return table
-
-
-def one_batch(rows, cells, touching):
-    """Cells and nodes of some patches, each row sorted and padded."""
-    num_nodes = len(touching) - 1
-    found = touching[np.where(rows < 0, num_nodes, rows)].reshape(len(rows), -1)
-    patch_cells = unique_rows(found, len(cells))
-    corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0)
-    nodes = unique_rows(corners[patch_cells].reshape(len(rows), -1), -1)
-    return patch_cells, nodes
 
 
 def unique_rows(values: Int[np.ndarray, "row width"], nothing: int) -> Int[np.ndarray, "row less"]:
