@@ -6,7 +6,7 @@ import pytest
 
 from riesz.errors import MeshError
 from riesz.fem.interpolate import point_operator
-from riesz.fem.space import P1, P2, nodal_to_dofs
+from riesz.fem.space import P1, P2
 from riesz.mesh.shapes import box, disc, interval
 
 SPACES = {
@@ -63,16 +63,6 @@ def test_the_sparse_matrix_is_the_same_operator_with_rows_of_sum_one(space):
     matrix = operator.to_scipy()
     np.testing.assert_allclose(matrix @ state, operator @ jnp.asarray(state), atol=1e-13)
     np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=1e-13)
-
-
-def test_linear_functions_keep_their_values_in_a_richer_space():
-    space = SPACES["P2-2d"]
-    values = polynomial(space.mesh.nodes, 1)
-    state = jnp.asarray(nodal_to_dofs(space, values))
-    points = inner_points(space)
-    np.testing.assert_allclose(
-        point_operator(space, points) @ state, polynomial(points, 1), atol=1e-13
-    )
 
 
 def test_a_point_outside_is_refused_unless_it_is_within_the_tolerance():

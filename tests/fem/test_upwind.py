@@ -76,7 +76,7 @@ def test_a_layer_across_the_stream_overshoots_by_less_than_a_tenth():
 
 
 def test_in_oblique_flow_overshoots_stay_at_the_layer():
-    """A linear method cannot be monotone there: a third of the jump, in the cells at the layer."""
+    """What this linear method does there, short of the tenth it reaches in aligned flow."""
     nodes, u = transported(32, OBLIQUE, layer=True)
     anywhere, away = overshoot(nodes, u, OBLIQUE, 32)
     assert anywhere <= 0.4

@@ -68,10 +68,3 @@ def facet_dofs(space: Space, facets: Int[np.ndarray, "facet dim"]) -> Int[np.nda
     keys = row_keys(space.edges, space.mesh.num_nodes)
     edges = np.searchsorted(keys, np.unique(row_keys(ends, space.mesh.num_nodes)))
     return np.concatenate([nodes, space.mesh.num_nodes + edges])
-
-
-def nodal_to_dofs(
-    space: Space, values: Float[np.ndarray, "node *components"]
-) -> Float[np.ndarray, "dof *components"]:
-    """The same piecewise linear function, by its values at all unknowns of the space."""
-    return np.concatenate([values, values[space.edges].mean(axis=1)])

@@ -149,6 +149,7 @@ def advection(velocity: Any, *, supg: bool = False) -> WeakForm:
 
     Streamline-upwind Petrov-Galerkin adds $\delta\,(\tau\cdot\nabla v)$ to the test function of
     all terms without a gradient of $v$, consistently: the exact solution stays a solution.
+    Where the flow meets a layer at an angle, overshoots of a third of the jump remain beside it.
     """
     return single(
         "advection",
