@@ -42,6 +42,10 @@ _PUBLIC = {
     "riesz.fem.linear_solve": ("ConjugateGradients", "Dense", "SparseLU"),
     "riesz.fem.solve": ("Newton", "solve"),
     "riesz.fem.flux": ("budget", "flux_through"),
+    "riesz.penalty.dual_norm": ("dual_norm",),
+    "riesz.penalty.schwarz_patches": ("Gram",),
+    "riesz.penalty.schwarz": ("schwarz_norm",),
+    "riesz.penalty.penalty": ("exact_penalty", "weak_form_penalty"),
     "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -9,64 +9,89 @@ loss = misfit + penalty(key, u, zs) / (2 * epsilon**2)        # in each step
 mesh: a few mini-patches are drawn, and only their nodes and quadrature points are evaluated.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from riesz.errors import RieszError
+from riesz.fem.assembly import check_state, dirichlet_values, residual
 from riesz.fem.interpolate import PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator
 from riesz.fem.space import P1
-from riesz.fem.weakform import PointSource
+from riesz.fem.weakform import PointSource, WeakForm
 from riesz.mesh.refine import Hierarchy
-from riesz.penalty.coarse_points import points_on_cells, points_on_facets
-from riesz.penalty.patches import Gram
+from riesz.penalty.dual_norm import DualNorm, dual_norm
+from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
+from riesz.penalty.norm import NormSample, PatchNorm
 from riesz.penalty.rows import (
-    CoarseLevels,
     PrescribedNodes,
     StateFunction,
+    TestedLevels,
     function_rows,
     interpolant_rows,
 )
-from riesz.penalty.schwarz import (
-    PATCH_NODES,
-    SchwarzNorm,
-    SchwarzSample,
-    coarse_indices,
-    schwarz_norm,
-    weighted_mean,
-)
+from riesz.penalty.schwarz import PATCH_NODES, coarse_indices, schwarz_norm
+from riesz.penalty.schwarz_patches import Gram
 
 
-class WeakFormPenalty(eqx.Module):
-    """How far functions u(x, z) are from solving a problem, by mini-patches."""
+class AbstractPenalty(eqx.Module):
+    """How far states are from solving a problem.
+
+    The leaves of `zs` have a leading axis of samples; None stands for an equation without latents.
+    """
+
+    problem: eqx.AbstractVar[BoundaryValueProblem]
+
+    @abstractmethod
+    def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
+        """The mean squared norm over samples of the residual of functions u(x, z)."""
+
+    @abstractmethod
+    def nodal(
+        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
+    ) -> Float[Array, ""]:
+        """The same for states given at all nodes, one a sample of the latents."""
+
+
+class WeakFormPenalty(AbstractPenalty):
+    """By mini-patches: unbiased, and with the default norm never negative."""
 
     problem: BoundaryValueProblem
-    norm: SchwarzNorm
+    norm: PatchNorm
     prescribed: PrescribedNodes
-    levels: CoarseLevels | None
+    finest: TestedLevels | None  # where gradients of u are taken on the finest mesh too
+    levels: TestedLevels | None
     num_patches: int = eqx.field(static=True)
 
     def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
-        """An unbiased estimate of the mean squared norm over the samples `zs`, never negative.
-
-        The leaves of `zs` have a leading axis of samples; None stands for an equation without
-        latents.
-        """
         return jnp.mean(self.estimates(self.norm.sample(key, self.num_patches), u, zs))
 
+    def nodal(
+        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
+    ) -> Float[Array, ""]:
+        sample = self.norm.sample(key, self.num_patches)
+        return jnp.mean(
+            over_states(self.problem, states, zs, lambda r: self.norm.squared(r, sample))
+        )
+
     def estimates(
-        self, sample: SchwarzSample, u: StateFunction, zs: PyTree = None
+        self, sample: NormSample, u: StateFunction, zs: PyTree = None
     ) -> Float[Array, " sample"]:
         """The estimate for each sample of the latents from given patches."""
-
         problem, fine, coarse = self.problem, self.norm.fine, self.norm.coarse
+        check_function(problem, u, zs)
 
         def fine_rows(patch, z):
+            if self.finest is not None:
+                return function_rows(problem, self.finest, fine.table, patch, u, z)
             return interpolant_rows(problem, self.prescribed, fine.table, patch, u, z)
 
-        total = weighted_mean(fine, sample.fine, over(fine_rows, sample.fine.patches, zs))
+        total = fine.estimate(sample.fine, over(fine_rows, sample.fine.patches, zs))
         if coarse is None or sample.coarse is None or self.levels is None:
             return total
         levels = self.levels
@@ -74,8 +99,31 @@ class WeakFormPenalty(eqx.Module):
         def coarse_rows(patch, z):
             return function_rows(problem, levels, coarse.table, patch, u, z)
 
-        rows = over(coarse_rows, sample.coarse.patches, zs)
-        return total + weighted_mean(coarse, sample.coarse, rows)
+        return total + coarse.estimate(sample.coarse, over(coarse_rows, sample.coarse.patches, zs))
+
+
+class ExactPenalty(AbstractPenalty):
+    """By the exact dual norm: the whole mesh in every step; nothing is drawn."""
+
+    problem: BoundaryValueProblem
+    norm: DualNorm
+
+    def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
+        check_function(self.problem, u, zs)
+        nodes = self.problem.cells.domain.nodes.T
+
+        def interpolant(z):
+            return jax.vmap(lambda x: u(x, z))(nodes)
+
+        states = interpolant(None)[None] if zs is None else jax.vmap(interpolant)(zs)
+        return self.nodal(key, states, zs)
+
+    def nodal(
+        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
+    ) -> Float[Array, ""]:
+        del key
+        free = self.problem.free
+        return jnp.mean(over_states(self.problem, states, zs, lambda r: self.norm.squared(r[free])))
 
 
 def over(rows_of, patches: Int[Array, " patch"], zs: PyTree) -> Float[Array, "patch row sample"]:
@@ -86,6 +134,43 @@ def over(rows_of, patches: Int[Array, " patch"], zs: PyTree) -> Float[Array, "pa
     return jax.vmap(for_patch, in_axes=(0, None))(patches, zs)
 
 
+def over_states(
+    problem: BoundaryValueProblem,
+    states: Float[Array, "sample node"],
+    zs: PyTree,
+    squared: Callable[[Float[Array, " node"]], Float[Array, ""]],
+) -> Float[Array, " sample"]:
+    """Squared norms of residuals of nodal states, with the prescribed values put in."""
+    if states.ndim != 2:
+        raise RieszError(
+            f"the states have shape {states.shape}: give one row of nodal values a sample."
+        )
+    check_state(problem, states[0])
+
+    def one(state, z):
+        state = state.at[problem.fixed].set(dirichlet_values(problem, z))
+        return squared(residual(problem, state, z).at[problem.fixed].set(0.0))
+
+    return jax.vmap(one, in_axes=(0, None if zs is None else 0))(states, zs)
+
+
+def check_function(problem: BoundaryValueProblem, u: StateFunction, zs: PyTree) -> None:
+    """Raise if u is not a scalar function of one place and one sample."""
+    place = jnp.zeros(problem.space.mesh.dim, problem.dtype)
+    z = None if zs is None else jax.tree.map(lambda leaf: leaf[0], zs)
+    shape = jax.eval_shape(u, place, z).shape
+    if shape != ():
+        raise RieszError(
+            f"u(x, z) has shape {shape} at one place x of shape {place.shape}: it must be a "
+            "scalar; index or squeeze the network's output."
+        )
+
+
+def exact_penalty(problem: BoundaryValueProblem, gram: WeakForm | None = None) -> ExactPenalty:
+    """The penalty by the exact dual norm: for small meshes, and to check others against."""
+    return ExactPenalty(problem, dual_norm(problem, gram))
+
+
 def weak_form_penalty(
     problem: BoundaryValueProblem,
     hierarchy: Hierarchy | None = None,
@@ -93,26 +178,46 @@ def weak_form_penalty(
     num_patches: int = 4,
     patch_nodes: int = PATCH_NODES,
     gram: Gram | None = None,
+    norm: PatchNorm | None = None,
+    gradients: bool = False,
 ) -> WeakFormPenalty:
-    """Set up the penalty for a problem on P1 elements, on the finest mesh of a hierarchy."""
-    norm = schwarz_norm(problem, hierarchy, patch_nodes=patch_nodes, gram=gram)
+    """Set up the penalty for a problem on P1 elements, on the finest mesh of a hierarchy.
+
+    The state is the nodal interpolant of u on the finest mesh; with `gradients`, u itself, by its
+    gradient at six points a triangle. `norm` replaces the Schwarz norm by another, one of tapers
+    for instance.
+    """
+    if norm is None:
+        norm = schwarz_norm(problem, hierarchy, patch_nodes=patch_nodes, gram=gram)
     place = np.full(problem.space.num_dofs, -1, dtype=np.int32)
     place[np.asarray(problem.fixed)] = np.arange(len(problem.fixed))
     levels = None
     if hierarchy is not None and norm.coarse is not None:
         levels = coarse_part(problem, hierarchy, patch_nodes)
-    return WeakFormPenalty(problem, norm, PrescribedNodes(jnp.asarray(place)), levels, num_patches)
+    return WeakFormPenalty(
+        problem=problem,
+        norm=norm,
+        prescribed=PrescribedNodes(jnp.asarray(place)),
+        finest=finest_part(problem) if gradients else None,
+        levels=levels,
+        num_patches=num_patches,
+    )
+
+
+def finest_part(problem: BoundaryValueProblem) -> TestedLevels:
+    operators = tuple(operator for _, operator in problem.point_sources)
+    return TestedLevels(points_on_finest(problem), operators)
 
 
 def coarse_part(
     problem: BoundaryValueProblem, hierarchy: Hierarchy, patch_nodes: int
-) -> CoarseLevels:
+) -> TestedLevels:
     indices = coarse_indices(hierarchy, problem.dirichlet_tags, patch_nodes)
     on_facets = [
         points_on_facets(hierarchy, indices, str(group.terms[0].on), problem.dtype)
         for group in problem.facets
     ]
-    return CoarseLevels(
+    return TestedLevels(
         points=(points_on_cells(hierarchy, indices, problem.dtype), *on_facets),
         operators=tuple(
             joined_operator(hierarchy, indices, source, problem.dtype)

@@ -18,7 +18,7 @@ from riesz.fem.interpolate import PointOperator
 from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
 from riesz.fem.pointwise import LinearForm, Point, State
 from riesz.fem.problem import BoundaryValueProblem, Group
-from riesz.penalty.coarse_points import CoarsePoints
+from riesz.penalty.level_points import FinePoints, LevelPoints
 from riesz.penalty.patch import EntityTable, PatchTable
 
 StateFunction = Callable[[Float[Array, " dim"], PyTree], Float[Array, ""]]
@@ -31,10 +31,10 @@ class PrescribedNodes(eqx.Module):
     place: Int[Array, " node"]
 
 
-class CoarseLevels(eqx.Module):
-    """Quadrature points for each group of terms on the coarse levels, and the wells there."""
+class TestedLevels(eqx.Module):
+    """Quadrature points for each group of terms on some levels, and the wells there."""
 
-    points: tuple[CoarsePoints, ...]
+    points: tuple[LevelPoints | FinePoints, ...]
     operators: tuple[PointOperator, ...]  # all levels' shape functions at each source's points
 
 
@@ -101,13 +101,13 @@ def point_loads(
 
 def function_rows(
     problem: BoundaryValueProblem,
-    levels: CoarseLevels,
+    levels: TestedLevels,
     table: PatchTable,
     patch: Int[Array, ""],
     u: StateFunction,
     z: PyTree,
 ) -> Float[Array, " row"]:
-    """The residual of u itself, tested with the shape functions of a coarse patch."""
+    """The residual of u itself, tested with the shape functions of a patch."""
     num_rows = table.rows.shape[1]
     total = point_loads(problem, levels.operators, table.rows[patch], z)
     groups = zip(
@@ -121,9 +121,9 @@ def function_rows(
 
 
 def tested_forms(
-    problem: BoundaryValueProblem, group: Group, places: CoarsePoints, u: StateFunction, z: PyTree
+    problem: BoundaryValueProblem, group: Group, places: LevelPoints, u: StateFunction, z: PyTree
 ) -> Float[Array, "entity corner"]:
-    """The form at every quadrature point of chosen coarse entities, tested with their corners."""
+    """The form at every quadrature point of chosen entities, tested with their corners."""
     physics = resolved(group.terms, problem.space.element, z)
     forms = jax.vmap(lambda q: forms_at(physics, problem.cells.domain, places, q, u, z))(
         jnp.arange(len(places.weights))
@@ -142,7 +142,7 @@ def tested_forms(
 def forms_at(
     physics: Physics,
     cells: Domain,
-    places: CoarsePoints,
+    places: LevelPoints,
     q: Int[Array, ""],
     u: StateFunction,
     z: PyTree,

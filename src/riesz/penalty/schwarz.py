@@ -8,97 +8,23 @@ coverage $c_\ell$. Its eigenvalues against $A^{-1}$ lie on both sides of one, wi
 hardly depend on the mesh; one level alone degrades as the mesh is refined.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
 from riesz.errors import RieszError
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.mesh.tags import tagged_facets
-from riesz.penalty.patches import Gram, Patches, PatchSample, free_nodes, patches_on
+from riesz.penalty.norm import PatchNorm, Restriction
+from riesz.penalty.schwarz_patches import Gram, free_nodes, patches_on
 
 LEVEL_STEP = 2
 """Every second mesh of a hierarchy makes a level: fewer levels, and still well conditioned."""
 
 PATCH_NODES = 64
-
-
-class Restriction(eqx.Module):
-    """Residuals at the nodes of all coarse levels from those at the finest nodes."""
-
-    coarse: Int[Array, " entry"]
-    fine: Int[Array, " entry"]
-    weights: Float[Array, " entry"]
-    num_coarse: int = eqx.field(static=True)
-
-    def __call__(self, residual: Float[Array, " node"]) -> Float[Array, " coarse"]:
-        total = jnp.zeros(self.num_coarse, residual.dtype)
-        return total.at[self.coarse].add(self.weights * residual[self.fine])
-
-
-class SchwarzSample(eqx.Module):
-    """Patches of the finest mesh, and of the coarse levels where there are any."""
-
-    fine: PatchSample
-    coarse: PatchSample | None
-
-
-class SchwarzNorm(eqx.Module):
-    """Mini-patches of the finest mesh and of coarse levels below it."""
-
-    fine: Patches
-    coarse: Patches | None
-    restriction: Restriction | None
-
-    def sample(self, key: PRNGKeyArray, num_patches: int) -> SchwarzSample:
-        """`num_patches` in all: half of them on the finest mesh, half on the coarse levels."""
-        if self.coarse is None:
-            return SchwarzSample(self.fine.sample(key, num_patches), None)
-        if num_patches < 2:
-            raise RieszError(
-                "one patch cannot sample the finest mesh and the coarse levels: draw two or more."
-            )
-        fine_key, coarse_key = jr.split(key)
-        num_coarse = num_patches // 2
-        return SchwarzSample(
-            self.fine.sample(fine_key, num_patches - num_coarse),
-            self.coarse.sample(coarse_key, num_coarse),
-        )
-
-    def all(self) -> SchwarzSample:
-        """Every patch: the norm itself."""
-        return SchwarzSample(self.fine.all(), None if self.coarse is None else self.coarse.all())
-
-    def squared(
-        self, residual: Float[Array, " node"], sample: SchwarzSample | None = None
-    ) -> Float[Array, ""]:
-        """The norm of a residual given at all nodes, or its estimate from a sample."""
-        sample = self.all() if sample is None else sample
-        fine = mean_energy(self.fine, sample.fine, residual)
-        if self.coarse is None or self.restriction is None or sample.coarse is None:
-            return fine
-        return fine + mean_energy(self.coarse, sample.coarse, self.restriction(residual))
-
-
-def mean_energy(
-    patches: Patches, sample: PatchSample, residual: Float[Array, " node"]
-) -> Float[Array, ""]:
-    rows = patches.table.rows[sample.patches]
-    values = jnp.where(rows < 0, 0.0, residual[rows])
-    return weighted_mean(patches, sample, values[:, :, None])[0]
-
-
-def weighted_mean(
-    patches: Patches, sample: PatchSample, residuals: Float[Array, "patch row sample"]
-) -> Float[Array, " sample"]:
-    """The estimate from residuals on the rows of sampled patches, for each sample of latents."""
-    energies = patches.energies(sample.patches, residuals)
-    return jnp.mean(sample.factors[:, None] * energies, axis=0)
 
 
 def schwarz_norm(
@@ -107,7 +33,7 @@ def schwarz_norm(
     *,
     patch_nodes: int = PATCH_NODES,
     gram: Gram | None = None,
-) -> SchwarzNorm:
+) -> PatchNorm:
     """The norm for residuals of a problem on P1 elements.
 
     `hierarchy` is the one whose finest mesh the problem lives on; without it there is one level
@@ -118,18 +44,38 @@ def schwarz_norm(
     tags = problem.dirichlet_tags
     gram = Gram() if gram is None else gram
     beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
-    fine = patches_on((mesh,), tags, beside, patch_nodes, gram, problem.dtype)
+    diffusivity = cell_diffusivity(gram, mesh)
+    fine = patches_on(
+        (mesh,), tags, beside, patch_nodes, (diffusivity,), gram.reaction, problem.dtype
+    )
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, patch_nodes)
     if hierarchy is None or not indices:
-        return SchwarzNorm(fine, None, None)
+        return PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
     on = tuple(str(group.terms[0].on) for group in problem.facets)
     beside = tuple(facet_cells(meshes, tag) for tag in on)
-    return SchwarzNorm(
+    means = tuple(diffusivity.reshape(coarse.num_cells, -1).mean(axis=1) for coarse in meshes)
+    return PatchNorm(
         fine=fine,
-        coarse=patches_on(meshes, tags, beside, patch_nodes, gram, problem.dtype),
+        coarse=patches_on(meshes, tags, beside, patch_nodes, means, gram.reaction, problem.dtype),
         restriction=restriction(hierarchy, indices, problem.dtype),
     )
+
+
+def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " cell"]:
+    """The Gram form's diffusivity on every cell, checked."""
+    values = np.asarray(gram.diffusivity, dtype=float)
+    if values.ndim and values.shape != (mesh.num_cells,):
+        raise RieszError(
+            f"the Gram diffusivity has shape {values.shape}, but the mesh has {mesh.num_cells} "
+            "cells: give a number, or one value a cell."
+        )
+    if not (np.isfinite(values).all() and (values > 0).all() and gram.reaction >= 0):
+        raise RieszError(
+            f"the Gram form has diffusivity from {values.min()} on and reaction {gram.reaction}: "
+            "a norm needs a positive finite diffusivity and no negative reaction."
+        )
+    return np.broadcast_to(values, (mesh.num_cells,))
 
 
 def facet_cells(meshes: tuple[Mesh, ...], tag: str) -> Int[np.ndarray, "facet corner"]:

@@ -1,4 +1,4 @@
-"""Quadrature points on coarse cells and facets, and where they lie in the finest mesh.
+"""Quadrature points on cells and facets, and where they lie in the finest mesh.
 
 Coefficients live on the finest mesh: they are evaluated there, so that a coarse residual sees the
 same physics as a fine one.
@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riesz.fem.domain import facet_barycentric, inverse_jacobians
+from riesz.fem.domain import (
+    Domain,
+    cell_domain,
+    facet_barycentric,
+    facet_domain,
+    inverse_jacobians,
+)
+from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.quadrature import Quadrature, quadrature
 from riesz.mesh.facets import facet_measures, outward_normals
 from riesz.mesh.mesh import Mesh, cell_volumes
@@ -22,29 +29,63 @@ from riesz.mesh.tags import tagged_facets
 AnyArray = Array | np.ndarray
 
 DEGREE = 4
-"""Six points a triangle: the error of the coarse residual is then far below that of training."""
+"""Six points a triangle: the error of a residual is then far below that of training."""
 
 
-class CoarsePoints(eqx.Module):
-    """Points on coarse entities, with the shape functions of their cells."""
+class LevelPoints(eqx.Module):
+    """Points on cells or facets of a level, with the shape functions of their cells."""
 
     x: Float[AnyArray, "point dim entity"]
     weights: Float[AnyArray, "point entity"]  # of the quadrature, times the measure
-    barycentric: Float[AnyArray, "point corner entity"]  # in the coarse cell
-    inverse_jacobian: Float[AnyArray, "dim dim entity"]  # of the coarse cell
+    barycentric: Float[AnyArray, "point corner entity"]  # in the level's cell
+    inverse_jacobian: Float[AnyArray, "dim dim entity"]  # of the level's cell
     fine_cell: Int[AnyArray, "point entity"]  # of the finest mesh
     fine_barycentric: Float[AnyArray, "point corner entity"]
     normal: Float[AnyArray, "dim entity"] | None  # of facets
 
-    def taken(self, entities: Int[Array, " chosen"]) -> "CoarsePoints":
+    def taken(self, entities: Int[Array, " chosen"]) -> "LevelPoints":
         """Chosen entities; an index past the end stands for nothing."""
-
         chosen = jax.tree.map(lambda array: jnp.take(array, entities, axis=-1, mode="clip"), self)
         there = entities < self.weights.shape[1]
         return dataclasses.replace(chosen, weights=jnp.where(there, chosen.weights, 0.0))
 
 
-def points_on_cells(hierarchy: Hierarchy, levels: tuple[int, ...], dtype: np.dtype) -> CoarsePoints:
+class FinePoints(eqx.Module):
+    """Points on the finest mesh: nothing needs to be stored for them beside its geometry."""
+
+    domain: Domain
+
+    def taken(self, entities: Int[Array, " chosen"]) -> LevelPoints:
+        """Chosen cells or facets; an index past the end stands for nothing."""
+        domain = self.domain.taken(entities)
+        barycentric = domain.facet_points
+        if barycentric is None:
+            points = jnp.asarray(domain.cell_points, domain.measure.dtype)
+            barycentric = jnp.broadcast_to(points[:, :, None], (*points.shape, len(entities)))
+        weights = jnp.asarray(domain.weights, domain.measure.dtype)
+        assert domain.cell is not None
+        return LevelPoints(
+            x=jnp.einsum("qce,dce->qde", barycentric, domain.nodes[:, domain.corners]),
+            weights=weights[:, None] * domain.measure[None, :],
+            barycentric=barycentric,
+            inverse_jacobian=domain.inverse_jacobian,
+            fine_cell=jnp.broadcast_to(domain.cell, (len(weights), len(entities))),
+            fine_barycentric=barycentric,
+            normal=domain.normal,
+        )
+
+
+def points_on_finest(problem: BoundaryValueProblem) -> tuple[FinePoints, ...]:
+    """Points on the cells, and on the facets of each group of boundary terms."""
+    mesh = problem.space.mesh
+    facets = (tagged_facets(mesh, str(group.terms[0].on)) for group in problem.facets)
+    return (
+        FinePoints(cell_domain(problem.space, DEGREE, problem.dtype)),
+        *(FinePoints(facet_domain(problem.space, f, DEGREE, problem.dtype)) for f in facets),
+    )
+
+
+def points_on_cells(hierarchy: Hierarchy, levels: tuple[int, ...], dtype: np.dtype) -> LevelPoints:
     """Quadrature points on the cells of the hierarchy's meshes with the given indices."""
     rule = quadrature(hierarchy.meshes[0].dim, DEGREE)
     return joined([cell_points(hierarchy, level, rule) for level in levels], dtype)
@@ -52,13 +93,13 @@ def points_on_cells(hierarchy: Hierarchy, levels: tuple[int, ...], dtype: np.dty
 
 def points_on_facets(
     hierarchy: Hierarchy, levels: tuple[int, ...], tag: str, dtype: np.dtype
-) -> CoarsePoints:
+) -> LevelPoints:
     """Quadrature points on the facets with one tag."""
     rule = quadrature(hierarchy.meshes[0].dim - 1, DEGREE)
     return joined([facet_points(hierarchy, level, tag, rule) for level in levels], dtype)
 
 
-def joined(parts: list[CoarsePoints], dtype: np.dtype) -> CoarsePoints:
+def joined(parts: list[LevelPoints], dtype: np.dtype) -> LevelPoints:
     """Entities of several meshes side by side, on the device."""
 
     def join(*arrays):
@@ -68,14 +109,14 @@ def joined(parts: list[CoarsePoints], dtype: np.dtype) -> CoarsePoints:
     return jax.tree.map(join, *parts)
 
 
-def cell_points(hierarchy: Hierarchy, level: int, rule: Quadrature) -> CoarsePoints:
+def cell_points(hierarchy: Hierarchy, level: int, rule: Quadrature) -> LevelPoints:
     mesh = hierarchy.meshes[level]
     barycentric = np.broadcast_to(rule.points[:, None], (*rule.weights.shape, *mesh.cells.shape))
     measure = cell_volumes(mesh.nodes, mesh.cells)
     return located(hierarchy, level, np.arange(mesh.num_cells), barycentric, rule, measure, None)
 
 
-def facet_points(hierarchy: Hierarchy, level: int, tag: str, rule: Quadrature) -> CoarsePoints:
+def facet_points(hierarchy: Hierarchy, level: int, tag: str, rule: Quadrature) -> LevelPoints:
     mesh = hierarchy.meshes[level]
     facets = tagged_facets(mesh, tag)
     barycentric = facet_barycentric(rule, facets.opposite, mesh.dim)
@@ -92,13 +133,13 @@ def located(
     rule: Quadrature,
     measure: Float[np.ndarray, " entity"],
     normal: Float[np.ndarray, "dim entity"] | None,
-) -> CoarsePoints:
+) -> LevelPoints:
     """Points given in coarse cells, with their places in the finest mesh; arrays of the host."""
     mesh = hierarchy.meshes[level]
     x = np.einsum("qec,ecd->qed", barycentric, mesh.nodes[mesh.cells[cell]])
     start = np.broadcast_to(cell, x.shape[:2])
     fine_cell, fine_barycentric = descend(x, start, hierarchy.meshes[level + 1 :], barycentric)
-    return CoarsePoints(
+    return LevelPoints(
         x=np.moveaxis(x, 1, 2),
         weights=rule.weights[:, None] * measure,
         barycentric=np.moveaxis(barycentric, 1, 2),

@@ -14,39 +14,34 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from riesz.fem.domain import inverse_jacobians
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
+from riesz.penalty.estimator import AbstractPatches, PatchSample
 from riesz.penalty.partition import overlapping_patches
 from riesz.penalty.patch import PatchTable, patch_table
 from riesz.penalty.small_solve import inverse_quadratic
 
 
 class Gram(eqx.Module):
-    r"""The inner product of test functions, $\int a\,\nabla v\cdot\nabla w + k\,v\,w$."""
+    r"""The inner product of test functions, $\int a\,\nabla v\cdot\nabla w + k\,v\,w$.
 
-    diffusivity: float = 1.0
+    The diffusivity is a number, or one a cell of the finest mesh for rough coefficients; coarse
+    cells take the mean of the cells inside.
+    """
+
+    diffusivity: float | Float[np.ndarray, " cell"] = 1.0
     reaction: float = 0.0
 
 
-class PatchSample(eqx.Module):
-    """Some patches, and the factors that make the mean of their energies unbiased."""
-
-    patches: Int[Array, " patch"]
-    factors: Float[Array, " patch"]
-
-
-class Patches(eqx.Module):
-    """Overlapping mini-patches; levels of a hierarchy are meshes side by side."""
+class SchwarzPatches(AbstractPatches):
+    """Patches with their own Dirichlet problems; levels of a hierarchy are meshes side by side."""
 
     table: PatchTable
     inverse_jacobian: Float[Array, "dim dim cell"]
     measure: Float[Array, " cell"]
-    gram: Gram
+    diffusivity: Float[Array, " cell"]  # of the Gram form
+    reaction: Float[Array, ""]
     level_starts: Int[Array, " level"]  # first patch of each level
     level_sizes: Int[Array, " level"]
     coverage: Float[Array, " level"]  # in how many patches each free node of the level lies
-
-    @property
-    def num_patches(self) -> int:
-        return self.table.num_patches
 
     def sample(self, key: PRNGKeyArray, count: int) -> PatchSample:
         """Patches drawn independently: first a level, each as likely, then a patch of it."""
@@ -84,7 +79,8 @@ class Patches(eqx.Module):
         stiffness = jnp.einsum("idc,jdc->ijc", slopes, slopes)
         corners = len(slopes)
         mass = (1 + jnp.eye(corners, dtype=measure.dtype)) / (corners * (corners + 1))
-        matrices = self.gram.diffusivity * stiffness + self.gram.reaction * mass[:, :, None]
+        diffusivity = jnp.take(self.diffusivity, cells, mode="clip")
+        matrices = diffusivity[None, None] * stiffness + self.reaction * mass[:, :, None]
         places = self.table.cells.rows[patch].astype(jnp.int32).T
         num_rows = self.table.rows.shape[1]
         local = jnp.zeros((num_rows + 1, num_rows + 1), measure.dtype)
@@ -98,9 +94,10 @@ def patches_on(
     dirichlet_tags: tuple[str, ...],
     facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
     patch_nodes: int,
-    gram: Gram,
+    diffusivities: tuple[Float[np.ndarray, " cell"], ...],
+    reaction: float,
     dtype: np.dtype,
-) -> Patches:
+) -> SchwarzPatches:
     """Patches of at most `patch_nodes` free nodes on each mesh.
 
     Nodes and cells are numbered through, mesh after mesh; `facet_corners` already are.
@@ -116,11 +113,12 @@ def patches_on(
     cells = np.concatenate([m.cells + o for m, o in zip(meshes, offsets, strict=False)])
     inverse = np.concatenate([inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes])
     volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
-    return Patches(
+    return SchwarzPatches(
         table=patch_table(np.concatenate(rows), cells, facet_corners, int(offsets[-1])),
         inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
         measure=jnp.asarray(volumes, dtype=dtype),
-        gram=gram,
+        diffusivity=jnp.asarray(np.concatenate(diffusivities), dtype=dtype),
+        reaction=jnp.asarray(reaction, dtype=dtype),
         level_starts=jnp.asarray(np.cumsum([0, *sizes[:-1]]), dtype=jnp.int32),
         level_sizes=jnp.asarray(sizes, dtype=jnp.int32),
         coverage=jnp.asarray(coverage, dtype=dtype),

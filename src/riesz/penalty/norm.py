@@ -1,0 +1,77 @@
+"""Norms of residuals by mini-patches: those of the finest mesh, and of coarse levels below it."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from riesz.errors import RieszError
+from riesz.penalty.estimator import AbstractPatches, PatchSample
+
+
+class Restriction(eqx.Module):
+    """Residuals at the nodes of all coarse levels from those at the finest nodes."""
+
+    coarse: Int[Array, " entry"]
+    fine: Int[Array, " entry"]
+    weights: Float[Array, " entry"]
+    num_coarse: int = eqx.field(static=True)
+
+    def __call__(self, residual: Float[Array, " node"]) -> Float[Array, " coarse"]:
+        total = jnp.zeros(self.num_coarse, residual.dtype)
+        return total.at[self.coarse].add(self.weights * residual[self.fine])
+
+
+class NormSample(eqx.Module):
+    """Patches of the finest mesh, and of the coarse levels where there are any."""
+
+    fine: PatchSample
+    coarse: PatchSample | None
+
+
+class PatchNorm(eqx.Module):
+    """The squared norm of a residual as a sum over mini-patches, or an estimate from a few."""
+
+    fine: AbstractPatches
+    coarse: AbstractPatches | None = None
+    restriction: Restriction | None = None
+
+    def sample(self, key: PRNGKeyArray, num_patches: int) -> NormSample:
+        """`num_patches` in all: half of them on the finest mesh, half on the coarse levels."""
+        if num_patches < 1:
+            raise RieszError(f"num_patches is {num_patches}: draw one patch or more.")
+        if self.coarse is None:
+            return NormSample(self.fine.sample(key, num_patches), None)
+        if num_patches == 1:
+            return self.one_patch(key)
+        fine_key, coarse_key = jr.split(key)
+        num_coarse = num_patches // 2
+        return NormSample(
+            self.fine.sample(fine_key, num_patches - num_coarse),
+            self.coarse.sample(coarse_key, num_coarse),
+        )
+
+    def one_patch(self, key: PRNGKeyArray) -> NormSample:
+        """One on either side, of which a coin lets one count, doubly: shapes must not vary."""
+        coin_key, key = jr.split(key)
+        both = self.sample(key, 2)
+        fine, coarse = both.fine, both.coarse
+        twice = 2 * jr.bernoulli(coin_key).astype(fine.factors.dtype)
+        return NormSample(
+            PatchSample(fine.patches, twice * fine.factors),
+            None if coarse is None else PatchSample(coarse.patches, (2 - twice) * coarse.factors),
+        )
+
+    def all(self) -> NormSample:
+        """Every patch: the norm itself."""
+        return NormSample(self.fine.all(), None if self.coarse is None else self.coarse.all())
+
+    def squared(
+        self, residual: Float[Array, " node"], sample: NormSample | None = None
+    ) -> Float[Array, ""]:
+        """The norm of a residual given at all nodes, or its estimate from a sample."""
+        sample = self.all() if sample is None else sample
+        fine = self.fine.nodal_estimate(sample.fine, residual)
+        if self.coarse is None or self.restriction is None or sample.coarse is None:
+            return fine
+        return fine + self.coarse.nodal_estimate(sample.coarse, self.restriction(residual))
