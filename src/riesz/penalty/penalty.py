@@ -30,13 +30,13 @@ from riesz.penalty.level_points import points_on_cells, points_on_facets, points
 from riesz.penalty.norm import NormSample, PatchNorm
 from riesz.penalty.rows import (
     PrescribedNodes,
-    StateFunction,
     TestedLevels,
     function_rows,
     interpolant_rows,
 )
 from riesz.penalty.schwarz import PATCH_NODES, coarse_indices, schwarz_norm
 from riesz.penalty.schwarz_patches import Gram
+from riesz.penalty.state import AbstractPlacedState, StateFunction, values_at_nodes
 
 
 class AbstractPenalty(eqx.Module):
@@ -113,7 +113,7 @@ class ExactPenalty(AbstractPenalty):
         nodes = self.problem.cells.domain.nodes.T
 
         def interpolant(z):
-            return jax.vmap(lambda x: u(x, z))(nodes)
+            return values_at_nodes(u, jnp.arange(len(nodes)), nodes, z)
 
         states = interpolant(None)[None] if zs is None else jax.vmap(interpolant)(zs)
         return self.nodal(key, states, zs)
@@ -158,6 +158,8 @@ def check_function(problem: BoundaryValueProblem, u: StateFunction, zs: PyTree) 
     """Raise if u is not a scalar function of one place and one sample."""
     place = jnp.zeros(problem.space.mesh.dim, problem.dtype)
     z = None if zs is None else jax.tree.map(lambda leaf: leaf[0], zs)
+    if isinstance(u, AbstractPlacedState):
+        return
     shape = jax.eval_shape(u, place, z).shape
     if shape != ():
         raise RieszError(

@@ -5,8 +5,6 @@ are evaluated. On coarser levels an interpolant would not do: the fine solution'
 does not solve the equation. There the function and its gradient are taken at quadrature points.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,9 +18,7 @@ from riesz.fem.pointwise import LinearForm, Point, State
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.penalty.level_points import FinePoints, LevelPoints
 from riesz.penalty.patch import EntityTable, PatchTable
-
-StateFunction = Callable[[Float[Array, " dim"], PyTree], Float[Array, ""]]
-"""The state u(x, z) at one place."""
+from riesz.penalty.state import Place, StateFunction, value_at, values_at_nodes
 
 
 class PrescribedNodes(eqx.Module):
@@ -49,7 +45,7 @@ def interpolant_rows(
     """The residual of the nodal interpolant of u, with prescribed values where there are any."""
     nodes = table.nodes[patch]
     x = problem.cells.domain.nodes[:, nodes].T
-    values = jax.vmap(lambda place: u(place, z))(x)
+    values = values_at_nodes(u, nodes, x, z)
     place = prescribed.place[nodes]
     if len(problem.fixed):
         values = jnp.where(place < 0, values, dirichlet_values(problem, z)[place])
@@ -153,15 +149,34 @@ def forms_at(
         {name: c.gather(fine) for name, c in term.coefficients.items()} for term in physics.terms
     )
 
-    def at(x, barycentric, normal, local):
-        value, slopes = jax.value_and_grad(lambda place: u(place, z))(x)
+    def at(x, corners, barycentric, normal, local):
+        value, slopes = value_and_slopes(u, Place(x, corners, barycentric), z)
         point = Point(x, tuple(barycentric), State(value, tuple(slopes)), z)
         form = sum_of_terms(physics, local, normal, point)
         return form.density, full_flux(form, len(x))
 
-    return jax.vmap(at, in_axes=(-1, -1, -1, -1), out_axes=-1)(
-        places.x[q], places.fine_barycentric[q], places.normal, gathered
+    return jax.vmap(at, in_axes=(-1, -1, -1, -1, -1), out_axes=-1)(
+        places.x[q], fine.corners, places.fine_barycentric[q], places.normal, gathered
     )
+
+
+def value_and_slopes(
+    u: StateFunction, place: Place, z: PyTree
+) -> tuple[Float[Array, ""], Float[Array, " dim"]]:
+    """The state and its gradient at one place.
+
+    Forward mode: what depends on the place alone is then not done again for every sample of z.
+    """
+
+    def along(direction):
+        return jax.jvp(
+            lambda x: value_at(u, Place(x, place.corners, place.barycentric), z),
+            (place.x,),
+            (direction,),
+        )
+
+    directions = jnp.eye(len(place.x), dtype=place.x.dtype)
+    return jax.vmap(along, out_axes=(None, 0))(directions)
 
 
 def full_flux(form: LinearForm, dim: int) -> tuple[Float[Array, ""], ...] | None:
