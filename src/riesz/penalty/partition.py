@@ -56,18 +56,21 @@ def bisected(
 ) -> Int[np.ndarray, "patch patch_nodes"]:
     """Halve the nodes across the longest side of their box until all blocks are small enough.
 
-    All blocks of a level are halved at once by sorting, so that millions of nodes take seconds.
+    As few blocks as can be, of equal size within one node. All blocks of a level are halved at
+    once by sorting, so that millions of nodes take seconds.
     """
-    num_levels = int(np.ceil(np.log2(len(points) / patch_nodes)))
+    num_blocks = -(-len(points) // patch_nodes)
+    ends = len(points) * np.arange(num_blocks + 1) // num_blocks
     order = np.arange(len(points))
-    for level in range(num_levels):
-        starts = len(points) * np.arange(2**level) // 2**level
-        block = np.repeat(np.arange(2**level), np.diff(np.append(starts, len(points))))
+    cuts = np.array([0, num_blocks])
+    while len(cuts) <= num_blocks:
+        starts = ends[cuts[:-1]]
+        block = np.repeat(np.arange(len(starts)), np.diff(ends[cuts]))
         placed = points[order]
         extent = np.maximum.reduceat(placed, starts) - np.minimum.reduceat(placed, starts)
         along = np.take_along_axis(placed, extent.argmax(axis=1)[block][:, None], axis=1)[:, 0]
         order = order[np.lexsort((along, block))]
-    ends = len(points) * np.arange(2**num_levels + 1) // 2**num_levels
+        cuts = np.union1d(cuts, (cuts[:-1] + cuts[1:]) // 2)
     return padded(order, ends, patch_nodes)
 
 
