@@ -45,7 +45,12 @@ _PUBLIC = {
     "riesz.penalty.dual_norm": ("dual_norm",),
     "riesz.penalty.schwarz_patches": ("Gram",),
     "riesz.penalty.schwarz": ("schwarz_norm",),
+    "riesz.penalty.taper": ("HardTaper", "Wendland"),
+    "riesz.penalty.tapered": ("block_norm", "taper_radius", "tapered_norm"),
     "riesz.penalty.penalty": ("exact_penalty", "weak_form_penalty"),
+    "riesz.observe.observations": ("observations",),
+    "riesz.observe.likelihood": ("Gaussian", "StudentT"),
+    "riesz.infer.problem": ("InverseProblem", "inverse_problem"),
     "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -240,7 +240,7 @@ def joined_operator(
     operators = [source_operator(P1(mesh), source, dtype) for mesh in meshes]
     return PointOperator(
         cells=operators[0].cells,
-        dofs=jnp.concatenate([o.dofs + n for o, n in zip(operators, offsets, strict=False)]),
+        dofs=jnp.concatenate([o.dofs + int(n) for o, n in zip(operators, offsets, strict=False)]),
         weights=jnp.concatenate([o.weights for o in operators]),
         num_dofs=int(offsets[-1]),
     )

@@ -47,10 +47,11 @@ class SchwarzPatches(AbstractPatches):
         """Patches drawn independently: first a level, each as likely, then a patch of it."""
         level_key, patch_key = jr.split(key)
         num_levels = len(self.level_starts)
-        level = jr.randint(level_key, (count,), 0, num_levels)
+        level = jr.randint(level_key, (count,), 0, num_levels, dtype=jnp.int32)
         size = self.level_sizes[level]
-        patches = self.level_starts[level] + jr.randint(patch_key, (count,), 0, size)
-        return PatchSample(patches, num_levels * size / self.coverage[level])
+        place = jr.randint(patch_key, (count,), 0, size, dtype=jnp.int32)
+        factors = num_levels * size.astype(self.coverage.dtype) / self.coverage[level]
+        return PatchSample(self.level_starts[level] + place, factors)
 
     def all(self) -> PatchSample:
         """Every patch, with factors such that the mean of energies is the whole sum."""

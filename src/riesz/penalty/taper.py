@@ -63,7 +63,7 @@ class Wendland(AbstractTaper):
         return np.maximum(1 - near, 0.0) ** power * (power * near + 1)
 
 
-def radius_holding(points: Float[np.ndarray, "node dim"], patch_nodes: float) -> float:
+def radius_holding(points: Float[np.ndarray, "node dim"], patch_nodes: int) -> float:
     """The radius within which a point has `patch_nodes` of the points on average, itself included.
 
     On a regular mesh the average jumps: the radius is then the least one with that many or more.

@@ -93,7 +93,7 @@ def block_norm(
     )
 
 
-def taper_radius(problem: BoundaryValueProblem, patch_nodes: float) -> float:
+def taper_radius(problem: BoundaryValueProblem, patch_nodes: int) -> float:
     """The radius at which a problem's tapered patches hold this many free nodes on average."""
     return radius_holding(free_points(problem), patch_nodes)
 
@@ -152,12 +152,12 @@ def check_memory(
     max_bytes: float,
     advice: str,
 ) -> None:
-    """Raise before any work if the table would be too large.
+    """Raise before any work if the table would be too large, entries and patches together.
 
-    The count is from above: a patch touches fewer cells than its rows do one by one.
+    A patch is taken to touch twice as many cells as its share of the mesh, which is ample.
     """
     mesh = problem.space.mesh
-    touched = min(num_rows * (mesh.dim + 1) * mesh.num_cells / mesh.num_nodes, mesh.num_cells)
+    touched = min(2 * num_rows * mesh.num_cells / mesh.num_nodes, mesh.num_cells)
     of_cells = touched * (4 + 4 * (mesh.dim + 1))
     needed = num_patches * (num_entries * problem.dtype.itemsize + 8 * num_rows + of_cells)
     if needed > max_bytes:
