@@ -1,6 +1,7 @@
 """Uniform refinement: every cell is cut into 2, 4 or 8, and nodal values carry over."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import equinox as eqx
 import numpy as np
@@ -33,8 +34,12 @@ class Refinement(eqx.Module):
     prolongation: sp.csr_array  # [node, coarse node], for piecewise linear functions
 
 
-class Hierarchy(eqx.Module):
-    """Nested meshes, coarse to fine, and the prolongation from each one to the next."""
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Nested meshes, coarse to fine, and the prolongation from each one to the next.
+
+    Host data: compiled functions see it as one thing, told apart by identity.
+    """
 
     meshes: tuple[Mesh, ...]
     prolongations: tuple[sp.csr_array, ...]

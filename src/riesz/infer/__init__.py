@@ -1,0 +1,1 @@
+"""Inverse problems and the engines that infer their unknowns."""

@@ -1,0 +1,1 @@
+"""Unknowns of an inverse problem and their priors, as functions of standard normal coordinates."""

@@ -1,0 +1,42 @@
+"""What an unknown is: a prior written as a function of independent standard normal coordinates.
+
+With such coordinates every engine sees the same prior, N(0, I), whatever the units, bounds and
+correlations of the quantities themselves.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from riesz.fem.coefficient import AbstractCoefficient, Latent
+from riesz.mesh.mesh import Mesh
+
+
+class AbstractLatent(eqx.Module):
+    """One unknown of an inverse problem with its prior."""
+
+    @property
+    @abstractmethod
+    def num_coordinates(self) -> int:
+        """How many standard normal coordinates it has."""
+
+    @abstractmethod
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
+        """What `z` holds for these coordinates: a number, a vector, or the weights of a field."""
+
+    def coefficient(self, name: str) -> AbstractCoefficient:
+        """What stands in an equation where the unknown is named."""
+        return Latent(name)
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The prior in a few words, in physical units."""
+
+
+class AbstractFieldPrior(eqx.Module):
+    """A prior over functions that becomes an unknown once the mesh is known."""
+
+    @abstractmethod
+    def on(self, mesh: Mesh) -> AbstractLatent:
+        """The unknown on a mesh."""

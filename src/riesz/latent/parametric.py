@@ -1,0 +1,91 @@
+"""Numbers and vectors with a prior from NumPyro."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float
+
+from riesz.errors import RieszError
+from riesz.latent.latent import AbstractLatent
+
+
+class Parametric(AbstractLatent):
+    """A number or vector: each entry is the quantile of a normal coordinate's probability.
+
+    For normal and log-normal priors that is the plain affine map (and its exponential), without
+    the rounding of the tails.
+    """
+
+    distribution: dist.Distribution
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.distribution.batch_shape) + tuple(self.distribution.event_shape)
+
+    @property
+    def num_coordinates(self) -> int:
+        return math.prod(self.shape)
+
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
+        return quantile(self.distribution, coordinates.reshape(self.shape))
+
+    def describe(self) -> str:
+        low, middle, high = (
+            self.value(jnp.full(self.num_coordinates, place)) for place in (-1.96, 0.0, 1.96)
+        )
+        return f"{kind_of(self.distribution)}, 95 % within {spoken(low)} .. {spoken(high)}, " + (
+            f"median {spoken(middle)}"
+        )
+
+
+def quantile(prior: dist.Distribution, coordinates: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The prior's value at given standard normal coordinates."""
+    if isinstance(prior, dist.Independent | dist.ExpandedDistribution):
+        return quantile(prior.base_dist, coordinates)
+    if isinstance(prior, dist.Normal):
+        return affine(prior, coordinates)
+    if isinstance(prior, dist.LogNormal):
+        return jnp.exp(affine(prior, coordinates))
+    if isinstance(prior, dist.MultivariateNormal):
+        return jnp.asarray(prior.loc) + jnp.asarray(prior.scale_tril) @ coordinates
+    return prior.icdf(ndtr(coordinates))
+
+
+def affine(prior: dist.Normal | dist.LogNormal, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    return jnp.asarray(prior.loc) + jnp.asarray(prior.scale) * x
+
+
+def parametric(prior: dist.Distribution, name: str) -> Parametric:
+    """The unknown for a NumPyro distribution, found to be usable."""
+    latent = Parametric(prior)
+    if math.prod(latent.shape) == 0:
+        raise RieszError(f"the prior of {name!r} has shape {latent.shape}: it holds no number.")
+    try:
+        shape = jax.eval_shape(latent.value, jnp.zeros(latent.num_coordinates)).shape
+    except (NotImplementedError, ImportError, AttributeError):
+        raise RieszError(
+            f"the prior of {name!r} is a {kind_of(prior)}, whose quantiles NumPyro cannot give: "
+            "use Normal, LogNormal, HalfNormal, Uniform, LogUniform, Exponential, Laplace, Cauchy, "
+            "TruncatedNormal or MultivariateNormal."
+        ) from None
+    if shape != latent.shape:
+        raise RieszError(f"the prior of {name!r} gives shape {shape}, not {latent.shape}.")
+    middle = latent.value(jnp.zeros(latent.num_coordinates))
+    if not bool(jnp.isfinite(middle).all()):
+        raise RieszError(f"the prior of {name!r} has the median {middle}: check its parameters.")
+    return latent
+
+
+def kind_of(prior: dist.Distribution) -> str:
+    if isinstance(prior, dist.Independent | dist.ExpandedDistribution):
+        return kind_of(prior.base_dist)
+    return type(prior).__name__
+
+
+def spoken(values: Float[Array, "..."]) -> str:
+    if values.ndim == 0:
+        return f"{float(values):.4g}"
+    return "(" + ", ".join(f"{float(v):.4g}" for v in values.ravel()) + ")"

@@ -1,0 +1,1 @@
+"""Measurements and how they scatter about the state."""
