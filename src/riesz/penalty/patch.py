@@ -5,6 +5,7 @@ of a few patches and costs the same on any mesh.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,6 +17,9 @@ from riesz.errors import RieszError
 PATCHES_AT_ONCE = 4096
 """Bounds the memory of the set-up."""
 
+WIDTH_STEP = 32
+"""Tables are as wide as a multiple of it, so that a step costs the same on meshes of one kind."""
+
 
 class EntityTable(eqx.Module):
     """Cells or facets that touch each patch, by their corners' places in the patch."""
@@ -23,6 +27,14 @@ class EntityTable(eqx.Module):
     entities: Int[Array, "patch entity"]  # one past the last for none
     nodes: Integer[Array, "patch entity corner"]  # place in the patch's nodes
     rows: Integer[Array, "patch entity corner"]  # place in the patch's rows; their number for none
+
+
+class Widths(NamedTuple):
+    """How many nodes, cells and facets of each group a table has room for."""
+
+    nodes: int
+    cells: int
+    facets: tuple[int, ...]
 
 
 class PatchTable(eqx.Module):
@@ -37,18 +49,29 @@ class PatchTable(eqx.Module):
     def num_patches(self) -> int:
         return len(self.rows)
 
+    @property
+    def widths(self) -> "Widths":
+        num_facets = tuple(table.entities.shape[1] for table in self.facets)
+        return Widths(self.nodes.shape[1], self.cells.entities.shape[1], num_facets)
+
 
 def patch_table(
     rows: Int[np.ndarray, "patch row"],
     cells: Int[np.ndarray, "cell corner"],
     facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
     num_nodes: int,
+    at_least: Widths | None = None,
 ) -> PatchTable:
     """The table for given rows; `facet_corners` are the corners of the cells beside facets."""
     if not rows.size or rows.max() < 0:
         raise RieszError("no node is free, so that there is nothing to test: free some unknowns.")
-    patch_cells = touching(rows, cells, num_nodes)
-    nodes = nodes_of(patch_cells, cells)
+    least = Widths(0, 0, (0,) * len(facet_corners)) if at_least is None else at_least
+    patch_cells = touching(rows, cells, num_nodes, least.cells)
+    nodes = nodes_of(patch_cells, cells, least.nodes)
+    patch_facets = [
+        touching(rows, corners, num_nodes, width)
+        for corners, width in zip(facet_corners, least.facets, strict=True)
+    ]
 
     def table_of(entities, corners):
         return entity_table(entities, corners, rows, nodes, num_nodes)
@@ -57,26 +80,32 @@ def patch_table(
         rows=jnp.asarray(rows, dtype=jnp.int32),
         nodes=jnp.asarray(nodes, dtype=jnp.int32),
         cells=table_of(patch_cells, cells),
-        facets=tuple(table_of(touching(rows, c, num_nodes), c) for c in facet_corners),
+        facets=tuple(map(table_of, patch_facets, facet_corners)),
     )
 
 
 def touching(
-    rows: Int[np.ndarray, "patch row"], corners: Int[np.ndarray, "entity corner"], num_nodes: int
+    rows: Int[np.ndarray, "patch row"],
+    corners: Int[np.ndarray, "entity corner"],
+    num_nodes: int,
+    at_least: int = 0,
 ) -> Int[np.ndarray, "patch entities"]:
     """Entities with a corner among each patch's rows, padded with their number."""
     near = padded_incidence(corners, num_nodes)
     found = (near[np.where(batch < 0, num_nodes, batch)] for batch in batches(rows))
-    return stacked([unique_rows(f.reshape(len(f), -1), len(corners)) for f in found], len(corners))
+    parts = [unique_rows(f.reshape(len(f), -1), len(corners)) for f in found]
+    return stacked(parts, len(corners), at_least)
 
 
 def nodes_of(
-    patch_cells: Int[np.ndarray, "patch entities"], cells: Int[np.ndarray, "cell corner"]
+    patch_cells: Int[np.ndarray, "patch entities"],
+    cells: Int[np.ndarray, "cell corner"],
+    at_least: int = 0,
 ) -> Int[np.ndarray, "patch node"]:
     """All corners of each patch's cells; the first one again fills up."""
     corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0)
     found = (corners[batch].reshape(len(batch), -1) for batch in batches(patch_cells))
-    nodes = stacked([unique_rows(f, -1) for f in found], -1)
+    nodes = stacked([unique_rows(f, -1) for f in found], -1, at_least)
     return np.where(nodes < 0, nodes[:, :1], nodes)
 
 
@@ -112,8 +141,12 @@ def unique_rows(values: Int[np.ndarray, "row width"], nothing: int) -> Int[np.nd
     return distinct
 
 
-def stacked(parts: list[np.ndarray], nothing: int) -> Int[np.ndarray, "patch width"]:
-    width = max(part.shape[1] for part in parts)
+def stacked(
+    parts: list[np.ndarray], nothing: int, at_least: int
+) -> Int[np.ndarray, "patch width"]:
+    """All parts below each other, padded to one width."""
+    found = max(part.shape[1] for part in parts)
+    width = max(at_least, -(-found // WIDTH_STEP) * WIDTH_STEP)
     return np.concatenate(
         [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=nothing) for p in parts]
     )

@@ -191,19 +191,24 @@ def weak_form_penalty(
     """
     if norm is None:
         norm = schwarz_norm(problem, hierarchy, patch_nodes=patch_nodes, gram=gram)
-    place = np.full(problem.space.num_dofs, -1, dtype=np.int32)
-    place[np.asarray(problem.fixed)] = np.arange(len(problem.fixed))
     levels = None
     if hierarchy is not None and norm.coarse is not None:
         levels = coarse_part(problem, hierarchy, patch_nodes)
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
-        prescribed=PrescribedNodes(jnp.asarray(place)),
+        prescribed=prescribed_nodes(problem),
         finest=finest_part(problem) if gradients else None,
         levels=levels,
         num_patches=num_patches,
     )
+
+
+def prescribed_nodes(problem: BoundaryValueProblem) -> PrescribedNodes:
+    piece_of, fixed = np.full(problem.space.num_dofs, -1, dtype=np.int8), np.asarray(problem.fixed)
+    for index, piece in enumerate(problem.dirichlet):
+        piece_of[fixed[np.asarray(piece.position)]] = index
+    return PrescribedNodes(jnp.asarray(piece_of))
 
 
 def finest_part(problem: BoundaryValueProblem) -> TestedLevels:

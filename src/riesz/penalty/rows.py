@@ -5,12 +5,14 @@ are evaluated. On coarser levels an interpolant would not do: the fine solution'
 does not solve the equation. There the function and its gradient are taken at quadrature points.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Integer, PyTree
 
-from riesz.fem.assembly import dirichlet_values, source_rates
+from riesz.fem.assembly import piece_values, source_rates
 from riesz.fem.domain import Domain
 from riesz.fem.interpolate import PointOperator
 from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
@@ -22,9 +24,9 @@ from riesz.penalty.state import Place, StateFunction, value_at, values_at_nodes
 
 
 class PrescribedNodes(eqx.Module):
-    """For each mesh node, its place among the prescribed unknowns, or minus one."""
+    """For each mesh node, which of the problem's Dirichlet conditions holds there; -1 for none."""
 
-    place: Int[Array, " node"]
+    piece: Int[Array, " node"]
 
 
 class TestedLevels(eqx.Module):
@@ -45,16 +47,38 @@ def interpolant_rows(
     """The residual of the nodal interpolant of u, with prescribed values where there are any."""
     nodes = table.nodes[patch]
     x = problem.cells.domain.nodes[:, nodes].T
-    values = values_at_nodes(u, nodes, x, z)
-    place = prescribed.place[nodes]
-    if len(problem.fixed):
-        values = jnp.where(place < 0, values, dirichlet_values(problem, z)[place])
+    values = with_prescribed(problem, prescribed, nodes, x, values_at_nodes(u, nodes, x, z), z)
     operators = tuple(operator for _, operator in problem.point_sources)
     total = point_loads(problem, operators, table.rows[patch], z)
     groups = zip((problem.cells, *problem.facets), (table.cells, *table.facets), strict=True)
     for group, entities in groups:
         total = total + group_rows(problem, group, entities, patch, values, z, len(total))
     return total
+
+
+def with_prescribed(
+    problem: BoundaryValueProblem,
+    prescribed: PrescribedNodes,
+    nodes: Int[Array, " node"],
+    x: Float[Array, "node dim"],
+    values: Float[Array, " node"],
+    z: PyTree,
+) -> Float[Array, " node"]:
+    """Values at some nodes, with those put in that are prescribed there and nowhere else."""
+    piece_of = prescribed.piece[nodes]
+    for index, piece in enumerate(problem.dirichlet):
+        if not len(piece.x):
+            continue
+        held = piece_of == index
+        # A condition may make no sense away from its own nodes: there it is asked at one of them.
+        asked = dataclasses.replace(
+            piece,
+            position=nodes,
+            x=jnp.where(held[:, None], x, piece.x[:1]),
+            ends=jnp.broadcast_to(nodes[:, None], (len(nodes), 2)),
+        )
+        values = jnp.where(held, piece_values(asked, z).astype(values.dtype), values)
+    return values
 
 
 def group_rows(

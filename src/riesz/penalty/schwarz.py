@@ -55,9 +55,20 @@ def schwarz_norm(
     on = tuple(str(group.terms[0].on) for group in problem.facets)
     beside = tuple(facet_cells(meshes, tag) for tag in on)
     means = tuple(diffusivity.reshape(coarse.num_cells, -1).mean(axis=1) for coarse in meshes)
+    # As wide as the fine table: small coarse levels would else be cheaper than large ones.
+    coarse = patches_on(
+        meshes,
+        tags,
+        beside,
+        patch_nodes,
+        means,
+        gram.reaction,
+        problem.dtype,
+        fine.table.widths,
+    )
     return PatchNorm(
         fine=fine,
-        coarse=patches_on(meshes, tags, beside, patch_nodes, means, gram.reaction, problem.dtype),
+        coarse=coarse,
         restriction=restriction(hierarchy, indices, problem.dtype),
     )
 

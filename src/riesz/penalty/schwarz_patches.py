@@ -16,7 +16,7 @@ from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
 from riesz.penalty.estimator import AbstractPatches, PatchSample
 from riesz.penalty.partition import overlapping_patches
-from riesz.penalty.patch import PatchTable, patch_table
+from riesz.penalty.patch import PatchTable, Widths, patch_table
 from riesz.penalty.small_solve import inverse_quadratic
 
 
@@ -98,6 +98,7 @@ def patches_on(
     diffusivities: tuple[Float[np.ndarray, " cell"], ...],
     reaction: float,
     dtype: np.dtype,
+    at_least: Widths | None = None,
 ) -> SchwarzPatches:
     """Patches of at most `patch_nodes` free nodes on each mesh.
 
@@ -115,7 +116,7 @@ def patches_on(
     inverse = np.concatenate([inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes])
     volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
     return SchwarzPatches(
-        table=patch_table(np.concatenate(rows), cells, facet_corners, int(offsets[-1])),
+        table=patch_table(np.concatenate(rows), cells, facet_corners, int(offsets[-1]), at_least),
         inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
         measure=jnp.asarray(volumes, dtype=dtype),
         diffusivity=jnp.asarray(np.concatenate(diffusivities), dtype=dtype),
