@@ -9,17 +9,32 @@ from riesz.errors import RieszError
 from riesz.penalty.estimator import AbstractPatches, PatchSample
 
 
-class Restriction(eqx.Module):
-    """Residuals at the nodes of all coarse levels from those at the finest nodes."""
+class RestrictionStep(eqx.Module):
+    """From the residual at the nodes of one mesh to that at the nodes of the next coarser one."""
 
     coarse: Int[Array, " entry"]
     fine: Int[Array, " entry"]
     weights: Float[Array, " entry"]
     num_coarse: int = eqx.field(static=True)
+    is_level: bool = eqx.field(static=True)  # whether the coarser mesh makes a level
 
-    def __call__(self, residual: Float[Array, " node"]) -> Float[Array, " coarse"]:
+    def __call__(self, residual: Float[Array, " fine"]) -> Float[Array, " coarse"]:
         total = jnp.zeros(self.num_coarse, residual.dtype)
         return total.at[self.coarse].add(self.weights * residual[self.fine])
+
+
+class Restriction(eqx.Module):
+    """Residuals at the nodes of all coarse levels from those at the finest nodes."""
+
+    steps: tuple[RestrictionStep, ...]
+
+    def __call__(self, residual: Float[Array, " node"]) -> Float[Array, " coarse"]:
+        levels = []
+        for step in self.steps:
+            residual = step(residual)
+            if step.is_level:
+                levels.append(residual)
+        return jnp.concatenate(levels)
 
 
 class NormSample(eqx.Module):

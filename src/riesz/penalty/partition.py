@@ -67,9 +67,12 @@ def bisected(
         starts = ends[cuts[:-1]]
         block = np.repeat(np.arange(len(starts)), np.diff(ends[cuts]))
         placed = points[order]
-        extent = np.maximum.reduceat(placed, starts) - np.minimum.reduceat(placed, starts)
-        along = np.take_along_axis(placed, extent.argmax(axis=1)[block][:, None], axis=1)[:, 0]
-        order = order[np.lexsort((along, block))]
+        low, high = np.minimum.reduceat(placed, starts), np.maximum.reduceat(placed, starts)
+        axis = (high - low).argmax(axis=1)[:, None]
+        start, length = (np.take_along_axis(a, axis, axis=1)[:, 0] for a in (low, high - low))
+        along = np.take_along_axis(placed, axis[block], axis=1)[:, 0]
+        share = (along - start[block]) / (1.01 * length[block])  # below one: blocks stay apart
+        order = order[np.argsort(block + share, kind="stable")]
         cuts = np.union1d(cuts, (cuts[:-1] + cuts[1:]) // 2)
     return padded(order, ends, patch_nodes)
 

@@ -141,9 +141,7 @@ def unique_rows(values: Int[np.ndarray, "row width"], nothing: int) -> Int[np.nd
     return distinct
 
 
-def stacked(
-    parts: list[np.ndarray], nothing: int, at_least: int
-) -> Int[np.ndarray, "patch width"]:
+def stacked(parts: list[np.ndarray], nothing: int, at_least: int) -> Int[np.ndarray, "patch width"]:
     """All parts below each other, padded to one width."""
     found = max(part.shape[1] for part in parts)
     width = max(at_least, -(-found // WIDTH_STEP) * WIDTH_STEP)
@@ -160,6 +158,8 @@ def entity_table(
     num_nodes: int,
 ) -> EntityTable:
     """Places of the corners of each patch's entities among its nodes and rows."""
+    small = np.uint8 if max(nodes.shape[1], rows.shape[1]) < 256 else np.uint16
+    last = nodes.shape[1] - 1
     known = np.append(corners, corners[-1:], axis=0)  # an entity for none, never counted
     at_nodes, at_rows = [], []
     for start in range(0, len(rows), PATCHES_AT_ONCE):
@@ -168,13 +168,12 @@ def entity_table(
         none = (entities[part] == len(corners))[:, :, None]
         in_nodes = places(nodes[part], wanted, num_nodes)
         in_rows = places(rows[part], wanted, num_nodes)
-        at_nodes.append(np.where(none, 0, np.minimum(in_nodes, nodes.shape[1] - 1)))
-        at_rows.append(np.where(none, rows.shape[1], in_rows))
-    small = np.uint8 if max(nodes.shape[1], rows.shape[1]) < 256 else np.uint16
+        at_nodes.append(np.where(none, 0, np.minimum(in_nodes, last)).astype(small))
+        at_rows.append(np.where(none, rows.shape[1], in_rows).astype(small))
     return EntityTable(
         entities=jnp.asarray(entities, dtype=jnp.int32),
-        nodes=jnp.asarray(np.concatenate(at_nodes).astype(small)),
-        rows=jnp.asarray(np.concatenate(at_rows).astype(small)),
+        nodes=jnp.asarray(np.concatenate(at_nodes)),
+        rows=jnp.asarray(np.concatenate(at_rows)),
     )
 
 

@@ -18,8 +18,14 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.mesh.tags import tagged_facets
-from riesz.penalty.norm import PatchNorm, Restriction
-from riesz.penalty.schwarz_patches import Gram, free_nodes, patches_on
+from riesz.penalty.norm import PatchNorm, Restriction, RestrictionStep
+from riesz.penalty.schwarz_patches import (
+    CellGeometry,
+    Gram,
+    free_nodes,
+    geometry_of,
+    patches_on,
+)
 
 LEVEL_STEP = 2
 """Every second mesh of a hierarchy makes a level: fewer levels, and still well conditioned."""
@@ -45,25 +51,24 @@ def schwarz_norm(
     gram = Gram() if gram is None else gram
     beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
     diffusivity = cell_diffusivity(gram, mesh)
-    fine = patches_on(
-        (mesh,), tags, beside, patch_nodes, (diffusivity,), gram.reaction, problem.dtype
-    )
+    cells = problem.cells.domain
+    geometry = CellGeometry(cells.inverse_jacobian, cells.measure)
+    fine = patches_on((mesh,), tags, beside, patch_nodes, geometry, diffusivity, gram.reaction)
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, patch_nodes)
     if hierarchy is None or not indices:
         return PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
     on = tuple(str(group.terms[0].on) for group in problem.facets)
     beside = tuple(facet_cells(meshes, tag) for tag in on)
-    means = tuple(diffusivity.reshape(coarse.num_cells, -1).mean(axis=1) for coarse in meshes)
     # As wide as the fine table: small coarse levels would else be cheaper than large ones.
     coarse = patches_on(
         meshes,
         tags,
         beside,
         patch_nodes,
-        means,
+        geometry_of(meshes, problem.dtype),
+        coarse_means(diffusivity, meshes),
         gram.reaction,
-        problem.dtype,
         fine.table.widths,
     )
     return PatchNorm(
@@ -73,8 +78,18 @@ def schwarz_norm(
     )
 
 
-def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " cell"]:
-    """The Gram form's diffusivity on every cell, checked."""
+def coarse_means(
+    diffusivity: Float[np.ndarray, " *cell"], meshes: tuple[Mesh, ...]
+) -> Float[np.ndarray, " *coarse"]:
+    """Means over the cells inside each coarse cell, mesh after mesh; a number stays one."""
+    if not diffusivity.ndim:
+        return diffusivity
+    parts = [diffusivity.reshape(mesh.num_cells, -1).mean(axis=1) for mesh in meshes]
+    return np.concatenate(parts)
+
+
+def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " *cell"]:
+    """The Gram form's diffusivity, a number or one a cell, checked."""
     values = np.asarray(gram.diffusivity, dtype=float)
     if values.ndim and values.shape != (mesh.num_cells,):
         raise RieszError(
@@ -86,7 +101,7 @@ def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " cell"]:
             f"the Gram form has diffusivity from {values.min()} on and reaction {gram.reaction}: "
             "a norm needs a positive finite diffusivity and no negative reaction."
         )
-    return np.broadcast_to(values, (mesh.num_cells,))
+    return values
 
 
 def facet_cells(meshes: tuple[Mesh, ...], tag: str) -> Int[np.ndarray, "facet corner"]:
@@ -138,18 +153,18 @@ def coarse_indices(
 
 
 def restriction(hierarchy: Hierarchy, indices: tuple[int, ...], dtype: np.dtype) -> Restriction:
-    """The transposed prolongations from the chosen meshes to the finest."""
-    prolongation = sp.identity(hierarchy.meshes[-1].num_nodes, format="csr")
-    chosen = []
+    """The transposed prolongations, from mesh to mesh down to the coarsest of the chosen ones."""
+    steps = []
     for index in range(len(hierarchy.meshes) - 2, min(indices) - 1, -1):
-        prolongation = prolongation @ hierarchy.prolongations[index]
-        if index in indices:
-            chosen.append(prolongation)
-    joined = sp.coo_array(sp.hstack(chosen))
-    fine, coarse = joined.coords
-    return Restriction(
-        coarse=jnp.asarray(coarse, dtype=jnp.int32),
-        fine=jnp.asarray(fine, dtype=jnp.int32),
-        weights=jnp.asarray(joined.data, dtype=dtype),
-        num_coarse=sum(hierarchy.meshes[index].num_nodes for index in indices),
-    )
+        prolongation = sp.coo_array(hierarchy.prolongations[index])
+        fine, coarse = prolongation.coords
+        steps.append(
+            RestrictionStep(
+                coarse=jnp.asarray(coarse, dtype=jnp.int32),
+                fine=jnp.asarray(fine, dtype=jnp.int32),
+                weights=jnp.asarray(prolongation.data, dtype=dtype),
+                num_coarse=prolongation.shape[1],
+                is_level=index in indices,
+            )
+        )
+    return Restriction(tuple(steps))

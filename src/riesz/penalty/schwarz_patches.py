@@ -31,14 +31,21 @@ class Gram(eqx.Module):
     reaction: float = 0.0
 
 
+class CellGeometry(eqx.Module):
+    """What the Gram matrices of cells are made of."""
+
+    inverse_jacobian: Float[Array, "dim dim cell"]
+    measure: Float[Array, " cell"]
+
+
 class SchwarzPatches(AbstractPatches):
     """Patches with their own Dirichlet problems; levels of a hierarchy are meshes side by side."""
 
     table: PatchTable
-    inverse_jacobian: Float[Array, "dim dim cell"]
-    measure: Float[Array, " cell"]
-    diffusivity: Float[Array, " cell"]  # of the Gram form
+    geometry: CellGeometry
+    diffusivity: Float[Array, " *cell"]  # of the Gram form: one for all cells, or one each
     reaction: Float[Array, ""]
+    num_levels: Int[Array, ""]  # an array: the compiled step is then the same for any number
     level_starts: Int[Array, " level"]  # first patch of each level
     level_sizes: Int[Array, " level"]
     coverage: Float[Array, " level"]  # in how many patches each free node of the level lies
@@ -46,11 +53,10 @@ class SchwarzPatches(AbstractPatches):
     def sample(self, key: PRNGKeyArray, count: int) -> PatchSample:
         """Patches drawn independently: first a level, each as likely, then a patch of it."""
         level_key, patch_key = jr.split(key)
-        num_levels = len(self.level_starts)
-        level = jr.randint(level_key, (count,), 0, num_levels, dtype=jnp.int32)
+        level = jr.randint(level_key, (count,), 0, self.num_levels, dtype=jnp.int32)
         size = self.level_sizes[level]
         place = jr.randint(patch_key, (count,), 0, size, dtype=jnp.int32)
-        factors = num_levels * size.astype(self.coverage.dtype) / self.coverage[level]
+        factors = (self.num_levels * size).astype(self.coverage.dtype) / self.coverage[level]
         return PatchSample(self.level_starts[level] + place, factors)
 
     def all(self) -> PatchSample:
@@ -73,15 +79,17 @@ class SchwarzPatches(AbstractPatches):
     def local_gram(self, patch: Int[Array, ""]) -> Float[Array, "row row"]:
         """The Gram matrix of a patch's rows; one on the diagonal for rows that are absent."""
         cells = self.table.cells.entities[patch]
-        measure = self.measure.at[cells].get(mode="fill", fill_value=0.0)
-        slopes = jnp.take(self.inverse_jacobian, cells, axis=-1, mode="clip")
+        measure = self.geometry.measure.at[cells].get(mode="fill", fill_value=0.0)
+        slopes = jnp.take(self.geometry.inverse_jacobian, cells, axis=-1, mode="clip")
         # Barycentric coordinates sum to one: the first gradient is minus the others.
         slopes = jnp.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
         stiffness = jnp.einsum("idc,jdc->ijc", slopes, slopes)
         corners = len(slopes)
         mass = (1 + jnp.eye(corners, dtype=measure.dtype)) / (corners * (corners + 1))
-        diffusivity = jnp.take(self.diffusivity, cells, mode="clip")
-        matrices = diffusivity[None, None] * stiffness + self.reaction * mass[:, :, None]
+        diffusivity = self.diffusivity
+        if diffusivity.ndim:
+            diffusivity = jnp.take(diffusivity, cells, mode="clip")[None, None]
+        matrices = diffusivity * stiffness + self.reaction * mass[:, :, None]
         places = self.table.cells.rows[patch].astype(jnp.int32).T
         num_rows = self.table.rows.shape[1]
         local = jnp.zeros((num_rows + 1, num_rows + 1), measure.dtype)
@@ -95,15 +103,17 @@ def patches_on(
     dirichlet_tags: tuple[str, ...],
     facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
     patch_nodes: int,
-    diffusivities: tuple[Float[np.ndarray, " cell"], ...],
+    geometry: CellGeometry,
+    diffusivity: Float[np.ndarray, " *cell"],
     reaction: float,
-    dtype: np.dtype,
     at_least: Widths | None = None,
 ) -> SchwarzPatches:
     """Patches of at most `patch_nodes` free nodes on each mesh.
 
-    Nodes and cells are numbered through, mesh after mesh; `facet_corners` already are.
+    Nodes and cells are numbered through, mesh after mesh; `facet_corners`, `geometry` and
+    `diffusivity` already are.
     """
+    dtype = geometry.measure.dtype
     offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
     rows, sizes, coverage = [], [], []
     for mesh, offset in zip(meshes, offsets, strict=False):
@@ -113,17 +123,25 @@ def patches_on(
         sizes.append(len(patches))
         coverage.append((patches >= 0).sum() / len(free))
     cells = np.concatenate([m.cells + o for m, o in zip(meshes, offsets, strict=False)])
-    inverse = np.concatenate([inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes])
-    volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
     return SchwarzPatches(
         table=patch_table(np.concatenate(rows), cells, facet_corners, int(offsets[-1]), at_least),
-        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
-        measure=jnp.asarray(volumes, dtype=dtype),
-        diffusivity=jnp.asarray(np.concatenate(diffusivities), dtype=dtype),
+        geometry=geometry,
+        diffusivity=jnp.asarray(diffusivity, dtype=dtype),
         reaction=jnp.asarray(reaction, dtype=dtype),
+        num_levels=jnp.asarray(len(meshes), dtype=jnp.int32),
         level_starts=jnp.asarray(np.cumsum([0, *sizes[:-1]]), dtype=jnp.int32),
         level_sizes=jnp.asarray(sizes, dtype=jnp.int32),
         coverage=jnp.asarray(coverage, dtype=dtype),
+    )
+
+
+def geometry_of(meshes: tuple[Mesh, ...], dtype: np.dtype) -> CellGeometry:
+    """Cells of several meshes side by side."""
+    inverse = np.concatenate([inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes])
+    volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
+    return CellGeometry(
+        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
+        measure=jnp.asarray(volumes, dtype=dtype),
     )
 
 
