@@ -186,8 +186,10 @@ def weak_form_penalty(
     """Set up the penalty for a problem on P1 elements, on the finest mesh of a hierarchy.
 
     The state is the nodal interpolant of u on the finest mesh; with `gradients`, u itself, by its
-    gradient at six points a triangle. `norm` replaces the Schwarz norm by another, one of tapers
-    for instance.
+    gradient at six points a triangle, so that no wave that the mesh can carry falls between the
+    points. Either way the residual is tested with the mesh's shape functions: modes of u finer
+    than the mesh are invisible to them, whatever the quadrature. `norm` replaces the Schwarz norm
+    by another, one of tapers for instance.
     """
     if norm is None:
         norm = schwarz_norm(problem, hierarchy, patch_nodes=patch_nodes, gram=gram)

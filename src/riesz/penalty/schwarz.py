@@ -8,6 +8,8 @@ coverage $c_\ell$. Its eigenvalues against $A^{-1}$ lie on both sides of one, wi
 hardly depend on the mesh; one level alone degrades as the mesh is refined.
 """
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
@@ -39,11 +41,13 @@ def schwarz_norm(
     *,
     patch_nodes: int = PATCH_NODES,
     gram: Gram | None = None,
+    one_level: bool = False,
 ) -> PatchNorm:
     """The norm for residuals of a problem on P1 elements.
 
     `hierarchy` is the one whose finest mesh the problem lives on; without it there is one level
-    only, unless a single patch holds all free nodes.
+    only, which is warned of unless a single patch holds all free nodes or `one_level` says that
+    it is meant.
     """
     mesh = problem.space.mesh
     check_setting(problem, hierarchy, patch_nodes)
@@ -54,6 +58,8 @@ def schwarz_norm(
     cells = problem.cells.domain
     geometry = CellGeometry(cells.inverse_jacobian, cells.measure)
     fine = patches_on((mesh,), tags, beside, patch_nodes, geometry, diffusivity, gram.reaction)
+    if hierarchy is None and not one_level and fine.num_patches > 1:
+        warnings.warn(one_level_warning(fine.num_patches), stacklevel=2)
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, patch_nodes)
     if hierarchy is None or not indices:
         return PatchNorm(fine)
@@ -102,6 +108,15 @@ def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " *cell"]:
             "a norm needs a positive finite diffusivity and no negative reaction."
         )
     return values
+
+
+def one_level_warning(num_patches: int) -> str:
+    return (
+        f"without a hierarchy, the norm is made of {num_patches} patches on one level: it falls "
+        "behind the dual norm for smooth residuals, the more the finer the mesh. Build the mesh by "
+        "hierarchy(coarse_mesh, levels) and pass the hierarchy, or say schwarz_norm(..., "
+        "one_level=True)."
+    )
 
 
 def facet_cells(meshes: tuple[Mesh, ...], tag: str) -> Int[np.ndarray, "facet corner"]:
