@@ -31,6 +31,8 @@ bench-assembly: $(READY)
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
+	$(BIN)/riesz experiment taper --full --resume --out results/taper
+	$(BIN)/riesz experiment norms --full --resume --out results/norms
 
 clean:
 	rm -rf $(VENV) $(OUT)

@@ -9,11 +9,14 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from riesz.errors import RieszError
+
+if TYPE_CHECKING:
+    from riesz.experiments.runner import Experiment
 
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
@@ -28,6 +31,8 @@ class ExperimentName(StrEnum):
     """Experiments that can be run."""
 
     SMOOTHER = "smoother"
+    TAPER = "taper"
+    NORMS = "norms"
 
 
 OutOption = Annotated[
@@ -37,7 +42,9 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 DomainOption = Annotated[
     Path | None,
-    typer.Option("--domain", help="Outline (.geojson) or mesh (.msh, .vtu, .npz) to run on."),
+    typer.Option(
+        "--domain", help="Outline (.geojson) or mesh (.msh, .vtu, .npz); for the smoother."
+    ),
 ]
 
 
@@ -52,7 +59,8 @@ def demo(
 ) -> None:
     """Run the main job on built-in data: figures and a table in a minute."""
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    run_smoother(out, seed, "quick", None, resume=False, as_json=as_json, command=command)
+    prepared = prepare(ExperimentName.SMOOTHER, seed, "quick", None)
+    run_and_report(prepared, out, seed, resume=False, as_json=as_json, command=command)
 
 
 @app.command(epilog="Example: riesz experiment smoother --quick --out out/smoother")
@@ -72,28 +80,35 @@ def experiment(
     words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), "--seed", str(seed)]
     words += [] if domain is None else ["--domain", str(domain)]
     command = shlex.join(words)
-    run_smoother(out, seed, mode, domain, resume=resume, as_json=as_json, command=command)
+    prepared = prepare(name, seed, mode, domain)
+    run_and_report(prepared, out, seed, resume=resume, as_json=as_json, command=command)
 
 
-def run_smoother(
-    out: Path,
-    seed: int,
-    mode: str,
-    domain: Path | None,
-    *,
-    resume: bool,
-    as_json: bool,
-    command: str,
-) -> None:
+def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> "Experiment":
+    """The experiment of that name, ready to run."""
     use_float64()
-    from riesz.experiments.runner import run_experiment
+    from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
+    from riesz.experiments.taper import taper
     from riesz.io.domain_file import read_domain
 
-    if domain is None:
-        prepared = smoother(seed, mode)
-    else:
-        prepared = smoother(seed, mode, read_domain(domain), domain=str(domain))
+    if name is ExperimentName.SMOOTHER:
+        if domain is None:
+            return smoother(seed, mode)
+        return smoother(seed, mode, read_domain(domain), domain=str(domain))
+    if domain is not None:
+        raise RieszError(
+            f"the experiment {name} has domains of its own: leave --domain out; it is for smoother."
+        )
+    builders = {ExperimentName.TAPER: taper, ExperimentName.NORMS: norms}
+    return builders[name](seed, mode)
+
+
+def run_and_report(
+    prepared: "Experiment", out: Path, seed: int, *, resume: bool, as_json: bool, command: str
+) -> None:
+    from riesz.experiments.runner import run_experiment
+
     content = run_experiment(prepared, out, seed=seed, resume=resume, command=command)
     report(content["summary"], out, as_json=as_json)
 

@@ -9,7 +9,7 @@ from abc import abstractmethod
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from riesz.errors import RieszError
 
@@ -73,7 +73,7 @@ def radius_holding(points: Float[np.ndarray, "node dim"], patch_nodes: int) -> f
             f"no radius makes patches of {patch_nodes} nodes: ask for 1 to {len(points)}, the "
             "number of free nodes."
         )
-    tree = cKDTree(points)
+    tree = KDTree(points)
     low, high = 0.0, float(np.linalg.norm(np.ptp(points, axis=0))) or 1.0
     for _ in range(BISECTIONS):
         middle = (low + high) / 2

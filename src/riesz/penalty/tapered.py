@@ -7,7 +7,7 @@ default norm (`schwarz`) needs none; these are here to reproduce the paper and t
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from riesz.errors import RieszError
 from riesz.fem.host_lu import factorise
@@ -42,11 +42,12 @@ def tapered_norm(
     paper's formula does. `gram` is the form of the Gram matrix, `diffusion(1.0)` by default.
     """
     points = free_points(problem)
-    tree = cKDTree(points)
+    tree = KDTree(points)
     width = int(tree.query_ball_point(points, taper.radius, return_length=True).max())
     check_memory(problem, len(points), width, width, max_bytes, "shorten the taper's radius")
     # Nearest first: the node itself leads its row, and what lies beyond the radius trails.
-    distances, near = tree.query(points, k=np.arange(1, width + 1))
+    found = tree.query(points, k=width)
+    distances, near = (np.reshape(part, (-1, width)) for part in found)
     weights = taper.weights(distances, points.shape[1])
     near = np.where(weights > 0, near, -1)
     inverse = inverse_entries(gram_matrix(problem, gram), np.arange(len(points)), near)
