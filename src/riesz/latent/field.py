@@ -5,13 +5,29 @@ training step evaluates a field only where its mini-patches are.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from riesz.errors import RieszError
 from riesz.fem.coefficient import FUNCTION_DEGREE, AbstractCoefficient
 from riesz.fem.domain import Domain
 from riesz.fem.pointwise import Point
+from riesz.latent.latent import AbstractLatent
+from riesz.mesh.mesh import Mesh
+
+Transform = Callable[[Array], Array]
+"""What turns the value of a Gaussian field at one point into the quantity, such as `jnp.exp`."""
+
+Mean = float | int | Callable[[Array], Array]
+"""A number, or a function of one place."""
+
+NODES_AT_ONCE = 4096
+"""Bounds the memory of evaluating a field at all nodes."""
 
 
 class AbstractField(eqx.Module):
@@ -31,6 +47,10 @@ class AbstractField(eqx.Module):
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
         """The values at all mesh nodes."""
 
+    def degree(self) -> int:
+        """The polynomial degree for which to choose a quadrature rule."""
+        return FUNCTION_DEGREE
+
 
 class FieldCoefficient(AbstractCoefficient):
     """A field in an equation; its weights are the entry of `z` with this name."""
@@ -45,4 +65,94 @@ class FieldCoefficient(AbstractCoefficient):
         return self.field.at(local, point, point.z[self.name])
 
     def degree(self) -> int:
-        return FUNCTION_DEGREE
+        return self.field.degree()
+
+
+class AbstractFieldLatent(AbstractLatent):
+    """An unknown field: what `z` holds are its weights."""
+
+    field: eqx.AbstractVar[AbstractField]
+
+    def coefficient(self, name: str) -> AbstractCoefficient:
+        return FieldCoefficient(self.field, name)
+
+
+class GaussianField(AbstractFieldLatent):
+    """A field whose weights are linear in the coordinates, the identity where no map is given."""
+
+    field: AbstractField
+    description: str = eqx.field(static=True)
+    num_weights: int = eqx.field(static=True)
+    whitening: Float[Array, "weight coordinate"] | None = None
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.num_weights if self.whitening is None else self.whitening.shape[1]
+
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " weight"]:
+        if self.whitening is None:
+            return coordinates
+        return self.whitening.astype(coordinates.dtype) @ coordinates
+
+    def describe(self) -> str:
+        return self.description
+
+
+def cell_values(local: PyTree[Array], kind: str) -> PyTree[Array]:
+    """What a field gathered from the cell, which there is none of at a prescribed value."""
+    if isinstance(local, tuple) and not local:
+        raise RieszError(
+            f"a {kind} lives on the cells of the mesh and cannot be a Dirichlet value: use GP, "
+            "which is a function of the place alone, or a number."
+        )
+    return local
+
+
+def over_nodes(
+    function: Callable[[Float[Array, " dim"]], Float[Array, ""]], nodes: Float[Array, "node dim"]
+) -> Float[Array, " node"]:
+    """A function of one place at all nodes, some at a time."""
+    return jax.lax.map(function, nodes, batch_size=NODES_AT_ONCE)
+
+
+def transformed(transform: Transform | None, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    return value if transform is None else transform(value)
+
+
+def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Float[Array, ""]:
+    value = jnp.asarray(mean(x) if callable(mean) else mean)
+    if value.shape != ():
+        raise RieszError(
+            f"the mean of a field has shape {value.shape} at one place: it must be one number."
+        )
+    return value.astype(x.dtype)
+
+
+def mean_at_nodes(mean: Mean, mesh: Mesh) -> Float[np.ndarray, " node"]:
+    """The mean at all nodes, on the host."""
+    if not callable(mean):
+        return np.full(mesh.num_nodes, float(mean))
+    at_nodes = jax.jit(jax.vmap(lambda x: mean_at(mean, x)))
+    return np.asarray(at_nodes(jnp.asarray(mesh.nodes)))
+
+
+def check_mean(mean: Mean) -> None:
+    if not callable(mean) and not np.isfinite(mean):
+        raise RieszError(f"the mean of a field is {mean}: it must be finite.")
+
+
+def range_text(
+    middle: Float[np.ndarray, " node"],
+    sd: Float[np.ndarray, " #node"],
+    transform: Transform | None,
+) -> str:
+    """Where values of the field lie before the data are seen, in physical units."""
+    low, median, high = (
+        np.asarray(transformed(transform, jnp.asarray(middle + k * sd))) for k in (-1.96, 0, 1.96)
+    )
+    ends = np.concatenate([low, high])
+    if np.ptp(median) <= 1e-9 * np.abs(median).max(initial=0.0):
+        about = f"median {median[0]:.4g}"
+    else:
+        about = f"medians {median.min():.4g} .. {median.max():.4g}"
+    return f"95 % of values within {ends.min():.4g} .. {ends.max():.4g}, {about}"

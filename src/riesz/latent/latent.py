@@ -29,6 +29,10 @@ class AbstractLatent(eqx.Module):
         """What stands in an equation where the unknown is named."""
         return Latent(name)
 
+    def labels(self) -> tuple[str, ...]:
+        """A word for each coordinate, to tell them apart."""
+        return tuple(map(str, range(self.num_coordinates)))
+
     @abstractmethod
     def describe(self) -> str:
         """The prior in a few words, in physical units."""

@@ -1,6 +1,7 @@
 """Numbers and vectors with a prior from NumPyro."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,12 +51,22 @@ def quantile(prior: dist.Distribution, coordinates: Float[Array, "..."]) -> Floa
     if isinstance(prior, dist.LogNormal):
         return jnp.exp(affine(prior, coordinates))
     if isinstance(prior, dist.MultivariateNormal):
-        return jnp.asarray(prior.loc) + jnp.asarray(prior.scale_tril) @ coordinates
-    return prior.icdf(ndtr(coordinates))
+        mean, factor = as_dtype_of(coordinates, prior.loc, prior.scale_tril)
+        return mean + factor @ coordinates
+    # Far out the probability rounds to 0 or 1, where the quantile may be infinite.
+    rounding = jnp.finfo(coordinates.dtype).eps
+    probability = jnp.clip(ndtr(coordinates), rounding, 1 - rounding)
+    return prior.icdf(probability).astype(coordinates.dtype)
 
 
 def affine(prior: dist.Normal | dist.LogNormal, x: Float[Array, "..."]) -> Float[Array, "..."]:
-    return jnp.asarray(prior.loc) + jnp.asarray(prior.scale) * x
+    loc, scale = as_dtype_of(x, prior.loc, prior.scale)
+    return loc + scale * x
+
+
+def as_dtype_of(x: Float[Array, "..."], *parameters: Any) -> list[Array]:
+    """Parameters of a prior in the precision of the coordinates."""
+    return [jnp.asarray(parameter, x.dtype) for parameter in parameters]
 
 
 def parametric(prior: dist.Distribution, name: str) -> Parametric:

@@ -48,9 +48,9 @@ class LatentSpace(eqx.Module):
     def coordinate_names(self) -> tuple[str, ...]:
         """A readable name for each coordinate."""
         return tuple(
-            name if part.stop - part.start == 1 else f"{name}[{i}]"
-            for name, part in self.slices().items()
-            for i in range(part.stop - part.start)
+            name if self.latents[name].num_coordinates == 1 else f"{name}[{label}]"
+            for name in self.names
+            for label in self.latents[name].labels()
         )
 
 

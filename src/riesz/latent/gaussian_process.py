@@ -1,0 +1,160 @@
+r"""Gaussian processes through a few inducing points: the projected process.
+
+With inducing points $Z$, $K_{ZZ} = L L^\top$ and standard normal $\xi$,
+$g(x) = m(x) + k(x, Z)\,w$ with $w = L^{-\top}\xi$ has the covariance
+$k(x, Z)\,K_{ZZ}^{-1}\,k(Z, y)$: exactly the kernel at the inducing points, and never more than it
+elsewhere (Quinonero-Candela & Rasmussen 2005, "subset of regressors").
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg as sla
+from jaxtyping import Array, Float, PyTree
+
+from riesz.errors import RieszError
+from riesz.fem.domain import Domain
+from riesz.fem.pointwise import Point
+from riesz.latent.field import (
+    AbstractField,
+    GaussianField,
+    Mean,
+    Transform,
+    check_mean,
+    mean_at,
+    mean_at_nodes,
+    over_nodes,
+    range_text,
+    transformed,
+)
+from riesz.latent.kernels import AbstractKernel, kernel_on
+from riesz.latent.latent import AbstractFieldPrior
+from riesz.latent.representatives import spread_nodes
+from riesz.mesh.mesh import Mesh
+
+JITTER = 1e-6
+"""Added to the correlations' diagonal; without it the weights of smooth kernels would be so large
+that they cancel only in float64."""
+
+PLACES_OF_REPORT = 500
+"""At so many nodes the variance that the inducing points keep is measured."""
+
+
+class KernelField(AbstractField):
+    """Kernels centred at inducing points, with a weight each; a function of the place alone."""
+
+    kernel: AbstractKernel
+    inducing: Float[Array, "inducing dim"]
+    nodes: Float[Array, "node dim"]
+    mean: Mean = eqx.field(static=True)
+    transform: Transform | None = eqx.field(static=True)
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return ()
+
+    def at(
+        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        return self.at_place(point.x, weights)
+
+    def at_place(
+        self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        """The value at one place, inside the domain or not."""
+        covariances = jax.vmap(lambda inducing: self.kernel(x, inducing))(self.inducing)
+        return transformed(self.transform, mean_at(self.mean, x) + covariances @ weights)
+
+    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+        return over_nodes(lambda x: self.at_place(x, weights), self.nodes)
+
+
+def as_inducing(value: Any) -> int | Float[np.ndarray, "inducing dim"]:
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return np.atleast_2d(np.asarray(value, float))
+
+
+class GP(AbstractFieldPrior):
+    """A Gaussian process with the given covariance, represented by inducing points.
+
+    `inducing` is how many nodes of the mesh to choose, far from each other, or the points
+    themselves. `mean` is a number or a function of one place; `transform` turns the Gaussian value
+    at each point into the quantity.
+    """
+
+    kernel: AbstractKernel
+    inducing: int | Float[np.ndarray, "inducing dim"] = eqx.field(default=50, converter=as_inducing)
+    mean: Mean = eqx.field(static=True, default=0.0)
+    transform: Transform | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        check_mean(self.mean)
+        if isinstance(self.inducing, int) and self.inducing < 1:
+            raise RieszError(f"inducing is {self.inducing}: give at least one point.")
+
+    def on(self, mesh: Mesh) -> GaussianField:
+        kernel = kernel_on(self.kernel, mesh)
+        places = inducing_points(self.inducing, mesh, kernel)
+        factor = inducing_factor(kernel, places)
+        whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
+        nodes = jnp.asarray(mesh.nodes)
+        mean = mean_at_nodes(self.mean, mesh)
+        description = (
+            f"GP field, {kernel.describe()}, {len(places)} inducing points keep "
+            f"{100 * variance_kept(kernel, places, factor, mesh):.1f} % of the variance, "
+            f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
+        )
+        field = KernelField(kernel, jnp.asarray(places), nodes, self.mean, self.transform)
+        return GaussianField(field, description, len(places), jnp.asarray(whitening))
+
+
+def LogGP(kernel: AbstractKernel, inducing: Any = 50, median: Mean = 1.0) -> GP:
+    """A positive field whose logarithm is a Gaussian process about that of its median.
+
+    The kernel's `sd` is then the spread of the logarithm: 1 allows factors of 1/7 to 7.
+    """
+    if callable(median):
+        return GP(kernel, inducing, lambda x: jnp.log(median(x)), jnp.exp)
+    if not (np.isfinite(median) and median > 0):
+        raise RieszError(f"the median of a positive field is {median}: it must be positive.")
+    return GP(kernel, inducing, float(np.log(median)), jnp.exp)
+
+
+def inducing_points(
+    inducing: int | Float[np.ndarray, "inducing dim"], mesh: Mesh, kernel: AbstractKernel
+) -> Float[np.ndarray, "inducing dim"]:
+    """The points given, found to fit the mesh, or nodes of it; all of them where it has few."""
+    if isinstance(inducing, int):
+        scales = np.asarray(kernel.length_scale)
+        return mesh.nodes[spread_nodes(mesh, min(inducing, mesh.num_nodes), scales)]
+    if inducing.shape[1] != mesh.dim or not np.isfinite(inducing).all():
+        raise RieszError(
+            f"the inducing points have shape {inducing.shape}, or are not finite: give one row of "
+            f"{mesh.dim} coordinates a point, or their number."
+        )
+    if len(np.unique(inducing, axis=0)) < len(inducing):
+        raise RieszError("some inducing points are given more than once: give each once.")
+    return inducing
+
+
+def inducing_factor(
+    kernel: AbstractKernel, places: Float[np.ndarray, "inducing dim"]
+) -> Float[np.ndarray, "inducing inducing"]:
+    """The Cholesky factor of the covariance of the values at the inducing points."""
+    jitter = JITTER * float(kernel.sd) ** 2 * np.eye(len(places))
+    return np.linalg.cholesky(kernel.matrix(places, places) + jitter)
+
+
+def variance_kept(
+    kernel: AbstractKernel,
+    places: Float[np.ndarray, "inducing dim"],
+    factor: Float[np.ndarray, "inducing inducing"],
+    mesh: Mesh,
+) -> float:
+    """The share of the kernel's variance that the projected process has, averaged over nodes."""
+    some = mesh.nodes[:: max(1, mesh.num_nodes // PLACES_OF_REPORT)]
+    whitened = sla.solve_triangular(factor, kernel.matrix(places, some), lower=True)
+    return float(np.mean(np.sum(whitened**2, axis=0)) / float(kernel.sd) ** 2)

@@ -1,0 +1,129 @@
+"""Covariance functions of Gaussian fields.
+
+Each is a profile of the distance in length scales. One formula serves the device, where fields
+are evaluated in the problem's precision, and the host, where matrices are factorised in float64.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from types import ModuleType
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.errors import RieszError
+from riesz.fem.coefficient import is_traced
+from riesz.mesh.mesh import Mesh
+
+DOMAIN_SHARE = 0.25
+"""The length scale, as a share of the domain's longest side, where none is given."""
+
+TINY = 1e-30
+"""Added to squared distances, so that the derivative of a distance is zero where it is zero."""
+
+
+def as_length_scale(value: Any) -> Float[Array, " axis"] | None:
+    return None if value is None else jnp.atleast_1d(jnp.asarray(value, float))
+
+
+def as_number(value: Any) -> Float[Array, ""]:
+    return jnp.asarray(value, float)
+
+
+class AbstractKernel(eqx.Module):
+    """The covariance of a stationary field: `sd` squared times a profile of the distance.
+
+    `length_scale` is a length in the mesh's unit, one for all axes or one for each; None stands
+    for a quarter of the domain's longest side.
+    """
+
+    length_scale: Float[Array, " axis"] | None = eqx.field(default=None, converter=as_length_scale)
+    sd: Float[Array, ""] = eqx.field(default=1.0, converter=as_number)
+
+    def __check_init__(self):
+        for name, value in (("length_scale", self.length_scale), ("sd", self.sd)):
+            if value is None or is_traced(value):
+                continue
+            array = np.asarray(value)
+            if not (np.isfinite(array).all() and (array > 0).all()):
+                raise RieszError(
+                    f"the {name} of {type(self).__name__} is {array.tolist()}: it must be positive."
+                )
+
+    @abstractmethod
+    def profile(self, squared: Any, xp: ModuleType) -> Any:
+        """The correlation at a squared distance in length scales; `xp` is NumPy or JAX's."""
+
+    def __call__(self, x: Float[Array, " dim"], y: Float[Array, " dim"]) -> Float[Array, ""]:
+        """The covariance of the field's values at two points."""
+        scaled = (x - y) / known_length_scale(self)
+        return self.sd**2 * self.profile(jnp.sum(scaled**2), jnp)
+
+    def matrix(
+        self, points: Float[np.ndarray, "point dim"], others: Float[np.ndarray, "other dim"]
+    ) -> Float[np.ndarray, "point other"]:
+        """Covariances between points, on the host in float64."""
+        scales = np.broadcast_to(np.asarray(known_length_scale(self), np.float64), points.shape[1:])
+        squared = np.zeros((len(points), len(others)))
+        for a, b, scale in zip(points.T, others.T, scales, strict=True):
+            squared += ((a[:, None] - b[None, :]) / scale) ** 2
+        return float(self.sd) ** 2 * self.profile(squared, np)
+
+    def describe(self) -> str:
+        scales = " x ".join(f"{scale:.4g}" for scale in np.asarray(known_length_scale(self)))
+        return f"{type(self).__name__} with length scale {scales} and sd {float(self.sd):.4g}"
+
+
+class Matern12(AbstractKernel):
+    r"""$\sigma^2 e^{-r}$: continuous, nowhere smooth; the exponential covariance."""
+
+    def profile(self, squared: Any, xp: ModuleType) -> Any:
+        return xp.exp(-xp.sqrt(squared + TINY))
+
+
+class Matern32(AbstractKernel):
+    r"""$\sigma^2 (1 + \sqrt3\,r)\,e^{-\sqrt3\,r}$: once differentiable."""
+
+    def profile(self, squared: Any, xp: ModuleType) -> Any:
+        distance = xp.sqrt(3 * squared + TINY)
+        return (1 + distance) * xp.exp(-distance)
+
+
+class Matern52(AbstractKernel):
+    r"""$\sigma^2 (1 + \sqrt5\,r + \tfrac53 r^2)\,e^{-\sqrt5\,r}$: twice differentiable."""
+
+    def profile(self, squared: Any, xp: ModuleType) -> Any:
+        distance = xp.sqrt(5 * squared + TINY)
+        return (1 + distance + distance**2 / 3) * xp.exp(-distance)
+
+
+class RBF(AbstractKernel):
+    r"""$\sigma^2 e^{-r^2/2}$: smooth to any order."""
+
+    def profile(self, squared: Any, xp: ModuleType) -> Any:
+        return xp.exp(-squared / 2)
+
+
+def known_length_scale(kernel: AbstractKernel) -> Float[Array, " axis"]:
+    if kernel.length_scale is None:
+        raise RieszError(
+            f"{type(kernel).__name__} has no length scale: give length_scale=..., or use it in a "
+            "prior over fields, which takes it from the domain."
+        )
+    return kernel.length_scale
+
+
+def kernel_on(kernel: AbstractKernel, mesh: Mesh) -> AbstractKernel:
+    """The kernel with a length scale for this domain, found to fit its dimension."""
+    if kernel.length_scale is None:
+        longest = float(np.ptp(mesh.nodes, axis=0).max())
+        return dataclasses.replace(kernel, length_scale=DOMAIN_SHARE * longest)
+    if len(kernel.length_scale) not in (1, mesh.dim):
+        raise RieszError(
+            f"the kernel has {len(kernel.length_scale)} length scales, but the mesh has "
+            f"{mesh.dim} dimensions: give one for all axes or one for each."
+        )
+    return kernel

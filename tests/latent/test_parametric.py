@@ -1,0 +1,107 @@
+"""Priors as functions of standard normal coordinates."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy.stats import kstest
+
+from riesz.errors import RieszError
+from riesz.latent.gaussian_process import LogGP
+from riesz.latent.karhunen_loeve import KarhunenLoeve
+from riesz.latent.kernels import Matern52
+from riesz.latent.network import NetworkField
+from riesz.latent.parametric import parametric
+from riesz.latent.regions import Regions
+from riesz.latent.space import latent_space
+from riesz.mesh.shapes import rectangle
+from riesz.mesh.tags import tag_region
+
+MESH = tag_region(rectangle((3, 3)), "all", [[-1, -1], [2, -1], [2, 2], [-1, 2]])
+
+COORDINATES = jnp.asarray(np.random.default_rng(0).normal(size=(2000, 1)))
+
+PRIORS = [
+    dist.Normal(3.0, 0.5),
+    dist.LogNormal(-1.0, 0.7),
+    dist.HalfNormal(2.0),
+    dist.Uniform(-1.0, 4.0),
+    dist.Exponential(0.3),
+    dist.TruncatedNormal(1.0, 1.0, low=0.0),
+]
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: type(p).__name__)
+def test_values_of_normal_coordinates_follow_the_prior(prior):
+    latent = parametric(prior, "a")
+    values = jax.vmap(latent.value)(COORDINATES)
+    distribution = prior.cdf
+    assert kstest(np.asarray(values), lambda x: np.asarray(distribution(x))).pvalue > 1e-3
+
+
+def test_a_multivariate_normal_has_its_covariance():
+    covariance = jnp.array([[2.0, 0.6], [0.6, 0.5]])
+    latent = parametric(dist.MultivariateNormal(jnp.array([1.0, 2.0]), covariance), "tau")
+    jacobian = jax.jacobian(latent.value)(jnp.zeros(2))
+    np.testing.assert_allclose(jacobian @ jacobian.T, covariance)
+    np.testing.assert_allclose(latent.value(jnp.zeros(2)), [1.0, 2.0])
+
+
+def test_vectors_and_repeated_priors_have_a_coordinate_for_each_entry():
+    space = latent_space(
+        {"tau": dist.Normal(0.0, 2.0).expand([2]).to_event(1), "k": dist.HalfNormal(1.0)}, MESH
+    )
+    z = space.z(jnp.array([1.0, -1.0, 0.0]))
+    np.testing.assert_allclose(z["tau"], [2.0, -2.0])
+    assert z["k"].shape == ()
+    assert space.coordinate_names() == ("tau[0]", "tau[1]", "k")
+    np.testing.assert_allclose(
+        space.log_prior(jnp.ones(3)), dist.Normal(0, 1).log_prob(jnp.ones(3)).sum()
+    )
+
+
+@pytest.mark.parametrize(
+    "prior", [dist.HalfNormal(2.0), dist.Laplace(1.0, 2.0)], ids=lambda p: type(p).__name__
+)
+def test_values_far_out_are_finite(prior):
+    values = jax.vmap(parametric(prior, "a").value)(jnp.array([[-9.0], [9.0]], jnp.float32))
+    assert values.dtype == jnp.float32
+    assert bool(jnp.isfinite(values).all())
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        dist.MultivariateNormal(jnp.zeros(2), jnp.eye(2)),
+        Regions(dist.Uniform(1.0, 2.0)),
+        KarhunenLoeve(Matern52(), 3),
+        LogGP(Matern52(), inducing=3),
+        NetworkField(width=2),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_values_have_the_precision_of_the_coordinates(prior):
+    space = latent_space({"a": prior}, MESH)
+    z = space.z(jnp.zeros(space.num_coordinates, jnp.float32))
+    assert z["a"].dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        (dist.Gamma(2.0, 1.0), "quantiles NumPyro cannot give: use Normal"),
+        (dist.Normal(jnp.zeros(0), 1.0), "holds no number"),
+        (dist.Normal(np.nan, 1.0, validate_args=False), "has the median nan"),
+        (3.0, "is a float: give a NumPyro distribution"),
+        (dist.Normal, "is a .*: give a NumPyro distribution"),
+    ],
+)
+def test_bad_priors_are_refused(prior, message):
+    with pytest.raises(RieszError, match=message):
+        latent_space({"a": prior}, MESH)
+
+
+def test_no_unknowns_are_refused():
+    with pytest.raises(RieszError, match="there are no unknowns"):
+        latent_space({}, MESH)
