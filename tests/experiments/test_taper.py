@@ -1,5 +1,6 @@
 """The taper experiment: both readings of the perturbation, exact moments, and its files."""
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -35,12 +36,13 @@ def test_read_as_a_dual_element_the_exact_value_is_a_sum_of_squared_normals(sett
 @pytest.mark.parametrize("num_patches", [1, 5])
 def test_draws_have_the_moments_that_are_told(setting, estimator, radius, num_patches):
     residuals = experiment.perturbed_residuals(setting, 1, [("dual", 0.1, 0)])
-    terms = experiment.terms(setting, experiment.norm_named(setting, estimator, radius), residuals)
-    keys = jr.split(jr.key(0), 400)
-    draws = np.array([terms.drawn(0, key, num_patches) for key in keys])
+    terms = experiment.terms_for(setting, estimator, radius, residuals)
+    keys = jr.split(jr.key(0), 2000)
+    samples = jax.jit(jax.vmap(lambda key: terms.norm.sample(key, num_patches)))(keys)
+    draws = terms.estimate(0, samples)
     sd = terms.sd(0, num_patches)
     assert abs(draws.mean() - terms.whole(0)) < 4 * sd / np.sqrt(len(draws))
-    assert draws.std() == pytest.approx(sd, rel=0.25)
+    assert draws.std() == pytest.approx(sd, rel=0.1)
 
 
 def test_a_taper_over_the_whole_square_answers_all_frequencies_alike(setting):

@@ -17,14 +17,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.sparse.linalg as spla
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from riesz.experiments.patch_terms import Terms, patch_terms
 from riesz.experiments.runner import Experiment, Task
 from riesz.experiments.taper_figures import (
     draw_bias_and_sd,
@@ -42,8 +41,7 @@ from riesz.io.results import Row
 from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.penalty.dual_norm import DualNorm, dual_norm
-from riesz.penalty.estimator import AbstractPatches
-from riesz.penalty.norm import NormSample, PatchNorm
+from riesz.penalty.norm import PatchNorm
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.penalty.taper import HardTaper, Wendland
 from riesz.penalty.tapered import block_norm, tapered_norm
@@ -72,66 +70,6 @@ class Setting:
     exact: DualNorm
 
 
-@dataclass(frozen=True)
-class Side:
-    """The energies of all patches on the finest mesh, or on the one coarse level below it.
-
-    Draws on a side are uniform, and all its patches have the same factor.
-    """
-
-    energies: Float[np.ndarray, "case patch"]
-    factor: float
-
-
-@dataclass(frozen=True)
-class Terms:
-    """All that the draws of an estimator can give for some residuals."""
-
-    norm: PatchNorm
-    fine: Side
-    coarse: Side | None
-    exact: Float[np.ndarray, " case"]
-    patch_nodes: float  # tested nodes in a patch of the finest mesh, on average
-    coverage: float  # the part of the mesh's nodes that such a patch depends on, on average
-
-    def sides(self, case: int) -> list[Float[np.ndarray, " patch"]]:
-        """Weighted energies, of which the estimator's form is the sum of means."""
-        there = (side for side in (self.fine, self.coarse) if side is not None)
-        return [side.factor * side.energies[case] for side in there]
-
-    def whole(self, case: int) -> float:
-        """The estimator's form itself, without any sampling."""
-        return float(sum(side.mean() for side in self.sides(case)))
-
-    def sd(self, case: int, num_patches: int) -> float:
-        """The standard deviation of an estimate from `num_patches` draws, exactly."""
-        sides = self.sides(case)
-        if len(sides) == 1:
-            return float(sides[0].std() / np.sqrt(num_patches))
-        if num_patches == 1:  # a coin chooses the side, which counts twice
-            second_moment = 2 * sum(np.mean(side**2) for side in sides)
-            return float(np.sqrt(second_moment - self.whole(case) ** 2))
-        counts = (num_patches - num_patches // 2, num_patches // 2)
-        return float(np.sqrt(sum(s.var() / n for s, n in zip(sides, counts, strict=True))))
-
-    def drawn(self, case: int, key: Array, num_patches: int) -> float:
-        """One estimate."""
-        sample = sampled(self.norm, key, num_patches)
-        pairs = [(self.fine, sample.fine), (self.coarse, sample.coarse)]
-        return float(
-            sum(
-                np.mean(np.asarray(part.factors) * side.energies[case, np.asarray(part.patches)])
-                for side, part in pairs
-                if side is not None and part is not None
-            )
-        )
-
-
-@eqx.filter_jit
-def sampled(norm: PatchNorm, key: Array, num_patches: int) -> NormSample:
-    return norm.sample(key, num_patches)
-
-
 def taper(seed: int, mode: str) -> Experiment:
     """All estimators, radii, numbers of patches, perturbation sizes and readings."""
     setting = unit_square(LEVELS)
@@ -141,7 +79,7 @@ def taper(seed: int, mode: str) -> Experiment:
 
     @cache
     def terms_of(estimator: str, radius: float | None) -> Terms:
-        return terms(setting, norm_named(setting, estimator, radius), residuals)
+        return terms_for(setting, estimator, radius, residuals)
 
     estimators = [*product(TAPERS, RADII), *product(OTHERS, (None,))]
     choices = list(product(estimators, enumerate(cases), NUM_PATCHES))
@@ -180,7 +118,8 @@ def row(get_terms: Callable[[], Terms], case: int, seed: tuple[int, int], num_pa
     """One estimate, and its bias and standard deviation, which need no sampling."""
     terms = get_terms()
     exact = float(terms.exact[case])
-    estimate = terms.drawn(case, jr.fold_in(jr.key(seed[0]), seed[1]), num_patches)
+    sample = terms.norm.sample(jr.fold_in(jr.key(seed[0]), seed[1]), num_patches)
+    estimate = float(terms.estimate(case, sample))
     return {
         "patch_nodes": terms.patch_nodes,
         "exact": exact,
@@ -235,45 +174,14 @@ def norm_named(setting: Setting, estimator: str, radius: float | None) -> PatchN
     raise ValueError(f"no estimator {estimator!r} with radius {radius}")
 
 
-def terms(setting: Setting, norm: PatchNorm, residuals: Float[np.ndarray, "case free"]) -> Terms:
-    """All energies of all residuals."""
-    problem = setting.problem
-    at_nodes = np.zeros((len(residuals), problem.space.num_dofs))
-    at_nodes[:, np.asarray(problem.free)] = residuals
-    fine, coarse = jnp.asarray(at_nodes), None
-    if norm.coarse is not None and norm.restriction is not None:
-        coarse = side(norm.coarse, jax.vmap(norm.restriction)(fine))
-    rows, nodes = np.asarray(norm.fine.table.rows), np.asarray(norm.fine.table.nodes)
-    num_nodes = 1 + (nodes[:, 1:] != nodes[:, :1]).sum(axis=1)  # the first one fills up
-    return Terms(
-        norm=norm,
-        fine=side(norm.fine, fine),
-        coarse=coarse,
-        exact=np.asarray(jax.vmap(setting.exact.squared)(jnp.asarray(residuals))),
-        patch_nodes=float((rows >= 0).sum(axis=1).mean()),
-        coverage=float(num_nodes.mean() / problem.space.num_dofs),
-    )
-
-
-def side(patches: AbstractPatches, residuals: Float[Array, "case node"]) -> Side:
-    factors = np.unique(np.asarray(patches.all().factors))
-    assert len(factors) == 1, "several coarse levels: draws are not uniform"
-    return Side(np.asarray(energies(patches, residuals)), float(factors[0]))
-
-
-@eqx.filter_jit
-def energies(
-    patches: AbstractPatches, residuals: Float[Array, "case node"]
-) -> Float[Array, "case patch"]:
-    """The energies of all patches, one residual after the other to save memory."""
-    rows = patches.table.rows
-    everything = jnp.arange(patches.num_patches)
-
-    def of_one(residual):
-        values = jnp.where(rows < 0, 0.0, residual[rows])
-        return patches.energies(everything, values[:, :, None])[:, 0]
-
-    return jax.lax.map(of_one, residuals)
+def terms_for(
+    setting: Setting,
+    estimator: str,
+    radius: float | None,
+    residuals: Float[np.ndarray, "case free"],
+) -> Terms:
+    norm = norm_named(setting, estimator, radius)
+    return patch_terms(setting.problem, setting.exact, norm, residuals)
 
 
 def sine_modes(setting: Setting) -> Float[np.ndarray, "mode free"]:
@@ -286,7 +194,7 @@ def sine_modes(setting: Setting) -> Float[np.ndarray, "mode free"]:
 
 def response(setting: Setting, estimator: str, radius: float | None) -> Float[np.ndarray, " mode"]:
     """The estimator's form over the exact norm, for sine modes of growing frequency."""
-    found = terms(setting, norm_named(setting, estimator, radius), sine_modes(setting))
+    found = terms_for(setting, estimator, radius, sine_modes(setting))
     return np.array([found.whole(k) for k in range(len(found.exact))]) / found.exact
 
 
