@@ -83,7 +83,17 @@ class WeakFormPenalty(AbstractPenalty):
         self, sample: NormSample, u: StateFunction, zs: PyTree = None
     ) -> Float[Array, " sample"]:
         """The estimate for each sample of the latents from given patches."""
-        problem, fine, coarse = self.problem, self.norm.fine, self.norm.coarse
+        fine, coarse = self.rows(sample, u, zs)
+        total = self.norm.fine.estimate(sample.fine, fine)
+        if coarse is None or self.norm.coarse is None or sample.coarse is None:
+            return total
+        return total + self.norm.coarse.estimate(sample.coarse, coarse)
+
+    def rows(
+        self, sample: NormSample, u: StateFunction, zs: PyTree = None
+    ) -> tuple[Float[Array, "patch row sample"], Float[Array, "coarse_patch row sample"] | None]:
+        """Residuals on the rows of drawn patches, of the finest mesh and of the coarse levels."""
+        problem, fine, coarse, levels = self.problem, self.norm.fine, self.norm.coarse, self.levels
         check_function(problem, u, zs)
 
         def fine_rows(patch, z):
@@ -91,15 +101,14 @@ class WeakFormPenalty(AbstractPenalty):
                 return function_rows(problem, self.finest, fine.table, patch, u, z)
             return interpolant_rows(problem, self.prescribed, fine.table, patch, u, z)
 
-        total = fine.estimate(sample.fine, over(fine_rows, sample.fine.patches, zs))
-        if coarse is None or sample.coarse is None or self.levels is None:
-            return total
-        levels = self.levels
+        on_finest = over(fine_rows, sample.fine.patches, zs)
+        if coarse is None or levels is None or sample.coarse is None:
+            return on_finest, None
 
         def coarse_rows(patch, z):
             return function_rows(problem, levels, coarse.table, patch, u, z)
 
-        return total + coarse.estimate(sample.coarse, over(coarse_rows, sample.coarse.patches, zs))
+        return on_finest, over(coarse_rows, sample.coarse.patches, zs)
 
 
 class ExactPenalty(AbstractPenalty):
@@ -179,6 +188,7 @@ def weak_form_penalty(
     *,
     num_patches: int = 4,
     patch_nodes: int = PATCH_NODES,
+    coarse_patch_nodes: int | None = None,
     gram: Gram | None = None,
     norm: PatchNorm | None = None,
     gradients: bool = False,
@@ -192,10 +202,17 @@ def weak_form_penalty(
     by another, one of tapers for instance.
     """
     if norm is None:
-        norm = schwarz_norm(problem, hierarchy, patch_nodes=patch_nodes, gram=gram)
+        norm = schwarz_norm(
+            problem,
+            hierarchy,
+            patch_nodes=patch_nodes,
+            coarse_patch_nodes=coarse_patch_nodes,
+            gram=gram,
+        )
     levels = None
     if hierarchy is not None and norm.coarse is not None:
-        levels = coarse_part(problem, hierarchy, patch_nodes)
+        coarse_nodes = patch_nodes if coarse_patch_nodes is None else coarse_patch_nodes
+        levels = coarse_part(problem, hierarchy, coarse_nodes)
     return WeakFormPenalty(
         problem=problem,
         norm=norm,

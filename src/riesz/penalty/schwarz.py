@@ -40,6 +40,7 @@ def schwarz_norm(
     hierarchy: Hierarchy | None = None,
     *,
     patch_nodes: int = PATCH_NODES,
+    coarse_patch_nodes: int | None = None,
     gram: Gram | None = None,
     one_level: bool = False,
 ) -> PatchNorm:
@@ -47,10 +48,13 @@ def schwarz_norm(
 
     `hierarchy` is the one whose finest mesh the problem lives on; without it there is one level
     only, which is warned of unless a single patch holds all free nodes or `one_level` says that
-    it is meant.
+    it is meant. Functions of place cost far more on coarse levels, where gradients are taken at
+    many points: smaller patches there, `coarse_patch_nodes`, trade some of the norm's quality
+    for speed.
     """
     mesh = problem.space.mesh
     check_setting(problem, hierarchy, patch_nodes)
+    coarse_nodes = patch_nodes if coarse_patch_nodes is None else coarse_patch_nodes
     tags = problem.dirichlet_tags
     gram = Gram() if gram is None else gram
     beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
@@ -60,7 +64,7 @@ def schwarz_norm(
     fine = patches_on((mesh,), tags, beside, patch_nodes, geometry, diffusivity, gram.reaction)
     if hierarchy is None and not one_level and fine.num_patches > 1:
         warnings.warn(one_level_warning(fine.num_patches), stacklevel=2)
-    indices = () if hierarchy is None else coarse_indices(hierarchy, tags, patch_nodes)
+    indices = () if hierarchy is None else coarse_indices(hierarchy, tags, coarse_nodes)
     if hierarchy is None or not indices:
         return PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
@@ -71,11 +75,11 @@ def schwarz_norm(
         meshes,
         tags,
         beside,
-        patch_nodes,
+        coarse_nodes,
         geometry_of(meshes, problem.dtype),
         coarse_means(diffusivity, meshes),
         gram.reaction,
-        fine.table.widths,
+        fine.table.widths if coarse_nodes == patch_nodes else None,
     )
     return PatchNorm(
         fine=fine,
