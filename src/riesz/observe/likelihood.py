@@ -17,16 +17,41 @@ Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
 or a function of the latents."""
 
 
+def as_scale(value: Any) -> Scale:
+    if isinstance(value, str) or callable(value):
+        return value
+    try:
+        values = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise RieszError(
+            f"the noise sd is {value!r}: give a number, one for each observation, the name of a "
+            "latent, or a function of the latents."
+        ) from None
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise RieszError(
+            f"the noise sd is {np.min(values)} at the least: it must be positive and finite."
+        )
+    return float(values) if values.ndim == 0 else jnp.asarray(values)
+
+
 class AbstractLikelihood(eqx.Module):
     """The density of observations around predicted values."""
+
+    sd: eqx.AbstractVar[Scale]
 
     @abstractmethod
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         """The distribution of the observations, given the state at the sensors."""
 
     @abstractmethod
+    def describe(self) -> str:
+        """The noise in a few words."""
+
     def noise_sd(self, z: PyTree) -> Float[Array, "..."]:
         """The scale of the noise."""
+        if isinstance(self.sd, str):
+            return z[self.sd]
+        return jnp.asarray(self.sd(z) if callable(self.sd) else self.sd)
 
     def log_prob(
         self, observed: Float[Array, " sensor"], predicted: Float[Array, " sensor"], z: PyTree
@@ -38,49 +63,43 @@ class AbstractLikelihood(eqx.Module):
 class Gaussian(AbstractLikelihood):
     """Independent normal noise."""
 
-    sd: Scale
-
-    def __check_init__(self):
-        check_scale(self.sd, "the noise sd")
-
-    def noise_sd(self, z: PyTree) -> Float[Array, "..."]:
-        return scale_of(self.sd, z)
+    sd: Scale = eqx.field(converter=as_scale)
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        return dist.Normal(predicted, self.noise_sd(z))
+        return dist.Normal(predicted, self.noise_sd(z).astype(predicted.dtype))
+
+    def describe(self) -> str:
+        return f"normal, {scale_text(self.sd)}"
 
 
 class StudentT(AbstractLikelihood):
     """Independent noise with heavy tails: some observations may be far off."""
 
-    sd: Scale
+    sd: Scale = eqx.field(converter=as_scale)
     degrees_of_freedom: float = 4.0
 
     def __check_init__(self):
-        check_scale(self.sd, "the noise sd")
         if not self.degrees_of_freedom > 0:
             raise RieszError(
                 f"degrees_of_freedom is {self.degrees_of_freedom}: it must be positive."
             )
 
-    def noise_sd(self, z: PyTree) -> Float[Array, "..."]:
-        return scale_of(self.sd, z)
-
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        return dist.StudentT(self.degrees_of_freedom, predicted, self.noise_sd(z))
+        scale = self.noise_sd(z).astype(predicted.dtype)
+        return dist.StudentT(jnp.asarray(self.degrees_of_freedom, scale.dtype), predicted, scale)
 
-
-def scale_of(scale: Scale, z: PyTree) -> Float[Array, "..."]:
-    if isinstance(scale, str):
-        return z[scale]
-    return jnp.asarray(scale(z)) if callable(scale) else jnp.asarray(scale)
-
-
-def check_scale(scale: Scale, name: str) -> None:
-    if isinstance(scale, str) or callable(scale):
-        return
-    values = np.asarray(scale)
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise RieszError(
-            f"{name} is {np.min(values)} at the least: it must be positive and finite."
+    def describe(self) -> str:
+        return (
+            f"Student-t with {self.degrees_of_freedom:g} degrees of freedom, {scale_text(self.sd)}"
         )
+
+
+def scale_text(scale: Scale) -> str:
+    if isinstance(scale, str):
+        return f"sd {scale!r} learned"
+    if callable(scale):
+        return "sd a function of the unknowns"
+    if isinstance(scale, float):
+        return f"sd {scale:.4g}"
+    values = np.asarray(scale)
+    return f"sd {values.min():.4g} .. {values.max():.4g}, one for each observation"

@@ -23,12 +23,20 @@ class Observations:
 
 
 def observations(points: Any, values: Any) -> Observations:
-    """Checked measurements; several at one place are allowed, and told."""
-    points, values = np.atleast_2d(np.asarray(points, float)), np.asarray(values, float)
-    if values.shape != points.shape[:1]:
+    """Checked measurements; several at one place are allowed, and told.
+
+    `points` has one row of coordinates a value; on an interval, numbers will do.
+    """
+    points, values = as_numbers(points, "coordinates"), as_numbers(values, "values")
+    if values.ndim != 1:
+        raise RieszError(f"the observed values have shape {values.shape}: give one value a point.")
+    if points.ndim == 1 and len(points) == len(values):
+        points = points[:, None]
+    points = np.atleast_2d(points)
+    if points.ndim != 2 or len(points) != len(values):
         raise RieszError(
-            f"there are {len(points)} points but values of shape {values.shape}: give one value a "
-            "point."
+            f"the points have shape {points.shape}, but there are {len(values)} values: give one "
+            "row of coordinates for each value."
         )
     if not len(values):
         raise RieszError("there are no observations: give at least one.")
@@ -43,17 +51,26 @@ def observations(points: Any, values: Any) -> Observations:
     return Observations(points, values)
 
 
+def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
+    try:
+        return np.asarray(values, float)
+    except (TypeError, ValueError) as error:
+        raise RieszError(f"the observed {name} are not all numbers ({error}).") from None
+
+
 def tell_duplicates(points: Float[np.ndarray, "sensor dim"], values: Float[np.ndarray, " sensor"]):
     """Warn where one place was measured more than once with different results."""
-    _, place = np.unique(points, axis=0, return_inverse=True)
+    places, place = np.unique(points, axis=0, return_inverse=True)
     place = place.ravel()
     low, high = np.full(place.max() + 1, np.inf), np.full(place.max() + 1, -np.inf)
     np.minimum.at(low, place, values)
     np.maximum.at(high, place, values)
-    differing = int((high > low).sum())
-    if differing:
+    (differing,) = np.nonzero(high > low)
+    if differing.size:
+        first = differing[0]
         warnings.warn(
-            f"{differing} places were observed more than once with different values: each value "
+            f"{differing.size} places were observed more than once with different values, first "
+            f"{places[first].tolist()} with {low[first]:.6g} .. {high[first]:.6g}: each value "
             "counts as a measurement of its own.",
             stacklevel=3,
         )
