@@ -23,8 +23,8 @@ from riesz.penalty.tapered_patches import BlockPatches, TaperedPatches
 
 BLOCK_NODES = 64
 MAX_BYTES = 2e9
-SOLVE_BYTES = 6.4e7
-"""Bounds the solutions that are held at once while the table is made."""
+SIDES_AT_ONCE = 8
+"""Right-hand sides of one solve: more would not stay in the cache, and be slower by far."""
 
 
 def tapered_norm(
@@ -116,7 +116,7 @@ def inverse_entries(
 ) -> Float[np.ndarray, "pair width"]:
     """Entries of the inverse in the given columns; whatever for indices below zero.
 
-    One factorisation, and as many right-hand sides at once as fit into `SOLVE_BYTES`.
+    One factorisation, and some right-hand sides at once: beside the entries little is held.
     """
     pattern = gram.pattern
     parts = map(np.asarray, (gram.values, pattern.columns, pattern.row_starts))
@@ -126,14 +126,15 @@ def inverse_entries(
             "the Gram matrix is singular: prescribe values on a part of the boundary, or add a "
             "reaction term, as in gram=diffusion(1.0) + reaction(1.0)."
         )
-    size = pattern.size
-    at_once = max(1, int(SOLVE_BYTES / (8 * size)))
+    size, order = pattern.size, np.argsort(columns, kind="stable")
+    firsts = np.arange(0, size + SIDES_AT_ONCE, SIDES_AT_ONCE)
+    cuts = np.searchsorted(columns[order], firsts)
     entries = np.zeros(wanted.shape)
-    for first in range(0, size, at_once):
-        sides = np.zeros((size, min(at_once, size - first)))
+    for first, low, high in zip(firsts, cuts[:-1], cuts[1:], strict=False):
+        sides = np.zeros((size, SIDES_AT_ONCE))
         np.fill_diagonal(sides[first:], 1.0)
         solutions = factor.solve(sides)
-        (here,) = np.nonzero((columns >= first) & (columns < first + at_once))
+        here = order[low:high]
         entries[here] = solutions[wanted[here], columns[here, None] - first]
     return entries
 
