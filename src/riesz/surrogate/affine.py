@@ -1,0 +1,57 @@
+"""In which coordinates is the solution of an equation affine? Found by asking the residual."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from riesz.fem.assembly import residual
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.latent.space import LatentSpace
+
+ROUNDING = 1e4  # units of rounding error
+
+
+def affine_coordinates(
+    problem: BoundaryValueProblem, latents: LatentSpace
+) -> Int[np.ndarray, " affine"]:
+    r"""Coordinates such as the weights of a source.
+
+    Where the equation is linear, $L(\xi) u = f(\xi)$, the solution is affine in those coordinates
+    that $L$ does not depend on and $f$ is affine in. A random functional of the residual has then
+    a derivative by them that depends neither on the state nor on themselves.
+    """
+    rng = np.random.default_rng(0)
+    num_dofs, num_coordinates = problem.space.num_dofs, latents.num_coordinates
+    states = jnp.asarray(rng.normal(size=(2, num_dofs)), problem.dtype)
+    places = jnp.asarray(rng.normal(size=(2, num_coordinates)), problem.dtype)
+    functional = jnp.asarray(rng.normal(size=num_dofs), problem.dtype)
+    functional = functional.at[problem.fixed].set(0.0)
+
+    @jax.jit
+    def slopes(state, place):
+        def asked(state, place):
+            return functional @ residual(problem, state, latents.z(place))
+
+        return jax.grad(asked, argnums=(0, 1))(state, place)
+
+    tolerance = ROUNDING * np.finfo(problem.dtype).eps
+    by_state, by_place = slopes(states[0], places[0])
+    other_by_state, other_by_place = slopes(states[1], places[0])
+    if not close(by_state, other_by_state, tolerance).all():
+        return np.zeros(0, int)
+    affine = close(by_place, other_by_place, tolerance)
+    # All at once: a product of two unknowns is affine in each, but not in both.
+    moved = jnp.where(affine, places[1], places[0])
+    affine &= close(by_place, slopes(states[0], moved)[1], tolerance)
+    by_moved_state = slopes(states[0], jnp.where(affine, places[1], places[0]))[0]
+    return (
+        np.nonzero(affine)[0]
+        if close(by_state, by_moved_state, tolerance).all()
+        else (np.zeros(0, int))
+    )
+
+
+def close(one, other, tolerance: float) -> np.ndarray:
+    one, other = np.asarray(one, float), np.asarray(other, float)
+    return np.abs(one - other) <= tolerance * max(np.abs(one).max(), np.abs(other).max(), 1e-300)

@@ -1,0 +1,102 @@
+"""Networks n(x, coordinates) with inputs of size one, to be shaped into surrogates."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from riesz.surrogate.layers import Layers, layers
+
+Coordinates = Float[Array, " coordinate"]
+
+
+class AbstractNetwork(eqx.Module):
+    """What is trained: a function of place and coordinates, both about one in size."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
+        """The value at one place."""
+
+
+class TrunkBranch(AbstractNetwork):
+    """A sum of products of functions of place and of functions of the unknowns.
+
+    Much cheaper than one network of both: each factor is evaluated once for all partners. The
+    functions of the unknowns are linear in the readout, and exactly affine in the coordinates
+    `linear`, in which the state is known to be affine.
+    """
+
+    trunk: Layers
+    branch: Layers
+    readout: Float[Array, "hidden feature"]
+    linear: Int[np.ndarray, " linear"]
+    others: Int[np.ndarray, " other"]
+
+    def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
+        return self.features(x) @ self.mixture(coordinates)
+
+    def features(self, x: Float[Array, " dim"]) -> Float[Array, " feature"]:
+        """The functions of place."""
+        return self.trunk(x) / np.sqrt(self.readout.shape[1]).astype(x.dtype)
+
+    def mixture(self, coordinates: Coordinates) -> Float[Array, " feature"]:
+        """How much of each function of place there is, for given unknowns."""
+        return self.hidden(coordinates) @ self.readout
+
+    def hidden(self, coordinates: Coordinates) -> Float[Array, " hidden"]:
+        """What the readout combines: functions of the unknowns, affine in some of them."""
+        one = jnp.ones(1, coordinates.dtype)
+        curved = jnp.concatenate([one, self.branch(coordinates[self.others])])
+        affine = jnp.concatenate([one, coordinates[self.linear]])
+        return jnp.outer(affine, curved).ravel()
+
+
+class MLP(AbstractNetwork):
+    """One network of place and unknowns together."""
+
+    network: Layers
+    readout: Float[Array, " hidden"]
+
+    def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
+        return self.network(jnp.concatenate([x, coordinates])) @ self.readout
+
+
+def trunk_branch(
+    dim: int,
+    num_coordinates: int,
+    key: PRNGKeyArray,
+    *,
+    linear: Int[np.ndarray, " linear"] | None = None,
+    width: int = 32,
+    features: int = 32,
+    dtype: np.dtype,
+) -> TrunkBranch:
+    """A factorised network; `linear` are the coordinates in which it is to be affine."""
+    linear = np.zeros(0, int) if linear is None else np.asarray(linear)
+    others = np.setdiff1d(np.arange(num_coordinates), linear)
+    trunk_key, branch_key, readout_key = jr.split(key, 3)
+    curved = width if len(others) else 0
+    hidden = (1 + curved) * (1 + len(linear))
+    scale = np.asarray(1 / np.sqrt(hidden), dtype)
+    return TrunkBranch(
+        trunk=layers((dim, width, width, features), trunk_key, dtype),
+        branch=layers((len(others), width, curved), branch_key, dtype),
+        readout=scale * jr.normal(readout_key, (hidden, features), dtype),
+        linear=linear,
+        others=others,
+    )
+
+
+def mlp(
+    dim: int, num_coordinates: int, key: PRNGKeyArray, *, width: int = 64, dtype: np.dtype
+) -> MLP:
+    """A network of place and unknowns with two hidden layers."""
+    layers_key, readout_key = jr.split(key)
+    scale = np.asarray(1 / np.sqrt(width), dtype)
+    return MLP(
+        layers((dim + num_coordinates, width, width), layers_key, dtype),
+        scale * jr.normal(readout_key, (width,), dtype),
+    )
