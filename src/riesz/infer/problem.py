@@ -7,17 +7,25 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, DTypeLike, Float
+from jaxtyping import Array, DTypeLike, Float, PyTree
 
-from riesz.errors import RieszError
 from riesz.fem.coefficient import AbstractCoefficient, Latent, as_coefficient
-from riesz.fem.interpolate import PointOperator, point_operator
-from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
+from riesz.fem.interpolate import PointOperator
+from riesz.fem.problem import (
+    BoundaryValueProblem,
+    boundary_value_problem,
+    check_kinds,
+    working_dtype,
+)
 from riesz.fem.solve import solve
 from riesz.fem.space import P1
 from riesz.fem.weakform import WeakForm
+from riesz.infer.checks import check_names, check_noise_count, check_parts, sensor_operator
+from riesz.infer.describe import problem_text
+from riesz.infer.identifiability import tell_unidentified_scale
 from riesz.latent.space import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -67,6 +75,26 @@ class InverseProblem(eqx.Module):
         likelihood = self.log_likelihood(coordinates, self.state(coordinates))
         return self.latents.log_prior(coordinates) + likelihood
 
+    def summary(self) -> str:
+        """The problem in words: mesh, equation, unknowns with their priors, data and noise."""
+        return problem_text(self.forward, self.latents, self.observations, self.likelihood)
+
+    # Told apart by identity, so that a plain `jax.jit(problem.log_prob)` works.
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return (
+            f"InverseProblem({', '.join(self.latents.names)} from {len(self.observed)} "
+            f"observations, {self.forward!r})"
+        )
+
     def numpyro_model(self):
         """A model for NumPyro's own samplers: each unknown is a deterministic site."""
 
@@ -102,29 +130,41 @@ def inverse_problem(
     """
     hierarchy = domain if isinstance(domain, Hierarchy) else None
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    space = latent_space(latents, mesh)
+    finite_elements, dirichlet = P1(mesh), {} if dirichlet is None else dirichlet
+    check_kinds(finite_elements, equation, dirichlet)
+    check_names(equation, dirichlet, likelihood, tuple(latents))
+    check_noise_count(likelihood, observations.num_sensors)
+    precision = working_dtype(dtype)
+    operator = sensor_operator(finite_elements, observations, precision, tolerance)
+    space = in_precision(latent_space(latents, mesh), precision)
     coefficients = {name: latent.coefficient(name) for name, latent in space.latents.items()}
     values = {
-        tag: named(as_coefficient(value, f"Dirichlet value on {tag!r}"), coefficients)
-        for tag, value in (dirichlet or {}).items()
+        tag: with_field(as_coefficient(value, f"Dirichlet value on {tag!r}"), coefficients)
+        for tag, value in dirichlet.items()
     }
     forward = boundary_value_problem(
-        P1(mesh), with_fields(equation, coefficients), values, dtype=dtype
+        finite_elements, with_fields(equation, coefficients), values, dtype=precision
     )
-    check_dimension(observations, mesh)
-    return checked(
-        InverseProblem(
-            forward=forward,
-            latents=space,
-            operator=point_operator(
-                forward.space, observations.points, dtype=forward.dtype, tolerance=tolerance
-            ),
-            observed=jnp.asarray(observations.values, forward.dtype),
-            likelihood=likelihood,
-            observations=observations,
-            hierarchy=hierarchy,
-        )
+    check_parts(forward, space, likelihood, observations.num_sensors)
+    tell_unidentified_scale(forward, space)
+    return InverseProblem(
+        forward=forward,
+        latents=space,
+        operator=operator,
+        observed=jnp.asarray(observations.values, precision),
+        likelihood=likelihood,
+        observations=observations,
+        hierarchy=hierarchy,
     )
+
+
+def in_precision(tree: PyTree, dtype: np.dtype) -> PyTree:
+    """The same with all its floating-point arrays in one precision."""
+
+    def cast(leaf):
+        return leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf
+
+    return jax.tree.map(cast, tree)
 
 
 def with_fields(form: WeakForm, coefficients: Mapping[str, AbstractCoefficient]) -> WeakForm:
@@ -132,47 +172,14 @@ def with_fields(form: WeakForm, coefficients: Mapping[str, AbstractCoefficient])
     terms = tuple(
         dataclasses.replace(
             term,
-            coefficients={key: named(c, coefficients) for key, c in term.coefficients.items()},
+            coefficients={key: with_field(c, coefficients) for key, c in term.coefficients.items()},
         )
         for term in form.terms
     )
     return WeakForm(terms, form.point_sources)
 
 
-def named(
+def with_field(
     coefficient: AbstractCoefficient, coefficients: Mapping[str, AbstractCoefficient]
 ) -> AbstractCoefficient:
-    if not isinstance(coefficient, Latent):
-        return coefficient
-    if coefficient.name not in coefficients:
-        raise unknown_latent(coefficient.name, tuple(coefficients))
-    return coefficients[coefficient.name]
-
-
-def unknown_latent(name: str, known: tuple[str, ...]) -> RieszError:
-    return RieszError(
-        f"the problem names the unknown {name!r}, but priors are given for {', '.join(known)}: "
-        f"add latents={{{name!r}: prior}}, or correct the spelling."
-    )
-
-
-def check_dimension(observations: Observations, mesh: Mesh) -> None:
-    if observations.points.shape[1] != mesh.dim:
-        raise RieszError(
-            f"the observations have {observations.points.shape[1]} coordinates, but the mesh has "
-            f"{mesh.dim} dimensions."
-        )
-
-
-def checked(problem: InverseProblem) -> InverseProblem:
-    """The problem itself, if its parts fit together at the priors' medians."""
-    coordinates = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    scale = getattr(problem.likelihood, "sd", None)
-    if isinstance(scale, str) and scale not in problem.latents.names:
-        raise unknown_latent(scale, problem.latents.names)
-    shape = jax.eval_shape(
-        lambda c: problem.log_likelihood(c, jnp.zeros(problem.forward.space.num_dofs)), coordinates
-    ).shape
-    if shape != ():
-        raise RieszError("the noise sd must be one number, or one for each observation.")
-    return problem
+    return coefficients[coefficient.name] if isinstance(coefficient, Latent) else coefficient
