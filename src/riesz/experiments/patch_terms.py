@@ -64,7 +64,7 @@ class Terms:
             for side, part in pairs
             if side is not None and part is not None
         ]
-        return np.sum([part.mean(axis=-1) for part in parts], axis=0)
+        return np.asarray(sum(part.mean(axis=-1) for part in parts))
 
 
 def patch_terms(
