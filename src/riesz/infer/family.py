@@ -3,11 +3,13 @@
 from abc import abstractmethod
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.errors import RieszError
 
 Draws = Float[Array, "draw coordinate"]
 
@@ -20,13 +22,21 @@ class AbstractFamily(eqx.Module):
     def num_coordinates(self) -> int:
         """The dimension."""
 
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype:
+        """Of its parameters."""
+
     @abstractmethod
     def transformed(self, normals: Draws) -> Draws:
         """Draws from q out of standard normal ones."""
 
     @abstractmethod
-    def kl_to_prior(self) -> Float[Array, ""]:
-        """The Kullback-Leibler divergence to the standard normal prior."""
+    def kl_to_prior(self, normals: Draws | None = None) -> Float[Array, ""]:
+        """The Kullback-Leibler divergence to the standard normal prior.
+
+        Gaussian families know it; others average over their draws from these `normals`.
+        """
 
     @abstractmethod
     def log_prob(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
@@ -36,10 +46,10 @@ class AbstractFamily(eqx.Module):
         """Independent draws."""
         return self.transformed(jr.normal(key, (num_draws, self.num_coordinates), self.dtype))
 
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype:
-        """Of its parameters."""
+
+def standard_log_density(values: Float[Array, "*batch coordinate"]) -> Float[Array, "*batch"]:
+    """The log-density of the standard normal distribution, along the last axis."""
+    return -0.5 * jnp.sum(values**2 + jnp.log(2 * jnp.pi), axis=-1)
 
 
 def antithetic(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -> Draws:
@@ -49,13 +59,25 @@ def antithetic(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -
 
 
 class AbstractGaussian(AbstractFamily):
-    """A Gaussian with some factor of its covariance."""
+    """A Gaussian: its mean plus a linear map, the factor of its covariance, of standard normals."""
 
     mean: eqx.AbstractVar[Float[Array, " coordinate"]]
 
     @abstractmethod
-    def factor(self) -> Float[Array, "coordinate coordinate"]:
-        """The lower triangular factor of the covariance matrix."""
+    def deviations(self, normals: Draws) -> Draws:
+        """The factor times each draw."""
+
+    @abstractmethod
+    def whitened_square(self, offset: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        """The squared length of an offset from the mean, by the inverse of the covariance."""
+
+    @abstractmethod
+    def log_volume(self) -> Float[Array, ""]:
+        """The logarithm of the factor's determinant."""
+
+    @abstractmethod
+    def total_variance(self) -> Float[Array, ""]:
+        """The trace of the covariance."""
 
     @property
     def num_coordinates(self) -> int:
@@ -66,22 +88,20 @@ class AbstractGaussian(AbstractFamily):
         return self.mean.dtype
 
     def covariance(self) -> Float[Array, "coordinate coordinate"]:
-        factor = self.factor()
-        return factor @ factor.T
+        rows = self.deviations(jnp.eye(self.num_coordinates, dtype=self.dtype))
+        return rows.T @ rows
 
     def transformed(self, normals: Draws) -> Draws:
-        return self.mean[None, :] + normals @ self.factor().T
+        return self.mean[None, :] + self.deviations(normals)
 
-    def kl_to_prior(self) -> Float[Array, ""]:
-        factor = self.factor()
-        log_det = jnp.sum(jnp.log(jnp.diagonal(factor) ** 2))
-        return 0.5 * (jnp.sum(factor**2) + jnp.sum(self.mean**2) - len(self.mean) - log_det)
+    def kl_to_prior(self, normals: Draws | None = None) -> Float[Array, ""]:
+        squares = self.total_variance() + jnp.sum(self.mean**2)
+        return 0.5 * (squares - self.num_coordinates) - self.log_volume()
 
     def log_prob(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
-        factor = self.factor()
-        white = jax.scipy.linalg.solve_triangular(factor, coordinates - self.mean, lower=True)
-        log_det = jnp.sum(jnp.log(jnp.diagonal(factor)))
-        return -0.5 * jnp.sum(white**2 + jnp.log(2 * jnp.pi)) - log_det
+        square = self.whitened_square(coordinates - self.mean)
+        constant = self.num_coordinates * jnp.log(2 * jnp.pi)
+        return -0.5 * (square + constant) - self.log_volume()
 
 
 class MeanField(AbstractGaussian):
@@ -90,8 +110,17 @@ class MeanField(AbstractGaussian):
     mean: Float[Array, " coordinate"]
     log_sd: Float[Array, " coordinate"]
 
-    def factor(self) -> Float[Array, "coordinate coordinate"]:
-        return jnp.diag(jnp.exp(self.log_sd))
+    def deviations(self, normals: Draws) -> Draws:
+        return normals * jnp.exp(self.log_sd)[None, :]
+
+    def whitened_square(self, offset: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        return jnp.sum((offset * jnp.exp(-self.log_sd)) ** 2)
+
+    def log_volume(self) -> Float[Array, ""]:
+        return jnp.sum(self.log_sd)
+
+    def total_variance(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.exp(2 * self.log_sd))
 
 
 class FullRank(AbstractGaussian):
@@ -102,19 +131,54 @@ class FullRank(AbstractGaussian):
     below: Float[Array, "coordinate coordinate"]  # read strictly below the diagonal
 
     def factor(self) -> Float[Array, "coordinate coordinate"]:
+        """The lower triangular factor of the covariance."""
         return jnp.tril(self.below, -1) + jnp.diag(jnp.exp(self.log_diagonal))
+
+    def deviations(self, normals: Draws) -> Draws:
+        return normals @ self.factor().T
+
+    def whitened_square(self, offset: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        return jnp.sum(solve_triangular(self.factor(), offset, lower=True) ** 2)
+
+    def log_volume(self) -> Float[Array, ""]:
+        return jnp.sum(self.log_diagonal)
+
+    def total_variance(self) -> Float[Array, ""]:
+        return jnp.sum(self.factor() ** 2)
 
 
 class LowRank(AbstractGaussian):
-    """Independent coordinates plus a few directions: for many unknowns."""
+    r"""Independent coordinates plus a few directions: for many unknowns.
+
+    The covariance is $D (I + U U^\top) D$ with $D$ the diagonal of `sd` and $U$ the `directions`
+    in units of it. With the Cholesky factor $C$ of the small matrix $I + U^\top U$, a factor of
+    it is $D (I + U (I + C)^{-1} U^\top)$: nothing as large as the covariance is ever formed.
+    """
 
     mean: Float[Array, " coordinate"]
     log_sd: Float[Array, " coordinate"]
     directions: Float[Array, "coordinate rank"]
 
-    def factor(self) -> Float[Array, "coordinate coordinate"]:
-        covariance = self.directions @ self.directions.T + jnp.diag(jnp.exp(2 * self.log_sd))
-        return jnp.linalg.cholesky(covariance)
+    def small_factor(self) -> Float[Array, "rank rank"]:
+        identity = jnp.eye(self.directions.shape[1], dtype=self.dtype)
+        return jnp.linalg.cholesky(identity + self.directions.T @ self.directions)
+
+    def deviations(self, normals: Draws) -> Draws:
+        factor = self.small_factor()
+        shifted = factor + jnp.eye(len(factor), dtype=self.dtype)
+        along = solve_triangular(shifted, (normals @ self.directions).T, lower=True).T
+        return (normals + along @ self.directions.T) * jnp.exp(self.log_sd)[None, :]
+
+    def whitened_square(self, offset: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        white = offset * jnp.exp(-self.log_sd)
+        along = solve_triangular(self.small_factor(), self.directions.T @ white, lower=True)
+        return jnp.sum(white**2) - jnp.sum(along**2)
+
+    def log_volume(self) -> Float[Array, ""]:
+        return jnp.sum(self.log_sd) + jnp.sum(jnp.log(jnp.diagonal(self.small_factor())))
+
+    def total_variance(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.exp(2 * self.log_sd) * (1 + jnp.sum(self.directions**2, axis=1)))
 
 
 def mean_field(num_coordinates: int, dtype) -> MeanField:
@@ -130,6 +194,8 @@ def full_rank(num_coordinates: int, dtype) -> FullRank:
 
 def low_rank(num_coordinates: int, rank: int, key: PRNGKeyArray, dtype) -> LowRank:
     """Nearly the prior; the directions start small but not at zero, where they would stay."""
+    if rank < 1:
+        raise RieszError(f"the rank is {rank}: give at least one direction, or use mean_field.")
     zeros = jnp.zeros(num_coordinates, dtype)
     directions = 0.01 * jr.normal(key, (num_coordinates, rank), dtype)
     return LowRank(zeros, zeros, directions)
