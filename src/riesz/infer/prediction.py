@@ -1,0 +1,99 @@
+"""Statistics of a predicted quantity, gathered draw by draw."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import RieszError
+
+KEPT_NUMBERS = 200_000_000
+"""Quantiles need every draw; no more numbers than this (1.6 GB) are kept for them."""
+
+NUMBERS_AT_ONCE = 10_000_000
+"""Quantiles are taken over this many numbers at a time, since sorting copies them."""
+
+
+class Prediction(eqx.Module):
+    """A quantity under the posterior: mean, sd, quantiles by level, and P(quantity > value)."""
+
+    mean: Float[np.ndarray, "*shape"]
+    sd: Float[np.ndarray, "*shape"]
+    quantiles: dict[float, Float[np.ndarray, "*shape"]]
+    exceedance: dict[float, Float[np.ndarray, "*shape"]]
+    num_draws: int = eqx.field(static=True)
+
+
+class Running(eqx.Module):
+    """Count, mean and sum of squared deviations of the draws seen so far."""
+
+    count: int
+    mean: Float[np.ndarray, "*shape"]
+    squares: Float[np.ndarray, "*shape"]
+
+
+def running(draws: Float[np.ndarray, "draw *shape"]) -> Running:
+    mean = draws.mean(axis=0)
+    squares = np.sum((draws - mean) ** 2, axis=0)
+    return Running(len(draws), np.asarray(mean), np.asarray(squares))
+
+
+def merged(a: Running, b: Running) -> Running:
+    """Of both together, without the cancellation of sums of squares (Chan et al. 1979)."""
+    count, step = a.count + b.count, b.mean - a.mean
+    between = step**2 * a.count * b.count / count
+    return Running(
+        count,
+        np.asarray(a.mean + step * b.count / count),
+        np.asarray(a.squares + b.squares + between),
+    )
+
+
+def gathered(
+    chunks: Iterable[Float[np.ndarray, "draw *shape"]],
+    num_draws: int,
+    quantiles: Sequence[float],
+    exceed: Sequence[float],
+) -> Prediction:
+    """Statistics of draws that arrive in chunks."""
+    total, kept, above = None, [], dict.fromkeys(map(float, exceed), 0)
+    for chunk in checked_size(chunks, num_draws, keep=bool(quantiles)):
+        total = running(chunk) if total is None else merged(total, running(chunk))
+        above = {value: count + (chunk > value).sum(axis=0) for value, count in above.items()}
+        kept += [chunk] if quantiles else []
+    if total is None:
+        raise RieszError("statistics need at least one draw.")
+    return Prediction(
+        mean=total.mean,
+        sd=np.asarray(np.sqrt(total.squares / max(total.count - 1, 1))),
+        quantiles=quantiles_of(np.concatenate(kept), quantiles) if kept else {},
+        exceedance={value: np.asarray(count / total.count) for value, count in above.items()},
+        num_draws=total.count,
+    )
+
+
+def checked_size(
+    chunks: Iterable[Float[np.ndarray, "draw *shape"]], num_draws: int, *, keep: bool
+) -> Iterator[Float[np.ndarray, "draw *shape"]]:
+    for chunk in chunks:
+        size = num_draws * chunk[0].size
+        if keep and size > KEPT_NUMBERS:
+            raise RieszError(
+                f"quantiles of {num_draws} draws at {chunk[0].size} places would keep {size} "
+                "numbers: take fewer draws or places, or only the mean and sd, quantiles=()."
+            )
+        yield chunk
+
+
+def quantiles_of(
+    draws: Float[np.ndarray, "draw *shape"], levels: Sequence[float]
+) -> dict[float, Float[np.ndarray, "*shape"]]:
+    """Quantiles over the draws, a block of places at a time."""
+    flat = draws.reshape(len(draws), -1)
+    blocks = np.array_split(flat, 1 + flat.size // NUMBERS_AT_ONCE, axis=1)
+    found = np.concatenate([np.quantile(block, levels, axis=0) for block in blocks], axis=1)
+    return {
+        float(level): values.reshape(draws.shape[1:])
+        for level, values in zip(levels, found, strict=True)
+    }

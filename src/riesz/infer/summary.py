@@ -1,0 +1,109 @@
+"""A posterior in a few lines: its unknowns in their units, how it fits the data, and warnings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from riesz.infer.posterior import Posterior, is_field
+from riesz.infer.predict import measured, quantity_draws
+from riesz.infer.problem import InverseProblem
+from riesz.infer.quantity import UnknownAt
+
+NUM_DRAWS = 1000
+LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Rows of the unknowns, and how well the data are met; `print` shows it as a table.
+
+    `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, about one or
+    a little less where the model is right; `coverage` is the share of observations inside their
+    95 % posterior-predictive interval.
+    """
+
+    engine: str
+    rows: tuple[dict[str, Any], ...]
+    num_observations: int
+    residual_rms: float
+    coverage: float
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        fit = (
+            f"{self.num_observations} observations: residuals {self.residual_rms:.3g} noise sd "
+            f"(root mean square), {self.coverage:.0%} inside the 95 % predictive interval"
+        )
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([f"posterior by {self.engine}", *table(self.rows), fit, *notes])
+
+
+def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:
+    """Summarise a posterior by so many draws; fields are shown by their mean over the nodes."""
+    drawn = quantity_draws(posterior, Overview(), num_draws=num_draws, seed=seed)
+    problem = posterior.problem
+    observed = np.asarray(problem.observed)
+    noise = np.sqrt(np.mean(drawn["noise"] ** 2, axis=0))
+    residuals = (observed - drawn["predicted"].mean(axis=0)) / noise
+    low, high = np.quantile(drawn["measured"], (0.025, 0.975), axis=0)
+    return Summary(
+        engine=posterior.engine,
+        rows=tuple(rows_of(problem, drawn["unknowns"])),
+        num_observations=len(observed),
+        residual_rms=float(np.sqrt(np.mean(residuals**2))),
+        coverage=float(np.mean((observed >= low) & (observed <= high))),
+        notes=posterior.notes,
+    )
+
+
+class Overview(eqx.Module):
+    """All that a summary needs from one draw."""
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> dict[str, Any]:
+        predicted = problem.operator @ state
+        return {
+            "unknowns": {name: shown(problem, name, state, z) for name in problem.latents.names},
+            "predicted": predicted,
+            "noise": problem.likelihood.noise_sd(z),
+            "measured": measured(key, problem, predicted, z),
+        }
+
+
+def shown(
+    problem: InverseProblem, name: str, state: Float[Array, " node"], z: PyTree
+) -> Float[Array, "*shape"]:
+    value = UnknownAt(name)(problem, state, z)
+    return jnp.mean(value) if is_field(problem, name) else value
+
+
+def rows_of(
+    problem: InverseProblem, unknowns: dict[str, Float[np.ndarray, "..."]]
+) -> Iterator[dict[str, Any]]:
+    """One row a number: components of a vector are numbered."""
+    for name in problem.latents.names:
+        columns = unknowns[name].reshape(len(unknowns[name]), -1).T
+        for i, values in enumerate(columns):
+            label = name if len(columns) == 1 else f"{name}[{i}]"
+            label = f"{label} (mean over the nodes)" if is_field(problem, name) else label
+            quantiles = np.quantile(values, list(LEVELS.values()))
+            spread = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
+            levels = dict(zip(LEVELS, map(float, quantiles), strict=True))
+            yield {"unknown": label} | spread | levels
+
+
+def table(rows: tuple[dict[str, Any], ...]) -> list[str]:
+    """Aligned columns, numbers to four digits."""
+    lines = [list(rows[0])]
+    lines += [[v if isinstance(v, str) else f"{v:.4g}" for v in row.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in lines
+    ]
