@@ -56,6 +56,14 @@ _PUBLIC = {
     "riesz.observe.observations": ("observations",),
     "riesz.observe.likelihood": ("Gaussian", "StudentT"),
     "riesz.infer.problem": ("InverseProblem", "inverse_problem"),
+    "riesz.infer.posterior": ("Posterior",),
+    "riesz.infer.nuts": ("nuts",),
+    "riesz.infer.grid": ("grid",),
+    "riesz.infer.predict": ("predict", "predict_data"),
+    "riesz.infer.quantity": ("BudgetTerm", "Outflow"),
+    "riesz.infer.summary": ("summary",),
+    "riesz.infer.arviz_adapter": ("to_arviz",),
+    "riesz.io.posterior_file": ("load_posterior", "save_posterior"),
     "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -1,0 +1,158 @@
+"""Posteriors on disk: a JSON manifest and one archive of arrays.
+
+The archive is named after its content and the manifest, which names it, comes last and whole: a
+run that is stopped while saving leaves the posterior that was there before.
+"""
+
+import io
+import json
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import riesz
+from riesz.errors import FileFormatError, RieszError
+from riesz.fem.linear_solve import ConjugateGradients, Dense, SparseLU
+from riesz.infer.draws import EmpiricalDraws
+from riesz.infer.family import AbstractFamily, FullRank, LowRank, MeanField
+from riesz.infer.posterior import Posterior
+from riesz.infer.problem import InverseProblem
+from riesz.infer.states import AbstractStateMap, ExactStates
+from riesz.io.module_arrays import from_plain, to_plain
+from riesz.io.npz import read_arrays
+from riesz.io.whole_file import read_bytes, replacing
+from riesz.mesh.digest import mesh_digest
+
+SCHEMA = 1
+MANIFEST = "posterior.json"
+
+SAVED = {
+    kind.__name__: kind
+    for kind in (
+        MeanField,
+        FullRank,
+        LowRank,
+        EmpiricalDraws,
+        ExactStates,
+        SparseLU,
+        Dense,
+        ConjugateGradients,
+    )
+}
+"""All that a saved posterior may hold beside numbers: new families, state maps, networks and their
+activation functions are added here, each under a name that never changes."""
+
+
+def save_posterior(folder: Path, posterior: Posterior) -> None:
+    """Write a posterior, but not its problem, into a folder."""
+    arrays: dict[str, np.ndarray] = {}
+    parts = {
+        name: to_plain(getattr(posterior, name), name, arrays, SAVED)
+        for name in ("distribution", "states", "history")
+    }
+    archive = archived(arrays)
+    manifest = {
+        "schema": SCHEMA,
+        "riesz": riesz.__version__,
+        "engine": posterior.engine,
+        "seed": posterior.seed,
+        "notes": list(posterior.notes),
+        "problem": identity(posterior.problem),
+        "arrays": f"posterior-{blake2b(archive, digest_size=8).hexdigest()}.npz",
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
+    } | parts
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / manifest["arrays"]) as file:
+        file.write(archive)
+    with replacing(folder / MANIFEST) as file:
+        file.write(f"{json.dumps(manifest, indent=1, allow_nan=False)}\n".encode())
+    for old in folder.glob("posterior-*.npz"):
+        if old.name != manifest["arrays"]:
+            old.unlink()
+
+
+def load_posterior(folder: Path, problem: InverseProblem) -> Posterior:
+    """Read a posterior of a problem, which must be the one it was saved for."""
+    manifest = read_manifest(folder / MANIFEST)
+    check_identity(manifest["problem"], identity(problem))
+    archive = folder / manifest["arrays"]
+    if f"posterior-{blake2b(read_bytes(archive), digest_size=8).hexdigest()}.npz" != archive.name:
+        raise FileFormatError(f"{archive} is damaged: its content is not what its name says.")
+    arrays = read_arrays(archive)
+    distribution, states, history = (
+        from_plain(manifest[name], arrays, SAVED) for name in ("distribution", "states", "history")
+    )
+    if not (
+        isinstance(distribution, AbstractFamily | EmpiricalDraws)
+        and isinstance(states, AbstractStateMap)
+        and isinstance(history, dict)
+    ):
+        raise FileFormatError(f"{folder / MANIFEST} is damaged: its parts are of wrong kinds.")
+    return Posterior(
+        problem=problem,
+        distribution=distribution,
+        states=states,
+        history=history,
+        engine=manifest["engine"],
+        seed=manifest["seed"],
+        notes=tuple(manifest["notes"]),
+    )
+
+
+def archived(arrays: dict[str, np.ndarray]) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
+
+
+def identity(problem: InverseProblem) -> dict[str, Any]:
+    """What must agree for the coordinates of a saved posterior to mean the same again."""
+    data = np.column_stack([problem.observations.points, problem.observations.values])
+    return {
+        "mesh": mesh_digest(problem.forward.space.mesh),
+        "unknowns": list(problem.latents.names),
+        "priors": {name: latent.describe() for name, latent in problem.latents.latents.items()},
+        "number of coordinates": problem.num_coordinates,
+        "number of observations": problem.observations.num_sensors,
+        "observations": blake2b(data.astype("<f8").tobytes(), digest_size=8).hexdigest(),
+        "likelihood": type(problem.likelihood).__name__,
+    }
+
+
+def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
+    differing = [
+        f"{name} (saved: {saved.get(name)}; given: {value})"
+        for name, value in given.items()
+        if saved.get(name) != value
+    ]
+    if differing:
+        raise RieszError(
+            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
+            ": load it with the problem that was fitted, or fit again."
+        )
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a saved posterior: {error}.") from None
+    kinds = {
+        "problem": dict,
+        "arrays": str,
+        "engine": str,
+        "notes": list,
+        "distribution": dict,
+        "states": dict,
+        "history": dict,
+    }
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}.")
+    wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
+    if wrong or not isinstance(content.get("seed"), int | None):
+        raise FileFormatError(f"{path} is damaged: {', '.join(wrong) or 'seed'} missing or wrong.")
+    if Path(content["arrays"]).name != content["arrays"]:
+        raise FileFormatError(f"{path} is damaged: it names a file outside of its folder.")
+    return content

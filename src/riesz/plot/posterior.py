@@ -1,0 +1,150 @@
+"""Posteriors in pictures: maps, pairs of unknowns, fit of the data, and training curves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from riesz.errors import RieszError
+from riesz.infer.posterior import Posterior, is_field
+from riesz.infer.prediction import Prediction
+from riesz.mesh.mesh import Mesh
+from riesz.plot.fields import draw_field
+from riesz.plot.figure import new_figure
+
+MOST_PAIRS = 8
+"""Panels would be too small beyond so many unknowns."""
+
+
+def draw_mean_and_sd(
+    mean_axes: Axes, sd_axes: Axes, mesh: Mesh, prediction: Prediction, *, label: str = ""
+) -> None:
+    """Draw the mean and the standard deviation of a field predicted at all nodes or cells."""
+    draw_field(mean_axes, mesh, prediction.mean, label=f"{label} mean".strip())
+    draw_field(sd_axes, mesh, prediction.sd, label=f"{label} sd".strip(), cmap="magma")
+
+
+def pairs_figure(
+    posterior: Posterior,
+    names: Sequence[str] | None = None,
+    *,
+    truth: Mapping[str, ArrayLike] | None = None,
+    num_draws: int = 1000,
+    seed: int = 0,
+) -> Figure:
+    """All pairs of numbers among the unknowns in their units; the truth, where known, in red."""
+    columns = numbers(posterior, names, num_draws, seed)
+    marks = true_numbers(truth or {})
+    labels = list(columns)
+    if not 0 < len(labels) <= MOST_PAIRS:
+        raise RieszError(
+            f"there are {len(labels)} numbers to pair: choose 1 to {MOST_PAIRS} by names=[...]."
+        )
+    figure, axes = new_figure(len(labels), len(labels), width=1.8, height=1.7)
+    for panel, (row, column) in zip(axes, np.ndindex(len(labels), len(labels)), strict=True):
+        x, y = labels[column], labels[row]
+        if column > row:
+            panel.set_axis_off()
+        elif column == row:
+            draw_histogram(panel, columns[x], marks.get(x))
+        else:
+            draw_pair(panel, columns[x], columns[y], marks.get(x), marks.get(y))
+        if row == len(labels) - 1:
+            panel.set_xlabel(x)
+        if column == 0 < row:
+            panel.set_ylabel(y)
+    return figure
+
+
+def numbers(
+    posterior: Posterior, names: Sequence[str] | None, num_draws: int, seed: int
+) -> dict[str, Float[np.ndarray, " draw"]]:
+    """Draws of each number; components of vectors are told apart by their index."""
+    latents = posterior.problem.latents
+    if names is None:
+        names = [name for name in latents.names if not is_field(posterior.problem, name)]
+    columns = {}
+    for name in names:
+        values = np.asarray(posterior.values(name, num_draws=num_draws, seed=seed))
+        columns |= labelled(name, values.reshape(len(values), -1).T)
+    return columns
+
+
+def true_numbers(truth: Mapping[str, ArrayLike]) -> dict[str, float]:
+    marks = {}
+    for name, values in truth.items():
+        marks |= labelled(name, np.ravel(np.asarray(values, dtype=float)))
+    return marks
+
+
+def labelled(name: str, parts: np.ndarray) -> dict[str, Any]:
+    if len(parts) == 1:
+        return {name: parts[0]}
+    return {f"{name}[{i}]": part for i, part in enumerate(parts)}
+
+
+def draw_histogram(axes: Axes, values: Float[np.ndarray, " draw"], truth: float | None) -> None:
+    axes.hist(values, bins=30, density=True, color="0.7")
+    axes.set_yticks([])
+    if truth is not None:
+        axes.axvline(truth, color="tab:red")
+
+
+def draw_pair(
+    axes: Axes,
+    x: Float[np.ndarray, " draw"],
+    y: Float[np.ndarray, " draw"],
+    true_x: float | None,
+    true_y: float | None,
+) -> None:
+    axes.plot(x, y, ".", color="0.4", markersize=2, alpha=0.4)
+    if true_x is not None and true_y is not None:
+        axes.plot([true_x], [true_y], "+", color="tab:red", markersize=10, markeredgewidth=2)
+
+
+def draw_data_fit(
+    axes: Axes, observed: Float[np.ndarray, " sensor"], predicted: Prediction
+) -> None:
+    """Draw observations against predicted measurements, with their outermost quantiles as bars.
+
+    `predicted` is that of `predict_data`; observations outside their interval are red.
+    """
+    low, high = (predicted.quantiles[choose(predicted.quantiles)] for choose in (min, max))
+    outside = (observed < low) | (observed > high)
+    for chosen, colour in ((~outside, "tab:blue"), (outside, "tab:red")):
+        bars = [(predicted.mean - low)[chosen], (high - predicted.mean)[chosen]]
+        axes.errorbar(
+            observed[chosen], predicted.mean[chosen], np.maximum(bars, 0.0),
+            fmt="o", markersize=3, linewidth=0.8, color=colour,
+        )  # fmt: skip
+    ends = [min(observed.min(), low.min()), max(observed.max(), high.max())]
+    axes.plot(ends, ends, color="black", linewidth=0.6)
+    axes.set(xlabel="observed", ylabel="predicted")
+
+
+def draw_history(
+    axes: Axes, history: Mapping[str, ArrayLike], terms: Sequence[str] | None = None
+) -> None:
+    """Draw the curves of a training, or of a sampler's chains, each term apart.
+
+    By default all entries with one number a step are drawn.
+    """
+    curves = {name: np.asarray(values) for name, values in history.items()}
+    if terms is None:
+        terms = [name for name, values in curves.items() if values.ndim == 1]
+    missing = [term for term in terms if term not in curves]
+    if missing or not terms:
+        raise RieszError(
+            f"the history has no curves {missing or 'at all'}: it holds {sorted(curves)}."
+        )
+    for term in terms:
+        for curve in np.atleast_2d(curves[term]):
+            axes.plot(curve, label=term, linewidth=0.9)
+    lowest = min(np.min(curves[term]) for term in terms)
+    axes.set_yscale("log" if lowest > 0 else "symlog")
+    axes.set_xlabel("step")
+    axes.legend()

@@ -1,0 +1,141 @@
+"""Posteriors survive the disk, and are refused where they do not belong."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+from riesz.errors import FileFormatError, RieszError
+from riesz.fem.linear_solve import Dense
+from riesz.fem.weakform import diffusion, source
+from riesz.infer.draws import EmpiricalDraws
+from riesz.infer.family import low_rank, mean_field
+from riesz.infer.posterior import Posterior
+from riesz.infer.problem import inverse_problem
+from riesz.infer.states import ExactStates
+from riesz.io.module_arrays import from_plain, to_plain
+from riesz.io.posterior_file import MANIFEST, load_posterior, save_posterior
+from riesz.mesh.shapes import rectangle
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from tests.infer.linear_gaussian import exact_posterior, linear_problem
+
+
+def small_problem(*, num_cells=2, name="f", sd=1.0, values=(0.1, 0.2)):
+    return inverse_problem(
+        rectangle((num_cells, num_cells)),
+        diffusion(1.0) - source(name),
+        latents={name: dist.Normal(0.0, sd)},
+        observations=observations([[0.3, 0.4], [0.7, 0.6]][: len(values)], list(values)),
+        likelihood=Gaussian(0.05),
+        dirichlet={"boundary": 0.0},
+    )
+
+
+@pytest.fixture
+def saved(tmp_path):
+    problem = small_problem()
+    history = {"kl": jnp.arange(3.0)}
+    posterior = Posterior(
+        problem, mean_field(1, jnp.float64), ExactStates(Dense()), history, "emulate", 3, ("so",)
+    )
+    save_posterior(tmp_path / "run", posterior)
+    return tmp_path / "run", problem, posterior
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        exact_posterior(ExactStates()).distribution,
+        low_rank(3, 2, jr.key(0), jnp.float64),
+        EmpiricalDraws(jr.normal(jr.key(0), (2, 5, 3))),
+    ],
+    ids=lambda distribution: type(distribution).__name__,
+)
+def test_every_distribution_reads_back_bit_by_bit(tmp_path, distribution):
+    posterior = dataclasses.replace(exact_posterior(ExactStates()), distribution=distribution)
+    save_posterior(tmp_path, posterior)
+    again = load_posterior(tmp_path, linear_problem())
+    assert eqx.tree_equal(again, posterior)
+    np.testing.assert_array_equal(again.sample(jr.key(1), 4), posterior.sample(jr.key(1), 4))
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".npz"]
+
+
+def test_saving_again_replaces_what_was_there(saved):
+    folder, problem, posterior = saved
+    changed = dataclasses.replace(posterior, history={"kl": jnp.arange(5.0)})
+    save_posterior(folder, changed)
+    assert len(list(folder.iterdir())) == 2
+    assert eqx.tree_equal(load_posterior(folder, problem), changed)
+
+
+@pytest.mark.parametrize(
+    ("difference", "message"),
+    [
+        ({"num_cells": 3}, "differs in mesh "),
+        ({"name": "g"}, r"unknowns \(saved: \['f'\]; given: \['g'\]\)"),
+        ({"sd": 2.0}, "priors "),
+        ({"values": (0.1,)}, r"number of observations \(saved: 2; given: 1\)"),
+        ({"values": (0.1, 0.3)}, "differs in observations "),
+    ],
+)
+def test_another_problem_is_refused_by_what_differs(saved, difference, message):
+    with pytest.raises(RieszError, match=message):
+        load_posterior(saved[0], small_problem(**difference))
+
+
+def test_damage_is_told(saved):
+    folder, problem, _ = saved
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (archive,) = folder.glob("*.npz")
+
+    def refused(content, message):
+        (folder / MANIFEST).write_text(content if isinstance(content, str) else json.dumps(content))
+        with pytest.raises(FileFormatError, match=message):
+            load_posterior(folder, problem)
+
+    refused("{", "not a saved posterior")
+    refused({"schema": 99}, "schema 1")
+    refused({**manifest, "notes": None}, "notes missing or wrong")
+    refused({**manifest, "seed": "x"}, "seed missing or wrong")
+    refused({**manifest, "arrays": "../other.npz"}, "outside of its folder")
+    refused({**manifest, "states": manifest["distribution"]}, "parts are of wrong kinds")
+    stranger = {"class": "Popen", "fields": {}}
+    refused({**manifest, "states": stranger}, "nothing that was saved by this version")
+    fewer = {"class": "MeanField", "fields": {"mean": 1.0}}
+    refused({**manifest, "distribution": fewer}, "differ in log_sd: fit again")
+    archive.write_bytes(archive.read_bytes()[:-1])
+    refused(manifest, "is damaged: its content is not what its name says")
+    archive.unlink()
+    refused(manifest, "cannot be read")
+
+
+def test_a_missing_folder_is_told(tmp_path):
+    with pytest.raises(FileFormatError, match=r"posterior\.json cannot be read"):
+        load_posterior(tmp_path, small_problem())
+
+
+def test_what_is_not_in_the_table_cannot_be_saved(tmp_path):
+    with pytest.raises(RieszError, match="a AffineStates at states cannot be saved: only Mean"):
+        save_posterior(tmp_path / "other", exact_posterior())
+    assert not (tmp_path / "other").exists()
+
+
+def test_networks_are_saved_with_their_functions_by_name():
+    network = eqx.nn.MLP(2, 1, 4, 1, jnp.tanh, key=jr.key(0))
+    names = {
+        "MLP": eqx.nn.MLP,
+        "Linear": eqx.nn.Linear,
+        "tanh": jnp.tanh,
+        "identity": network.final_activation,
+    }
+    arrays = {}
+    plain = json.loads(json.dumps(to_plain(network, "network", arrays, names)))
+    again = from_plain(plain, arrays, names)
+    assert eqx.tree_equal(again, network)
+    np.testing.assert_array_equal(again(jnp.ones(2)), network(jnp.ones(2)))
