@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test test-slow lint format bench-assembly reproduce clean
+.PHONY: demo test test-slow lint format bench-assembly bench-step reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out $(OUT)/demo
@@ -28,6 +28,9 @@ format: $(READY)
 
 bench-assembly: $(READY)
 	$(BIN)/python benchmarks/assembly.py --out results/bench-assembly.json
+
+bench-step: $(READY)
+	$(BIN)/python benchmarks/step.py --out results/bench-step.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
