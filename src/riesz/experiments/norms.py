@@ -214,6 +214,7 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     for axes, domain in zip(panels, domains, strict=True):
         draw_ranges(axes, [r for r in rows if r["domain"] == domain])
         axes.set_title(domain)
+    figure.supxlabel("range of eigenvalues against the dual norm (red: some negative)", fontsize=9)
     save_figure(out / "norms.png", figure)
 
 
@@ -223,7 +224,7 @@ def draw_ranges(axes: Axes, rows: Sequence[Row]) -> None:
         axes.plot([r["lowest"], r["highest"]], [place, place], ".-", color=colour)
     axes.axvline(1.0, color="0.8", zorder=0)
     axes.set_xscale("symlog", linthresh=0.01)
+    axes.set_xticks([-10, -0.1, 0, 0.1, 1, 10], ["-10", "-0.1", "0", "0.1", "1", "10"], fontsize=8)
     labels = [f"{r['estimator']} {r['patch_nodes']}, {r['nodes']} nodes" for r in rows]
     axes.set_yticks(range(len(rows)), labels, fontsize=7)
     axes.invert_yaxis()
-    axes.set_xlabel("eigenvalues against the dual norm (red: some negative)")
