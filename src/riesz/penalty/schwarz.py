@@ -182,7 +182,7 @@ def restriction(hierarchy: Hierarchy, indices: tuple[int, ...], dtype: np.dtype)
                 coarse=jnp.asarray(coarse, dtype=jnp.int32),
                 fine=jnp.asarray(fine, dtype=jnp.int32),
                 weights=jnp.asarray(prolongation.data, dtype=dtype),
-                num_coarse=prolongation.shape[1],
+                num_coarse=hierarchy.meshes[index].num_nodes,
                 is_level=index in indices,
             )
         )
