@@ -1,5 +1,6 @@
 """A problem whose posterior is known: sources of known shape with normal strengths."""
 
+import dataclasses
 from functools import lru_cache
 
 import jax.numpy as jnp
@@ -31,20 +32,19 @@ def strength(x, z):
 def linear_problem():
     rng = np.random.default_rng(3)
     points = rng.uniform(0.1, 0.9, (12, 2))
-
-    def built(values):
-        return inverse_problem(
-            rectangle((8, 8)),
-            diffusion(1.0) - source(strength),
-            latents={"w": dist.Normal(PRIOR_MEAN * jnp.ones(3), PRIOR_SD)},
-            observations=observations(points, values),
-            likelihood=Gaussian(NOISE),
-            dirichlet={"left": 0.0, "right": 1.0},
-        )
-
-    clean = built(np.zeros(12))
-    exact = clean.operator @ clean.state(jnp.asarray((TRUTH - PRIOR_MEAN) / PRIOR_SD))
-    return built(np.asarray(exact) + NOISE * rng.normal(size=12))
+    problem = inverse_problem(
+        rectangle((8, 8)),
+        diffusion(1.0) - source(strength),
+        latents={"w": dist.Normal(PRIOR_MEAN * jnp.ones(3), PRIOR_SD)},
+        observations=observations(points, np.zeros(12)),
+        likelihood=Gaussian(NOISE),
+        dirichlet={"left": 0.0, "right": 1.0},
+    )
+    exact = problem.operator @ problem.state(jnp.asarray((TRUTH - PRIOR_MEAN) / PRIOR_SD))
+    values = np.asarray(exact) + NOISE * rng.normal(size=12)
+    return dataclasses.replace(
+        problem, observed=jnp.asarray(values), observations=observations(points, values)
+    )
 
 
 class AffineStates(AbstractStateMap):

@@ -15,6 +15,7 @@ from riesz.fem.linear_solve import Dense
 from riesz.fem.weakform import diffusion, source
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.family import low_rank, mean_field
+from riesz.infer.flow import flow
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import inverse_problem
 from riesz.infer.states import ExactStates
@@ -53,6 +54,7 @@ def saved(tmp_path):
     [
         exact_posterior(ExactStates()).distribution,
         low_rank(3, 2, jr.key(0), jnp.float64),
+        flow(3, jr.key(0), jnp.float64),
         EmpiricalDraws(jr.normal(jr.key(0), (2, 5, 3))),
     ],
     ids=lambda distribution: type(distribution).__name__,

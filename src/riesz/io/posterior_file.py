@@ -17,6 +17,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear_solve import ConjugateGradients, Dense, SparseLU
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.family import AbstractFamily, FullRank, LowRank, MeanField
+from riesz.infer.flow import Coupling, Flow, SinhArcsinh
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
 from riesz.infer.states import AbstractStateMap, ExactStates
@@ -34,6 +35,9 @@ SAVED = {
         MeanField,
         FullRank,
         LowRank,
+        Flow,
+        Coupling,
+        SinhArcsinh,
         EmpiricalDraws,
         ExactStates,
         SparseLU,
