@@ -80,7 +80,7 @@ def trunk_branch(
     trunk_key, branch_key, readout_key = jr.split(key, 3)
     curved = width if len(others) else 0
     hidden = (1 + curved) * (1 + len(linear))
-    scale = np.asarray(1 / np.sqrt(hidden), dtype)
+    scale = jnp.asarray(1 / np.sqrt(hidden), dtype)
     return TrunkBranch(
         trunk=layers((dim, width, width, features), trunk_key, dtype),
         branch=layers((len(others), width, curved), branch_key, dtype),
@@ -95,7 +95,7 @@ def mlp(
 ) -> MLP:
     """A network of place and unknowns with two hidden layers."""
     layers_key, readout_key = jr.split(key)
-    scale = np.asarray(1 / np.sqrt(width), dtype)
+    scale = jnp.asarray(1 / np.sqrt(width), dtype)
     return MLP(
         layers((dim + num_coordinates, width, width), layers_key, dtype),
         scale * jr.normal(readout_key, (width,), dtype),

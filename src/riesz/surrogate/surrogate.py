@@ -36,8 +36,14 @@ class Surrogate(AbstractPlacedState):
 
     def at(self, place: Place, z: PyTree) -> Float[Array, ""]:
         coordinates = z[COORDINATES]
-        factor, lifting = self.boundary.at(place, coordinates)
         inner = self.network(self.frame.inside(place.x), coordinates)
+        return self.shaped(place, coordinates, inner)
+
+    def shaped(
+        self, place: Place, coordinates: Float[Array, " coordinate"], inner: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """A network's value in physical units, with the boundary values built in."""
+        factor, lifting = self.boundary.at(place, coordinates)
         return lifting + self.frame.output_scale * factor * inner
 
 

@@ -1,0 +1,19 @@
+"""States from a trained surrogate."""
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.infer.family import Draws
+from riesz.infer.problem import InverseProblem
+from riesz.infer.states import AbstractStateMap
+from riesz.surrogate.surrogate import Surrogate, nodal_states
+
+
+class SurrogateStates(AbstractStateMap):
+    """The surrogate at all mesh nodes: no equation is solved."""
+
+    surrogate: Surrogate
+
+    def __call__(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> Float[Array, "draw node"]:
+        return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)
