@@ -55,8 +55,8 @@ def problem():
 
 
 @pytest.fixture(scope="module")
-def density(problem):
-    return jax.jit(problem.log_prob)
+def densities(problem):
+    return jax.jit(jax.vmap(problem.log_prob))
 
 
 @pytest.fixture
@@ -64,34 +64,34 @@ def coordinates(problem):
     return jnp.asarray(np.random.default_rng(0).normal(size=problem.num_coordinates))
 
 
-def test_the_density_is_that_of_its_parts(problem, density, coordinates):
+def test_the_density_is_that_of_its_parts(problem, coordinates):
     z = problem.z(coordinates)
     predicted = problem.operator @ solve(problem.forward, z)
     expected = dist.Normal(0.0, 1.0).log_prob(coordinates).sum()
     expected += dist.StudentT(4.0, predicted, z["sigma"]).log_prob(problem.observed).sum()
-    np.testing.assert_allclose(density(coordinates), expected)
+    np.testing.assert_allclose(problem.log_prob(coordinates), expected)
 
 
-def test_the_density_has_its_gradient(density, coordinates):
-    outcome = taylor_test(density, coordinates)
+def test_mapping_over_samples_is_a_loop(problem, densities, coordinates):
+    many = coordinates[None] * jnp.array([[1.0], [-0.5]])
+    np.testing.assert_allclose(densities(many), [problem.log_prob(one) for one in many])
+
+
+def test_the_mapped_density_has_its_gradient(densities, coordinates):
+    outcome = taylor_test(lambda c: jnp.sum(densities(jnp.stack([c, -c]))), coordinates)
     assert outcome.passed, str(outcome)
 
 
-def test_mapping_over_samples_is_a_loop(problem, density, coordinates):
-    many = coordinates[None] * jnp.array([[1.0], [-0.5]])
-    looped = [density(one) for one in many]
-    np.testing.assert_allclose(jax.jit(jax.vmap(problem.log_prob))(many), looped)
-
-
-def test_a_problem_may_be_an_argument_of_a_compiled_function(problem, coordinates):
+def test_a_problem_may_be_in_a_compiled_function_or_an_argument_of_it(problem, coordinates):
+    assert jax.eval_shape(jax.jit(problem.log_prob), coordinates).shape == ()
     state = jnp.zeros(25)
     compiled = eqx.filter_jit(lambda p, c: p.log_likelihood(c, state))(problem, coordinates)
     np.testing.assert_allclose(compiled, problem.log_likelihood(coordinates, state))
 
 
-def test_the_model_for_numpyro_has_the_same_density(problem, density, coordinates):
+def test_the_model_for_numpyro_has_the_same_density(problem, coordinates):
     found, sites = log_density(problem.numpyro_model(), (), {}, {"coordinates": coordinates})
-    np.testing.assert_allclose(found, density(coordinates))
+    np.testing.assert_allclose(found, problem.log_prob(coordinates))
     np.testing.assert_allclose(sites["tau"]["value"], 2 * coordinates[3:5])
 
 

@@ -10,7 +10,7 @@ from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.coefficient import Function
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion, source
+from riesz.fem.weakform import diffusion
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.kernels import RBF, Matern32, Matern52
 from riesz.latent.representatives import farthest_points, spread_nodes
@@ -53,7 +53,7 @@ def test_the_posterior_mean_in_coordinates_is_that_of_a_dense_gaussian_process()
     np.testing.assert_allclose(mean, dense[:, seen] @ np.linalg.solve(gram, values), atol=1e-4)
 
 
-def test_the_prior_variance_of_gpjax_is_kept_share():
+def test_the_kernel_is_that_of_gpjax():
     gpjax = pytest.importorskip("gpjax")
     reference = gpjax.kernels.Matern52(lengthscale=0.6, variance=1.0)
     gram = reference.cross_covariance(jnp.asarray(MESH.nodes), jnp.asarray(MESH.nodes))
@@ -79,7 +79,7 @@ def test_a_field_in_an_equation_is_the_function_of_the_place(normals):
     field, z = latent.coefficient("a"), {"a": weights}
     by_hand = Function(lambda x: latent.field.at_place(x, weights), 1)
     state = normals(1, MESH.num_nodes)
-    form = diffusion(field) - source(field) - diffusion(by_hand) + source(by_hand)
+    form = diffusion(field) - diffusion(by_hand)
     problem = boundary_value_problem(P1(MESH), form, {"left": field})
     np.testing.assert_allclose(residual(problem, state, z), 0.0, atol=1e-13)
     at_nodes = latent.field.nodal(weights)

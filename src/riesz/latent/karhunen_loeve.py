@@ -32,7 +32,7 @@ from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import node_volumes, spread_nodes, volumes_about
 from riesz.mesh.mesh import Mesh
 
-DENSE_NODES = 1500
+DENSE_NODES = 1200
 """The eigenproblem is solved at all nodes up to this number, and at this many nodes beyond."""
 
 
