@@ -49,7 +49,7 @@ def tell_unidentified_scale(problem: BoundaryValueProblem, latents: LatentSpace)
         "stay the same when all are multiplied by one number, so that only their ratios are "
         "identified, and the common scale comes from the priors alone. Give a known source, a "
         "flux, or an informative prior for one of them.",
-        stacklevel=4,
+        stacklevel=3,
     )
 
 
