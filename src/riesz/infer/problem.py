@@ -48,7 +48,7 @@ class InverseProblem(eqx.Module):
     operator: PointOperator  # the state at the sensors
     observed: Float[Array, " sensor"]
     likelihood: AbstractLikelihood
-    observations: Observations = eqx.field(static=True)
+    observations: Observations
     hierarchy: Hierarchy | None = eqx.field(static=True)
 
     @property
@@ -155,6 +155,30 @@ def inverse_problem(
         likelihood=likelihood,
         observations=observations,
         hierarchy=hierarchy,
+    )
+
+
+def with_observations(
+    problem: InverseProblem,
+    observations: Observations,
+    likelihood: AbstractLikelihood,
+    *,
+    tolerance: float | None = None,
+) -> InverseProblem:
+    """The same problem for other measurements.
+
+    What was compiled for one data set serves another with as many observations, where the noise
+    is the same or its sd an array, one for each observation.
+    """
+    check_noise_count(likelihood, observations.num_sensors)
+    check_parts(problem.forward, problem.latents, likelihood, observations.num_sensors)
+    forward = problem.forward
+    return dataclasses.replace(
+        problem,
+        operator=sensor_operator(forward.space, observations, forward.dtype, tolerance),
+        observed=jnp.asarray(observations.values, forward.dtype),
+        likelihood=likelihood,
+        observations=observations,
     )
 
 

@@ -1,18 +1,20 @@
 """Measured values at points."""
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
 
 
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """One value a point, in the caller's units; data of the host."""
+class Observations(eqx.Module):
+    """One value a point, in the caller's units.
+
+    Compiled functions take them as arguments, so that one compilation serves many data sets.
+    """
 
     points: Float[np.ndarray, "sensor dim"]
     values: Float[np.ndarray, " sensor"]
