@@ -148,21 +148,24 @@ def emulate(
     settings: EmulateSettings | None = None,
     gram: Gram | None = None,
     penalty: AbstractPenalty | None = None,
+    surrogate: Surrogate | None = None,
     family: AbstractGaussian | None = None,
     quiet: bool = False,
 ) -> Posterior:
     """Infer the unknowns with a trained surrogate.
 
     Needs a problem on a hierarchy of meshes, or a penalty of one's own; `gram` is the inner
-    product behind the norm, for rough coefficients; `family` is where q starts.
+    product behind the norm, for rough coefficients; `surrogate` and `family` are where training
+    starts.
     """
     settings = EmulateSettings() if settings is None else settings
     network_key, prior_key, key, readout_key, refine_key = jr.split(jr.key(seed), 5)
     dtype = problem.forward.dtype
     penalty = default_penalty(problem, settings, gram) if penalty is None else penalty
-    surrogate = initial_surrogate(
-        problem, network_key, width=settings.width, features=settings.features
-    )
+    if surrogate is None:
+        surrogate = initial_surrogate(
+            problem, network_key, width=settings.width, features=settings.features
+        )
     family = full_rank(problem.num_coordinates, dtype) if family is None else family
     trainable = eqx.filter(surrogate.network, eqx.is_inexact_array)
     state = EmulateState(
