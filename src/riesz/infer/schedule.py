@@ -1,0 +1,102 @@
+"""How strongly the equation is held during a training, in units of the noise.
+
+`epsilon_rel` says how far errors of the equation may move the state at the sensors, relative to the
+noise there. Large values let a surrogate follow the data first and the equation later.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import RieszError
+
+
+class AbstractSchedule(eqx.Module):
+    """Values of `epsilon_rel` over a training; the last one gives the posterior its meaning."""
+
+    @abstractmethod
+    def path(self, num_steps: int) -> Float[np.ndarray, " step"]:
+        """One value a step, before the last part of the training, which is all at the end value."""
+
+    @property
+    @abstractmethod
+    def last(self) -> float:
+        """The value at the end; where it is learned, the first guess."""
+
+
+class Fixed(AbstractSchedule):
+    """One value throughout."""
+
+    epsilon_rel: float = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_positive(self.epsilon_rel)
+
+    def path(self, num_steps: int) -> Float[np.ndarray, " step"]:
+        return np.full(num_steps, self.epsilon_rel)
+
+    @property
+    def last(self) -> float:
+        return self.epsilon_rel
+
+
+class Annealed(AbstractSchedule):
+    """Geometrically from a loose start to the end value, once or in several cycles.
+
+    Each cycle starts anew from the loose value and rests at the end value for its last third, so
+    that a surrogate caught in a poor fit can leave it.
+    """
+
+    epsilon_rel: float = eqx.field(static=True)
+    start: float = eqx.field(static=True, default=1.0)
+    cycles: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        check_positive(self.epsilon_rel)
+        if self.start < self.epsilon_rel:
+            raise RieszError(
+                f"annealing from {self.start} to {self.epsilon_rel} would loosen the equation: "
+                "give a start above the end value, or use Fixed."
+            )
+        if self.cycles < 1:
+            raise RieszError(f"cycles is {self.cycles}: anneal at least once.")
+
+    def path(self, num_steps: int) -> Float[np.ndarray, " step"]:
+        through = np.arange(num_steps) * self.cycles / max(num_steps, 1) % 1.0
+        done = np.minimum(1.5 * through, 1.0)
+        return self.start ** (1 - done) * self.epsilon_rel**done
+
+    @property
+    def last(self) -> float:
+        return self.epsilon_rel
+
+
+class Learned(AbstractSchedule):
+    """Found from the data: the value that makes them most likely, refreshed after each block."""
+
+    start: float = eqx.field(static=True, default=1.0)
+
+    def __check_init__(self):
+        check_positive(self.start)
+
+    def path(self, num_steps: int) -> Float[np.ndarray, " step"]:
+        return np.full(num_steps, self.start)
+
+    @property
+    def last(self) -> float:
+        return self.start
+
+
+def check_positive(epsilon_rel: float) -> None:
+    if not 0 < epsilon_rel < np.inf:
+        raise RieszError(
+            f"epsilon_rel is {epsilon_rel}: it must be positive and finite. The limit of zero is "
+            "the engine emulate."
+        )
+
+
+def as_schedule(epsilon_rel: float | AbstractSchedule) -> AbstractSchedule:
+    """A number stands for itself throughout."""
+    return epsilon_rel if isinstance(epsilon_rel, AbstractSchedule) else Fixed(float(epsilon_rel))
