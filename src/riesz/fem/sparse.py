@@ -52,15 +52,30 @@ def sparse_pattern(
     number of entries, one past the end, which scatter-adds drop.
     """
     local = dofs.shape[1]
-    rows = np.repeat(dofs, local, axis=1).ravel().astype(np.int64)
-    columns = np.tile(dofs, (1, local)).ravel()
-    kept = (rows < num_dofs) & (columns < num_dofs)
-    keys, inverse = np.unique(rows[kept] * num_dofs + columns[kept], return_inverse=True)
-    entries = np.full(rows.shape, len(keys), dtype=np.int32)
-    entries[kept] = inverse
-    entry_rows, entry_columns = np.divmod(keys, num_dofs)
-    starts = np.searchsorted(entry_rows, np.arange(num_dofs + 1))
+    first, second = np.triu_indices(local, 1)
+    # The pattern is symmetric: pairs are looked for once, which halves the memory of the search.
+    one, other = dofs[:, first], dofs[:, second]
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    kept = high < num_dofs
+    keys, found = np.unique(low[kept] * np.int64(num_dofs) + high[kept], return_inverse=True)
+    low, high = (half.astype(np.int32) for half in np.divmod(keys, num_dofs))
+    diagonal = np.arange(num_dofs, dtype=np.int32)
+    rows, columns = np.concatenate([diagonal, low, high]), np.concatenate([diagonal, high, low])
+    order = np.argsort(rows * np.int64(num_dofs) + columns)
+    place = np.empty(len(order) + 1, dtype=np.int32)
+    place[order], place[-1] = np.arange(len(order), dtype=np.int32), len(order)
+    above = np.full(kept.shape, len(order), dtype=np.int32)
+    below = above.copy()
+    above[kept], below[kept] = num_dofs + found, num_dofs + len(keys) + found
+    above, below, falls = place[above], place[below], one > other
+    entries = np.empty((len(dofs), local, local), dtype=np.int32)
+    entries[:, first, second] = np.where(falls, below, above)
+    entries[:, second, first] = np.where(falls, above, below)
+    itself = np.arange(local)
+    entries[:, itself, itself] = place[np.where(dofs < num_dofs, dofs, len(order))]
+    rows = rows[order]
+    starts = np.searchsorted(rows, np.arange(num_dofs + 1))
     pattern = SparsePattern(
-        *(jnp.asarray(a, dtype=jnp.int32) for a in (entry_rows, entry_columns, starts))
+        *(jnp.asarray(a, dtype=jnp.int32) for a in (rows, columns[order], starts))
     )
-    return pattern, entries.reshape(len(dofs), local, local)
+    return pattern, entries

@@ -27,6 +27,7 @@ from riesz.infer.setup import equation_inputs, initial_surrogate, log_likelihood
 from riesz.infer.surrogate_states import SurrogateStates
 from riesz.infer.training import train
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
+from riesz.penalty.precision import full_precision
 from riesz.penalty.schwarz_patches import Gram
 from riesz.surrogate.networks import AbstractNetwork
 from riesz.surrogate.surrogate import Surrogate
@@ -174,13 +175,15 @@ def emulate(
         family,
         family_optimiser(settings).init(eqx.filter(family, eqx.is_inexact_array)),
     )
-    data = EmulateData(problem, penalty, surrogate, reference_penalty(problem, penalty, surrogate))
-    before, on_prior = run(EmulateStep(settings, True), state, prior_key, data, quiet=quiet)
-    after, on_family = run(EmulateStep(settings, False), before, key, data, quiet=quiet)
-    surrogate = dataclasses.replace(surrogate, network=after.network)
-    surrogate, family = polished(
-        problem, penalty, surrogate, after.family, settings, readout_key, refine_key
-    )
+    with full_precision():
+        reference = reference_penalty(problem, penalty, surrogate)
+        data = EmulateData(problem, penalty, surrogate, reference)
+        before, on_prior = run(EmulateStep(settings, True), state, prior_key, data, quiet=quiet)
+        after, on_family = run(EmulateStep(settings, False), before, key, data, quiet=quiet)
+        surrogate = dataclasses.replace(surrogate, network=after.network)
+        surrogate, family = polished(
+            problem, penalty, surrogate, after.family, settings, readout_key, refine_key
+        )
     physics = np.concatenate([on_prior.get("physics", []), on_family.get("physics", [])])
     history = {"physics": jnp.asarray(physics), "bound": jnp.asarray(on_family["bound"])}
     return Posterior(problem, family, SurrogateStates(surrogate), history, "emulate", seed)

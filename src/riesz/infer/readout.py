@@ -32,7 +32,9 @@ LARGEST = 3000
 """Unknowns of the normal equations up to which they are formed."""
 
 RIDGE = 1e-10
-"""Relative to the mean of the diagonal: features that nothing tells apart stay as they are."""
+ROUNDINGS = 10
+"""Relative to the mean of the diagonal, and in units of rounding error, whichever is more: features
+that nothing tells apart stay as they are."""
 
 
 class MixedFeatures(AbstractPlacedState):
@@ -81,7 +83,8 @@ def stepped_readout(
     network = factorised(surrogate)
     readout, size = network.readout, network.readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
-    matrix[np.diag_indices(size)] += RIDGE * np.trace(matrix) / size
+    ridge = max(RIDGE, ROUNDINGS * float(jnp.finfo(readout.dtype).eps))
+    matrix[np.diag_indices(size)] += ridge * np.trace(matrix) / size
     change = -np.linalg.solve(matrix, np.asarray(equations.slope, dtype=float).ravel())
     moved = readout + jnp.asarray(change.reshape(readout.shape), readout.dtype)
     moved_network = dataclasses.replace(network, readout=moved)

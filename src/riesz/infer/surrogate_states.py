@@ -5,6 +5,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from riesz.infer.family import Draws
 from riesz.infer.problem import InverseProblem
 from riesz.infer.states import AbstractStateMap
+from riesz.penalty.precision import full_precision
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 
 
@@ -16,4 +17,5 @@ class SurrogateStates(AbstractStateMap):
     def __call__(
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
     ) -> Float[Array, "draw node"]:
-        return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)
+        with full_precision():
+            return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)

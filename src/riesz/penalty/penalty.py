@@ -28,6 +28,7 @@ from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
 from riesz.penalty.norm import NormSample, PatchNorm
+from riesz.penalty.precision import full_precision
 from riesz.penalty.rows import (
     PrescribedNodes,
     TestedLevels,
@@ -84,10 +85,11 @@ class WeakFormPenalty(AbstractPenalty):
     ) -> Float[Array, " sample"]:
         """The estimate for each sample of the latents from given patches."""
         fine, coarse = self.rows(sample, u, zs)
-        total = self.norm.fine.estimate(sample.fine, fine)
-        if coarse is None or self.norm.coarse is None or sample.coarse is None:
-            return total
-        return total + self.norm.coarse.estimate(sample.coarse, coarse)
+        with full_precision():
+            total = self.norm.fine.estimate(sample.fine, fine)
+            if coarse is None or self.norm.coarse is None or sample.coarse is None:
+                return total
+            return total + self.norm.coarse.estimate(sample.coarse, coarse)
 
     def rows(
         self, sample: NormSample, u: StateFunction, zs: PyTree = None
@@ -101,14 +103,16 @@ class WeakFormPenalty(AbstractPenalty):
                 return function_rows(problem, self.finest, fine.table, patch, u, z)
             return interpolant_rows(problem, self.prescribed, fine.table, patch, u, z)
 
-        on_finest = over(fine_rows, sample.fine.patches, zs)
+        with full_precision():
+            on_finest = over(fine_rows, sample.fine.patches, zs)
         if coarse is None or levels is None or sample.coarse is None:
             return on_finest, None
 
         def coarse_rows(patch, z):
             return function_rows(problem, levels, coarse.table, patch, u, z)
 
-        return on_finest, over(coarse_rows, sample.coarse.patches, zs)
+        with full_precision():
+            return on_finest, over(coarse_rows, sample.coarse.patches, zs)
 
 
 class ExactPenalty(AbstractPenalty):
