@@ -181,7 +181,7 @@ def emulate(
         before, on_prior = run(EmulateStep(settings, True), state, prior_key, data, quiet=quiet)
         after, on_family = run(EmulateStep(settings, False), before, key, data, quiet=quiet)
         surrogate = dataclasses.replace(surrogate, network=after.network)
-        surrogate, family = polished(
+        surrogate, family = polished_in_double(
             problem, penalty, surrogate, after.family, settings, readout_key, refine_key
         )
     physics = np.concatenate([on_prior.get("physics", []), on_family.get("physics", [])])
@@ -236,6 +236,32 @@ def reference_penalty(
     nothing = eqx.tree_at(lambda s: s.frame.output_scale, surrogate, replace_fn=jnp.zeros_like)
     values = jax.lax.map(lambda one: penalty(one, nothing, zs), jr.split(key, 16))
     return jnp.mean(values)
+
+
+def polished_in_double(
+    problem: InverseProblem,
+    penalty: AbstractPenalty,
+    surrogate: Surrogate,
+    family: AbstractGaussian,
+    settings: EmulateSettings,
+    key: PRNGKeyArray,
+    refine_key: PRNGKeyArray,
+) -> tuple[Surrogate, AbstractGaussian]:
+    """The same in double precision, whatever that of the training.
+
+    Normal equations square the condition number; in single precision nothing would be left.
+    """
+    with jax.enable_x64(True):
+        parts = in_precision((problem, penalty, surrogate, family), jnp.float64)
+        double = polished(*parts, settings, key, refine_key)
+    return in_precision(double, problem.forward.dtype)
+
+
+def in_precision(tree: Any, dtype: Any) -> Any:
+    """All floating-point arrays of a tree in a given precision."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree
+    )
 
 
 def polished(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from riesz.infer.problem import InverseProblem
 from riesz.penalty.norm import NormSample
@@ -32,9 +32,7 @@ LARGEST = 3000
 """Unknowns of the normal equations up to which they are formed."""
 
 RIDGE = 1e-10
-ROUNDINGS = 10
-"""Relative to the mean of the diagonal, and in units of rounding error, whichever is more: features
-that nothing tells apart stay as they are."""
+"""Relative to the mean of the diagonal: features that nothing tells apart stay as they are."""
 
 
 class MixedFeatures(AbstractPlacedState):
@@ -83,8 +81,7 @@ def stepped_readout(
     network = factorised(surrogate)
     readout, size = network.readout, network.readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
-    ridge = max(RIDGE, ROUNDINGS * float(jnp.finfo(readout.dtype).eps))
-    matrix[np.diag_indices(size)] += ridge * np.trace(matrix) / size
+    matrix[np.diag_indices(size)] += RIDGE * np.trace(matrix) / size
     change = -np.linalg.solve(matrix, np.asarray(equations.slope, dtype=float).ravel())
     moved = readout + jnp.asarray(change.reshape(readout.shape), readout.dtype)
     moved_network = dataclasses.replace(network, readout=moved)
@@ -96,7 +93,7 @@ def summed(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
-    keys: PRNGKeyArray,
+    keys: Key[Array, " batch"],
     batches: Float[Array, "batch sample coordinate"],
 ) -> NormalEquations:
     hidden, features = factorised(surrogate).readout.shape
