@@ -36,6 +36,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
 	$(BIN)/riesz experiment taper --full --resume --out results/taper
 	$(BIN)/riesz experiment norms --full --resume --out results/norms
+	$(BIN)/riesz experiment transport --full --resume --out results/transport
 
 clean:
 	rm -rf $(VENV) $(OUT)

@@ -33,6 +33,7 @@ class ExperimentName(StrEnum):
     SMOOTHER = "smoother"
     TAPER = "taper"
     NORMS = "norms"
+    TRANSPORT = "transport"
 
 
 OutOption = Annotated[
@@ -90,6 +91,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
     from riesz.experiments.taper import taper
+    from riesz.experiments.transport import transport
     from riesz.io.domain_file import read_domain
 
     if name is ExperimentName.SMOOTHER:
@@ -100,7 +102,11 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         raise RieszError(
             f"the experiment {name} has domains of its own: leave --domain out; it is for smoother."
         )
-    builders = {ExperimentName.TAPER: taper, ExperimentName.NORMS: norms}
+    builders = {
+        ExperimentName.TAPER: taper,
+        ExperimentName.NORMS: norms,
+        ExperimentName.TRANSPORT: transport,
+    }
     return builders[name](seed, mode)
 
 

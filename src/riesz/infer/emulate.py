@@ -53,7 +53,7 @@ class EmulateSettings:
     learning_rate: float = 5e-3
     family_learning_rate: float = 2e-2
     readout_batches: int = 100  # of a Gauss-Newton step
-    readout_steps: int = 2  # 0 for none
+    readout_steps: int = 1  # 0 for none
     refining_draws: int = 512
 
 
