@@ -98,7 +98,7 @@ def coefficient_text(coefficient: AbstractCoefficient) -> str:
             return type(coefficient).__name__
 
 
-def number_text(value: np.ndarray) -> str:
+def number_text(value: np.ndarray | np.generic) -> str:
     if value.ndim == 0:
         return f"{float(value):.6g}"
     return f"({', '.join(map(number_text, value))})"

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -74,7 +74,7 @@ def train(
 
 @eqx.filter_jit
 def run_block(
-    step: Step, state: Any, keys: PRNGKeyArray, data: Any
+    step: Step, state: Any, keys: Key[Array, " step"], data: Any
 ) -> tuple[Any, dict[str, Float[Array, " step"]]]:
     moving, still = eqx.partition(state, eqx.is_array)
 

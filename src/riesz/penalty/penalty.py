@@ -93,7 +93,9 @@ class WeakFormPenalty(AbstractPenalty):
 
     def rows(
         self, sample: NormSample, u: StateFunction, zs: PyTree = None
-    ) -> tuple[Float[Array, "patch row sample"], Float[Array, "coarse_patch row sample"] | None]:
+    ) -> tuple[
+        Float[Array, "patch row sample"], Float[Array, "coarse_patch coarse_row sample"] | None
+    ]:
         """Residuals on the rows of drawn patches, of the finest mesh and of the coarse levels."""
         problem, fine, coarse, levels = self.problem, self.norm.fine, self.norm.coarse, self.levels
         check_function(problem, u, zs)

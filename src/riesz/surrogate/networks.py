@@ -32,8 +32,8 @@ class TrunkBranch(AbstractNetwork):
     trunk: Layers
     branch: Layers
     readout: Float[Array, "hidden feature"]
-    linear: Int[np.ndarray, " linear"]
-    others: Int[np.ndarray, " other"]
+    linear: Int[Array | np.ndarray, " linear"]
+    others: Int[Array | np.ndarray, " other"]
 
     def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
         return self.features(x) @ self.mixture(coordinates)
