@@ -58,6 +58,8 @@ _PUBLIC = {
     "riesz.infer.problem": ("InverseProblem", "inverse_problem"),
     "riesz.infer.posterior": ("Posterior",),
     "riesz.infer.nuts": ("nuts",),
+    "riesz.infer.relax": ("RelaxSettings", "relax"),
+    "riesz.infer.schedule": ("Annealed", "Fixed", "Learned"),
     "riesz.infer.grid": ("grid",),
     "riesz.infer.predict": ("predict", "predict_data"),
     "riesz.infer.quantity": ("BudgetTerm", "Outflow"),

@@ -6,7 +6,8 @@ $\epsilon$; it is stated in units of the noise (`epsilon_rel`), and fixed, annea
 """
 
 import dataclasses
-import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import equinox as eqx
@@ -17,38 +18,26 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from riesz.errors import RieszError
-from riesz.fem.solve import require_float64
-from riesz.fem.sparse import SparseMatrix
-from riesz.fem.weakform import diffusion, reaction
-from riesz.infer.epsilon import (
-    GramFactor,
-    epsilon_unit,
-    gram_factor,
-    linearised,
-    most_likely_epsilon,
-    noise_variances,
-)
+from riesz.infer.epsilon import gram_factor, most_likely_epsilon
 from riesz.infer.family import AbstractGaussian, full_rank
 from riesz.infer.posterior import Posterior
-from riesz.infer.problem import InverseProblem
+from riesz.infer.problem import Coordinates, InverseProblem
 from riesz.infer.refine import matched_normals
 from riesz.infer.relaxed_objective import AnySurrogate, relaxed_terms, trained_part, with_part
-from riesz.infer.relaxed_polish import can_be_polished, polished, without_noise
+from riesz.infer.relaxed_polish import never_negative, polished, without_noise
+from riesz.infer.relaxed_setup import (
+    check_problem,
+    default_penalty,
+    gram_matrix,
+    median_units,
+    told,
+)
 from riesz.infer.relaxed_states import RelaxedStates
 from riesz.infer.schedule import AbstractSchedule, Learned, as_schedule
 from riesz.infer.setup import initial_surrogate
 from riesz.infer.training import train
-from riesz.observe.likelihood import Gaussian
-from riesz.penalty.dual_norm import dual_norm
-from riesz.penalty.penalty import (
-    AbstractPenalty,
-    ExactPenalty,
-    WeakFormPenalty,
-    weak_form_penalty,
-)
-from riesz.penalty.schwarz_patches import Gram, SchwarzPatches
-from riesz.surrogate.affine import affine_coordinates
+from riesz.penalty.penalty import AbstractPenalty
+from riesz.penalty.schwarz_patches import Gram
 from riesz.surrogate.nodal import nodal_surrogate
 
 
@@ -151,7 +140,8 @@ def part_optimiser(settings: RelaxSettings) -> optax.GradientTransformation:
 
 
 def family_optimiser(settings: RelaxSettings) -> optax.GradientTransformation:
-    return optax.adam(cosine(settings.family_learning_rate, settings.steps))
+    # A short memory of squared slopes: the first ones, of the prior, are larger by far.
+    return optax.adam(cosine(settings.family_learning_rate, settings.steps), b2=0.99)
 
 
 def cosine(rate: float, steps: int) -> optax.Schedule:
@@ -182,12 +172,19 @@ def relax(
     schedule = as_schedule(epsilon_rel)
     check_problem(problem)
     network_key, prior_key, key, polish_key = jr.split(jr.key(seed), 4)
-    penalty = default_penalty(problem, settings, gram) if penalty is None else penalty
+    if penalty is None:
+        penalty = default_penalty(
+            problem,
+            num_patches=settings.num_patches,
+            patch_nodes=settings.patch_nodes,
+            coarse_patch_nodes=settings.coarse_patch_nodes,
+            gram=gram,
+        )
     matrix = gram_matrix(penalty)
     factor = gram_factor(matrix)
-    unit = median_unit(problem, factor)
+    exact_unit, unit = median_units(problem, penalty, matrix, factor)
     if surrogate == "nodal":
-        scale = schedule.last * unit
+        scale = schedule.last * exact_unit
         start = nodal_surrogate(problem.forward, problem.latents, matrix, scale)
     else:
         start = initial_surrogate(
@@ -198,7 +195,8 @@ def relax(
     data = initial_data(problem, penalty, start, prior, unit, schedule, settings)
     if surrogate == "network":
         state, _ = run(RelaxStep(settings, True), state, prior_key, data, quiet=quiet)
-    state, data, history = approached(schedule, state, key, data, factor, settings, quiet)
+    refreshed = partial(most_likely_epsilon, problem, factor, float(exact_unit))
+    state, data, history = approached(schedule, state, key, data, refreshed, settings, quiet)
     state, tail = run(RelaxStep(settings, False), state, jr.fold_in(key, 1), data, quiet=quiet)
     curves = {name: np.concatenate([*history.get(name, ()), tail[name]]) for name in tail}
     last = float(data.path[-1])
@@ -207,21 +205,12 @@ def relax(
     return Posterior(
         problem=problem,
         distribution=q,
-        states=RelaxedStates(last * unit, factor),
+        states=RelaxedStates(last * exact_unit, factor),
         history={name: jnp.asarray(curve) for name, curve in curves.items()},
         engine="relax",
         seed=seed,
         notes=told(problem, last),
     )
-
-
-def check_problem(problem: InverseProblem) -> None:
-    require_float64(problem.forward)
-    if not isinstance(problem.likelihood, Gaussian):
-        raise RieszError(
-            f"relax needs normal noise, to know how far the data correct the equation, but the "
-            f"likelihood is {problem.likelihood.describe()}: use emulate or nuts."
-        )
 
 
 def initial_state(
@@ -266,7 +255,7 @@ def approached(
     state: RelaxState,
     key: PRNGKeyArray,
     data: RelaxData,
-    factor: GramFactor,
+    refreshed: Callable[[Coordinates], float],
     settings: RelaxSettings,
     quiet: bool,
 ) -> tuple[RelaxState, RelaxData, dict[str, list[np.ndarray]]]:
@@ -281,7 +270,7 @@ def approached(
         for name, values in terms.items():
             curves.setdefault(name, []).append(values)
         if isinstance(schedule, Learned):
-            found = most_likely_epsilon(data.problem, factor, state.family.mean, float(data.unit))
+            found = refreshed(state.family.mean)
             data = dataclasses.replace(data, path=jnp.full_like(data.path, found))
     state = dataclasses.replace(state, count=data.tail_start)  # also where training stopped early
     return state, data, curves
@@ -330,7 +319,7 @@ def polished_family(
     key: PRNGKeyArray,
 ) -> AbstractGaussian:
     """q without sampling noise, where the norm allows it."""
-    if not can_be_polished(data.penalty):
+    if not never_negative(data.penalty):
         return family
     patch_key, draw_key = jr.split(key)
     problem, epsilon = data.problem, data.path[-1] * data.unit
@@ -341,54 +330,3 @@ def polished_family(
     rounds = settings.polishing_rounds
     _, q = polished(problem, penalty, surrogate, family, normals, epsilon, rounds=rounds)
     return q
-
-
-def default_penalty(
-    problem: InverseProblem, settings: RelaxSettings, gram: Gram | None
-) -> WeakFormPenalty:
-    if problem.hierarchy is None:
-        raise RieszError(
-            "relax trains on mini-patches of a hierarchy of meshes: build the problem on "
-            "rz.hierarchy(coarse_mesh, levels), or pass penalty=rz.exact_penalty(problem.forward)."
-        )
-    return weak_form_penalty(
-        problem.forward,
-        problem.hierarchy,
-        num_patches=settings.num_patches,
-        patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
-        coarse_patch_nodes=settings.coarse_patch_nodes,
-        gram=gram,
-    )
-
-
-def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
-    """The matrix A of the norm that a penalty measures or estimates."""
-    if isinstance(penalty, ExactPenalty):
-        return penalty.norm.gram
-    form = diffusion(1.0)
-    if isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches):
-        patches = penalty.norm.fine
-        form = diffusion(1.0) if patches.diffusivity.ndim else diffusion(patches.diffusivity)
-        form = form + reaction(patches.reaction)
-    return dual_norm(penalty.problem, form).gram
-
-
-def median_unit(problem: InverseProblem, factor: GramFactor) -> Float[Array, ""]:
-    """The epsilon that counts as one noise sd, at the priors' medians."""
-    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    discrepancy = linearised(problem, origin).discrepancy(factor)
-    return epsilon_unit(discrepancy, noise_variances(problem, origin))
-
-
-def told(problem: InverseProblem, epsilon_rel: float) -> tuple[str, ...]:
-    """What a reader must know before trusting the posterior."""
-    affine = affine_coordinates(problem.forward, problem.latents)
-    if epsilon_rel <= 1 or len(affine) == problem.num_coordinates:
-        return ()
-    note = (
-        f"epsilon_rel is {epsilon_rel:.3g}, above one, and the equation's matrix depends on the "
-        "unknowns: the objective leaves out how likely an error of that size is for each value of "
-        "them, log|S(z)| / 2, and favours values that let errors grow."
-    )
-    warnings.warn(f"relax: {note}", stacklevel=3)
-    return (note,)

@@ -66,20 +66,25 @@ class ChosenPatches(AbstractPenalty):
         return jnp.mean(over_states(self.problem, states, zs, squared))
 
 
-def can_be_polished(penalty: AbstractPenalty) -> bool:
-    """Whether the penalty is never negative; a quasi-Newton method would find where it is."""
+def never_negative(penalty: AbstractPenalty) -> bool:
+    """Whether the penalty is a norm; where it is not, exact minimisation would find out."""
     return isinstance(penalty, ExactPenalty) or (
         isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches)
     )
+
+
+def count_patches(penalty: WeakFormPenalty) -> int:
+    """All of them, on all levels."""
+    coarse = penalty.norm.coarse
+    return penalty.norm.fine.num_patches + (0 if coarse is None else coarse.num_patches)
 
 
 def without_noise(penalty: AbstractPenalty, key: PRNGKeyArray) -> AbstractPenalty:
     """The penalty on all its patches, or on many where there are too many."""
     if not isinstance(penalty, WeakFormPenalty):
         return penalty
-    norm = penalty.norm
-    number = norm.fine.num_patches + (norm.coarse.num_patches if norm.coarse else 0)
-    sample = norm.all() if number <= LARGEST else norm.sample(key, LARGEST)
+    many = count_patches(penalty) > LARGEST
+    sample = penalty.norm.sample(key, LARGEST) if many else penalty.norm.all()
     return ChosenPatches(penalty.problem, penalty, sample)
 
 
