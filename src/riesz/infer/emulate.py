@@ -35,6 +35,10 @@ from riesz.surrogate.surrogate import Surrogate
 WIDENED = 1.3
 """The surrogate is trained on draws this much wider than q, so that q's tails can be trusted."""
 
+WHOLE_MESH_NODES = 2000
+"""Meshes up to here are evaluated whole in each step: cheaper than quadrature on coarse levels, and
+consistent with exact solves where their discretisation error matters most."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EmulateSettings:
@@ -46,9 +50,9 @@ class EmulateSettings:
     patch_nodes: int = 64
     coarse_patch_nodes: int = 25
     num_samples: int = 16  # of the unknowns in a step
-    prior_steps: int = 500
-    steps: int = 1000
-    block_steps: int = 250
+    prior_steps: int = 400
+    steps: int = 800
+    block_steps: int = 200
     patience: int | None = None  # blocks without progress before training stops
     learning_rate: float = 5e-3
     family_learning_rate: float = 2e-2
@@ -222,6 +226,7 @@ def default_penalty(
         patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
         coarse_patch_nodes=settings.coarse_patch_nodes,
         gram=gram,
+        whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
     )
 
 
@@ -252,8 +257,15 @@ def polished_in_double(
     Normal equations square the condition number; in single precision nothing would be left.
     """
     with jax.enable_x64(True):
-        parts = in_precision((problem, penalty, surrogate, family), jnp.float64)
-        double = polished(*parts, settings, key, refine_key)
+        double = polished(
+            in_precision(problem, jnp.float64),
+            in_precision(penalty, jnp.float64),
+            in_precision(surrogate, jnp.float64),
+            in_precision(family, jnp.float64),
+            settings,
+            key,
+            refine_key,
+        )
     return in_precision(double, problem.forward.dtype)
 
 

@@ -55,6 +55,12 @@ class AbstractPatches(eqx.Module):
         self, sample: PatchSample, residual: Float[Array, " node"]
     ) -> Float[Array, ""]:
         """The estimate for a residual that is known at all nodes."""
+        return self.estimate(sample, self.residuals_on(sample, residual[None]))[0]
+
+    def residuals_on(
+        self, sample: PatchSample, residuals: Float[Array, "sample node"]
+    ) -> Float[Array, "patch row sample"]:
+        """Residuals known at all nodes, on the rows of drawn patches."""
         rows = self.table.rows[sample.patches]
-        values = jnp.where(rows < 0, 0.0, residual[rows])
-        return self.estimate(sample, values[:, :, None])[0]
+        values = jnp.where(rows[None] < 0, 0.0, residuals[:, rows])
+        return jnp.moveaxis(values, 0, 2)

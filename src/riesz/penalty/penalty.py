@@ -68,6 +68,7 @@ class WeakFormPenalty(AbstractPenalty):
     finest: TestedLevels | None  # where gradients of u are taken on the finest mesh too
     levels: TestedLevels | None
     num_patches: int = eqx.field(static=True)
+    whole_mesh: bool = eqx.field(static=True, default=False)
 
     def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
         return jnp.mean(self.estimates(self.norm.sample(key, self.num_patches), u, zs))
@@ -99,6 +100,8 @@ class WeakFormPenalty(AbstractPenalty):
         """Residuals on the rows of drawn patches, of the finest mesh and of the coarse levels."""
         problem, fine, coarse, levels = self.problem, self.norm.fine, self.norm.coarse, self.levels
         check_function(problem, u, zs)
+        if self.whole_mesh:
+            return self.restricted_rows(sample, u, zs)
 
         def fine_rows(patch, z):
             if self.finest is not None:
@@ -116,6 +119,18 @@ class WeakFormPenalty(AbstractPenalty):
         with full_precision():
             return on_finest, over(coarse_rows, sample.coarse.patches, zs)
 
+    def restricted_rows(
+        self, sample: NormSample, u: StateFunction, zs: PyTree
+    ) -> tuple[Float[Array, "patch row sample"], Float[Array, "coarse_patch row sample"] | None]:
+        """The same from the interpolant's residual on the whole mesh, restricted exactly."""
+        norm = self.norm
+        with full_precision():
+            residuals = free_residuals(self.problem, interpolants(self.problem, u, zs), zs)
+        fine = norm.fine.residuals_on(sample.fine, residuals)
+        if norm.coarse is None or norm.restriction is None or sample.coarse is None:
+            return fine, None
+        return fine, norm.coarse.residuals_on(sample.coarse, jax.vmap(norm.restriction)(residuals))
+
 
 class ExactPenalty(AbstractPenalty):
     """By the exact dual norm: the whole mesh in every step; nothing is drawn."""
@@ -125,13 +140,7 @@ class ExactPenalty(AbstractPenalty):
 
     def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
         check_function(self.problem, u, zs)
-        nodes = self.problem.cells.domain.nodes.T
-
-        def interpolant(z):
-            return values_at_nodes(u, jnp.arange(len(nodes)), nodes, z)
-
-        states = interpolant(None)[None] if zs is None else jax.vmap(interpolant)(zs)
-        return self.nodal(key, states, zs)
+        return self.nodal(key, interpolants(self.problem, u, zs), zs)
 
     def nodal(
         self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
@@ -149,6 +158,18 @@ def over(rows_of, patches: Int[Array, " patch"], zs: PyTree) -> Float[Array, "pa
     return jax.vmap(for_patch, in_axes=(0, None))(patches, zs)
 
 
+def interpolants(
+    problem: BoundaryValueProblem, u: StateFunction, zs: PyTree
+) -> Float[Array, "sample node"]:
+    """A function at all nodes, for each sample of the latents."""
+    nodes = problem.cells.domain.nodes.T
+
+    def interpolant(z):
+        return values_at_nodes(u, jnp.arange(len(nodes)), nodes, z)
+
+    return interpolant(None)[None] if zs is None else jax.vmap(interpolant)(zs)
+
+
 def over_states(
     problem: BoundaryValueProblem,
     states: Float[Array, "sample node"],
@@ -156,6 +177,13 @@ def over_states(
     squared: Callable[[Float[Array, " node"]], Float[Array, ""]],
 ) -> Float[Array, " sample"]:
     """Squared norms of residuals of nodal states, with the prescribed values put in."""
+    return jax.vmap(squared)(free_residuals(problem, states, zs))
+
+
+def free_residuals(
+    problem: BoundaryValueProblem, states: Float[Array, "sample node"], zs: PyTree
+) -> Float[Array, "sample node"]:
+    """Residuals at all nodes, zero where values are prescribed."""
     if states.ndim != 2:
         raise RieszError(
             f"the states have shape {states.shape}: give one row of nodal values a sample."
@@ -163,8 +191,9 @@ def over_states(
     check_state(problem, states[0])
 
     def one(state, z):
-        state = state.at[problem.fixed].set(dirichlet_values(problem, z))
-        return squared(residual(problem, state, z).at[problem.fixed].set(0.0))
+        prescribed = dirichlet_values(problem, z).astype(state.dtype)
+        state = state.at[problem.fixed].set(prescribed)
+        return residual(problem, state, z).at[problem.fixed].set(0.0)
 
     return jax.vmap(one, in_axes=(0, None if zs is None else 0))(states, zs)
 
@@ -198,6 +227,7 @@ def weak_form_penalty(
     gram: Gram | None = None,
     norm: PatchNorm | None = None,
     gradients: bool = False,
+    whole_mesh: bool = False,
 ) -> WeakFormPenalty:
     """Set up the penalty for a problem on P1 elements, on the finest mesh of a hierarchy.
 
@@ -206,6 +236,11 @@ def weak_form_penalty(
     points. Either way the residual is tested with the mesh's shape functions: modes of u finer
     than the mesh are invisible to them, whatever the quadrature. `norm` replaces the Schwarz norm
     by another, one of tapers for instance.
+
+    On coarse levels u is seen by quadrature, which leads to the exact solution rather than to that
+    of the mesh; on coarse meshes the two differ. With `whole_mesh` the interpolant's residual is
+    formed on the whole mesh in every step and restricted exactly: right, and for small meshes
+    cheaper.
     """
     if norm is None:
         norm = schwarz_norm(
@@ -226,6 +261,7 @@ def weak_form_penalty(
         finest=finest_part(problem) if gradients else None,
         levels=levels,
         num_patches=num_patches,
+        whole_mesh=whole_mesh,
     )
 
 

@@ -1,0 +1,154 @@
+"""The engine emulate: right posteriors without a solve, in any precision, and guarded."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.errors import RieszError
+from riesz.infer.emulate import EmulateSettings, default_penalty, emulate
+from riesz.infer.readout import stepped_readout
+from riesz.infer.refine import matched_normals
+from riesz.infer.setup import at_sensors, equation_inputs, initial_surrogate
+from riesz.infer.training import TrainingError, train
+
+SETTINGS = EmulateSettings(prior_steps=200, steps=200, block_steps=100, readout_batches=30)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Transport on 17^2 nodes with two unknowns."""
+    rng = np.random.default_rng(3)
+    hierarchy = rz.hierarchy(rz.rectangle((4, 4)), 3)
+    equation = rz.diffusion(1.0) + rz.advection("tau") - rz.source(1.0)
+    points = rng.uniform(0.1, 0.9, (20, 2))
+    forward = rz.boundary_value_problem(rz.P1(hierarchy.meshes[-1]), equation, {"boundary": 0.0})
+    truth = rz.solve(forward, {"tau": jnp.asarray([2.0, -1.0])})
+    clean = np.asarray(rz.point_operator(forward.space, points) @ truth)
+    noise = 0.02 * clean.max()
+    return rz.inverse_problem(
+        hierarchy,
+        equation,
+        latents={"tau": dist.Normal(0.0, 3.0).expand([2])},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, clean + noise * rng.normal(size=20)),
+        likelihood=rz.Gaussian(float(noise)),
+    )
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return emulate(problem, seed=1, settings=SETTINGS, quiet=True)
+
+
+def exact_moments(problem, near):
+    """Mean and covariance by a grid of exact solves around a Gaussian."""
+    sd = np.sqrt(np.diag(np.asarray(near.covariance())))
+    axis = np.linspace(-5, 5, 21)
+    grid = np.asarray(near.mean) + np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2) * sd
+    logs = np.asarray(jax.jit(lambda g: jax.lax.map(problem.log_prob, g))(jnp.asarray(grid)))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = weights @ grid
+    return mean, (grid - mean).T @ (weights[:, None] * (grid - mean))
+
+
+def test_the_posterior_is_the_exact_one(problem, posterior):
+    q = posterior.distribution
+    mean, covariance = exact_moments(problem, q)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.abs((np.asarray(q.mean) - mean) / sd).max() < 0.1
+    ratios = np.sqrt(np.diag(np.asarray(q.covariance()))) / sd
+    assert np.abs(ratios - 1).max() < 0.05, ratios
+
+
+def test_its_states_are_those_of_exact_solves(problem, posterior):
+    draws = posterior.sample(jr.key(0), 3)
+    states = posterior.states(problem, jr.key(1), draws)
+    exact = jnp.stack([problem.state(one) for one in draws])
+    assert jnp.linalg.norm(states - exact) < 0.01 * jnp.linalg.norm(exact)
+
+
+def test_training_lowers_the_penalty_and_reports_its_terms(posterior):
+    physics = np.asarray(posterior.history["physics"])
+    assert physics.shape == (400,)
+    assert physics[-50:].mean() < 0.02 * physics[:10].mean()
+    assert posterior.history["bound"].shape == (200,)
+
+
+def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
+    settings = dataclasses.replace(SETTINGS, num_samples=8)
+    penalty = default_penalty(problem, settings, None)
+    surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
+    draws = jr.normal(jr.key(1), (30, 8, 2))
+    stepped = stepped_readout(problem, penalty, surrogate, jr.key(2), draws)
+    zs = equation_inputs(problem, jr.normal(jr.key(3), (32, 2)))
+    before, after = (
+        float(np.mean([penalty(key, s, zs) for key in jr.split(jr.key(4), 5)]))
+        for s in (surrogate, stepped)
+    )
+    assert after < 0.01 * before
+
+
+def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior):
+    one = jnp.asarray([0.3, -0.2])
+    state = posterior.states(problem, jr.key(0), one[None])[0]
+    seen = at_sensors(problem, posterior.states.surrogate, one)
+    np.testing.assert_allclose(seen, problem.operator @ state, rtol=1e-12)
+
+
+def test_matched_draws_have_the_moments_of_a_standard_normal():
+    draws = matched_normals(jr.key(0), 64, 3, np.dtype(float))
+    np.testing.assert_allclose(draws.mean(axis=0), jnp.zeros(3), atol=1e-12)
+    np.testing.assert_allclose(draws.T @ draws / 64, jnp.eye(3), atol=1e-12)
+
+
+def test_a_problem_without_a_hierarchy_is_refused(problem):
+    flat = dataclasses.replace(problem, hierarchy=None)
+    with pytest.raises(RieszError, match="hierarchy of meshes"):
+        emulate(flat, settings=SETTINGS, quiet=True)
+
+
+def falling(state, key, data):
+    after = state - 1
+    return after, {"height": jnp.log(after)}
+
+
+def test_training_stops_at_the_step_and_term_that_broke_and_keeps_the_last_good_state():
+    with pytest.raises(TrainingError, match=r"'height' became NaN or infinite at step 6") as error:
+        train(
+            falling,
+            jnp.asarray(7.0),
+            jr.key(0),
+            None,
+            num_steps=20,
+            block_steps=5,
+            label="x",
+            quiet=True,
+        )
+    assert error.value.state == 2.0
+
+
+def standing(state, key, data):
+    return state, {"height": state}
+
+
+def test_training_stops_early_when_nothing_is_gained():
+    _, history = train(
+        standing,
+        jnp.asarray(1.0),
+        jr.key(0),
+        None,
+        num_steps=100,
+        block_steps=5,
+        label="x",
+        quiet=True,
+        patience=3,
+        watched="height",
+    )
+    assert len(history["height"]) == 20

@@ -1,0 +1,135 @@
+"""Surrogates: boundary values by construction, recovered gradients, affine coordinates."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.errors import RieszError
+from riesz.fem.recovery import recovered_gradients
+from riesz.latent.space import latent_space
+from riesz.penalty.state import Place, value_at
+from riesz.surrogate.affine import affine_coordinates
+from riesz.surrogate.boundary import boundary_values
+from riesz.surrogate.networks import mlp, trunk_branch
+from riesz.surrogate.nodal_function import nodal_functions
+from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of, nodal_states
+
+
+@pytest.mark.parametrize("mesh", [rz.interval(9), rz.disc(6), rz.box((3, 3, 3))])
+def test_gradients_of_quadratics_are_recovered_exactly(mesh):
+    x = mesh.nodes
+    values = np.stack([x[:, 0] ** 2 + x.sum(axis=1), x[:, 0] * x[:, -1]], axis=1)
+    expected = np.zeros((len(x), mesh.dim, 2))
+    expected[:, 0, 0] = 2 * x[:, 0]
+    expected[:, :, 0] += 1
+    expected[:, 0, 1] += x[:, -1]
+    expected[:, -1, 1] += x[:, 0]
+    np.testing.assert_allclose(recovered_gradients(mesh, values), expected, atol=1e-5)
+
+
+def test_recovered_gradients_are_second_order_accurate_up_to_the_boundary():
+    errors = []
+    for cells in (16, 32):
+        mesh = rz.rectangle((cells, cells))
+        x, y = mesh.nodes.T
+        found = recovered_gradients(mesh, (np.sin(2 * x) * np.exp(y))[:, None])[:, 0, 0]
+        errors.append(np.abs(found - 2 * np.cos(2 * x) * np.exp(y)).max())
+    assert errors[1] < errors[0] / 3.5, errors
+
+
+def test_a_nodal_function_has_the_recovered_gradient_as_derivative():
+    mesh = rz.rectangle((4, 4))
+    functions = nodal_functions(mesh, mesh.nodes[:, :1] ** 2, np.dtype(float))
+    corners = jnp.asarray(mesh.cells[5])
+    weights = jnp.asarray([0.2, 0.3, 0.5])
+    x = weights @ jnp.asarray(mesh.nodes)[corners]
+    slope = jax.grad(lambda p: functions.at(Place(p, corners, weights))[0])(x)
+    np.testing.assert_allclose(slope, [2 * x[0], 0.0], atol=1e-6)
+
+
+PRIORS = {"level": dist.Normal(2.0, 0.5), "a": dist.LogNormal(0.0, 1.0)}
+
+
+def mixed_problem(mesh):
+    """Prescribed on the left by an unknown and on the right by a function; free elsewhere."""
+    latents = latent_space(PRIORS, mesh)
+    problem = rz.boundary_value_problem(
+        rz.P1(mesh),
+        rz.diffusion("a") - rz.source(1.0),
+        {"left": "level", "right": lambda x: 1 + x[1]},
+    )
+    return problem, latents
+
+
+def surrogate_on(problem, latents, network):
+    boundary = boundary_values(problem, latents)
+    return Surrogate(network, boundary, frame_of(problem.space.mesh, 3.0, problem.dtype))
+
+
+@pytest.mark.parametrize("kind", ["trunk_branch", "mlp"])
+def test_boundary_values_hold_exactly_and_only_where_they_are_prescribed(kind):
+    problem, latents = mixed_problem(rz.rectangle((6, 6)))
+    build = trunk_branch if kind == "trunk_branch" else mlp
+    network = build(2, 2, jr.key(0), dtype=problem.dtype)
+    surrogate = surrogate_on(problem, latents, network)
+    coordinates = jnp.asarray([[0.4, -1.0], [-2.0, 0.3]])
+    nodes = problem.cells.domain.nodes.T
+    states = nodal_states(surrogate, nodes, coordinates)
+    left, right = nodes[:, 0] == 0, nodes[:, 0] == 1
+    np.testing.assert_allclose(states[:, left], 2 + 0.5 * coordinates[:, :1] * jnp.ones((1, 7)))
+    np.testing.assert_allclose(states[:, right], jnp.broadcast_to(1 + nodes[right, 1], (2, 7)))
+    free = ~(left | right)
+    factor = surrogate.boundary.functions.values[:, 0]
+    assert factor[free].min() > 0
+    assert factor.max() == 1
+
+
+def test_values_that_depend_on_unknowns_in_curves_are_refused():
+    mesh = rz.rectangle((3, 3))
+    problem = rz.boundary_value_problem(rz.P1(mesh), rz.diffusion(1.0), {"left": "level"})
+    latents = latent_space({"level": dist.LogNormal(0.0, 1.0)}, mesh)
+    with pytest.raises(RieszError, match="not affinely"):
+        boundary_values(problem, latents)
+
+
+def test_affine_coordinates_are_those_of_sources_in_linear_equations():
+    mesh = rz.rectangle((4, 4))
+    priors = {
+        "a": dist.LogNormal(0.0, 1.0),
+        "f": dist.Normal(0.0, 1.0),
+        "g": dist.LogNormal(0.0, 1.0),
+        "h": dist.Normal(0.0, 1.0),
+    }
+    latents = latent_space(priors, mesh)
+    linear = (
+        rz.diffusion("a") - rz.source("f") - rz.source("g") - rz.source(lambda x, z: z["h"] * x[0])
+    )
+    problem = rz.boundary_value_problem(rz.P1(mesh), linear, {"boundary": 0.0})
+    np.testing.assert_array_equal(affine_coordinates(problem, latents), [1, 3])
+    curved = linear + rz.reaction(lambda x, z, u, du: u)
+    problem = rz.boundary_value_problem(rz.P1(mesh), curved, {"boundary": 0.0})
+    assert len(affine_coordinates(problem, latents)) == 0
+
+
+def test_a_factorised_network_is_affine_where_it_must_be():
+    network = trunk_branch(2, 3, jr.key(1), linear=np.array([0, 2]), dtype=np.dtype(float))
+    x, start = jnp.asarray([0.3, -0.2]), jnp.asarray([0.1, 0.5, -0.4])
+    step = jnp.asarray([1.0, 0.0, -2.0])
+    values = [network(x, start + t * step) for t in (0.0, 1.0, 2.0)]
+    np.testing.assert_allclose(values[2] - values[1], values[1] - values[0], rtol=1e-12)
+    assert abs(network(x, start.at[1].add(1.0)) - values[0]) > 1e-3
+
+
+def test_a_placed_state_can_be_asked_anywhere():
+    problem, latents = mixed_problem(rz.rectangle((4, 4)))
+    surrogate = surrogate_on(problem, latents, trunk_branch(2, 2, jr.key(0), dtype=problem.dtype))
+    z = {COORDINATES: jnp.zeros(2)}
+    corner = jnp.asarray(problem.space.mesh.cells[0])
+    x = jnp.asarray(problem.space.mesh.nodes)[corner[1]]
+    here = value_at(surrogate, Place(x, corner, jnp.asarray([0.0, 1.0, 0.0])), z)
+    nodal = nodal_states(surrogate, problem.cells.domain.nodes.T, jnp.zeros((1, 2)))[0]
+    np.testing.assert_allclose(here, nodal[corner[1]])
