@@ -121,7 +121,9 @@ class WeakFormPenalty(AbstractPenalty):
 
     def restricted_rows(
         self, sample: NormSample, u: StateFunction, zs: PyTree
-    ) -> tuple[Float[Array, "patch row sample"], Float[Array, "coarse_patch row sample"] | None]:
+    ) -> tuple[
+        Float[Array, "patch row sample"], Float[Array, "coarse_patch coarse_row sample"] | None
+    ]:
         """The same from the interpolant's residual on the whole mesh, restricted exactly."""
         norm = self.norm
         with full_precision():
