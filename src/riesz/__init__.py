@@ -58,6 +58,7 @@ _PUBLIC = {
     "riesz.infer.problem": ("InverseProblem", "inverse_problem"),
     "riesz.infer.posterior": ("Posterior",),
     "riesz.infer.nuts": ("nuts",),
+    "riesz.infer.fit": ("fit",),
     "riesz.infer.relax": ("RelaxSettings", "relax"),
     "riesz.infer.schedule": ("Annealed", "Fixed", "Learned"),
     "riesz.infer.grid": ("grid",),

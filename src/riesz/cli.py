@@ -85,6 +85,105 @@ def experiment(
     run_and_report(prepared, out, seed, resume=resume, as_json=as_json, command=command)
 
 
+ProblemArgument = Annotated[
+    Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")
+]
+CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
+
+
+@app.command(epilog="Example: riesz check examples/aquifer/problem.toml")
+def check(problem: ProblemArgument, as_json: CheckJsonOption = False) -> None:
+    """Read a problem file and say in plain words what was understood."""
+    use_float64()
+    from riesz.io.problem_check import case_numbers, case_text
+    from riesz.io.problem_file import read_problem
+
+    case = read_problem(problem)
+    typer.echo(json.dumps(case_numbers(case)) if as_json else case_text(case))
+
+
+@app.command(epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")
+def fit(
+    problem: ProblemArgument,
+    out: Annotated[Path, typer.Option("--out", help="The run folder to make.", metavar="RUN")],
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="auto, emulate, relax or nuts."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Starts the random numbers.", min=0)] = 0,
+    as_json: CheckJsonOption = False,
+) -> None:
+    """Infer the unknowns of a problem file and keep the posterior in a run folder."""
+    use_float64()
+    progress_on_error_stream()
+    from riesz.infer.fit import check_engine
+    from riesz.io.problem_file import read_problem
+    from riesz.io.run_folder import check_free, fit_case
+
+    if engine is not None:
+        check_engine(engine)
+    check_free(out)
+    case = read_problem(problem)
+    words = ["riesz", "fit", str(problem), "--out", str(out), "--seed", str(seed)]
+    words += [] if engine is None else ["--engine", engine]
+    choice = case.choice(engine)
+    typer.echo(f"engine {choice.engine}: {choice.why}", err=True)
+    for note in case.notes:
+        typer.echo(f"note: {note}", err=True)
+    summary, numbers = fit_case(case, choice, out, seed=seed, command=shlex.join(words))
+    typer.echo(
+        json.dumps({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}"
+    )
+
+
+@app.command(
+    epilog="Example: riesz predict out/aquifer --quantity u --stat mean --cell 1000 --out head.tif"
+)
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write: .csv or .tif.")],
+    quantity: Annotated[
+        str, typer.Option("--quantity", help="u, flux, or the name of an unknown.")
+    ] = "u",
+    stat: Annotated[
+        str, typer.Option("--stat", help="mean, sd, a quantile such as q05, or exceed:VALUE.")
+    ] = "mean",
+    points: Annotated[
+        Path | None,
+        typer.Option("--points", help="CSV of places, columns named as in the observations."),
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option("--grid", help="So many cells along x and y, such as 80x60.")
+    ] = None,
+    cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
+    draws: Annotated[int, typer.Option("--draws", help="How many draws to average.", min=2)] = 400,
+    seed: Annotated[int, typer.Option("--seed", help="Starts the random numbers.", min=0)] = 0,
+    as_json: CheckJsonOption = False,
+) -> None:
+    """Map a quantity under the posterior of a run, at points or on a grid."""
+    use_float64()
+    from riesz.io.prediction_file import PredictionRequest, write_prediction
+
+    request = PredictionRequest(
+        run=run,
+        out=out,
+        quantity=quantity,
+        stat=stat,
+        points=points,
+        grid=grid,
+        cell=cell,
+        num_draws=draws,
+        seed=seed,
+    )
+    numbers = write_prediction(request)
+    if as_json:
+        typer.echo(json.dumps(numbers))
+        return
+    for name, (low, high) in numbers["ranges"].items():
+        typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
+    typer.echo(f"written: {out}")
+
+
 def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> "Experiment":
     """The experiment of that name, ready to run."""
     use_float64()
@@ -124,6 +223,13 @@ def use_float64() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+def progress_on_error_stream() -> None:
+    """Bars belong on the error stream, so that output can be piped."""
+    import rich
+
+    rich.reconfigure(stderr=True)
 
 
 def report(summary: dict, out: Path, *, as_json: bool) -> None:

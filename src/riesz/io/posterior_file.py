@@ -16,15 +16,23 @@ import riesz
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear_solve import ConjugateGradients, Dense, SparseLU
 from riesz.infer.draws import EmpiricalDraws
+from riesz.infer.epsilon import GramFactor
 from riesz.infer.family import AbstractFamily, FullRank, LowRank, MeanField
 from riesz.infer.flow import Coupling, Flow, SinhArcsinh
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
+from riesz.infer.relaxed_states import RelaxedStates
 from riesz.infer.states import AbstractStateMap, ExactStates
+from riesz.infer.surrogate_states import SurrogateStates
 from riesz.io.module_arrays import from_plain, to_plain
 from riesz.io.npz import read_arrays
 from riesz.io.whole_file import read_bytes, replacing
 from riesz.mesh.digest import mesh_digest
+from riesz.surrogate.boundary import BoundaryValues
+from riesz.surrogate.layers import Layers
+from riesz.surrogate.networks import MLP, TrunkBranch
+from riesz.surrogate.nodal_function import NodalFunctions
+from riesz.surrogate.surrogate import Frame, Surrogate
 
 SCHEMA = 1
 MANIFEST = "posterior.json"
@@ -43,6 +51,16 @@ SAVED = {
         SparseLU,
         Dense,
         ConjugateGradients,
+        SurrogateStates,
+        RelaxedStates,
+        GramFactor,
+        Surrogate,
+        Frame,
+        BoundaryValues,
+        NodalFunctions,
+        TrunkBranch,
+        MLP,
+        Layers,
     )
 }
 """All that a saved posterior may hold beside numbers: new families, state maps, networks and their

@@ -1,0 +1,185 @@
+"""One door to all engines, and the choice among them.
+
+`auto` takes the exact engine where it is cheap: few unknowns on a mesh whose sparse solve takes
+milliseconds. There NUTS beats everything that has to be trained first; beyond, `emulate` does.
+"""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from riesz.errors import RieszError
+from riesz.infer.emulate import EmulateSettings, emulate
+from riesz.infer.nuts import nuts
+from riesz.infer.posterior import Posterior
+from riesz.infer.problem import InverseProblem
+from riesz.infer.relax import RelaxSettings, relax
+from riesz.spelling import listed, nearest
+from riesz.surrogate.boundary import affine_values
+
+AUTO, EPSILON = "auto", "epsilon_rel"
+
+FEW_UNKNOWNS = 10
+"""Coordinates up to which NUTS needs few gradients for an independent draw."""
+
+SMALL_MESH = 65**2
+"""Nodes up to which, measured on the transport problem, exact solves are the faster way."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """An engine, and why it was taken."""
+
+    engine: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """How an engine is run, and what may be set: names and their defaults."""
+
+    run: Callable[[InverseProblem, int, bool, dict[str, Any]], Posterior]
+    defaults: Mapping[str, Any]
+
+
+def run_emulate(
+    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+) -> Posterior:
+    return emulate(problem, seed=seed, settings=EmulateSettings(**settings), quiet=quiet)
+
+
+def run_nuts(
+    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+) -> Posterior:
+    return nuts(problem, seed=seed, progress=not quiet, **settings)
+
+
+def run_relax(
+    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+) -> Posterior:
+    own = {name: value for name, value in settings.items() if name != EPSILON}
+    epsilon = settings.get(EPSILON, RELAX_DEFAULTS[EPSILON])
+    return relax(
+        problem, epsilon_rel=epsilon, seed=seed, settings=RelaxSettings(**own), quiet=quiet
+    )
+
+
+def fields_of(settings: type) -> dict[str, Any]:
+    return {field.name: field.default for field in dataclasses.fields(settings)}
+
+
+def defaults_of(function: Callable[..., Any], *names: str) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
+    return {name: parameters[name].default for name in names}
+
+
+RELAX_DEFAULTS = fields_of(RelaxSettings) | defaults_of(relax, EPSILON)
+
+ENGINES = {
+    "emulate": Engine(run_emulate, fields_of(EmulateSettings)),
+    "relax": Engine(run_relax, RELAX_DEFAULTS),
+    "nuts": Engine(
+        run_nuts,
+        defaults_of(
+            nuts,
+            *("num_warmup", "num_samples", "num_chains"),
+            *("target_accept", "dense_mass", "max_tree_depth"),
+        ),
+    ),
+}
+
+MAY_BE_ZERO = ("prior_steps", "readout_steps", "polishing_rounds", "num_warmup")
+
+
+def fit(
+    problem: InverseProblem,
+    engine: str = AUTO,
+    *,
+    seed: int = 0,
+    quiet: bool = False,
+    **settings: Any,
+) -> Posterior:
+    """The posterior by an engine, `"emulate"`, `"relax"` or `"nuts"`, or by the one that suits.
+
+    `settings` are the engine's own, by name; with `"auto"` there are none to give, and a note of
+    the posterior says which engine was taken and why.
+    """
+    if engine == AUTO and settings:
+        raise RieszError(
+            f"settings were given ({', '.join(settings)}) without an engine: name the one whose "
+            f"settings they are, {listed(ENGINES)}."
+        )
+    choice = choose_engine(problem) if engine == AUTO else Choice(engine, "it was asked for")
+    check_settings(choice.engine, settings)
+    posterior = ENGINES[choice.engine].run(problem, seed, quiet, settings)
+    if engine != AUTO:
+        return posterior
+    note = f"auto took the engine {choice.engine}: {choice.why}"
+    return dataclasses.replace(posterior, notes=(*posterior.notes, note))
+
+
+def choose_engine(problem: InverseProblem) -> Choice:
+    """The engine for a problem: exact where that is cheap or nothing else applies."""
+    size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
+    unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
+    if problem.forward.dtype != jnp.dtype(jnp.float64):
+        return Choice("emulate", "exact solves need float64, and the problem is in float32")
+    if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
+        return Choice("nuts", "a single mesh has no coarser levels, which emulate trains on")
+    try:
+        affine_values(problem.forward, problem.latents)
+    except RieszError:
+        return Choice("nuts", "the Dirichlet values depend on unknowns in a way emulate cannot")
+    if size <= FEW_UNKNOWNS and nodes <= SMALL_MESH:
+        return Choice(
+            "nuts", f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure"
+        )
+    reasons = [f"{unknowns}, more than {FEW_UNKNOWNS}"] if size > FEW_UNKNOWNS else []
+    reasons += [f"{nodes} nodes, more than {SMALL_MESH}"] if nodes > SMALL_MESH else []
+    return Choice("emulate", f"with {' and '.join(reasons)}, sampling by exact solves is slow")
+
+
+def check_engine(name: str) -> None:
+    """Raise where there is no such engine."""
+    if name not in (AUTO, *ENGINES):
+        known = (AUTO, *ENGINES)
+        raise RieszError(
+            f"there is no engine {name!r}: {nearest(name, known)}It may be {listed(known)}."
+        )
+
+
+def check_settings(engine: str, settings: Mapping[str, Any]) -> None:
+    """Raise where an engine has no such setting, or it is of the wrong kind."""
+    check_engine(engine)
+    defaults = ENGINES[engine].defaults
+    for name, value in settings.items():
+        if name not in defaults:
+            raise RieszError(
+                f"the engine {engine} has no setting {name!r}: {nearest(name, defaults)}It has "
+                f"{listed(defaults)}."
+            )
+        wanted = expected(name, defaults[name])
+        if not suits(name, value, defaults[name]):
+            raise RieszError(f"the setting {name} of {engine} is {value!r}: give {wanted}.")
+
+
+def expected(name: str, default: Any) -> str:
+    if isinstance(default, bool):
+        return "true or false"
+    if isinstance(default, float):
+        return "a positive number" if name == EPSILON else "a number between 0 and 1"
+    return f"a whole number of at least {0 if name in MAY_BE_ZERO else 1}"
+
+
+def suits(name: str, value: Any, default: Any) -> bool:
+    """Whether a value is of the kind of the default; where that is None, a whole number is."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        limit = math.inf if name == EPSILON else 1
+        return isinstance(value, int | float) and 0 < value < limit
+    return isinstance(value, int) and value >= (0 if name in MAY_BE_ZERO else 1)

@@ -1,0 +1,77 @@
+"""Maps as GeoTIFF: north up, NoData outside the domain. Needs rasterio, the extra `gis`."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import RieszError
+from riesz.infer.grid import Grid
+from riesz.io.whole_file import replacing
+
+
+def rasterio_modules() -> tuple[Any, Any]:
+    """Rasterio and its CRS class, or what to install."""
+    try:
+        return import_module("rasterio"), import_module("rasterio.crs").CRS
+    except ImportError:
+        raise RieszError(
+            "GeoTIFF files need rasterio, which is not installed: pip install '.[gis]' in a clone "
+            "of the repository, or write a .csv file."
+        ) from None
+
+
+def known_crs(crs: str) -> Any:
+    """Rasterio's object for an EPSG code."""
+    _, crs_class = rasterio_modules()
+    try:
+        return crs_class.from_user_input(crs)
+    except ValueError as error:
+        raise RieszError(f"the CRS {crs!r} is not known: {error}.") from None
+
+
+def check_crs(crs: str) -> None:
+    """Raise where a code means nothing; without rasterio there is nobody to ask yet."""
+    if find_spec("rasterio") is not None:
+        known_crs(crs)
+
+
+def write_raster(
+    path: Path,
+    grid: Grid,
+    bands: Sequence[tuple[str, Float[np.ndarray, "row column"]]],
+    *,
+    crs: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """Write arrays on a grid, each a named band; NaN is NoData.
+
+    A grid runs along ascending y, a raster from north to south: rows change their order.
+    """
+    rasterio, _ = rasterio_modules()
+    width, height = (len(axis) for axis in grid.axes)
+    west = grid.axes[0][0] - grid.cell[0] / 2
+    north = grid.axes[1][-1] + grid.cell[1] / 2
+    transform = rasterio.Affine(grid.cell[0], 0.0, west, 0.0, -grid.cell[1], north)
+    with rasterio.MemoryFile() as memory:
+        with memory.open(
+            driver="GTiff",
+            width=width,
+            height=height,
+            count=len(bands),
+            dtype="float64",
+            crs=None if crs is None else known_crs(crs),
+            transform=transform,
+            nodata=np.nan,
+            compress="deflate",
+        ) as raster:
+            raster.update_tags(**(tags or {}))
+            for number, (name, values) in enumerate(bands, start=1):
+                raster.write(values[::-1], number)
+                raster.set_band_description(number, name)
+        with replacing(path) as file:
+            file.write(memory.read())

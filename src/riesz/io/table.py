@@ -1,0 +1,136 @@
+"""Tables of a problem file, checked key by key, with errors that tell what to write instead."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
+
+from riesz.spelling import listed, nearest
+
+EXPECTED = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "a text in quotes",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "finite_number": "a finite number",
+}
+"""What is allowed, for each kind of error that pydantic tells apart."""
+
+
+class Table(BaseModel):
+    """A table of a problem file: nothing unknown, nothing of another type, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_keys(cls, content: Any) -> Any:
+        """A misspelt key is both unknown and missing: only the first is worth saying."""
+        if not isinstance(content, Mapping):
+            return content
+        known = cls.model_fields
+        for key in content:
+            if key not in known:
+                raise ValueError(
+                    f"has the key {str(key)!r}, which is not known: {nearest(str(key), known)}"
+                    f"It may hold {listed(known)}"
+                )
+        for key, field in known.items():
+            if field.is_required() and key not in content:
+                raise ValueError(f"lacks the key {key!r}: {field.description or 'give it a value'}")
+        return content
+
+
+def as_numbers(value: Any) -> float | list[float]:
+    if is_finite(value):
+        return float(value)
+    if isinstance(value, list) and value and all(map(is_finite, value)):
+        return [float(one) for one in value]
+    raise ValueError(f"is {value!r}: give a finite number, or a list of them")
+
+
+def as_coefficient(value: Any) -> Any:
+    """A number, a vector, a tensor, or the name of an unknown."""
+    if isinstance(value, str) and value.isidentifier():
+        return value
+    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+        return [as_numbers(row) for row in value]
+    try:
+        return as_numbers(value)
+    except ValueError:
+        raise ValueError(
+            f"is {value!r}: give a number, a list of numbers, or the name of an unknown"
+        ) from None
+
+
+def is_finite(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+Numbers = Annotated[float | list[float], PlainValidator(as_numbers)]
+"""One number, or one for each component of a vector."""
+
+Coefficient = Annotated[Any, PlainValidator(as_coefficient)]
+"""What may stand in an equation."""
+
+
+def error_text(error: ValidationError, content: Mapping[str, Any]) -> str:
+    """The first thing that is wrong, and how many more there are."""
+    errors = error.errors(include_url=False)
+    first, more = errors[0], len(errors) - 1
+    place = ".".join(place_in(content, first["loc"]))
+    text = f"{place or 'the file'} {complaint(first)}"
+    return f"{text} (and {more} more)" if more else text
+
+
+def place_in(content: Any, location: tuple[int | str, ...]) -> list[str]:
+    """The keys on the way to an error; pydantic's own words for alternatives are left out."""
+    kept = []
+    for part in location:
+        try:
+            content = content[part]
+        except (KeyError, IndexError, TypeError):
+            continue
+        kept.append(str(part))
+    return kept
+
+
+def complaint(error: Mapping[str, Any]) -> str:
+    """What was found, and what is allowed."""
+    context, found = error.get("ctx", {}), shown(error["input"])
+    match error["type"]:
+        case "value_error":
+            text = str(context["error"])
+        case "union_tag_not_found":
+            text = f"lacks the key {context['discriminator']}: say which kind it is"
+        case "union_tag_invalid":
+            key = context["discriminator"].strip("'")
+            text = f"has the {key} {choice_of(context['tag'], context['expected_tags'])}"
+        case "literal_error":
+            text = f"is {choice_of(error['input'], context['expected'])}"
+        case "greater_than":
+            text = f"is {found}: give a number above {context['gt']:g}"
+        case "too_short" | "too_long":
+            wanted = context.get("min_length", context.get("max_length"))
+            text = f"has {context['actual_length']} entries: give {wanted}"
+        case kind:
+            text = f"is {found}: give {EXPECTED.get(kind, error['msg'])}"
+    return f"{text}."
+
+
+def choice_of(found: Any, allowed: str) -> str:
+    """A word that is none of those allowed, which pydantic lists in quotes."""
+    words = re.findall(r"'([^']*)'", allowed)
+    return f"{shown(found)}: {nearest(str(found), words)}It may be {listed(words)}"
+
+
+def shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,223 @@
+"""Problem files say no before any work, and say why; what they describe is built as written."""
+
+import tomllib
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+from riesz.errors import FileFormatError, MeshError, RieszError
+from riesz.infer.fit import ENGINES
+from riesz.io.observations_file import read_columns
+from riesz.io.problem_check import case_numbers, case_text
+from riesz.io.problem_file import read_problem, read_tables
+from riesz.io.problem_tables import ProblemTables
+from riesz.latent.gaussian_process import GP
+from riesz.latent.karhunen_loeve import KarhunenLoeve
+
+SQUARE = """
+[domain]
+rectangle = { lower = [0, 0], upper = [2, 1] }
+max_edge = 0.4
+levels = 2
+
+[observations]
+file = "wells.csv"
+
+[noise]
+sd = 0.05
+
+[equation]
+diffusion = "a"
+advection = [0.5, 0.0]
+source = 1.0
+
+[boundary.left]
+value = 0.0
+
+[unknowns.a]
+prior = "lognormal"
+median = 1.0
+log_sd = 0.5
+"""
+
+WELLS = "name,x,y,value\nA,0.5,0.5,0.3\n\nB,1.5,0.2,0.9\n"
+
+
+def written(folder, content=SQUARE, wells=WELLS):
+    (folder / "wells.csv").write_text(wells)
+    path = folder / "problem.toml"
+    path.write_text(content)
+    return path
+
+
+def swapped(old, new):
+    assert SQUARE.count(old) == 1
+    return SQUARE.replace(old, new)
+
+
+def test_a_problem_is_built_as_written(tmp_path):
+    case = read_problem(written(tmp_path))
+    forward = case.problem.forward
+    assert repr(forward.form) == "WeakForm(+ diffusion + advection - source = 0)"
+    assert forward.dirichlet_tags == ("left",)
+    assert case.problem.latents.names == ("a",)
+    np.testing.assert_array_equal(case.problem.observations.points, [[0.5, 0.5], [1.5, 0.2]])
+    np.testing.assert_array_equal(case.problem.observed, [0.3, 0.9])
+    np.testing.assert_allclose(case.problem.z(jnp.zeros(1))["a"], 1.0)
+    coarse, fine = case.problem.hierarchy.meshes
+    assert (fine.num_cells, case.coarse.num_cells) == (4 * coarse.num_cells, coarse.num_cells)
+    told = case_numbers(case)
+    assert told["longest_edge"] <= 0.4
+    assert told["area"] == pytest.approx(2.0)
+    assert told["engine"] == "nuts"
+    text = case_text(case)
+    assert "2 rows of wells.csv, all inside" in text
+    assert "LogNormal, 95 % within 0.3753 .. 2.664" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("max_edge", "max_egde", r"domain has the key 'max_egde'.* did you mean 'max_edge'\?"),
+        ("max_edge = 0.4", "", "domain lacks the key 'max_edge': the longest edge"),
+        ("max_edge = 0.4", "max_edge = -1", "domain.max_edge is -1: give a number above 0"),
+        ("max_edge = 0.4", "max_edge = nan", "domain.max_edge is nan: give a "),
+        ("max_edge = 0.4", 'max_edge = "fine"', "domain.max_edge is 'fine': give a number"),
+        ("levels = 2", "levels = 1.5", "domain.levels is 1.5: give a whole number"),
+        ("levels = 2", 'outline = "o.geojson"', "but holds outline and rectangle"),
+        ("upper = [2, 1]", "upper = [2]", "domain.rectangle.upper has 1 entries: give 2"),
+        ("upper = [2, 1]", "uper = [2, 1]", r"domain.rectangle has the key 'uper'.*'upper'\?"),
+        ('file = "wells.csv"', "", "observations lacks the key 'file': the CSV file, relative"),
+        ("sd = 0.05", "sd = -0.05", "noise.sd is -0.05: give a positive number, or the name"),
+        ("sd = 0.05", 'sd = "noise"', r"noise.sd = 'noise', but there is no \[unknowns.noise\]"),
+        ("sd = 0.05", 'sd = 1.0\nkind = "student"', r"noise.kind is 'student': did .*'student-t'"),
+        ('diffusion = "a"', 'diffusion = "b"', r"equation.diffusion = 'b', but .* It has a"),
+        ("[0.5, 0.0]", "[0.5, true]", "equation.advection is .0.5, True.: give a number, a list"),
+        ("advection", "transport", "equation has the key 'transport'.* diffusion, advection"),
+        ('"lognormal"', '"lognorm"', r"unknowns.a has the prior 'lognorm': did .*'lognormal'\? It"),
+        ('prior = "lognormal"', "", "unknowns.a lacks the key 'prior': say which kind it is"),
+        ("log_sd = 0.5", "sd = 0.5", r"unknowns.a has the key 'sd'.* median or log_sd"),
+        ("median = 1.0", "median = -1.0", "unknowns.a has median = -1.0: it must be positive"),
+        ("median = 1.0", "median = [1.0, 2.0, 3.0]", "the prior of 'a' has shape"),
+        ("[unknowns.a]", '[unknowns."a b"]', "unknowns has the name 'a b': use letters"),
+        ("[unknowns.a]", "[unknowns.u]", "unknowns has the name 'u'"),
+        ("[boundary.left]", "[boundary.lift]", r"no facet tag 'lift': did you mean 'left'\?"),
+        ("[boundary.left]", "[boundry.left]", r"the file has the key 'boundry'.*'boundary'\?"),
+        (
+            "[noise]",
+            '[engine]\nname = "nut"\n[noise]',
+            r"engine.name is wrong: .*'nut': .*'nuts'\?",
+        ),
+        ("[noise]", "[engine.nuts]\nsamples = 3\n[noise]", "nuts has no setting 'samples': .*num"),
+        ("[noise]", "[engine.emulate]\nsteps = 0\n[noise]", "steps of emulate is 0: give a whole"),
+        ("[domain]", 'crs = "WGS84"\n[domain]', "crs is 'WGS84': give an EPSG code"),
+        ("[domain]", 'crs = "EPSG:99999"\n[domain]', "the CRS 'EPSG:99999' is not known"),
+        ("[domain]", "[domain", "is not TOML: "),
+        ("lower = [0, 0]", "lower = [5, 0]", "upper must be above lower"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key_and_what_to_write(tmp_path, old, new, message):
+    path = written(tmp_path, swapped(old, new))
+    with pytest.raises(RieszError, match=message) as told:
+        read_problem(path)
+    assert str(told.value).startswith(str(path))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("wells", "message"),
+    [
+        ("", "is empty"),
+        ("x,y,value\n", "has no rows below its first line"),
+        ("x,y,head\n1,0.5,2\n", "has no column 'value': It has x, y, head"),
+        ("x,y,valeu\n1,0.5,2\n", r"has no column 'value': did you mean 'valeu'\?"),
+        ("x,x,y,value\n1,1,0.5,2\n", "has 2 columns 'x'"),
+        ("x;y;value\n1;0.5;2\n", "separates its columns by semicolons: use commas"),
+        ("x,y,value\n1,0.5,2\n1,0.5,nan\n", "line 3: value is 'nan', not a finite number .1 of 2"),
+        ("x,y,value\n1,0.5,2\n\n1,O.5,2\n", "line 4: y is 'O.5', not a finite number"),
+        ("x,y,value\n1,0.5\n", "line 2: value is nothing, not a finite number"),
+        ("x,y,value\n1,0.5,inf\n", "line 2: value is 'inf'"),
+        ("x,y,value\n1,0.5,2\n\n3,0.5,2\n3,9,2\n", r"2 of 3 points lie .* line 4 at \(3, 0.5\)"),
+    ],
+)
+def test_a_bad_table_is_told_with_its_line(tmp_path, wells, message):
+    with pytest.raises((FileFormatError, MeshError), match=message) as told:
+        read_problem(written(tmp_path, wells=wells))
+    assert str(tmp_path / "wells.csv") in str(told.value)
+
+
+def test_a_table_in_another_encoding_is_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_bytes("x,y,höhe\n".encode("latin-1"))
+    with pytest.raises(FileFormatError, match="is not a text in UTF-8"):
+        read_columns(path, ("x", "y"))
+    path.write_bytes("\ufeffx,y,höhe\n1,2,3\n".encode())
+    np.testing.assert_array_equal(read_columns(path, ("x", "höhe")).numbers, [[1.0, 3.0]])
+
+
+def test_missing_files_are_told(tmp_path):
+    path = tmp_path / "problem.toml"
+    with pytest.raises(FileFormatError, match=r"problem\.toml cannot be read"):
+        read_problem(path)
+    written(tmp_path)
+    (tmp_path / "wells.csv").unlink()
+    with pytest.raises(FileFormatError, match=r"wells\.csv cannot be read"):
+        read_problem(path)
+
+
+PRIORS = {
+    'prior = "normal"\nmean = [0, 1]\nsd = 2': dist.Normal,
+    'prior = "lognormal"\nmedian = 2\nlog_sd = 0.5': dist.LogNormal,
+    'prior = "half-normal"\nsd = 2': dist.HalfNormal,
+    'prior = "uniform"\nlow = 1\nhigh = 2': dist.Uniform,
+    'prior = "log-uniform"\nlow = 1\nhigh = 2': dist.LogUniform,
+    'prior = "gp"\nmean = 1\nsd = 2\nlength_scale = 0.5': GP,
+    'prior = "log-gp"\nmedian = 1\nlog_sd = 2\ninducing = 7': GP,
+    'prior = "kl"\nmean = 1\nsd = 2\nterms = 3\nkernel = "rbf"': KarhunenLoeve,
+    'prior = "log-kl"\nmedian = 1\nlog_sd = 2': KarhunenLoeve,
+}
+
+
+@pytest.mark.parametrize(("content", "kind"), PRIORS.items())
+def test_every_prior_can_be_written(content, kind):
+    tables = tomllib.loads(SQUARE) | {"unknowns": {"a": tomllib.loads(content)}}
+    assert isinstance(ProblemTables.model_validate(tables).unknowns["a"].distribution(), kind)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('prior = "normal"\nmean = [0, 1, 2]\nsd = [1, 2]', "parameters of 3 and 2 components"),
+        ('prior = "uniform"\nlow = 2\nhigh = 1', "low must be below"),
+        ('prior = "log-uniform"\nlow = 2\nhigh = 1', "low must be below"),
+        ('prior = "gp"\nmean = 0\nsd = 0', "unknowns.a.sd is 0: give a number above 0"),
+        ('prior = "gp"\nmean = 0\nsd = 1\nkernel = "matern"', "unknowns.a.kernel is 'matern': did"),
+    ],
+)
+def test_impossible_priors_are_told(tmp_path, content, message):
+    body = SQUARE.split("[unknowns.a]", maxsplit=1)[0] + f"[unknowns.a]\n{content}\n"
+    with pytest.raises(RieszError, match=message):
+        read_tables(written(tmp_path, body))
+
+
+def test_an_unidentified_scale_is_a_note(tmp_path):
+    text = swapped("advection = [0.5, 0.0]", "").replace("source = 1.0", 'source = "f"')
+    text += '[unknowns.f]\nprior = "normal"\nmean = 0.0\nsd = 1.0\n'
+    case = read_problem(written(tmp_path, text))
+    assert "only their ratios are identified" in case.notes[0]
+    assert f"note: {case.notes[0]}" in case_text(case)
+
+
+def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
+    fine = swapped("max_edge = 0.4\nlevels = 2", "max_edge = 0.05")
+    case = read_problem(written(tmp_path, fine))
+    assert len(case.problem.hierarchy.meshes) == 3
+    assert case_numbers(case)["longest_edge"] <= 0.05
+
+
+def test_every_engine_has_a_table_of_settings():
+    tables = ProblemTables.model_validate(tomllib.loads(SQUARE))
+    for engine in ENGINES:
+        assert tables.engine.settings(engine) == {}

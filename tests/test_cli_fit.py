@@ -1,0 +1,325 @@
+"""From a problem file to a map: check, fit and predict, and how they say no."""
+
+import csv
+import importlib.util
+import io
+import json
+import re
+import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+import pytest
+import rasterio
+
+from riesz.cli import main
+from riesz.errors import RieszError
+from riesz.infer.fit import Choice
+from riesz.infer.predict import predict
+from riesz.infer.summary import Summary
+from riesz.infer.surrogate_states import SurrogateStates
+from riesz.io import raster
+from riesz.io.prediction_file import PredictionRequest, write_prediction, write_prediction_of
+from riesz.io.run_folder import read_run, write_run
+from riesz.mesh.locate import locate
+
+ROOT = Path(__file__).parent.parent
+AQUIFER = ROOT / "examples" / "aquifer"
+
+TINY = """
+[engine.emulate]
+prior_steps = 0
+steps = 10
+block_steps = 10
+width = 4
+features = 4
+patch_nodes = 9
+num_samples = 4
+readout_steps = 0
+refining_draws = 16
+"""
+"""Settings that train nothing worth having, in no time."""
+
+
+def run(words, monkeypatch, capsys):
+    """Exit status, output and error stream of the `riesz` command."""
+    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, words)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    captured = capsys.readouterr()
+    return stop.value.code or 0, captured.out, captured.err
+
+
+def refused(words, monkeypatch, capsys):
+    """The one line with which the command says no."""
+    status, _, errors = run(words, monkeypatch, capsys)
+    assert status == 2
+    assert "Traceback" not in errors
+    return errors
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The example of the README with few unknowns and hardly any training."""
+    folder = tmp_path_factory.mktemp("aquifer")
+    text = (AQUIFER / "problem.toml").read_text()
+    for old, new in (("terms = 8", "terms = 2"), ("inducing = 12", "inducing = 3")):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    text = text.replace('name = "auto"', 'name = "emulate"')
+    (folder / "problem.toml").write_text(text + TINY)
+    for name in ("outline.geojson", "wells.csv"):
+        (folder / name).write_bytes((AQUIFER / name).read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fit_command(folder):
+    """What the command printed that made a run folder."""
+    words = ["fit", folder / "problem.toml", "--out", folder / "run", "--seed", "3", "--json"]
+    printed, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(errors):
+        patch.setattr(sys, "argv", ["riesz", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    return stop.value.code, printed.getvalue(), errors.getvalue()
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, fit_command):
+    """The run folder, read."""
+    return read_run(folder / "run")
+
+
+def test_check_says_what_it_understood(monkeypatch, capsys):
+    status, text, _ = run(["check", AQUIFER / "problem.toml"], monkeypatch, capsys)
+    assert status == 0
+    assert "area 1.50759e+10" in text
+    assert "80 rows of wells.csv, all inside" in text
+    assert "engine        emulate, because with 20 unknown numbers, more than 10" in text
+    assert "Nothing to warn of." in text
+
+
+def test_check_prints_one_object_last(folder, monkeypatch, capsys):
+    status, text, _ = run(["check", folder / "problem.toml", "--json"], monkeypatch, capsys)
+    assert status == 0
+    told = json.loads(text.splitlines()[-1])
+    assert told["observations"] == 80
+    assert told["unknown_numbers"] == 5
+    assert told["engine"] == "emulate"
+
+
+def test_a_run_folder_holds_all_that_was_used(folder, fitted):
+    out = folder / "run"
+    kept = {"problem.toml", "observations.csv", "mesh.npz", "posterior", "summary.txt"}
+    assert {path.name for path in out.iterdir()} == kept | {"manifest.json"}
+    assert (out / "problem.toml").read_text() == (folder / "problem.toml").read_text()
+    assert (out / "observations.csv").read_text() == (folder / "wells.csv").read_text()
+    assert "posterior by emulate" in (out / "summary.txt").read_text()
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["seed"] == 3
+    assert manifest["versions"]["jax"]
+    assert manifest["rows"][0]["unknown"] == "transmissivity (mean over the nodes)"
+    assert manifest["summary"]["engine"] == "emulate"
+    assert manifest["config"]["engine"]["emulate"]["steps"] == 10
+    assert manifest["command"].startswith("riesz fit ")
+    assert not list(folder.glob(".*"))
+
+
+def test_fit_says_which_engine_and_prints_one_object_last(folder, fit_command):
+    status, printed, errors = fit_command
+    assert not status
+    assert "engine emulate: the problem file names it" in errors
+    told = json.loads(printed.splitlines()[-1])
+    assert told["out"] == str(folder / "run")
+    assert told["observations"] == 80
+    assert told["notes"] == []
+
+
+def test_a_run_is_never_overwritten(folder, fitted, monkeypatch, capsys):
+    words = ["fit", folder / "problem.toml", "--out", folder / "run"]
+    assert "is not empty: choose another --out" in refused(words, monkeypatch, capsys)
+
+
+def test_a_surrogate_predicts_the_same_after_reading(fitted, tmp_path):
+    again = write_run(
+        tmp_path / "run",
+        fitted.case,
+        fitted.posterior,
+        Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
+        choice=Choice("emulate", "so"),
+        command="riesz fit",
+        seed=3,
+        seconds=1.0,
+    )
+    assert again["engine"] == "emulate"
+    posterior = read_run(tmp_path / "run").posterior
+    assert isinstance(posterior.states, SurrogateStates)
+    assert eqx.tree_equal(posterior.states, fitted.posterior.states)
+    assert eqx.tree_equal(posterior.distribution, fitted.posterior.distribution)
+
+
+def test_a_raster_is_north_up_with_values_of_the_cell_centres(
+    folder, fitted, tmp_path, monkeypatch, capsys
+):
+    out = tmp_path / "head.tif"
+    words = ["predict", folder / "run", "--cell", "9000", "--draws", "7", "--out", out, "--json"]
+    status, text, _ = run(words, monkeypatch, capsys)
+    assert status == 0
+    mesh = fitted.case.problem.forward.space.mesh
+    with rasterio.open(out) as file:
+        values = file.read(1)
+        rows, columns = np.indices(values.shape)
+        x, y = (np.reshape(part, values.shape) for part in file.xy(rows.ravel(), columns.ravel()))
+        assert file.crs.to_epsg() == 32612
+        assert file.descriptions == ("u_mean",)
+        assert np.isnan(file.nodata)
+        assert file.res == (9000.0, 9000.0)
+        np.testing.assert_allclose(file.bounds[:2], mesh.nodes.min(axis=0))
+    assert y[0, 0] > y[-1, 0]
+    centres = np.stack([x.ravel(), y.ravel()], axis=1)
+    inside = locate(mesh, centres).inside.reshape(values.shape)
+    np.testing.assert_array_equal(np.isfinite(values), inside)
+    assert 0 < inside.sum() < inside.size
+    there = predict(fitted.posterior, "u", centres[inside.ravel()], num_draws=7, quantiles=())
+    np.testing.assert_allclose(values[inside], there.mean, rtol=1e-12)
+    told = json.loads(text.splitlines()[-1])
+    assert told["places"] == inside.sum()
+    assert told["ranges"]["u_mean"] == [values[inside].min(), values[inside].max()]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "stat", "columns"),
+    [
+        ("u", "q95", ["u_q95"]),
+        ("rim", "exceed:1450", ["rim_exceed_1450"]),
+        ("flux", "sd", ["flux_sd_0", "flux_sd_1"]),
+    ],
+)
+def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, fitted, tmp_path):
+    out = tmp_path / "at.csv"
+    request = PredictionRequest(
+        run=folder / "run",
+        out=out,
+        quantity=quantity,
+        stat=stat,
+        points=folder / "wells.csv",
+        num_draws=9,
+    )
+    assert list(write_prediction_of(fitted, request)["ranges"]) == columns
+    header, *rows = csv.reader(out.read_text().splitlines())
+    assert header == ["x_m", "y_m", *columns]
+    rows = np.array(rows, float)
+    wells = fitted.case.problem.observations.points
+    np.testing.assert_array_equal(rows[:, :2], wells)
+    found = predict(
+        fitted.posterior, quantity, wells, num_draws=9, quantiles=(0.95,), exceed=(1450.0,)
+    )
+    wanted = {"q95": found.quantiles[0.95], "sd": found.sd, "exceed:1450": found.exceedance[1450.0]}
+    np.testing.assert_allclose(rows[:, 2:].ravel(), wanted[stat].ravel(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"grid": "4x3", "out": "a.gpkg"}, "files that end in .csv or .tif, not in '.gpkg'"),
+        ({"grid": "4by3"}, "--grid is '4by3': give cells along x and y"),
+        ({"grid": "90000x90000"}, "the grid would have 8.1e+09 cells: take larger ones"),
+        ({"grid": "4x3", "cell": 9.0}, "not by --grid and --cell"),
+        ({}, "say where by one of --points, --grid or --cell"),
+        ({"cell": -1.0}, "the cell size is -1"),
+        ({"cell": 1e-9}, "cells: take larger ones"),
+        ({"cell": 9e3, "stat": "median"}, "--stat is 'median': give mean"),
+        ({"cell": 9e3, "quantity": "g"}, "there is no quantity 'g'"),
+        ({"cell": 9e3, "out": "no/a.csv"}, "there is no folder"),
+        (
+            {"points": Path("far.csv")},
+            "far.csv: 1 of 1 points lie outside the domain, first line 2",
+        ),
+        ({"points": Path("far.csv"), "out": "a.tif"}, "a raster needs a grid"),
+    ],
+)
+def test_predict_says_no_and_writes_nothing(words, message, fitted, tmp_path, monkeypatch):
+    (tmp_path / "far.csv").write_text("x_m,y_m\n0,0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("riesz.io.prediction_file.read_run", lambda folder: fitted)
+    out = Path(words.get("out", "a.csv"))
+    with pytest.raises(RieszError, match=re.escape(message)):
+        write_prediction(PredictionRequest(run=Path("run"), **{**words, "out": out}))
+    assert [path.name for path in tmp_path.iterdir()] == ["far.csv"]
+
+
+def test_what_is_not_a_run_folder_is_told(tmp_path, folder, monkeypatch, capsys):
+    words = ["--cell", "9", "--out", tmp_path / "a.csv"]
+    assert "no such folder" in refused(["predict", tmp_path / "no", *words], monkeypatch, capsys)
+    assert "it has no observations.csv" in refused(["predict", folder, *words], monkeypatch, capsys)
+
+
+def test_without_rasterio_the_extra_is_named(folder, tmp_path, monkeypatch, capsys):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(raster, "import_module", absent)
+    words = ["predict", folder, "--cell", "9", "--out", tmp_path / "a.tif"]
+    assert "pip install '.[gis]'" in refused(words, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["fit", "problem.toml", "--out", "run", "--engine", "nut"], "did you mean 'nuts'?"),
+        (["fit", "problem.toml", "--out", "run"], "line 2: head_m is 'dry', not a finite number"),
+        (["fit", "problem.toml", "--out", "wells.csv"], "wells.csv is not a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    words, message, folder, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "problem.toml").write_text((folder / "problem.toml").read_text())
+    (tmp_path / "wells.csv").write_text("x_m,y_m,head_m\n180000,130000,dry\n")
+    monkeypatch.chdir(tmp_path)
+    errors = refused(words, monkeypatch, capsys)
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"problem.toml", "wells.csv"}
+
+
+def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("riesz.io.run_folder.write_results", stop)
+    summary = Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
+    details = {"choice": Choice("emulate", "so"), "command": "", "seed": 0, "seconds": 1.0}
+    with pytest.raises(KeyboardInterrupt):
+        write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, **details)
+    assert not list(tmp_path.iterdir())
+
+
+def numbers_in(path):
+    return np.array(re.findall(r"-?\d+\.?\d*", path.read_text()), float)
+
+
+def test_the_example_is_what_its_script_makes(tmp_path):
+    spec = importlib.util.spec_from_file_location("make_data", AQUIFER / "make_data.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(tmp_path)
+    for name in ("outline.geojson", "wells.csv"):
+        new, kept = (
+            re.findall(r"-?\d+\.?\d*", (f / name).read_text()) for f in (tmp_path, AQUIFER)
+        )
+        np.testing.assert_allclose(np.array(new, float), np.array(kept, float), atol=0.02)
+
+
+def test_the_readme_shows_the_example():
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    example = tomllib.loads((AQUIFER / "problem.toml").read_text())
+    example.pop("engine")
+    assert tomllib.loads(block) == example
