@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.fft
 
+from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.space import P1
@@ -69,3 +70,10 @@ def test_it_vanishes_at_the_solution_only(problem):
     norm, u = dual_norm(problem), solve(problem)
     at_zero = norm.squared(residual(problem, 0 * u)[problem.free])
     assert norm.squared(residual(problem, u)[problem.free]) < 1e-20 * at_zero
+
+
+def test_without_prescribed_values_the_plain_norm_is_refused():
+    free = boundary_value_problem(P1(rectangle((3, 3))), EQUATION)
+    with pytest.raises(RieszError, match="Gram matrix is singular"):
+        dual_norm(free)
+    assert dual_norm(free, diffusion(1.0) + reaction(1.0)).squared(draw(free, 3)) > 0

@@ -299,6 +299,34 @@ def test_a_single_patch_is_unbiased_too(penalty, problem):
     assert abs(values.mean() - squared(norm, r)) < 4 * values.std() / np.sqrt(len(values))
 
 
+def test_a_draws_factor_times_its_probability_is_its_weight_in_the_whole_form(penalty):
+    for patches in (penalty.norm.fine, penalty.norm.coarse):
+        drawn, whole = patches.sample(jr.key(3), 200), patches.all()
+        sizes = np.asarray(patches.level_sizes)
+        level = np.repeat(np.arange(len(sizes)), sizes)[np.asarray(drawn.patches)]
+        assert set(level) == set(range(len(sizes)))
+        probability = 1 / (len(sizes) * sizes[level])
+        weights = np.asarray(whole.factors)[np.asarray(drawn.patches)] / patches.num_patches
+        np.testing.assert_allclose(drawn.factors * probability, weights, rtol=1e-14)
+
+
+def test_a_norm_of_its_own_brings_its_own_levels(penalty, problem, meshes):
+    again = rz.weak_form_penalty(problem, meshes, norm=penalty.norm)
+    net = draw_net()
+    np.testing.assert_allclose(enumerated(again, net, ZS), enumerated(penalty, net, ZS), rtol=1e-14)
+
+
+def test_the_whole_mesh_is_restricted_exactly(penalty, problem, meshes):
+    whole = rz.weak_form_penalty(problem, meshes, norm=penalty.norm, whole_mesh=True)
+    net, nodes = draw_net(), jnp.asarray(problem.space.points)
+    z = sample_of(ZS, 0)
+    state = jax.vmap(lambda x: net(x, z))(nodes).at[problem.fixed].set(0.0)
+    found = enumerated(whole, net, ZS)[0]
+    np.testing.assert_allclose(
+        found, squared(penalty.norm, rz.residual(problem, state, z)), rtol=1e-10
+    )
+
+
 def test_a_gram_form_with_jumps_is_equivalent_to_its_dual_norm(problem, meshes):
     mesh = meshes.meshes[-1]
     squares = np.floor(4 * mesh.nodes[mesh.cells].mean(axis=1)).sum(axis=1)
@@ -362,6 +390,17 @@ def test_what_cannot_be_is_refused(penalty, problem, meshes):
         rz.weak_form_penalty(problem, rz.hierarchy(problem.space.mesh, 1))
     with pytest.raises(RieszError, match="draw one patch or more"):
         rz.weak_form_penalty(problem, meshes, num_patches=0)(key, draw_net(), ZS)
+    with pytest.raises(RieszError, match="reaction, not negative"):
+        rz.schwarz_norm(problem, meshes, gram=rz.Gram(reaction=np.inf))
+    natural = rz.boundary_value_problem(problem.space, EQUATION)
+    with pytest.raises(RieszError, match="constants have no energy"):
+        rz.weak_form_penalty(natural, meshes)
+    with pytest.raises(RieszError, match="norm and gram are both given"):
+        rz.weak_form_penalty(problem, meshes, norm=penalty.norm, gram=rz.Gram())
+    with pytest.raises(RieszError, match="pass the hierarchy"):
+        rz.weak_form_penalty(problem, norm=penalty.norm)
+    with pytest.raises(RieszError, match="leave out gradients"):
+        rz.weak_form_penalty(problem, meshes, gradients=True, whole_mesh=True)
     with pytest.raises(RieszError, match="all 4 unknowns are prescribed"):
         problem_on(rz.rectangle((1, 1)))
 

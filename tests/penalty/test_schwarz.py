@@ -47,6 +47,19 @@ def test_every_node_lies_in_equally_many_patches(dim):
     assert patches.shape[1] == 50
 
 
+def test_blocks_of_a_single_node_keep_their_place():
+    points = np.stack([np.arange(5.0), np.zeros(5)], axis=1)
+    patches = overlapping_patches(points, 2, num_partitions=1)
+    assert [sorted(row[row >= 0]) for row in patches] == [[0], [1, 2], [3, 4]]
+
+
+def test_the_coarsest_mesh_with_free_nodes_makes_a_level():
+    thin = rz.hierarchy(rz.rectangle((1, 6)), 3)  # the coarsest has none
+    norm = schwarz_norm(problem_on(thin.meshes[-1]), thin, patch_nodes=8)
+    assert norm.coarse is not None
+    assert np.asarray(norm.coarse.table.rows).max() < thin.meshes[1].num_nodes
+
+
 def test_a_patch_that_holds_all_nodes_gives_the_exact_norm():
     problem = problem_on(rz.disc(5))
     norm = schwarz_norm(problem, patch_nodes=problem.num_free)

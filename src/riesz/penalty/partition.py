@@ -71,7 +71,8 @@ def bisected(
         axis = (high - low).argmax(axis=1)[:, None]
         start, length = (np.take_along_axis(a, axis, axis=1)[:, 0] for a in (low, high - low))
         along = np.take_along_axis(placed, axis[block], axis=1)[:, 0]
-        share = (along - start[block]) / (1.01 * length[block])  # below one: blocks stay apart
+        extent = np.where(length > 0, length, 1.0)  # a block of one node has none
+        share = (along - start[block]) / (1.01 * extent[block])  # below one: blocks stay apart
         order = order[np.argsort(block + share, kind="stable")]
         cuts = np.union1d(cuts, (cuts[:-1] + cuts[1:]) // 2)
     return padded(order, ends, patch_nodes)

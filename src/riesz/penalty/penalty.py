@@ -27,7 +27,7 @@ from riesz.fem.weakform import PointSource, WeakForm
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
-from riesz.penalty.norm import NormSample, PatchNorm
+from riesz.penalty.norm import NormSample, PatchNorm, Restriction
 from riesz.penalty.precision import full_precision
 from riesz.penalty.rows import (
     PrescribedNodes,
@@ -35,7 +35,7 @@ from riesz.penalty.rows import (
     function_rows,
     interpolant_rows,
 )
-from riesz.penalty.schwarz import PATCH_NODES, coarse_indices, schwarz_norm
+from riesz.penalty.schwarz import PATCH_NODES, schwarz_norm
 from riesz.penalty.schwarz_patches import Gram
 from riesz.penalty.state import AbstractPlacedState, StateFunction, values_at_nodes
 
@@ -179,7 +179,8 @@ def over_states(
     squared: Callable[[Float[Array, " node"]], Float[Array, ""]],
 ) -> Float[Array, " sample"]:
     """Squared norms of residuals of nodal states, with the prescribed values put in."""
-    return jax.vmap(squared)(free_residuals(problem, states, zs))
+    with full_precision():
+        return jax.vmap(squared)(free_residuals(problem, states, zs))
 
 
 def free_residuals(
@@ -236,8 +237,9 @@ def weak_form_penalty(
     The state is the nodal interpolant of u on the finest mesh; with `gradients`, u itself, by its
     gradient at six points a triangle, so that no wave that the mesh can carry falls between the
     points. Either way the residual is tested with the mesh's shape functions: modes of u finer
-    than the mesh are invisible to them, whatever the quadrature. `norm` replaces the Schwarz norm
-    by another, one of tapers for instance.
+    than the mesh are invisible to them, whatever the quadrature. Prescribed values are put into the
+    interpolant only: with `gradients`, u must satisfy them by itself. `norm` replaces the Schwarz
+    norm by another, one of tapers for instance.
 
     On coarse levels u is seen by quadrature, which leads to the exact solution rather than to that
     of the mesh; on coarse meshes the two differ. With `whole_mesh` the interpolant's residual is
@@ -252,10 +254,15 @@ def weak_form_penalty(
             coarse_patch_nodes=coarse_patch_nodes,
             gram=gram,
         )
+    elif gram is not None:
+        raise RieszError("norm and gram are both given: build the norm with the gram instead.")
+    if gradients and whole_mesh:
+        raise RieszError("whole_mesh is for the nodal interpolant: leave out gradients or it.")
     levels = None
-    if hierarchy is not None and norm.coarse is not None:
-        coarse_nodes = patch_nodes if coarse_patch_nodes is None else coarse_patch_nodes
-        levels = coarse_part(problem, hierarchy, coarse_nodes)
+    if norm.restriction is not None:
+        if hierarchy is None:
+            raise RieszError("the norm has coarse levels: pass the hierarchy that it was made of.")
+        levels = coarse_part(problem, hierarchy, norm.restriction)
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
@@ -280,9 +287,11 @@ def finest_part(problem: BoundaryValueProblem) -> TestedLevels:
 
 
 def coarse_part(
-    problem: BoundaryValueProblem, hierarchy: Hierarchy, patch_nodes: int
+    problem: BoundaryValueProblem, hierarchy: Hierarchy, restriction: Restriction
 ) -> TestedLevels:
-    indices = coarse_indices(hierarchy, problem.dirichlet_tags, patch_nodes)
+    """Points on the meshes that make a norm's coarse levels, in its order: fine to coarse."""
+    below = len(hierarchy.meshes) - 2
+    indices = tuple(below - k for k, step in enumerate(restriction.steps) if step.is_level)
     on_facets = [
         points_on_facets(hierarchy, indices, str(group.terms[0].on), problem.dtype)
         for group in problem.facets

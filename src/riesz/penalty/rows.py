@@ -206,4 +206,5 @@ def value_and_slopes(
 def full_flux(form: LinearForm, dim: int) -> tuple[Float[Array, ""], ...] | None:
     if form.flux is None:
         return None
-    return tuple(jnp.zeros(()) if form.flux[d] is None else form.flux[d] for d in range(dim))
+    none = jnp.zeros_like(next(part for part in form.flux if part is not None))
+    return tuple(none if form.flux[d] is None else form.flux[d] for d in range(dim))

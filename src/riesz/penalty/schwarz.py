@@ -57,15 +57,21 @@ def schwarz_norm(
     coarse_nodes = patch_nodes if coarse_patch_nodes is None else coarse_patch_nodes
     tags = problem.dirichlet_tags
     gram = Gram() if gram is None else gram
+    if not len(problem.fixed) and gram.reaction == 0:
+        raise RieszError(
+            "no value is prescribed anywhere, so that constants have no energy and the norm does "
+            "not exist: prescribe values on a part of the boundary, or add a reaction, as in "
+            "gram=Gram(reaction=1.0)."
+        )
     beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
     diffusivity = cell_diffusivity(gram, mesh)
     cells = problem.cells.domain
     geometry = CellGeometry(cells.inverse_jacobian, cells.measure)
     fine = patches_on((mesh,), tags, beside, patch_nodes, geometry, diffusivity, gram.reaction)
-    if hierarchy is None and not one_level and fine.num_patches > 1:
-        warnings.warn(one_level_warning(fine.num_patches), stacklevel=2)
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, coarse_nodes)
     if hierarchy is None or not indices:
+        if not one_level and fine.num_patches > 1:
+            warnings.warn(one_level_warning(fine.num_patches), stacklevel=2)
         return PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
     on = tuple(str(group.terms[0].on) for group in problem.facets)
@@ -106,18 +112,19 @@ def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " *cell"]:
             f"the Gram diffusivity has shape {values.shape}, but the mesh has {mesh.num_cells} "
             "cells: give a number, or one value a cell."
         )
-    if not (np.isfinite(values).all() and (values > 0).all() and gram.reaction >= 0):
+    if not (np.isfinite(values).all() and (values > 0).all() and 0 <= gram.reaction < np.inf):
         raise RieszError(
             f"the Gram form has diffusivity from {values.min()} on and reaction {gram.reaction}: "
-            "a norm needs a positive finite diffusivity and no negative reaction."
+            "a norm needs a positive finite diffusivity and a finite reaction, not negative."
         )
     return values
 
 
 def one_level_warning(num_patches: int) -> str:
     return (
-        f"without a hierarchy, the norm is made of {num_patches} patches on one level: it falls "
-        "behind the dual norm for smooth residuals, the more the finer the mesh. Build the mesh by "
+        f"without coarser meshes that have free nodes, the norm is made of {num_patches} patches "
+        "on one level: it falls behind the dual norm for smooth residuals, the more the finer the "
+        "mesh. Build the mesh by "
         "hierarchy(coarse_mesh, levels) and pass the hierarchy, or say schwarz_norm(..., "
         "one_level=True)."
     )
@@ -158,15 +165,19 @@ def check_setting(
 def coarse_indices(
     hierarchy: Hierarchy, tags: tuple[str, ...], patch_nodes: int
 ) -> tuple[int, ...]:
-    """Which meshes of the hierarchy make levels: every second, until one patch holds a level."""
+    """Which meshes of the hierarchy make levels: every second, until one patch holds a level.
+
+    Meshes without free nodes make none; the coarsest of the others does.
+    """
     chosen = []
     last = len(hierarchy.meshes) - 1
-    for index in range(last - 1, -1, -1):
-        num_free = len(free_nodes(hierarchy.meshes[index], tags))
-        is_level = (last - index) % LEVEL_STEP == 0 or index == 0 or num_free <= patch_nodes
-        if num_free and is_level:
+    num_free = [len(free_nodes(mesh, tags)) for mesh in hierarchy.meshes]
+    coarsest = next(index for index, count in enumerate(num_free) if count)
+    for index in range(last - 1, coarsest - 1, -1):
+        is_last = index == coarsest or num_free[index] <= patch_nodes
+        if is_last or (last - index) % LEVEL_STEP == 0:
             chosen.append(index)
-        if num_free <= patch_nodes:
+        if is_last:
             break
     return tuple(chosen)
 
