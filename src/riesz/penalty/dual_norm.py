@@ -48,7 +48,7 @@ def dual_norm(
     """
     if gram is None and not len(problem.fixed):
         raise RieszError(
-            "the Gram matrix is singular, as no value is prescribed anywhere: prescribe values on a "
+            "the Gram matrix is singular, as no value is prescribed anywhere: prescribe some on a "
             "part of the boundary, or add a reaction term, as in gram=diffusion(1.0) + "
             "reaction(1.0)."
         )
