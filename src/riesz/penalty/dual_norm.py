@@ -4,7 +4,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.problem import BoundaryValueProblem, with_form
@@ -46,12 +45,6 @@ def dual_norm(
     `diffusion(1.0) + reaction(k)` domains without Dirichlet conditions; `reaction(1.0)` measures
     the residual as white noise, $r^\top M^{-1} r$ with the mass matrix.
     """
-    if gram is None and not len(problem.fixed):
-        raise RieszError(
-            "the Gram matrix is singular, as no value is prescribed anywhere: prescribe some on a "
-            "part of the boundary, or add a reaction term, as in gram=diffusion(1.0) + "
-            "reaction(1.0)."
-        )
     form = diffusion(1.0) if gram is None else gram
     nowhere = jnp.zeros(problem.space.num_dofs, problem.dtype)
     matrix = jacobian(with_form(problem, form), nowhere)

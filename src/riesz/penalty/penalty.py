@@ -217,6 +217,12 @@ def check_function(problem: BoundaryValueProblem, u: StateFunction, zs: PyTree) 
 
 def exact_penalty(problem: BoundaryValueProblem, gram: WeakForm | None = None) -> ExactPenalty:
     """The penalty by the exact dual norm: for small meshes, and to check others against."""
+    if gram is None and not len(problem.fixed):
+        raise RieszError(
+            "the Gram matrix is singular, as no value is prescribed anywhere: prescribe some on a "
+            "part of the boundary, or add a reaction term, as in gram=diffusion(1.0) + "
+            "reaction(1.0)."
+        )
     return ExactPenalty(problem, dual_norm(problem, gram))
 
 
