@@ -30,6 +30,8 @@ ROOT = Path(__file__).parent.parent
 AQUIFER = ROOT / "examples" / "aquifer"
 
 TINY = """
+[engine]
+name = "emulate"
 [engine.emulate]
 prior_steps = 0
 steps = 10
@@ -69,7 +71,7 @@ def folder(tmp_path_factory):
     for old, new in (("terms = 8", "terms = 2"), ("inducing = 12", "inducing = 3")):
         assert text.count(old) == 1
         text = text.replace(old, new)
-    text = text.replace('name = "auto"', 'name = "emulate"')
+    text = text.split("[engine]", maxsplit=1)[0]
     (folder / "problem.toml").write_text(text + TINY)
     for name in ("outline.geojson", "wells.csv"):
         (folder / name).write_bytes((AQUIFER / name).read_bytes())
