@@ -31,6 +31,9 @@ from riesz.penalty.penalty import (
 from riesz.penalty.schwarz_patches import Gram, SchwarzPatches
 from riesz.surrogate.affine import affine_coordinates
 
+WHOLE_MESH_NODES = 2000
+"""Meshes up to here are evaluated whole in each step, consistently with exact solves."""
+
 CALIBRATED = 4096
 """Patches up to which a norm by patches is held to the effect of the exact one at the sensors."""
 
@@ -64,6 +67,7 @@ def default_penalty(
         patch_nodes=min(patch_nodes, problem.forward.num_free),
         coarse_patch_nodes=coarse_patch_nodes,
         gram=gram,
+        whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
     )
 
 
