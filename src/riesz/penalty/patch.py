@@ -103,7 +103,7 @@ def nodes_of(
     at_least: int = 0,
 ) -> Int[np.ndarray, "patch node"]:
     """All corners of each patch's cells; the first one again fills up."""
-    corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0)
+    corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0).astype(np.int32)
     found = (corners[batch].reshape(len(batch), -1) for batch in batches(patch_cells))
     nodes = stacked([unique_rows(f, -1) for f in found], -1, at_least)
     return np.where(nodes < 0, nodes[:, :1], nodes)
@@ -122,7 +122,7 @@ def padded_incidence(
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=num_nodes)
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.full((num_nodes + 1, max(int(counts.max(initial=1)), 1)), len(corners))
+    table = np.full((num_nodes + 1, max(int(counts.max(initial=1)), 1)), len(corners), np.int32)
     table[owner[order], rank] = order // corners.shape[1]
     return table
 
@@ -136,7 +136,7 @@ def unique_rows(values: Int[np.ndarray, "row width"], nothing: int) -> Int[np.nd
     row, _ = np.nonzero(fresh)
     counts = fresh.sum(axis=1)
     place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    distinct = np.full((len(values), max(int(counts.max(initial=1)), 1)), nothing)
+    distinct = np.full((len(values), max(int(counts.max(initial=1)), 1)), nothing, values.dtype)
     distinct[row, place] = values[fresh]
     return distinct
 
