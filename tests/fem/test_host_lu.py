@@ -1,5 +1,9 @@
 """The sparse LU of the host: right answers, NaN for singular matrices, factors used again."""
 
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -80,3 +84,27 @@ def test_a_batch_of_sides_takes_one_factorisation_and_a_batch_of_matrices_one_ea
     scaled = values * np.array([[2.0], [3.0]])
     lu_solve(scaled, columns[None], starts[None], sides[:1], transposed=False)
     assert len(calls) == 3
+
+
+def occupied_mb():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
+def test_factors_are_let_go_whichever_thread_asked_for_them():
+    side = 40
+    stencil = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(side, side))
+    matrix = sp.csr_array(sp.kronsum(stencil, stencil))
+    load = np.ones(side**2)
+
+    def solve(k):
+        return lu_solve(
+            matrix.data + 1e-3 * k, matrix.indices, matrix.indptr, load, transposed=False
+        )
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(solve, range(50)))
+        before = occupied_mb()
+        list(threads.map(solve, range(50, 350)))
+    assert occupied_mb() - before < 60  # 300 factors of 0.8 MB, of which 32 are kept

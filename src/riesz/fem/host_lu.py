@@ -5,8 +5,8 @@ the callback. A failed factorisation answers with NaN, which callers turn into a
 """
 
 import hashlib
-import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,10 @@ SINGULAR = 1e15
 """Condition number, after scaling the rows, from which a matrix counts as singular."""
 
 _factors: OrderedDict[bytes, spla.SuperLU | None] = OrderedDict()
-_lock = threading.Lock()
+
+# SuperLU frees the memory of factors only in the thread that made them, and callbacks come from
+# any of XLA's threads: one thread does all solves, and lets old factors go.
+_solver_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="riesz-lu")
 
 
 def lu_solve(
@@ -40,7 +43,7 @@ def lu_solve(
     Arguments come as read-only views or as JAX arrays; asarray copies neither.
     """
     parts = map(np.asarray, (values, columns, row_starts, right_hand_side))
-    return solve_batch(*parts, transposed=transposed)
+    return _solver_thread.submit(solve_batch, *parts, transposed=transposed).result()
 
 
 def solve_batch(
@@ -93,15 +96,12 @@ def factorised(
     for part in (values, columns, row_starts):
         digest.update(np.ascontiguousarray(part).data)
     key = digest.digest()
-    with _lock:
-        if key in _factors:
-            _factors.move_to_end(key)
-            return _factors[key]
-    factor = factorise(values, columns, row_starts)
-    with _lock:
-        _factors[key] = factor
-        forget_old_factors()
-    return factor
+    if key in _factors:
+        _factors.move_to_end(key)
+        return _factors[key]
+    _factors[key] = factorise(values, columns, row_starts)
+    forget_old_factors()
+    return _factors[key]
 
 
 def forget_old_factors() -> None:
