@@ -210,12 +210,13 @@ def test_unknowns_that_nothing_reads_are_told():
 
 
 def test_unknowns_in_functions_count_as_read():
-    build(
+    problem = build(
         integral(lambda u, v, z: (z["a"] * u.grad) @ v.grad) - source(1.0) - source("c"),
         {"a": POSITIVE, "b": REAL, "c": REAL, "s": POSITIVE},
         dirichlet={"left": lambda x, z: z["b"] * x[1]},
         noise=lambda z: 0.1 * z["s"],
     )
+    assert problem.latents.names == ("a", "b", "c", "s")
 
 
 def test_a_prior_that_reaches_below_zero_is_told():

@@ -21,7 +21,8 @@ def test_several_different_values_at_one_place_are_told():
 
 
 def test_the_same_value_twice_is_no_cause_for_alarm():
-    observations([*POINTS, POINTS[0]], [1.0, 5.0, 5.0, 1.0])
+    seen = observations([*POINTS, POINTS[0]], [1.0, 5.0, 5.0, 1.0])  # a warning would be an error
+    assert seen.num_sensors == 4
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,13 @@ def results(
 
 
 def write_results(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a result file; NaN and infinity, which JSON lacks, are refused."""
-    text = json.dumps(content, indent=1, allow_nan=False)
+    """Write a result file, one row a line; NaN and infinity, which JSON lacks, are refused."""
+    rows = (
+        json.dumps(r, allow_nan=False, separators=(",", ":")) for r in content.get("rows") or ()
+    )
+    frame = {key: [] if key == "rows" and value else value for key, value in content.items()}
+    text = json.dumps(frame, indent=1, allow_nan=False)
+    text = text.replace('\n "rows": []', '\n "rows": [\n' + ",\n".join(rows) + "\n ]", 1)
     with replacing(path) as file:
         file.write(f"{text}\n".encode())
 
