@@ -8,6 +8,7 @@ import json
 import shlex
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,8 @@ import typer
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
-    from riesz.experiments.runner import Experiment
+    from riesz.experiments.task import Experiment
+    from riesz.experiments.workers import Build
 
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
@@ -74,15 +76,24 @@ def experiment(
     seed: SeedOption = 0,
     domain: DomainOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", help="So many processes at once.", min=1)] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
     mode = "full" if full else "quick"
     words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), "--seed", str(seed)]
     words += [] if domain is None else ["--domain", str(domain)]
-    command = shlex.join(words)
-    prepared = prepare(name, seed, mode, domain)
-    run_and_report(prepared, out, seed, resume=resume, as_json=as_json, command=command)
+    words += [] if jobs == 1 else ["--jobs", str(jobs)]
+    build = partial(prepare, name, seed, mode, domain)
+    run_and_report(
+        build(),
+        out,
+        seed,
+        resume=resume,
+        as_json=as_json,
+        command=shlex.join(words),
+        workers=None if jobs == 1 else (build, jobs),
+    )
 
 
 ProblemArgument = Annotated[
@@ -210,11 +221,20 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
 
 
 def run_and_report(
-    prepared: "Experiment", out: Path, seed: int, *, resume: bool, as_json: bool, command: str
+    prepared: "Experiment",
+    out: Path,
+    seed: int,
+    *,
+    resume: bool,
+    as_json: bool,
+    command: str,
+    workers: "tuple[Build, int] | None" = None,
 ) -> None:
     from riesz.experiments.runner import run_experiment
 
-    content = run_experiment(prepared, out, seed=seed, resume=resume, command=command)
+    content = run_experiment(
+        prepared, out, seed=seed, resume=resume, command=command, workers=workers
+    )
     report(content["summary"], out, as_json=as_json)
 
 

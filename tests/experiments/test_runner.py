@@ -5,7 +5,8 @@ import json
 import pytest
 
 from riesz.errors import RieszError
-from riesz.experiments.runner import Experiment, Task, run_experiment
+from riesz.experiments.runner import run_experiment
+from riesz.experiments.task import Experiment, Task
 
 
 def experiment(calls, *, config=None, fail_at=None):
@@ -47,6 +48,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     content = run_experiment(experiment(calls), tmp_path, seed=0, resume=True, command="riesz x")
     assert calls == [0, 1, 2, 3]
     assert [row["square"] for row in content["rows"]] == [0, 1, 4, 9]
+    assert "parts" not in content
 
 
 def test_rows_of_another_seed_or_configuration_are_not_mixed_in(tmp_path):
@@ -62,3 +64,43 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RieszError, match="cannot be made"):
         run_experiment(experiment([]), tmp_path / "file" / "out", seed=0, command="riesz x")
+
+
+def squares() -> Experiment:
+    """At the top of a module, so that other processes can build it too."""
+    return experiment([])
+
+
+def squares_that_fail() -> Experiment:
+    return experiment([], fail_at=2)
+
+
+def test_processes_give_the_same_rows_in_the_same_order(tmp_path):
+    alone = run_experiment(squares(), tmp_path / "alone", seed=0, command="riesz x")
+    shared = run_experiment(
+        squares(), tmp_path / "shared", seed=0, command="riesz x", workers=(squares, 2)
+    )
+    assert shared["rows"] == alone["rows"]
+
+
+def test_an_error_in_a_process_is_told_and_finished_rows_are_kept(tmp_path):
+    with pytest.raises(RieszError, match="power cut"):
+        run_experiment(
+            squares_that_fail(), tmp_path, seed=0, command="x", workers=(squares_that_fail, 1)
+        )
+    assert [r["square"] for r in json.loads((tmp_path / "results.json").read_text())["rows"]] == [
+        0,
+        1,
+    ]
+
+
+def test_rows_made_elsewhere_are_told_apart(tmp_path):
+    with pytest.raises(RuntimeError, match="power cut"):
+        run_experiment(experiment([], fail_at=3), tmp_path, seed=0, command="riesz x")
+    file = tmp_path / "results.json"
+    elsewhere = {**json.loads(file.read_text()), "machine": {"system": "Plan 9"}}
+    file.write_text(json.dumps(elsewhere))
+    content = run_experiment(experiment([]), tmp_path, seed=0, resume=True, command="riesz x")
+    assert [part["rows"] for part in content["parts"]] == [3, 1]
+    assert content["parts"][0]["machine"] == {"system": "Plan 9"}
+    assert content["parts"][1]["machine"] == content["machine"]

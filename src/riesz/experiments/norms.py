@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 
 from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
-from riesz.experiments.runner import Experiment, Task
+from riesz.experiments.task import Experiment, Task
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.space import P1
 from riesz.fem.weakform import diffusion

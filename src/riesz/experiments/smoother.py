@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.datasets.synthetic import aquifer_outline
-from riesz.experiments.runner import Experiment, Task
+from riesz.experiments.task import Experiment, Task
 from riesz.fem.assembly import jacobian
 from riesz.fem.coefficient import nodal
 from riesz.fem.flux import budget

@@ -24,7 +24,6 @@ import scipy.sparse.linalg as spla
 from jaxtyping import Float
 
 from riesz.experiments.patch_terms import Terms, patch_terms
-from riesz.experiments.runner import Experiment, Task
 from riesz.experiments.taper_figures import (
     draw_bias_and_sd,
     draw_coverage,
@@ -33,6 +32,7 @@ from riesz.experiments.taper_figures import (
     draw_responses,
     write_responses,
 )
+from riesz.experiments.task import Experiment, Task
 from riesz.fem.assembly import jacobian, residual
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.space import P1

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.experiments.runner import Experiment, Task
+from riesz.experiments.task import Experiment, Task
 from riesz.experiments.transport_data import (
     NUM_SENSORS,
     NUM_VALIDATION,

@@ -1,0 +1,89 @@
+"""Tasks of an experiment in several processes, each on processors of its own.
+
+A process builds the experiment for itself, since compiled functions cannot be sent, and takes over
+whole groups of tasks that differ in their replicate alone: these share what is compiled.
+"""
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.queues import Queue
+from queue import Empty
+from typing import Any
+
+from riesz.errors import RieszError
+from riesz.experiments.task import Experiment, Task
+from riesz.io.results import Row
+
+SECONDS_BETWEEN_CHECKS = 5.0
+
+Build = Callable[[], Experiment]
+"""Makes the experiment again; a function that can be sent to another process."""
+
+
+def rows_of_workers(build: Build, pending: Sequence[Task], num_workers: int) -> Iterator[Row]:
+    """The row of each pending task, as they come; an error in one ends them all."""
+    context = multiprocessing.get_context("spawn")
+    groups, done = context.Queue(), context.Queue()
+    for group in groups_of(pending):
+        groups.put([dict(task.identity) for task in group])
+    for _ in range(num_workers):
+        groups.put(None)
+    workers = [
+        context.Process(target=work, args=(build, k, num_workers, groups, done), daemon=True)
+        for k in range(num_workers)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in pending:
+            row, failure = next_result(done, workers)
+            if failure is not None:
+                raise RieszError(f"a worker failed:\n{failure}")
+            yield row
+    finally:
+        for worker in workers:
+            worker.terminate()
+
+
+def groups_of(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Tasks that differ in nothing but their replicate, in the order given."""
+    groups: dict[tuple, list[Task]] = {}
+    for task in tasks:
+        rest = tuple((k, v) for k, v in task.identity.items() if k != "replicate")
+        groups.setdefault(rest, []).append(task)
+    return list(groups.values())
+
+
+def next_result(done: Queue, workers: Sequence[Any]) -> tuple[Row, str | None]:
+    """What comes next; a worker that died silently (out of memory, say) is not waited for."""
+    while True:
+        try:
+            return done.get(timeout=SECONDS_BETWEEN_CHECKS)
+        except Empty:
+            dead = [w.exitcode for w in workers if w.exitcode not in (None, 0)]
+            if dead:
+                return {}, f"it stopped with exit status {dead[0]}"
+
+
+def work(build: Build, number: int, num_workers: int, groups: Queue, done: Queue) -> None:
+    """Run groups of tasks until none is left."""
+    pin(number, num_workers)
+    try:
+        tasks = {repr(dict(task.identity)): task for task in build().tasks}
+        while (group := groups.get()) is not None:
+            for identity in group:
+                done.put(({**identity, **tasks[repr(identity)].run()}, None))
+    except Exception:
+        done.put(({}, traceback.format_exc()))
+
+
+def pin(number: int, num_workers: int) -> None:
+    """Keep to a share of the processors, so that times mean the same in each process."""
+    if not hasattr(os, "sched_setaffinity"):  # not on macOS and Windows
+        return
+    processors = sorted(os.sched_getaffinity(0))
+    share = max(1, len(processors) // num_workers)
+    first = number * share % len(processors)
+    os.sched_setaffinity(0, processors[first : first + share])
