@@ -7,12 +7,15 @@ the callback. A failed factorisation answers with NaN, which callers turn into a
 import hashlib
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
+
+from riesz.fem.elimination_order import elimination_order
 
 CACHED_NONZEROS = 20_000_000
 """Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
@@ -23,7 +26,40 @@ CACHED_FACTORS = 32
 SINGULAR = 1e15
 """Condition number, after scaling the rows, from which a matrix counts as singular."""
 
-_factors: OrderedDict[bytes, spla.SuperLU | None] = OrderedDict()
+CACHED_PATTERNS = 8
+"""Patterns whose elimination order is kept: a mesh has one, whatever its coefficients."""
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """A pattern in the order of elimination, and where its entries and unknowns come from."""
+
+    order: Int[np.ndarray, " unknown"]
+    entries: Int[np.ndarray, " entry"]
+    rows: Int[np.ndarray, " entry"]
+    column_starts: Int[np.ndarray, " size_plus_one"]
+
+    def matrix(self, values: Float[np.ndarray, " entry"]) -> sp.csc_array:
+        size = len(self.order)
+        reordered = values[self.entries].astype(np.float64)
+        return sp.csc_array((reordered, self.rows, self.column_starts), shape=(size, size))
+
+
+@dataclass(frozen=True)
+class Factors:
+    """LU factors of a matrix whose unknowns were put in another order."""
+
+    order: Int[np.ndarray, " unknown"]
+    lu: spla.SuperLU
+
+    def solve(self, side: Float[np.ndarray, " unknown"], trans: str) -> Float[np.ndarray, " _"]:
+        solution = np.empty(len(side))
+        solution[self.order] = self.lu.solve(side[self.order].astype(np.float64), trans=trans)
+        return solution
+
+
+_eliminations: OrderedDict[bytes, Elimination] = OrderedDict()
+_factors: OrderedDict[bytes, Factors | None] = OrderedDict()
 
 # SuperLU frees the memory of factors only in the thread that made them, and callbacks come from
 # any of XLA's threads: one thread does all solves, and lets old factors go.
@@ -78,24 +114,20 @@ def solve_one(
     *,
     transposed: bool,
 ) -> Float[np.ndarray, " size"]:
-    factor = factorised(values, columns, row_starts)
-    if factor is None:
+    factors = factorised(values, columns, row_starts)
+    if factors is None:
         return np.full_like(right_hand_side, np.nan)
     # The factors are those of the transpose: CSR arrays read as CSC.
-    side = np.asarray(right_hand_side, dtype=np.float64)
-    return factor.solve(side, trans="N" if transposed else "T")
+    return factors.solve(right_hand_side, trans="N" if transposed else "T")
 
 
 def factorised(
     values: Float[np.ndarray, " entry"],
     columns: Int[np.ndarray, " entry"],
     row_starts: Int[np.ndarray, " size_plus_one"],
-) -> spla.SuperLU | None:
+) -> Factors | None:
     """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (values, columns, row_starts):
-        digest.update(np.ascontiguousarray(part).data)
-    key = digest.digest()
+    key = digest(values, columns, row_starts)
     if key in _factors:
         _factors.move_to_end(key)
         return _factors[key]
@@ -104,10 +136,17 @@ def factorised(
     return _factors[key]
 
 
+def digest(*arrays: np.ndarray) -> bytes:
+    whole = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        whole.update(np.ascontiguousarray(array).data)
+    return whole.digest()
+
+
 def forget_old_factors() -> None:
     while len(_factors) > CACHED_FACTORS:
         _factors.popitem(last=False)
-    while len(_factors) > 1 and sum(f.nnz for f in _factors.values() if f) > CACHED_NONZEROS:
+    while len(_factors) > 1 and sum(f.lu.nnz for f in _factors.values() if f) > CACHED_NONZEROS:
         _factors.popitem(last=False)
 
 
@@ -115,27 +154,52 @@ def factorise(
     values: Float[np.ndarray, " entry"],
     columns: Int[np.ndarray, " entry"],
     row_starts: Int[np.ndarray, " size_plus_one"],
-) -> spla.SuperLU | None:
+) -> Factors | None:
     """Factors of the transpose, or None where the matrix is singular or not finite."""
     if not np.isfinite(values).all():
         return None
-    size = len(row_starts) - 1
-    matrix = sp.csc_array((values.astype(np.float64), columns, row_starts), shape=(size, size))
+    elimination = elimination_of(columns, row_starts)
+    matrix = elimination.matrix(values)
     try:
         # Finite-element matrices are structurally symmetric and nearly diagonally dominant:
-        # ordering by A + A^T with a mild pivot threshold keeps fill low.
-        factor = spla.splu(
+        # a mild pivot threshold keeps to the order given.
+        lu = spla.splu(
             matrix,
-            permc_spec="MMD_AT_PLUS_A",
+            permc_spec="NATURAL",
             diag_pivot_thresh=0.01,
             options={"SymmetricMode": True},
         )
     except RuntimeError:  # SuperLU's word for an exactly singular matrix
         return None
-    return factor if condition(matrix, factor) < SINGULAR else None
+    return Factors(elimination.order, lu) if condition(matrix, lu) < SINGULAR else None
 
 
-def condition(matrix: sp.csc_array, factor: spla.SuperLU) -> float:
+def elimination_of(
+    columns: Int[np.ndarray, " entry"], row_starts: Int[np.ndarray, " size_plus_one"]
+) -> Elimination:
+    """How a pattern is eliminated, remembered: finding out costs as much as a few factors."""
+    key = digest(columns, row_starts)
+    if key not in _eliminations:
+        _eliminations[key] = ordered(columns, row_starts)
+    _eliminations.move_to_end(key)
+    while len(_eliminations) > CACHED_PATTERNS:
+        _eliminations.popitem(last=False)
+    return _eliminations[key]
+
+
+def ordered(
+    columns: Int[np.ndarray, " entry"], row_starts: Int[np.ndarray, " size_plus_one"]
+) -> Elimination:
+    size = len(row_starts) - 1
+    numbers = np.arange(len(columns))
+    # The transpose: CSR arrays read as CSC.
+    numbered = sp.csc_array((numbers, columns, row_starts), shape=(size, size))
+    order = elimination_order(numbered)
+    reordered = sp.csc_array(numbered[order][:, order])
+    return Elimination(order, reordered.data, reordered.indices, reordered.indptr)
+
+
+def condition(matrix: sp.csc_array, lu: spla.SuperLU) -> float:
     r"""A lower bound of $\|S\|_\infty\|S^{-1}\|_\infty$, where $S = D^{-1/2} A D^{-1/2}$.
 
     $D$ holds the largest entry of each row, so that coefficients of any contrast do no harm. For a
@@ -149,5 +213,5 @@ def condition(matrix: sp.csc_array, factor: spla.SuperLU) -> float:
     weights = 1 + 0.5 * np.sin(np.arange(len(root)))  # orthogonal to no likely null vector
     with np.errstate(over="ignore", invalid="ignore"):
         norm = (abs(matrix) @ (1 / root) / root).max()
-        response = np.abs(root * factor.solve(root * weights)).max()
+        response = np.abs(root * lu.solve(root * weights)).max()
     return float(norm * response) if np.isfinite(response) else np.inf
