@@ -86,6 +86,18 @@ def test_a_batch_of_sides_takes_one_factorisation_and_a_batch_of_matrices_one_ea
     assert len(calls) == 3
 
 
+def test_matrices_of_one_pattern_share_its_order_and_nothing_else():
+    """Large enough to be dissected; each solution is that of its own matrix."""
+    matrix = on_a_square(12)
+    values, columns, starts = parts(matrix + sp.eye_array(144))
+    side = np.arange(144.0)
+    for scale in (1.0, 2.0, 3.0):
+        scaled = values * (1 + scale * np.arange(len(values)) / len(values))
+        found = lu_solve(scaled, columns, starts, side, transposed=False)
+        whole = sp.csr_array((scaled, columns, starts), shape=matrix.shape)
+        np.testing.assert_allclose(whole @ found, side, rtol=1e-9, atol=1e-9)
+
+
 def occupied_mb():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20

@@ -196,6 +196,7 @@ def ordered(
     numbered = sp.csc_array((numbers, columns, row_starts), shape=(size, size))
     order = elimination_order(numbered)
     reordered = sp.csc_array(numbered[order][:, order])
+    reordered.sort_indices()  # or SuperLU would do it, in these very arrays
     return Elimination(order, reordered.data, reordered.indices, reordered.indptr)
 
 
