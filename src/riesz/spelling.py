@@ -12,5 +12,6 @@ def listed(names: Iterable[str]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at the spelling that may have been meant, or nothing."""
-    close = get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
+    spelt = {other.casefold(): other for other in known}
+    close = get_close_matches(name.casefold(), list(spelt), n=1)
+    return f"did you mean {spelt[close[0]]!r}? " if close else ""

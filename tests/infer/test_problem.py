@@ -12,6 +12,7 @@ from riesz.diagnose import taylor_test
 from riesz.errors import RieszError
 from riesz.fem.solve import solve
 from riesz.fem.weakform import advection, diffusion, integral, point_source, source
+from riesz.infer.checks import check_kinds_of_parts
 from riesz.infer.problem import inverse_problem
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
@@ -156,8 +157,8 @@ def seen_at(*points):
         ),
         (
             lambda: build(diffusion(1.0) + advection("f"), F),
-            r"the prior of 'f' has shape \(\), but the velocity of advection needs \(2,\): use .*"
-            r"expand\(\[2\]\)",
+            r"the prior of 'f' has shape \(\), but the velocity of advection needs \(2,\): give .*"
+            r"expand\(\[2\]\), or mean = \[0.0, 0.0\]",
         ),
         (
             lambda: build(diffusion(1.0) + advection("f"), {"f": GP(Matern52())}),
@@ -192,6 +193,11 @@ def seen_at(*points):
         (lambda: build(POISSON, {}), "unknown 'a', but priors are given for nothing"),
         (lambda: build(diffusion(1.0), {}), "there are no unknowns"),
         (
+            lambda: build(POISSON, {"a": POSITIVE.expand([2])}),
+            r"'a' has shape \(2,\), but the diffusivity of diffusion needs \(\) or \(2, 2\)",
+        ),
+        (lambda: build(POISSON, {"a": 1.0}), "the prior of 'a' is a float: give a NumPyro"),
+        (
             lambda: build(
                 diffusion(1.0), {"g": KarhunenLoeve(Matern52(), 2)}, dirichlet={"left": "g"}
             ),
@@ -202,6 +208,32 @@ def seen_at(*points):
 def test_bad_problems_are_refused(make, message):
     with pytest.raises(RieszError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"domain": "mesh.msh"}, "domain: found str, give rz.rectangle"),
+        ({"latents": ["a"]}, "latents: found list, give a prior for each name"),
+        ({"observations": ([[0.5, 0.5]], [1.0])}, "observations: found tuple, give rz.observ"),
+        ({"likelihood": 0.1}, r"likelihood: found float, give rz.Gaussian\(sd\)"),
+        ({"likelihood": Gaussian}, "likelihood: found the class Gaussian, give"),
+    ],
+)
+def test_parts_of_another_kind_are_refused(changed, message):
+    # Asked directly: tests run with checks of types that come before it.
+    parts = {"domain": MESH, "latents": A, "observations": SEEN, "likelihood": Gaussian(0.1)}
+    check_kinds_of_parts(**parts)
+    with pytest.raises(RieszError, match=message):
+        check_kinds_of_parts(**(parts | changed))
+
+
+def test_measuring_a_place_twice_is_allowed_and_told():
+    with pytest.warns(UserWarning, match="1 places were observed more than once with different"):
+        twice = seen_at([0.5, 0.5], [0.5, 0.5], [0.1, 0.7])
+    problem = build(POISSON, A, seen=twice)
+    operator = problem.operator.to_scipy().toarray()
+    np.testing.assert_array_equal(operator[0], operator[1])
 
 
 def test_unknowns_that_nothing_reads_are_told():

@@ -13,6 +13,7 @@ from riesz.io.observations_file import read_columns
 from riesz.io.problem_check import case_numbers, case_text
 from riesz.io.problem_file import read_problem, read_tables
 from riesz.io.problem_tables import ProblemTables
+from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 
@@ -91,10 +92,25 @@ def test_a_problem_is_built_as_written(tmp_path):
         ("upper = [2, 1]", "uper = [2, 1]", r"domain.rectangle has the key 'uper'.*'upper'\?"),
         ('file = "wells.csv"', "", "observations lacks the key 'file': the CSV file, relative"),
         ("sd = 0.05", "sd = -0.05", "noise.sd is -0.05: give a positive number, or the name"),
+        ("sd = 0.05", "sd = 0", "noise.sd is 0.0: give a positive number"),
+        ("sd = 0.05", "sd = nan", "noise.sd is nan: give a finite number"),
+        ("sd = 0.05", "sd = [0.1, 0.2]", "noise.sd is .0.1, 0.2.: give a positive number"),
         ("sd = 0.05", 'sd = "noise"', r"noise.sd = 'noise', but there is no \[unknowns.noise\]"),
         ("sd = 0.05", 'sd = 1.0\nkind = "student"', r"noise.kind is 'student': did .*'student-t'"),
         ('diffusion = "a"', 'diffusion = "b"', r"equation.diffusion = 'b', but .* It has a"),
-        ("[0.5, 0.0]", "[0.5, true]", "equation.advection is .0.5, True.: give a number, a list"),
+        ('diffusion = "a"', 'diffusion = "A"', r"there is no \[unknowns.A\]: did you mean 'a'\?"),
+        ("[0.5, 0.0]", '"a"', r"'a' has shape \(\), but the velocity .* mean = \[0.0, 0.0\] in a"),
+        ("[0.5, 0.0]", "[1, 2, 3]", r"velocity of advection has shape \(3,\)"),
+        (
+            "value = 0.0",
+            'value = "rim"',
+            r"boundary.left.value = 'rim', but there is no .* need a prior there, such as",
+        ),
+        ("value = 0.0", "", "boundary.left lacks the key 'value'"),
+        ("value = 0.0", "value = nan", "boundary.left.value is nan: give a finite number"),
+        ("value = 0.0", "value = [0, 1]", r"Dirichlet value on 'left' has shape \(2,\)"),
+        ("[boundary.left]\nvalue = 0.0", "", "no value of u is prescribed anywhere"),
+        ("[0.5, 0.0]", "[0.5, true]", "equation.advection is .0.5, True.: give a finite number"),
         ("advection", "transport", "equation has the key 'transport'.* diffusion, advection"),
         ('"lognormal"', '"lognorm"', r"unknowns.a has the prior 'lognorm': did .*'lognormal'\? It"),
         ('prior = "lognormal"', "", "unknowns.a lacks the key 'prior': say which kind it is"),
@@ -139,6 +155,9 @@ def test_what_is_wrong_is_told_with_its_key_and_what_to_write(tmp_path, old, new
         ("x,y,value\n1,0.5,2\n\n1,O.5,2\n", "line 4: y is 'O.5', not a finite number"),
         ("x,y,value\n1,0.5\n", "line 2: value is nothing, not a finite number"),
         ("x,y,value\n1,0.5,inf\n", "line 2: value is 'inf'"),
+        ("x,y,value\n1,0.5,\n", "line 2: value is '', not a finite number"),
+        ("x,y,value\ninf,0.5,1\n", "line 2: x is 'inf'"),
+        ("X,y,value\n1,0.5,2\n", r"has no column 'x': did you mean 'X'\?"),
         ("x,y,value\n1,0.5,2\n\n3,0.5,2\n3,9,2\n", r"2 of 3 points lie .* line 4 at \(3, 0.5\)"),
     ],
 )
@@ -174,6 +193,7 @@ PRIORS = {
     'prior = "uniform"\nlow = 1\nhigh = 2': dist.Uniform,
     'prior = "log-uniform"\nlow = 1\nhigh = 2': dist.LogUniform,
     'prior = "gp"\nmean = 1\nsd = 2\nlength_scale = 0.5': GP,
+    'prior = "boundary-gp"\nmean = 1\nsd = 2\ntrend_sd = 3\ninducing = 4': BoundaryGP,
     'prior = "log-gp"\nmedian = 1\nlog_sd = 2\ninducing = 7': GP,
     'prior = "kl"\nmean = 1\nsd = 2\nterms = 3\nkernel = "rbf"': KarhunenLoeve,
     'prior = "log-kl"\nmedian = 1\nlog_sd = 2': KarhunenLoeve,
@@ -200,6 +220,22 @@ def test_impossible_priors_are_told(tmp_path, content, message):
     body = SQUARE.split("[unknowns.a]", maxsplit=1)[0] + f"[unknowns.a]\n{content}\n"
     with pytest.raises(RieszError, match=message):
         read_tables(written(tmp_path, body))
+
+
+def test_a_place_measured_twice_is_a_note(tmp_path):
+    case = read_problem(written(tmp_path, wells="x,y,value\n1,0.5,2\n1,0.5,3\n1,0.7,3\n"))
+    assert case.problem.observations.num_sensors == 3
+    assert "1 places were observed more than once with different values" in case.notes[0]
+
+
+def test_values_on_a_boundary_may_be_unknown(tmp_path):
+    text = swapped("value = 0.0", 'value = "rim"')
+    text += '[unknowns.rim]\nprior = "boundary-gp"\nmean = 1\nsd = 0.5\ninducing = 3\n'
+    case = read_problem(written(tmp_path, text))
+    assert case.problem.latents.names == ("a", "rim")
+    assert "rim: boundary GP, Matern52 with length scale 0.5 and sd 0.5, 3 points" in case_text(
+        case
+    )
 
 
 def test_an_unidentified_scale_is_a_note(tmp_path):

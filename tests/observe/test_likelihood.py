@@ -63,8 +63,8 @@ def test_noise_is_described(noise, text):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Gaussian(-0.1), "the noise sd is -0.1 at the least: it must be positive"),
-        (lambda: Gaussian([0.1, 0.0]), "the noise sd is 0.0 at the least"),
+        (lambda: Gaussian(-0.1), "the noise sd is -0.1: it must be positive and finite"),
+        (lambda: Gaussian([0.1, 0.0]), "the noise sd is 0.0 for observation 1: it must"),
         (lambda: Gaussian(np.nan), "the noise sd is nan"),
         (lambda: StudentT(np.inf), "the noise sd is inf"),
         (lambda: StudentT({}), "the noise sd is {}: give a number"),

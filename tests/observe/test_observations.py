@@ -34,6 +34,13 @@ def test_the_same_value_twice_is_no_cause_for_alarm():
         (POINTS, [1.0, np.nan, np.inf], "2 of the observed values .* first in observation 1"),
         ([[0, 0], [np.inf, 1], [2, 2]], [1, 2, 3], "1 of the observed coordinates"),
         (POINTS, ["a", "b", "c"], "values are not all numbers"),
+        (POINTS, [1.0, None, 3.0], "1 of the observed values are NaN or infinite, first in obs"),
+        (
+            POINTS,
+            np.ma.array([1.0, 2.0, 3.0], mask=[False, False, True]),
+            "1 of the observed values .* first in observation 2",
+        ),
+        (POINTS, np.array([1.0, 2.0j, 3.0]), "the observed values are complex"),
     ],
 )
 def test_bad_measurements_are_refused(points, values, message):

@@ -19,11 +19,31 @@ from riesz.fem.weakform import Shape, Term, WeakForm
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
 from riesz.latent.latent import AbstractLatent
 from riesz.latent.space import LatentSpace
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 
+ROUNDING = 1e3  # units of rounding error
+
 FAR_OUT = 3.0
 """Priors of what must be positive are looked at so many standard deviations out."""
+
+
+def check_kinds_of_parts(domain: Any, latents: Any, observations: Any, likelihood: Any) -> None:
+    """Raise where a part of a problem is something else altogether."""
+    wanted = (
+        ("domain", domain, Mesh | Hierarchy, "rz.rectangle(...) or rz.hierarchy(mesh, levels)"),
+        ("latents", latents, Mapping, "a prior for each name, {'a': prior}"),
+        ("observations", observations, Observations, "rz.observations(points, values)"),
+        ("likelihood", likelihood, AbstractLikelihood, "rz.Gaussian(sd) or rz.StudentT(sd)"),
+    )
+    for name, value, kind, advice in wanted:
+        if not isinstance(value, kind):
+            found = (
+                f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+            )
+            raise RieszError(f"{name}: found {found}, give {advice}.")
 
 
 def names_in(
@@ -114,6 +134,7 @@ def check_parts(
             f"a function in the problem reads the unknown {name!r}, {no_prior(name, latents.names)}"
         ) from None
     check_noise_sign(latents, likelihood, z)
+    check_level(forward, z)
     tell_unused(forward, likelihood, num_sensors, z)
 
 
@@ -140,10 +161,16 @@ def wrong_shape(
     name: str, shape: tuple[int, ...], wanted: list[tuple[int, ...]], place: str
 ) -> str:
     size = list(wanted[0])
-    advice = f"numpyro.distributions.Normal(0.0, 1.0).expand({size})" if size else "a single number"
+    advice = "give it one number"
+    if size:
+        zeros = ", ".join(["0.0"] * size[0])
+        advice = (
+            f"give it {size[0]} components, as in numpyro.distributions.Normal(0.0, 1.0)"
+            f".expand({size}), or mean = [{zeros}] in a problem file"
+        )
     return (
         f"the prior of {name!r} has shape {shape}, but {place} needs "
-        f"{' or '.join(map(str, wanted))}: use one such as {advice}."
+        f"{' or '.join(map(str, wanted))}: {advice}."
     )
 
 
@@ -218,6 +245,22 @@ def check_noise_sign(latents: LatentSpace, likelihood: AbstractLikelihood, z: Py
         raise RieszError(
             f"the noise sd may be {lowest:.3g} under the priors, but it must be positive: use a "
             "prior such as numpyro.distributions.LogNormal or HalfNormal."
+        )
+
+
+def check_level(forward: BoundaryValueProblem, z: PyTree) -> None:
+    """Raise where any constant may be added to a solution: nothing is prescribed or held."""
+    if len(forward.fixed):
+        return
+    state = jnp.asarray(np.random.default_rng(0).normal(size=forward.space.num_dofs), forward.dtype)
+    change = residual(forward, state + 1.0, z) - residual(forward, state, z)
+    size = jnp.max(jnp.abs(residual(forward, state, z)))
+    if jnp.max(jnp.abs(change)) <= ROUNDING * np.finfo(forward.dtype).eps * size:
+        raise RieszError(
+            "no value of u is prescribed anywhere and no term holds its level, so that the "
+            "equation fixes u only up to a constant: prescribe u on a part of the boundary, by "
+            "rz.Unknown(prior) or the name of an unknown where it is not known, or add a reaction "
+            "or a Robin condition."
         )
 
 

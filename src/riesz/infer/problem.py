@@ -23,9 +23,16 @@ from riesz.fem.problem import (
 from riesz.fem.solve import solve
 from riesz.fem.space import P1
 from riesz.fem.weakform import WeakForm
-from riesz.infer.checks import check_names, check_noise_count, check_parts, sensor_operator
+from riesz.infer.checks import (
+    check_kinds_of_parts,
+    check_names,
+    check_noise_count,
+    check_parts,
+    sensor_operator,
+)
 from riesz.infer.describe import problem_text
 from riesz.infer.identifiability import tell_unidentified_scale
+from riesz.infer.unknown import named_unknowns
 from riesz.latent.space import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -126,12 +133,15 @@ def inverse_problem(
 
     `domain` is a mesh or, for engines that train on mini-patches, a hierarchy of meshes;
     `latents` gives the prior of each unknown that the equation, the Dirichlet values or the noise
-    name; observations may lie outside the domain by `tolerance`, a length.
+    name; observations may lie outside the domain by `tolerance`, a length. Where values on the
+    boundary are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`.
     """
+    check_kinds_of_parts(domain, latents, observations, likelihood)
     hierarchy = domain if isinstance(domain, Hierarchy) else None
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
     finite_elements, dirichlet = P1(mesh), {} if dirichlet is None else dirichlet
     check_kinds(finite_elements, equation, dirichlet)
+    dirichlet, latents = named_unknowns(dirichlet, latents)
     check_names(equation, dirichlet, likelihood, tuple(latents))
     check_noise_count(likelihood, observations.num_sensors)
     precision = working_dtype(dtype)

@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from riesz.io.table import Numbers, Table
+from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 from riesz.latent.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
@@ -146,6 +147,19 @@ class GPTable(AbstractFieldTable):
         return GP(self.covariance(self.sd), self.inducing, self.mean)
 
 
+class BoundaryGPTable(AbstractFieldTable):
+    """Values on a boundary: a Gaussian process about a linear trend that is unknown too."""
+
+    prior: Literal["boundary-gp"]
+    mean: float
+    sd: PositiveFloat
+    trend_sd: PositiveFloat | None = None
+    inducing: PositiveInt = 12
+
+    def distribution(self) -> BoundaryGP:
+        return BoundaryGP(self.covariance(self.sd), self.mean, self.trend_sd, self.inducing)
+
+
 class LogGPTable(AbstractFieldTable):
     """A positive field whose logarithm is a Gaussian process."""
 
@@ -190,6 +204,7 @@ PriorTable = Annotated[
     | UniformTable
     | LogUniformTable
     | GPTable
+    | BoundaryGPTable
     | LogGPTable
     | KLTable
     | LogKLTable,

@@ -187,9 +187,15 @@ class ProblemTables(Table):
         for key, value in self.coefficients().items():
             if isinstance(value, str) and value not in self.unknowns:
                 known = list(self.unknowns)
+                advice = f"It has {', '.join(known)}"
+                if key.startswith("boundary."):
+                    advice += (
+                        ". Values on a boundary that are not known need a prior there, such as "
+                        'prior = "boundary-gp"'
+                    )
                 raise ValueError(
                     f"says {key} = {value!r}, but there is no [unknowns.{value}]: "
-                    f"{nearest(value, known)}It has {', '.join(known)}"
+                    f"{nearest(value, known)}{advice}"
                 )
         return self
 

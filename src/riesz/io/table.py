@@ -65,7 +65,7 @@ def as_coefficient(value: Any) -> Any:
         return as_numbers(value)
     except ValueError:
         raise ValueError(
-            f"is {value!r}: give a number, a list of numbers, or the name of an unknown"
+            f"is {value!r}: give a finite number, a list of them, or the name of an unknown"
         ) from None
 
 

@@ -104,7 +104,7 @@ class GP(AbstractFieldPrior):
         mean = mean_at_nodes(self.mean, mesh)
         description = (
             f"GP field, {kernel.describe()}, {len(places)} inducing points keep "
-            f"{100 * variance_kept(kernel, places, factor, mesh):.1f} % of the variance, "
+            f"{100 * variance_kept(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )
         field = KernelField(kernel, jnp.asarray(places), nodes, self.mean, self.transform)
@@ -152,9 +152,9 @@ def variance_kept(
     kernel: AbstractKernel,
     places: Float[np.ndarray, "inducing dim"],
     factor: Float[np.ndarray, "inducing inducing"],
-    mesh: Mesh,
+    nodes: Float[np.ndarray, "node dim"],
 ) -> float:
     """The share of the kernel's variance that the projected process has, averaged over nodes."""
-    some = mesh.nodes[:: max(1, mesh.num_nodes // PLACES_OF_REPORT)]
+    some = nodes[:: max(1, len(nodes) // PLACES_OF_REPORT)]
     whitened = sla.solve_triangular(factor, kernel.matrix(places, some), lower=True)
     return float(np.mean(np.sum(whitened**2, axis=0)) / float(kernel.sd) ** 2)

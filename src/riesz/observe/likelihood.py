@@ -27,10 +27,11 @@ def as_scale(value: Any) -> Scale:
             f"the noise sd is {value!r}: give a number, one for each observation, the name of a "
             "latent, or a function of the latents."
         ) from None
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise RieszError(
-            f"the noise sd is {np.min(values)} at the least: it must be positive and finite."
-        )
+    bad = np.argwhere(~(np.isfinite(values) & (values > 0)))
+    if len(bad):
+        first = tuple(bad[0].tolist())
+        where = f" for observation {first[0]}" if first else ""
+        raise RieszError(f"the noise sd is {values[first]}{where}: it must be positive and finite.")
     return float(values) if values.ndim == 0 else jnp.asarray(values)
 
 

@@ -54,7 +54,11 @@ def observations(points: Any, values: Any) -> Observations:
 
 
 def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
+    if np.iscomplexobj(values):
+        raise RieszError(f"the observed {name} are complex: give real numbers.")
     try:
+        if isinstance(values, np.ma.MaskedArray):
+            return np.ma.filled(values.astype(float), np.nan)
         return np.asarray(values, float)
     except (TypeError, ValueError) as error:
         raise RieszError(f"the observed {name} are not all numbers ({error}).") from None

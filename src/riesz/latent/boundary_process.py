@@ -1,0 +1,108 @@
+"""Values on a boundary that nobody measured: a Gaussian process about an unknown linear trend."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg as sla
+from jaxtyping import Array, Float, PyTree
+
+from riesz.errors import RieszError
+from riesz.fem.domain import Domain
+from riesz.fem.pointwise import Point
+from riesz.latent.field import (
+    AbstractField,
+    GaussianField,
+    Mean,
+    check_mean,
+    mean_at_nodes,
+    over_nodes,
+    range_text,
+)
+from riesz.latent.gaussian_process import KernelField, inducing_factor, variance_kept
+from riesz.latent.kernels import AbstractKernel, kernel_on
+from riesz.latent.latent import AbstractFieldPrior
+from riesz.latent.representatives import farthest_points
+from riesz.mesh.facets import boundary_node_mask
+from riesz.mesh.mesh import Mesh
+
+
+class TrendField(AbstractField):
+    """A field by kernels plus a linear function; its last weights are the level and the slopes."""
+
+    rough: KernelField
+    centre: Float[Array, " dim"]
+    half_length: Float[Array, ""]  # slopes are told as the change from the centre to the far side
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return ()
+
+    def at(
+        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        return self.at_place(point.x, weights)
+
+    def at_place(
+        self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        """The value at one place, on the boundary or not."""
+        count = len(self.rough.inducing)
+        level, slopes = weights[count], weights[count + 1 :]
+        trend = level + slopes @ ((x - self.centre) / self.half_length)
+        return self.rough.at_place(x, weights[:count]) + trend
+
+    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+        return over_nodes(lambda x: self.at_place(x, weights), self.rough.nodes)
+
+
+def as_trend_sd(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+class BoundaryGP(AbstractFieldPrior):
+    r"""Values on a boundary, $g(x) = m(x) + \beta_0 + \beta\cdot(x - c)/L + \text{GP}(x)$.
+
+    Away from measurements a field with a fixed mean falls back to it; a boundary that is higher in
+    the west than in the east does not. So level and slopes are unknown too, each normal with
+    `trend_sd` in the unit of the values (by default the kernel's `sd`); $c$ is the middle of the
+    domain and $L$ half its longest side. `inducing` is how many nodes of the boundary stand for it.
+    """
+
+    kernel: AbstractKernel
+    mean: Mean = eqx.field(static=True, default=0.0)
+    trend_sd: float | None = eqx.field(static=True, default=None, converter=as_trend_sd)
+    inducing: int = eqx.field(static=True, default=12)
+
+    def __check_init__(self):
+        check_mean(self.mean)
+        if self.inducing < 1:
+            raise RieszError(f"inducing is {self.inducing}: give at least one point.")
+        if self.trend_sd is not None and not 0 < self.trend_sd < np.inf:
+            raise RieszError(f"trend_sd is {self.trend_sd}: it must be positive and finite.")
+
+    def on(self, mesh: Mesh) -> GaussianField:
+        kernel = kernel_on(self.kernel, mesh)
+        rim = mesh.nodes[boundary_node_mask(mesh)]
+        scales = np.asarray(kernel.length_scale)
+        places = rim[farthest_points(rim / scales, min(self.inducing, len(rim)))]
+        factor = inducing_factor(kernel, places)
+        whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
+        trend_sd = float(kernel.sd) if self.trend_sd is None else self.trend_sd
+        whitening = sla.block_diag(whitening, trend_sd * np.eye(1 + mesh.dim))
+        low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
+        field = TrendField(
+            KernelField(kernel, jnp.asarray(places), jnp.asarray(mesh.nodes), self.mean, None),
+            jnp.asarray((low + high) / 2),
+            jnp.asarray((high - low).max() / 2),
+        )
+        spread = np.hypot(float(kernel.sd), trend_sd)
+        description = (
+            f"boundary GP, {kernel.describe()}, {len(places)} points of the boundary keep "
+            f"{100 * variance_kept(kernel, places, factor, rim):.1f} % of the variance, about a "
+            f"linear trend with sd {trend_sd:.4g}, "
+            f"{range_text(mean_at_nodes(self.mean, mesh), np.atleast_1d(spread), None)} in the "
+            "middle"
+        )
+        count = len(places) + 1 + mesh.dim
+        return GaussianField(field, description, count, jnp.asarray(whitening))
