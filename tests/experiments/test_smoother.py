@@ -1,15 +1,28 @@
-"""The forward map smooths, conserves and keeps positive what is positive."""
+"""The forward map smooths and conserves, and sensors tell the direction of its wind."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.experiments.smoother import (
+from riesz.experiments.smoother import smoother, smoother_row
+from riesz.experiments.smoother_direction import (
+    TRUTH,
+    Case,
+    circular_moments,
+    direction_row,
+    directions,
+    wind_draws,
+    wind_of,
+    wind_posterior,
+)
+from riesz.experiments.smoother_forward import (
+    VEER,
     forward_problem,
     noisy_source,
     outline_mesh,
     roughness,
-    smoother,
-    smoother_row,
+    wind,
 )
 from riesz.fem.coefficient import nodal
 from riesz.fem.solve import solve
@@ -17,12 +30,17 @@ from riesz.mesh.shapes import rectangle
 
 
 @pytest.fixture(scope="module")
-def mesh():
-    return outline_mesh(0.06)
+def case():
+    return Case(outline_mesh(0.06), 0)
 
 
-def test_the_output_is_smoother_than_its_source_and_the_budget_closes(mesh):
-    row = smoother_row(mesh, 0)
+@pytest.fixture(scope="module")
+def mesh(case):
+    return case.mesh
+
+
+def test_the_output_is_smoother_than_its_source_and_the_budget_closes(case):
+    row = smoother_row(case)
     assert row["output_roughness"] < row["source_roughness"] / 3
     assert abs(row["imbalance"]) < 1e-12 * abs(row["source_total"])
 
@@ -55,3 +73,31 @@ def test_the_configuration_tells_meshes_of_equal_size_apart(mesh):
     assert same == smoother(0, "quick", mesh, domain="a.msh").config
     assert same != scaled
     assert same["domain"] == "a.msh"
+
+
+def test_the_wind_of_both_problems_is_the_same(mesh):
+    there = jax.vmap(lambda x: wind_of(mesh)(x, TRUTH))(jnp.asarray(mesh.nodes))
+    np.testing.assert_allclose(there, wind(mesh), atol=1e-12)
+
+
+def test_sensors_tell_the_direction(case):
+    row = direction_row(case)
+    assert row["sensors"] == 30
+    assert row["direction"] == pytest.approx(np.degrees(0.2 * VEER))
+    assert row["direction_sd"] < 10  # degrees; before the data, all directions were alike
+    assert abs(row["direction_error_sd"]) < 4
+
+
+def test_draws_for_the_picture_have_the_moments_of_the_posterior(case):
+    found = wind_posterior(case)
+    mean, sd = circular_moments(directions(found.velocities, found.veers, 0.5), found.weights)
+    drawn = directions(*wind_draws(found, 20_000), 0.5)
+    again, again_sd = circular_moments(drawn, np.full(20_000, 1 / 20_000))
+    assert abs(again - mean) < 0.1 * sd
+    assert again_sd == pytest.approx(sd, rel=0.1)
+
+
+def test_directions_are_averaged_on_the_circle():
+    mean, sd = circular_moments(np.array([170.0, -170.0]), np.array([0.5, 0.5]))
+    assert abs(mean) == pytest.approx(180.0)
+    assert sd == pytest.approx(10.0)

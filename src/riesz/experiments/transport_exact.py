@@ -27,6 +27,7 @@ class ExactPosterior:
 
     mean: Float[np.ndarray, " coordinate"]
     sd: Float[np.ndarray, " coordinate"]
+    lattice: Float[np.ndarray, "lattice coordinate"]
     weights: Float[np.ndarray, " lattice"]
     states: Float[np.ndarray, "lattice point"]  # the state at given points
     num_solves: int
@@ -51,7 +52,7 @@ def exact_posterior(
     weights /= weights.sum()
     mean = weights @ lattice
     sd = np.sqrt(weights @ (lattice - mean) ** 2)
-    return ExactPosterior(mean, sd, weights, states, num_solves + len(lattice))
+    return ExactPosterior(mean, sd, lattice, weights, states, num_solves + len(lattice))
 
 
 def mode_and_factor(
