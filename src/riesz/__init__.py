@@ -62,6 +62,8 @@ _PUBLIC = {
     "riesz.infer.nuts": ("nuts",),
     "riesz.infer.fit": ("fit",),
     "riesz.infer.relax": ("RelaxSettings", "relax"),
+    "riesz.infer.amortise": ("AmortiseSettings", "amortise"),
+    "riesz.infer.amortised": ("Amortised",),
     "riesz.infer.schedule": ("Annealed", "Fixed", "Learned"),
     "riesz.infer.grid": ("grid",),
     "riesz.infer.predict": ("predict", "predict_data"),

@@ -36,6 +36,7 @@ class ExperimentName(StrEnum):
     TAPER = "taper"
     NORMS = "norms"
     TRANSPORT = "transport"
+    AMORTISED = "amortised"
 
 
 OutOption = Annotated[
@@ -198,6 +199,7 @@ def predict(
 def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> "Experiment":
     """The experiment of that name, ready to run."""
     use_float64()
+    from riesz.experiments.amortised import amortised
     from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
     from riesz.experiments.taper import taper
@@ -216,6 +218,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.TAPER: taper,
         ExperimentName.NORMS: norms,
         ExperimentName.TRANSPORT: transport,
+        ExperimentName.AMORTISED: amortised,
     }
     return builders[name](seed, mode)
 

@@ -1,0 +1,39 @@
+"""Data sets made up by a surrogate and a noise model: what an encoder is trained on."""
+
+import equinox as eqx
+import jax
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.infer.family import Draws
+from riesz.infer.predict import measured
+from riesz.infer.problem import InverseProblem
+from riesz.infer.setup import at_sensors
+from riesz.surrogate.surrogate import Surrogate
+
+Coordinates = Float[Array, " coordinate"]
+Observed = Float[Array, " sensor"]
+DataSets = Float[Array, "data sensor"]
+
+
+class Simulator(eqx.Module):
+    """The joint distribution of unknowns and observations; those of the problem are not read."""
+
+    problem: InverseProblem
+    surrogate: Surrogate
+
+    def pairs(self, key: PRNGKeyArray, num_data: int) -> tuple[Draws, DataSets]:
+        """Unknowns from the prior, and observations of their states with noise."""
+        draw_key, noise_key = jr.split(key)
+        size, dtype = self.problem.num_coordinates, self.problem.forward.dtype
+        truths = jr.normal(draw_key, (num_data, size), dtype)
+        return truths, jax.vmap(self.observed)(jr.split(noise_key, num_data), truths)
+
+    def observed(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
+        values = at_sensors(self.problem, self.surrogate, coordinates)
+        return measured(key, self.problem, values, self.problem.z(coordinates))
+
+    def log_likelihood(self, observed: Observed, coordinates: Coordinates) -> Float[Array, ""]:
+        """The log-density of a data set, given the unknowns."""
+        values = at_sensors(self.problem, self.surrogate, coordinates)
+        return self.problem.likelihood.log_prob(observed, values, self.problem.z(coordinates))
