@@ -37,6 +37,7 @@ class ExperimentName(StrEnum):
     NORMS = "norms"
     TRANSPORT = "transport"
     AMORTISED = "amortised"
+    CHECKERBOARD = "checkerboard"
 
 
 OutOption = Annotated[
@@ -200,6 +201,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     """The experiment of that name, ready to run."""
     use_float64()
     from riesz.experiments.amortised import amortised
+    from riesz.experiments.checkerboard import checkerboard
     from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
     from riesz.experiments.taper import taper
@@ -219,6 +221,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.NORMS: norms,
         ExperimentName.TRANSPORT: transport,
         ExperimentName.AMORTISED: amortised,
+        ExperimentName.CHECKERBOARD: checkerboard,
     }
     return builders[name](seed, mode)
 
