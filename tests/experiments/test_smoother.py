@@ -90,8 +90,8 @@ def test_sensors_tell_the_direction(case):
 
 def test_draws_for_the_picture_have_the_moments_of_the_posterior(case):
     found = wind_posterior(case)
-    mean, sd = circular_moments(directions(found.velocities, found.veers, 0.5), found.weights)
-    drawn = directions(*wind_draws(found, 20_000), 0.5)
+    mean, sd = circular_moments(directions(found.velocities, 0.5), found.weights)
+    drawn = directions(wind_draws(found, 20_000), 0.5)
     again, again_sd = circular_moments(drawn, np.full(20_000, 1 / 20_000))
     assert abs(again - mean) < 0.1 * sd
     assert again_sd == pytest.approx(sd, rel=0.1)

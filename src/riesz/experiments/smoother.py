@@ -13,7 +13,6 @@ import numpy as np
 from riesz.experiments.smoother_direction import (
     NUM_SENSORS,
     RELATIVE_NOISE,
-    VEER_SD,
     Case,
     direction_row,
 )
@@ -62,7 +61,6 @@ def smoother(
         "diffusivity": DIFFUSIVITY,
         "speed": SPEED,
         "veer": VEER,
-        "veer_sd": VEER_SD,
         "sensors": NUM_SENSORS,
         "relative_noise": RELATIVE_NOISE,
     }

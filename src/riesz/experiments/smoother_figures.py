@@ -80,10 +80,10 @@ def draw_sensors(axes: Axes, mesh: Mesh, found: WindPosterior) -> None:
 def draw_fans(axes: Axes, mesh: Mesh, found: WindPosterior) -> None:
     """Directions drawn from the posterior at some places, and the true ones in red."""
     places = spread_nodes(mesh, FANS)
-    velocities, veers = wind_draws(found, DRAWS_IN_A_FAN)
+    velocities = wind_draws(found, DRAWS_IN_A_FAN)
     length = 0.12 * length_of(mesh)
     for node, (x, _) in zip(mesh.nodes[places], unit_nodes(mesh)[places], strict=True):
-        draw_arrows(axes, node, directions(velocities, veers, x), length, color="0.6")
+        draw_arrows(axes, node, directions(velocities, x), length, color="0.6")
         truth = np.degrees(VEER * (x - PIVOT))
         draw_arrows(axes, node, np.array([truth]), length, color="tab:red")
     draw_outline(axes, mesh)
@@ -105,7 +105,7 @@ def draw_arrows(
 
 
 def draw_direction(axes: Axes, found: WindPosterior) -> None:
-    angles = directions(*wind_draws(found, DRAWS_IN_HISTOGRAM), MIDDLE)
+    angles = directions(wind_draws(found, DRAWS_IN_HISTOGRAM), MIDDLE)
     axes.hist(angles, bins=40, density=True, color="0.7")
     axes.axvline(np.degrees(VEER * (MIDDLE - PIVOT)), color="tab:red", label="truth")
     axes.set_yticks([])

@@ -39,9 +39,13 @@ def exact_posterior(
     *,
     spacing: float = SPACING,
     reach: float = REACH,
+    start: Float[np.ndarray, " coordinate"] | None = None,
 ) -> ExactPosterior:
-    """For Gaussian noise, standard normal priors and one mode; `points` tells where states go."""
-    mode, factor, num_solves = mode_and_factor(problem)
+    """For Gaussian noise, standard normal priors and one mode, or one that is near `start`.
+
+    `points` tells where states go.
+    """
+    mode, factor, num_solves = mode_and_factor(problem, start)
     steps = np.arange(-int(reach / spacing), int(reach / spacing) + 1) * spacing
     axes = np.meshgrid(*[steps] * len(mode), indexing="ij")
     offsets = np.stack([axis.ravel() for axis in axes], axis=1)
@@ -56,7 +60,7 @@ def exact_posterior(
 
 
 def mode_and_factor(
-    problem: InverseProblem,
+    problem: InverseProblem, start: Float[np.ndarray, " n"] | None = None
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"], int]:
     """The posterior's mode, a factor of the Gauss-Newton covariance there, and solves it took."""
     seen: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
@@ -71,7 +75,7 @@ def mode_and_factor(
             seen[place.tobytes()] = np.concatenate([misfit, place]), slopes
         return seen[place.tobytes()]
 
-    start = np.zeros(problem.num_coordinates)
+    start = np.zeros(problem.num_coordinates) if start is None else start
     found = scipy.optimize.least_squares(
         lambda c: at(c)[0],
         start,
