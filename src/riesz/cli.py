@@ -38,6 +38,7 @@ class ExperimentName(StrEnum):
     TRANSPORT = "transport"
     AMORTISED = "amortised"
     CHECKERBOARD = "checkerboard"
+    FIELD = "field"
 
 
 OutOption = Annotated[
@@ -202,6 +203,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     use_float64()
     from riesz.experiments.amortised import amortised
     from riesz.experiments.checkerboard import checkerboard
+    from riesz.experiments.field import field
     from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
     from riesz.experiments.taper import taper
@@ -222,6 +224,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.TRANSPORT: transport,
         ExperimentName.AMORTISED: amortised,
         ExperimentName.CHECKERBOARD: checkerboard,
+        ExperimentName.FIELD: field,
     }
     return builders[name](seed, mode)
 

@@ -13,7 +13,7 @@ from riesz.experiments.runner import run_experiment
 from riesz.experiments.transport_exact import exact_posterior
 from riesz.experiments.transport_figures import growth_exponents
 from riesz.fem.interpolate import point_operator
-from riesz.infer.emulate import EmulateSettings
+from riesz.infer.emulate_settings import EmulateSettings
 
 KEYS = {
     *("method", "nodes", "domain", "replicate", "mean_error_sd", "sd_ratio", "field_mae"),
@@ -112,7 +112,7 @@ def test_one_compilation_serves_all_data_sets_on_a_mesh(tmp_path, monkeypatch):
     """On 9 x 9 nodes, with a training too short to be any good."""
     short = EmulateSettings(
         width=8, features=8, patch_nodes=16, coarse_patch_nodes=9, num_samples=4,
-        prior_steps=5, steps=5, block_steps=5, readout_batches=4, readout_steps=1,
+        prior_steps=5, steps=5, block_steps=5, readout_batches=4, rounds=1,
     )  # fmt: skip
     monkeypatch.setattr(methods, "SETTINGS", short)
     rows = run(tmp_path, monkeypatch, ("emulate", "square", 2, 2))

@@ -9,7 +9,7 @@ import pytest
 
 from riesz.errors import RieszError
 from riesz.infer.amortise import AmortiseSettings, amortise, candidates
-from riesz.infer.emulate import EmulateSettings
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.encoder import Encoded, as_encoded, encoder, num_outputs
 from riesz.infer.predict import predict
 from riesz.infer.problem import with_observations

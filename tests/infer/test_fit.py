@@ -9,7 +9,7 @@ import pytest
 from riesz.errors import RieszError
 from riesz.fem.weakform import diffusion, source
 from riesz.infer import fit as fit_module
-from riesz.infer.emulate import EmulateSettings
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import mean_field
 from riesz.infer.fit import ENGINES, check_settings, choose_engine, fit
 from riesz.infer.posterior import Posterior

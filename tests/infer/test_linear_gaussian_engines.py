@@ -5,7 +5,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from riesz.infer.emulate import EmulateSettings, emulate
+from riesz.infer.emulate import emulate
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.relax import RelaxSettings, relax
 from riesz.penalty.penalty import exact_penalty
 from tests.infer.source_strengths import errors, source_problem
@@ -15,9 +16,7 @@ KILOMETRE, FOOT = 1000.0, 0.3048
 
 @lru_cache
 def emulated(length=1.0, value=1.0):
-    settings = EmulateSettings(
-        width=16, features=16, prior_steps=200, steps=200, block_steps=200, readout_batches=50
-    )
+    settings = EmulateSettings(width=16, features=16)
     return emulate(source_problem(length, value), settings=settings, quiet=True)
 
 

@@ -12,7 +12,8 @@ import pytest
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.weakform import diffusion, reaction, source
-from riesz.infer.emulate import EmulateSettings, emulate
+from riesz.infer.emulate import emulate
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.nuts import nuts
 from riesz.infer.predict import predict
 from riesz.infer.problem import inverse_problem

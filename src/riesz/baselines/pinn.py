@@ -23,7 +23,8 @@ from riesz.fem.domain import Domain
 from riesz.fem.kernel import Physics, resolved, sum_of_terms
 from riesz.fem.pointwise import Point, State
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.infer.emulate import EmulateSettings, emulate
+from riesz.infer.emulate import emulate
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
 from riesz.infer.setup import initial_surrogate

@@ -14,6 +14,7 @@ class Task:
 
     identity: Mapping[str, Any]  # part of the row, and enough to find it again
     run: Callable[[], Row]
+    apart: bool = False  # whether processes may share out replicates, which compile again then
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,9 @@ DENSE_LEVELS = 4
 TIMED_DENSE_LEVELS = 5
 """Nested meshes up to which one dense gradient is timed; beyond, its cost grows by N^3."""
 
+APART = (("nuts-sparse", 5), ("nuts-dense", 4))
+"""Methods and meshes whose replicates take much longer than compilation."""
+
 TAPERED = tuple(
     f"{engine}-hard-taper-{nodes}" for engine in ("emulate", "relax") for nodes in TAPER_NODES
 )
@@ -81,20 +84,19 @@ def plans(mode: str) -> list[Plan]:
         return [("emulate", "square", 5, 3), ("quadrature", "square", 5, 3)]
     small, large = (3, 4, 5), (6, 7)
     return [
-        *(("emulate", "square", levels, 10) for levels in small),
-        *(("quadrature", "square", levels, 10) for levels in small),
-        ("emulate", "square", 6, 10),
-        ("quadrature", "square", 6, 10),
+        *(("emulate", "square", levels, 10) for levels in (5, 6)),
         ("emulate", "disc", 5, 10),
-        ("quadrature", "disc", 5, 10),
-        *(("nuts-sparse", "square", levels, 10) for levels in small),
+        *(("nuts-sparse", "square", levels, 1) for levels in (7, 6)),
+        *(("nuts-sparse", "square", levels, 10) for levels in (5, 4, 3)),
         ("emulate", "square", 7, 3),
+        *(("emulate", "square", levels, 10) for levels in (4, 3)),
+        *(("quadrature", "square", levels, 10) for levels in (*small, 6)),
+        ("quadrature", "disc", 5, 10),
         ("quadrature", "square", 7, 3),
+        *(("nuts-dense", "square", levels, 3) for levels in (4, 3)),
         *(("pinn", "square", levels, 3) for levels in (*small, *large)),
-        *(("nuts-dense", "square", levels, 3) for levels in (3, 4)),
+        *((method, "square", levels, 3) for method, levels in product(TAPERED, (5, 4, 3, 6))),
         *(("nuts-dense", "square", levels, 1) for levels in (5, 6, 7)),
-        *((method, "square", levels, 3) for method, levels in product(TAPERED, (*small, 6))),
-        *(("nuts-sparse", "square", levels, 1) for levels in large),
     ]
 
 
@@ -110,6 +112,7 @@ def transport(seed: int, mode: str) -> Experiment:
                 "replicate": replicate,
             },
             partial(row, method, Case(domain, levels, replicate, seed), compiled),
+            apart=(method, levels) in APART,
         )
         for method, domain, levels, replicates in plans(mode)
         for replicate in range(replicates)

@@ -16,7 +16,8 @@ from jaxtyping import Array, Float
 from riesz.baselines.pinn import pinn
 from riesz.experiments.transport_data import Case, posed
 from riesz.fem.linear_solve import AbstractLinearSolver, Dense, SparseLU
-from riesz.infer.emulate import EmulateSettings, emulate
+from riesz.infer.emulate import emulate
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.nuts import NutsSettings, log_density, nuts, sampled
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
@@ -42,7 +43,9 @@ PINN_INSIDE, PINN_BOUNDARY = 512, 128  # points in a step
 PINN_BOUNDARY_WEIGHT = 1000.0
 """The paper's one leaves the boundary values free, the state being so small: 5 sd on 17^2 nodes."""
 
-NUTS_WARMUP, NUTS_DRAWS = 100, 400
+NUTS_LENGTHS = {7: (40, 60)}
+"""Warm-up and draws on the largest mesh, where a gradient takes a second."""
+NUTS_LENGTH = (100, 400)
 EFFECTIVE = 400
 """Effective draws to which the cost of a sampler is scaled."""
 
@@ -151,7 +154,8 @@ def sampled_by_nuts(
     """The posterior, what it took, compilation apart, and what it would take for enough draws."""
     problem, _ = posed(case)
     solver: AbstractLinearSolver = Dense() if method == "nuts-dense" else SparseLU()
-    settings = NutsSettings(NUTS_WARMUP, 0.8, True, 10)
+    num_warmup, num_draws = NUTS_LENGTHS.get(case.levels, NUTS_LENGTH)
+    settings = NutsSettings(num_warmup, 0.8, True, 10)
     start = jax.numpy.zeros(problem.num_coordinates)
 
     def warm_up():
@@ -164,8 +168,8 @@ def sampled_by_nuts(
             return nuts(
                 problem,
                 seed=case.fit_seed(),
-                num_warmup=NUTS_WARMUP,
-                num_samples=NUTS_DRAWS,
+                num_warmup=num_warmup,
+                num_samples=num_draws,
                 num_chains=num_chains,
                 linear_solver=solver,
                 target_accept=settings.target_accept,

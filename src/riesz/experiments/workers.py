@@ -48,10 +48,11 @@ def rows_of_workers(build: Build, pending: Sequence[Task], num_workers: int) -> 
 
 
 def groups_of(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Tasks that differ in nothing but their replicate, in the order given."""
+    """Tasks that differ in nothing but their replicate, unless they ask to be run apart."""
     groups: dict[tuple, list[Task]] = {}
     for task in tasks:
-        rest = tuple((k, v) for k, v in task.identity.items() if k != "replicate")
+        told = task.identity.items()
+        rest = tuple((k, v) for k, v in told if task.apart or k != "replicate")
         groups.setdefault(rest, []).append(task)
     return list(groups.values())
 

@@ -21,24 +21,26 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.infer.amortised import Amortised, encoded
-from riesz.infer.emulate import (
+from riesz.infer.emulate_settings import EmulateSettings
+from riesz.infer.emulate_training import (
     EmulateData,
-    EmulateSettings,
     EmulateState,
     EmulateStep,
-    default_penalty,
     family_optimiser,
-    in_precision,
     network_optimiser,
-    reference_penalty,
     run,
-    widened,
 )
 from riesz.infer.encoder import Encoded, Encoder, ResidualNetwork, encoder
 from riesz.infer.family import antithetic, full_rank, standard_log_density
 from riesz.infer.problem import InverseProblem
 from riesz.infer.readout import applies_to, stepped_readout
-from riesz.infer.setup import initial_surrogate
+from riesz.infer.rounds import widened
+from riesz.infer.setup import (
+    default_penalty,
+    in_precision,
+    initial_surrogate,
+    reference_penalty,
+)
 from riesz.infer.simulator import Coordinates, DataSets, Observed, Simulator
 from riesz.infer.training import History, train
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty
@@ -177,7 +179,8 @@ def amortise(
     settings = AmortiseSettings() if settings is None else settings
     network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
     of_surrogate = settings.surrogate
-    penalty = default_penalty(problem, of_surrogate, gram) if penalty is None else penalty
+    if penalty is None:
+        penalty = default_penalty(problem, of_surrogate, gram, engine="amortise")
     if surrogate is None:
         surrogate = initial_surrogate(
             problem, network_key, width=of_surrogate.width, features=of_surrogate.features
@@ -233,17 +236,15 @@ def with_solved_readout(
     settings: EmulateSettings,
     key: PRNGKeyArray,
 ) -> Surrogate:
-    """Gauss-Newton steps of the readout, where the penalty is a sum of squares."""
+    """A Gauss-Newton step of the readout, where the penalty is a sum of squares."""
     if not isinstance(penalty, WeakFormPenalty) or not applies_to(penalty, surrogate):
         return surrogate
     size, dtype = problem.num_coordinates, problem.forward.dtype
-    for one in jr.split(key, settings.readout_steps):
-        draw_key, patch_key = jr.split(one)
-        count = settings.readout_batches * settings.num_samples
-        draws = widened(full_rank(size, dtype), antithetic(draw_key, count, size, dtype))
-        batches = draws.reshape(settings.readout_batches, settings.num_samples, size)
-        surrogate = stepped_readout(problem, penalty, surrogate, patch_key, batches)
-    return surrogate
+    draw_key, patch_key = jr.split(key)
+    count = settings.readout_batches * settings.num_samples
+    draws = widened(full_rank(size, dtype), antithetic(draw_key, count, size, dtype))
+    batches = draws.reshape(settings.readout_batches, settings.num_samples, size)
+    return stepped_readout(problem, penalty, surrogate, patch_key, batches)
 
 
 def trained_encoder(

@@ -192,6 +192,13 @@ def full_rank(num_coordinates: int, dtype) -> FullRank:
     return FullRank(zeros, zeros, jnp.zeros((num_coordinates, num_coordinates), dtype))
 
 
+def full_rank_of(
+    mean: Float[Array, " coordinate"], factor: Float[Array, "coordinate coordinate"]
+) -> FullRank:
+    """The Gaussian with this mean and this lower triangular factor of its covariance."""
+    return FullRank(mean, jnp.log(jnp.diagonal(factor)), jnp.tril(factor, -1))
+
+
 def low_rank(num_coordinates: int, rank: int, key: PRNGKeyArray, dtype) -> LowRank:
     """Nearly the prior; the directions start small but not at zero, where they would stay."""
     if rank < 1:

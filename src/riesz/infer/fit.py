@@ -13,7 +13,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from riesz.errors import RieszError
-from riesz.infer.emulate import EmulateSettings, emulate
+from riesz.infer.emulate import emulate
+from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.nuts import nuts
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
@@ -92,7 +93,7 @@ ENGINES = {
     ),
 }
 
-MAY_BE_ZERO = ("prior_steps", "readout_steps", "polishing_rounds", "num_warmup")
+MAY_BE_ZERO = ("prior_steps", "num_bends", "polishing_rounds", "num_warmup")
 
 
 def fit(

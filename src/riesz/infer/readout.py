@@ -28,7 +28,7 @@ from riesz.surrogate.surrogate import COORDINATES, Surrogate
 MIXTURE = "riesz:mixture"
 """The entry of `z` that holds the mixture of features."""
 
-LARGEST = 3000
+LARGEST = 6000
 """Unknowns of the normal equations up to which they are formed."""
 
 RIDGE = 1e-10
@@ -59,14 +59,18 @@ class NormalEquations(eqx.Module):
     slope: Float[Array, "hidden feature"]
 
 
-def applies_to(penalty: object, surrogate: Surrogate) -> bool:
-    """Whether there are squares to minimise, and few enough unknowns."""
+def has_squares(penalty: object, surrogate: Surrogate) -> bool:
+    """Whether the penalty is a sum of squares, and the surrogate linear in a readout."""
     return (
         isinstance(penalty, WeakFormPenalty)
         and isinstance(penalty.norm.fine, SchwarzPatches)
         and isinstance(surrogate.network, TrunkBranch)
-        and surrogate.network.readout.size <= LARGEST
     )
+
+
+def applies_to(penalty: object, surrogate: Surrogate) -> bool:
+    """Whether there are squares to minimise, and few enough unknowns."""
+    return has_squares(penalty, surrogate) and factorised(surrogate).readout.size <= LARGEST
 
 
 def stepped_readout(

@@ -27,14 +27,13 @@ from riesz.infer.relaxed_objective import AnySurrogate, relaxed_terms, trained_p
 from riesz.infer.relaxed_polish import never_negative, polished, without_noise
 from riesz.infer.relaxed_setup import (
     check_problem,
-    default_penalty,
     gram_matrix,
     median_units,
     told,
 )
 from riesz.infer.relaxed_states import RelaxedStates
 from riesz.infer.schedule import AbstractSchedule, Learned, as_schedule
-from riesz.infer.setup import initial_surrogate
+from riesz.infer.setup import default_penalty, initial_surrogate
 from riesz.infer.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.schwarz_patches import Gram
@@ -173,13 +172,7 @@ def relax(
     check_problem(problem)
     network_key, prior_key, key, polish_key = jr.split(jr.key(seed), 4)
     if penalty is None:
-        penalty = default_penalty(
-            problem,
-            num_patches=settings.num_patches,
-            patch_nodes=settings.patch_nodes,
-            coarse_patch_nodes=settings.coarse_patch_nodes,
-            gram=gram,
-        )
+        penalty = default_penalty(problem, settings, gram, engine="relax")
     matrix = gram_matrix(penalty)
     factor = gram_factor(matrix)
     exact_unit, unit = median_units(problem, penalty, matrix, factor)

@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import scipy.optimize
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.infer.epsilon import noise_variances
 from riesz.infer.family import AbstractFamily, Draws, MeanField
+from riesz.infer.minimise import minimised
 from riesz.infer.problem import InverseProblem
 from riesz.infer.readout import (
     MIXTURE,
@@ -41,9 +40,6 @@ from riesz.surrogate.surrogate import COORDINATES, Surrogate
 LARGEST = 512
 """Patches that are all taken; of more, so many are drawn."""
 
-MAX_STEPS = 200
-
-Tree = TypeVar("Tree", bound=PyTree)
 Family = TypeVar("Family", bound=AbstractFamily)
 
 
@@ -155,24 +151,6 @@ def weights_cost(
     still = MeanField(jnp.zeros(size, draws.dtype), jnp.zeros(size, draws.dtype))
     moved = with_part(surrogate, weights)
     return relaxed_terms(problem, penalty, moved, still, jr.key(0), draws, epsilon).total()
-
-
-def minimised(tree: Tree, cost, *arguments) -> Tree:
-    """The parameters that minimise a smooth cost, which returns its gradient too."""
-    start, rebuild = ravel_pytree(tree)
-
-    def flat_cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = cost(rebuild(jnp.asarray(flat, start.dtype)), *arguments)
-        return float(value), np.asarray(ravel_pytree(slope)[0], dtype=float)
-
-    found = scipy.optimize.minimize(
-        flat_cost,
-        np.asarray(start, dtype=float),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": MAX_STEPS},
-    )
-    return rebuild(jnp.asarray(found.x, start.dtype))
 
 
 @eqx.filter_jit

@@ -22,17 +22,9 @@ from riesz.infer.problem import InverseProblem
 from riesz.infer.relaxed_polish import count_patches, never_negative
 from riesz.observe.likelihood import Gaussian
 from riesz.penalty.dual_norm import dual_norm
-from riesz.penalty.penalty import (
-    AbstractPenalty,
-    ExactPenalty,
-    WeakFormPenalty,
-    weak_form_penalty,
-)
-from riesz.penalty.schwarz_patches import Gram, SchwarzPatches
+from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
+from riesz.penalty.schwarz_patches import SchwarzPatches
 from riesz.surrogate.affine import affine_coordinates
-
-WHOLE_MESH_NODES = 2000
-"""Meshes up to here are evaluated whole in each step, consistently with exact solves."""
 
 CALIBRATED = 4096
 """Patches up to which a norm by patches is held to the effect of the exact one at the sensors."""
@@ -45,30 +37,6 @@ def check_problem(problem: InverseProblem) -> None:
             f"relax needs normal noise, to know how far the data correct the equation, but the "
             f"likelihood is {problem.likelihood.describe()}: use emulate or nuts."
         )
-
-
-def default_penalty(
-    problem: InverseProblem,
-    *,
-    num_patches: int,
-    patch_nodes: int,
-    coarse_patch_nodes: int,
-    gram: Gram | None,
-) -> WeakFormPenalty:
-    if problem.hierarchy is None:
-        raise RieszError(
-            "relax trains on mini-patches of a hierarchy of meshes: build the problem on "
-            "rz.hierarchy(coarse_mesh, levels), or pass penalty=rz.exact_penalty(problem.forward)."
-        )
-    return weak_form_penalty(
-        problem.forward,
-        problem.hierarchy,
-        num_patches=num_patches,
-        patch_nodes=min(patch_nodes, problem.forward.num_free),
-        coarse_patch_nodes=coarse_patch_nodes,
-        gram=gram,
-        whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
-    )
 
 
 def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:

@@ -1,16 +1,60 @@
 """What engines that train a surrogate start from."""
 
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.errors import RieszError
+from riesz.infer.family import antithetic
 from riesz.infer.problem import InverseProblem
+from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
+from riesz.penalty.schwarz_patches import Gram
 from riesz.penalty.state import values_at_nodes
 from riesz.surrogate.affine import affine_coordinates
 from riesz.surrogate.boundary import boundary_values
 from riesz.surrogate.networks import trunk_branch
 from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of
+
+WHOLE_MESH_NODES = 2000
+"""Meshes up to here are evaluated whole in each step: cheaper than quadrature on coarse levels, and
+consistent with exact solves where their discretisation error matters most."""
+
+
+@runtime_checkable
+class PatchSettings(Protocol):
+    """How a norm by patches is made: part of the settings of several engines."""
+
+    @property
+    def num_patches(self) -> int: ...
+    @property
+    def patch_nodes(self) -> int: ...
+    @property
+    def coarse_patch_nodes(self) -> int: ...
+
+
+def default_penalty(
+    problem: InverseProblem, settings: PatchSettings, gram: Gram | None, *, engine: str
+) -> WeakFormPenalty:
+    """Mini-patches of the problem's hierarchy of meshes."""
+    if problem.hierarchy is None:
+        raise RieszError(
+            f"{engine} works on mini-patches of a hierarchy of meshes: build the problem on "
+            "rz.hierarchy(coarse_mesh, levels), or pass penalty=rz.exact_penalty(problem.forward)."
+        )
+    return weak_form_penalty(
+        problem.forward,
+        problem.hierarchy,
+        num_patches=settings.num_patches,
+        patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
+        coarse_patch_nodes=settings.coarse_patch_nodes,
+        gram=gram,
+        whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
+    )
 
 
 def initial_surrogate(
@@ -43,6 +87,26 @@ def at_sensors(
     x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
     values = values_at_nodes(surrogate, dofs.ravel(), x, {COORDINATES: coordinates})
     return jnp.sum(problem.operator.weights * values.reshape(dofs.shape), axis=0)
+
+
+@eqx.filter_jit
+def reference_penalty(
+    problem: InverseProblem, penalty: AbstractPenalty, surrogate: Surrogate
+) -> Float[Array, ""]:
+    """The penalty of the lifting alone, over the prior: the unit of the loss."""
+    key, draw_key = jr.split(jr.key(0))
+    draws = antithetic(draw_key, 64, problem.num_coordinates, problem.forward.dtype)
+    zs = equation_inputs(problem, draws)
+    nothing = eqx.tree_at(lambda s: s.frame.output_scale, surrogate, replace_fn=jnp.zeros_like)
+    values = jax.lax.map(lambda one: penalty(one, nothing, zs), jr.split(key, 16))
+    return jnp.mean(values)
+
+
+def in_precision(tree: Any, dtype: Any) -> Any:
+    """All floating-point arrays of a tree in a given precision."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree
+    )
 
 
 def equation_inputs(

@@ -30,6 +30,7 @@ from riesz.io.whole_file import read_bytes, replacing
 from riesz.mesh.digest import mesh_digest
 from riesz.surrogate.boundary import BoundaryValues
 from riesz.surrogate.layers import Layers
+from riesz.surrogate.local_functions import LocalFunctions
 from riesz.surrogate.networks import MLP, TrunkBranch
 from riesz.surrogate.nodal_function import NodalFunctions
 from riesz.surrogate.surrogate import Frame, Surrogate
@@ -61,6 +62,7 @@ SAVED = {
         TrunkBranch,
         MLP,
         Layers,
+        LocalFunctions,
     )
 }
 """All that a saved posterior may hold beside numbers: new families, state maps, networks and their

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.surrogate.layers import Layers, layers
+from riesz.surrogate.local_functions import LocalFunctions
 
 Coordinates = Float[Array, " coordinate"]
 
@@ -30,7 +31,7 @@ class TrunkBranch(AbstractNetwork):
     """
 
     trunk: Layers
-    branch: Layers
+    branch: Layers | LocalFunctions
     readout: Float[Array, "hidden feature"]
     linear: Int[Array | np.ndarray, " linear"]
     others: Int[Array | np.ndarray, " other"]

@@ -1,0 +1,248 @@
+r"""Rounds of `emulate`: the surrogate by least squares around q, then q with that surrogate.
+
+With random functions of place and functions of the unknowns around q held fixed, the surrogate is
+linear in its readout, and the penalty a sum of squares: it is solved for, not descended. (Trained
+functions of place span the states no better than random ones, and descent leaves residuals of
+tens of per cent where there are many unknowns.) A surrogate that is right around one q gives the
+next one; the first rounds give the data a part of their weight, so that q shrinks from the prior
+in steps over which the functions around it can follow. In the end q no longer moves, and the
+surrogate is right where it is used.
+"""
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.infer.family import AbstractFamily, Draws, antithetic
+from riesz.infer.problem import InverseProblem
+from riesz.infer.readout import LARGEST, factorised, stepped_readout
+from riesz.infer.refine import information, matched_normals, refined
+from riesz.infer.setup import equation_inputs, log_likelihoods
+from riesz.infer.training import TrainingError, bar, spoken
+from riesz.penalty.penalty import WeakFormPenalty
+from riesz.surrogate.local_functions import local_functions
+from riesz.surrogate.networks import TrunkBranch
+from riesz.surrogate.surrogate import Surrogate
+
+WIDENED = 1.3
+"""The surrogate is fitted to draws this much wider than q, so that q's tails can be trusted."""
+
+FIRST_SHARE, SHARE_GROWTH = 10.0, 10.0
+"""The first round lets the best informed direction shrink about to 1 / sqrt(1 + 10) of the prior;
+each later one gives ten times the weight."""
+
+REACH, SHARE_CUT, MAX_CUTS = 2.0, 4.0, 10
+"""Beyond so many standard deviations of the q before, in any direction, a surrogate fitted around
+that q is not believed: the data are given less weight until the next q is nearer."""
+
+SETTLED = 0.05
+"""Posterior standard deviations, or a relative change of them, that are no longer a move."""
+
+SCORED_DRAWS, SCORED_PATCHES = 32, 16
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """Sizes of the least-squares fits, and how many at most."""
+
+    num_bends: int
+    num_batches: int
+    num_samples: int
+    refining_draws: int
+    max_rounds: int
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Where the rounds ended, and how they went."""
+
+    surrogate: Surrogate
+    family: AbstractFamily
+    history: dict[str, Float[np.ndarray, " round"]]
+    notes: tuple[str, ...]
+
+
+def emulated_in_rounds(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    settings: RoundSettings,
+    reference: Float[Array, ""],
+    key: PRNGKeyArray,
+    *,
+    quiet: bool,
+) -> Rounds:
+    """Surrogate and q, each fitted to the other until neither moves."""
+    key, normal_key = jr.split(key)
+    size, dtype = problem.num_coordinates, problem.forward.dtype
+    normals = matched_normals(normal_key, settings.refining_draws, size, dtype)
+    share, moved, curves = 0.0, np.inf, []
+    with bar(quiet) as progress:
+        task = progress.add_task("surrogate and posterior", total=settings.max_rounds, terms="")
+        for number, one in enumerate(jr.split(key, settings.max_rounds)):
+            fit_key, score_key = jr.split(one)
+            surrogate = fitted_around(problem, penalty, surrogate, family, settings, fit_key)
+            share = next_share(share, problem, surrogate, family, normals)
+            before = family
+            family, share = within_reach(problem, surrogate, before, normals, share)
+            moved = distance(before, family, normals)
+            physics, bound = scores(problem, penalty, surrogate, family, normals, score_key)
+            terms = {
+                "physics": float(physics / reference),
+                "bound": float(bound),
+                "share": share,
+                "moved": moved,
+            }
+            check_round(terms, number, (surrogate, before))
+            curves.append(terms)
+            progress.update(task, advance=1, terms=spoken(terms))
+            if share == 1.0 and moved < SETTLED:
+                break
+    history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
+    return Rounds(surrogate, family, history, told(share, moved, settings.max_rounds))
+
+
+def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
+    broken = [name for name, value in terms.items() if not np.isfinite(value)]
+    if broken:
+        raise TrainingError(
+            f"emulate: {broken[0]!r} became NaN or infinite in round {number}: look for priors "
+            "that allow impossible coefficients. The state before that round is kept.",
+            state,
+        )
+
+
+def told(share: float, moved: float, max_rounds: int) -> tuple[str, ...]:
+    if share == 1.0 and moved < SETTLED:
+        return ()
+    note = (
+        f"the posterior has not settled: in the last of {max_rounds} rounds it still moved by "
+        f"{moved:.2g} of its standard deviations. Allow more rounds, or compare with nuts."
+    )
+    warnings.warn(note, stacklevel=4)
+    return (note,)
+
+
+def fitted_around(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    settings: RoundSettings,
+    key: PRNGKeyArray,
+) -> Surrogate:
+    """The surrogate with functions of the unknowns around q, its readout solved for there."""
+    draw_key, function_key, patch_key = jr.split(key, 3)
+    count = settings.num_batches * settings.num_samples
+    size, dtype = problem.num_coordinates, problem.forward.dtype
+    draws = widened(family, antithetic(draw_key, count, size, dtype))
+    surrogate = localised(surrogate, draws, settings.num_bends, function_key)
+    batches = draws.reshape(settings.num_batches, settings.num_samples, size)
+    return stepped_readout(problem, penalty, surrogate, patch_key, batches)
+
+
+def widened(family: AbstractFamily, normals: Draws) -> Draws:
+    return family.transformed(WIDENED * normals)
+
+
+def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyArray) -> Surrogate:
+    """The surrogate in terms of functions around the draws, as close as they come to it."""
+    network = factorised(surrogate)
+    network = dataclasses.replace(network, **split_of(network, draws.shape[1], num_bends))
+    size = len(network.others)
+    if size:
+        seen = np.asarray(draws)[:, np.asarray(network.others)]
+        branch = local_functions(seen, num_bends, key, network.readout.dtype)
+        network = dataclasses.replace(network, branch=branch)
+    hidden = np.asarray(jax.vmap(network.hidden)(draws))
+    mixtures = np.asarray(jax.vmap(factorised(surrogate).mixture)(draws))
+    readout = np.linalg.lstsq(hidden, mixtures, rcond=1e-10)[0]
+    network = dataclasses.replace(network, readout=jnp.asarray(readout, network.readout.dtype))
+    return dataclasses.replace(surrogate, network=network)
+
+
+def split_of(network: TrunkBranch, size: int, num_bends: int) -> dict[str, np.ndarray]:
+    """Which coordinates the surrogate is affine in, whatever the others.
+
+    Where the products of both kinds are too many for one system, none is treated apart: around q
+    all of them have linear functions anyway.
+    """
+    linear, others = np.asarray(network.linear), np.asarray(network.others)
+    products = (1 + len(linear)) * (1 + len(others) + (num_bends if len(others) else 0))
+    if products * network.readout.shape[1] <= LARGEST:
+        return {"linear": linear, "others": others}
+    return {"linear": np.zeros(0, int), "others": np.arange(size)}
+
+
+def next_share(
+    share: float,
+    problem: InverseProblem,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    normals: Draws,
+) -> float:
+    """How much of the data's weight the next q is given; never less than before."""
+    if share > 0:
+        return min(1.0, SHARE_GROWTH * share)
+    told_by_data = np.asarray(information(problem, surrogate, family, normals[:SCORED_DRAWS]))
+    return float(min(1.0, FIRST_SHARE / np.linalg.eigvalsh(told_by_data)[-1]))
+
+
+def within_reach(
+    problem: InverseProblem,
+    surrogate: Surrogate,
+    before: AbstractFamily,
+    normals: Draws,
+    share: float,
+) -> tuple[AbstractFamily, float]:
+    """The next q, and the share of the data's weight with which it stays where it was fitted."""
+    for _ in range(MAX_CUTS):
+        after = refined(problem, surrogate, before, normals, share)
+        if reach(before, after, normals) <= REACH:
+            return after, share
+        share /= SHARE_CUT
+    return before, share
+
+
+def reach(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:
+    """How far the mean moved, in standard deviations of the q before along its own axes."""
+    old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
+    factor = np.linalg.cholesky(np.atleast_2d(np.cov(old, rowvar=False)))
+    moved = np.linalg.solve(factor, new.mean(axis=0) - old.mean(axis=0))
+    return float(np.abs(moved).max()) if np.isfinite(moved).all() else np.inf
+
+
+def distance(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:
+    """How means and spreads changed, in standard deviations of the new q: root mean squares.
+
+    The larger of both; of many unknowns one or another always moves with the patches drawn.
+    """
+    old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
+    shift = (new.mean(axis=0) - old.mean(axis=0)) / new.std(axis=0)
+    growth = np.log(new.std(axis=0) / old.std(axis=0))
+    return float(np.sqrt(np.maximum(np.mean(shift**2), np.mean(growth**2))))
+
+
+@eqx.filter_jit
+def scores(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    normals: Draws,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The penalty under the new q, on fresh patches, and the evidence lower bound."""
+    draws = family.transformed(normals)
+    zs = equation_inputs(problem, draws[:SCORED_DRAWS])
+    values = jax.lax.map(lambda one: penalty(one, surrogate, zs), jr.split(key, SCORED_PATCHES))
+    fits = log_likelihoods(problem, surrogate, draws)
+    return jnp.mean(values), jnp.mean(fits) - family.kl_to_prior(normals)
