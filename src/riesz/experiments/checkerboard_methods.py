@@ -83,15 +83,15 @@ def deep_ritz(board: Board) -> Losses:
 METHODS: Mapping[str, Method] = {
     "weak-form": Method(weak_form, Schedule(3e-3, 0.4, RIDGE), gram="diffusivity"),
     "weak-form-poisson": Method(weak_form_poisson, Schedule(3e-3, 0.4, RIDGE), gram="poisson"),
-    "strong-form": Method(strong_form(0.0), Schedule(1e-2)),
-    "strong-form-jumps": Method(strong_form(1.0), Schedule(1e-2)),
+    "strong-form": Method(strong_form(0.0), Schedule(3e-2)),
+    "strong-form-jumps": Method(strong_form(1.0), Schedule(3e-2)),
     "first-order": Method(first_order(1.0), Schedule(1e-2), num_outputs=3),
-    "deep-ritz": Method(deep_ritz, Schedule(1e-2)),
+    "deep-ritz": Method(deep_ritz, Schedule(3e-2)),
     "strong-form-solved": Method(strong_form(1.0), Schedule(0.0, 1.0, RIDGE)),
     "first-order-solved": Method(first_order(1.0), Schedule(0.0, 1.0, 1e-8), num_outputs=3),
     "deep-ritz-solved": Method(deep_ritz, Schedule(0.0, 1.0, 1e-10)),
 }
-"""Baselines as they are published, by Adam alone, and again with our solve for the last layer alone.
+"""Baselines as they are published, by Adam, and again by our solve for the last layer alone.
 
 They gain more from points for the solve than from steps of Adam before it.
 """

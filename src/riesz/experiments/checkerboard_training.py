@@ -154,7 +154,8 @@ def compile_for(
     schedule: Schedule,
 ) -> None:
     """Leaves compilation out of the seconds that follow."""
-    keys = jr.split(jr.key(0), BLOCK)
-    jax.block_until_ready(adam_block(loss, network, fresh_memory(network), keys, jnp.zeros(())))
+    keys, memory = jr.split(jr.key(0), BLOCK), fresh_memory(network)
+    if schedule.newton_share < 1:
+        jax.block_until_ready(adam_block(loss, network, memory, keys, jnp.zeros(())))
     if schedule.newton_share:
         equations(last_loss, network, jr.key(0))
