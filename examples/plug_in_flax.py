@@ -46,10 +46,10 @@ def readings(problem, key):
     return places, jnp.repeat(plates, 10), jnp.concatenate(values) + NOISE_STD * noise
 
 
-def main(num_steps: int = 3000) -> float:
+def main(num_steps: int = 3000, levels: int = 4) -> float:
     """Train, and return the relative energy error for fresh plates."""
     # Adding the penalty takes these lines ...
-    meshes = rz.hierarchy(rz.rectangle((4, 4)), 4)
+    meshes = rz.hierarchy(rz.rectangle((4, 4)), levels)
     equation = rz.diffusion("a") - rz.source(1.0)
     problem = rz.boundary_value_problem(rz.P1(meshes.meshes[-1]), equation, {"boundary": 0.0})
     penalty = rz.weak_form_penalty(problem, meshes)

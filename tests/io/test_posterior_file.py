@@ -14,16 +14,20 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear_solve import Dense
 from riesz.fem.weakform import diffusion, source
 from riesz.infer.draws import EmpiricalDraws
+from riesz.infer.epsilon import gram_factor
 from riesz.infer.family import low_rank, mean_field
 from riesz.infer.flow import flow
 from riesz.infer.posterior import Posterior
+from riesz.infer.predict import predict
 from riesz.infer.problem import inverse_problem
+from riesz.infer.relaxed_states import RelaxedStates
 from riesz.infer.states import ExactStates
 from riesz.io.module_arrays import from_plain, to_plain
 from riesz.io.posterior_file import MANIFEST, load_posterior, save_posterior
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.penalty.dual_norm import dual_norm
 from tests.infer.linear_gaussian import exact_posterior, linear_problem
 
 
@@ -66,6 +70,21 @@ def test_every_distribution_reads_back_bit_by_bit(tmp_path, distribution):
     assert eqx.tree_equal(again, posterior)
     np.testing.assert_array_equal(again.sample(jr.key(1), 4), posterior.sample(jr.key(1), 4))
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".npz"]
+
+
+def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path):
+    problem = small_problem(num_cells=3)
+    states = RelaxedStates(jnp.asarray(0.2), gram_factor(dual_norm(problem.forward).gram))
+    posterior = Posterior(problem, mean_field(1, jnp.float64), states, {}, "relax", 0)
+    save_posterior(tmp_path, posterior)
+    again = load_posterior(tmp_path, small_problem(num_cells=3))
+    assert eqx.tree_equal(again.states, states)
+    found, wanted = (
+        predict(p, "u", [[0.4, 0.6]], num_draws=4, exceed=(0.1,)) for p in (again, posterior)
+    )
+    assert wanted.sd.min() > 0
+    np.testing.assert_array_equal(found.mean, wanted.mean)
+    np.testing.assert_array_equal(found.exceedance[0.1], wanted.exceedance[0.1])
 
 
 def test_saving_again_replaces_what_was_there(saved):

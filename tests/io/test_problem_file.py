@@ -9,6 +9,7 @@ import pytest
 
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.infer.fit import ENGINES
+from riesz.io import write_mesh
 from riesz.io.observations_file import read_columns
 from riesz.io.problem_check import case_numbers, case_text
 from riesz.io.problem_file import read_problem, read_tables
@@ -16,6 +17,7 @@ from riesz.io.problem_tables import ProblemTables
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
+from riesz.mesh.shapes import rectangle
 
 SQUARE = """
 [domain]
@@ -251,6 +253,38 @@ def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
     case = read_problem(written(tmp_path, fine))
     assert len(case.problem.hierarchy.meshes) == 3
     assert case_numbers(case)["longest_edge"] <= 0.05
+
+
+@pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
+def test_the_domain_may_be_a_mesh_of_ones_own(tmp_path, suffix):
+    own = rectangle((4, 2), upper=(2, 1))
+    write_mesh(tmp_path / f"own{suffix}", own)
+    box = "rectangle = { lower = [0, 0], upper = [2, 1] }\nmax_edge = 0.4"
+    case = read_problem(written(tmp_path, swapped(box, f'mesh = "own{suffix}"')))
+    np.testing.assert_allclose(case.coarse.nodes, own.nodes)
+    assert case.problem.forward.dirichlet_tags == ("left",)
+    assert [m.num_nodes for m in case.problem.hierarchy.meshes] == [15, 45]
+    single = swapped(f"{box}\nlevels = 2", f'mesh = "own{suffix}"')
+    case = read_problem(written(tmp_path, single))
+    assert case.problem.hierarchy is None
+    assert "a single mesh has no coarser levels" in case.choice().why
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        ('mesh = "none.msh"', r"none\.msh cannot be read"),
+        ('mesh = "own.obj"', r"own\.obj"),
+        ('mesh = "o.geojson"', "domain.mesh is 'o.geojson', an outline: name it domain.outline"),
+        ('mesh = "m.msh"\nmax_edge = 1.0', "a mesh has its edges; refine it by levels instead"),
+        ('outline = "m.msh"\nmax_edge = 1.0', "or name a mesh file by domain.mesh"),
+    ],
+)
+def test_bad_domains_are_told(tmp_path, domain, message):
+    box = "rectangle = { lower = [0, 0], upper = [2, 1] }\nmax_edge = 0.4\nlevels = 2"
+    (tmp_path / "own.obj").write_text("")
+    with pytest.raises(RieszError, match=message):
+        read_problem(written(tmp_path, swapped(box, domain)))
 
 
 def test_every_engine_has_a_table_of_settings():
