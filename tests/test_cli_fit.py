@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import re
+import shlex
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
@@ -28,22 +29,22 @@ from riesz.mesh.locate import locate
 
 ROOT = Path(__file__).parent.parent
 AQUIFER = ROOT / "examples" / "aquifer"
+README = ROOT / "README.md"
 
 TINY = """
 [engine]
 name = "emulate"
 [engine.emulate]
-prior_steps = 0
-steps = 10
-block_steps = 10
 width = 4
 features = 4
 patch_nodes = 9
 num_samples = 4
-readout_steps = 0
+rounds = 1
+num_bends = 2
+readout_batches = 2
 refining_draws = 16
 """
-"""Settings that train nothing worth having, in no time."""
+"""Settings that find nothing worth having, in no time."""
 
 
 def run(words, monkeypatch, capsys):
@@ -63,10 +64,23 @@ def refused(words, monkeypatch, capsys):
     return errors
 
 
+def readme_commands():
+    """The lines that the README shows for its example, as words, without the comments."""
+    (block,) = re.findall(r"```sh\n(riesz check.*?)```", README.read_text(), flags=re.DOTALL)
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def root(tmp_path_factory):
+    """Where the README's lines are run."""
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture(scope="module")
+def folder(root):
     """The example of the README with few unknowns and hardly any training."""
-    folder = tmp_path_factory.mktemp("aquifer")
+    folder = root / "examples" / "aquifer"
+    folder.mkdir(parents=True)
     text = (AQUIFER / "problem.toml").read_text()
     for old, new in (("terms = 8", "terms = 2"), ("inducing = 12", "inducing = 3")):
         assert text.count(old) == 1
@@ -79,21 +93,28 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fit_command(folder):
-    """What the command printed that made a run folder."""
-    words = ["fit", folder / "problem.toml", "--out", folder / "run", "--seed", "3", "--json"]
+def fit_command(root, folder):
+    """What the README's command printed that made a run folder."""
+    words = [*readme_commands()[1], "--seed", "3", "--json"]
     printed, errors = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(errors):
-        patch.setattr(sys, "argv", ["riesz", *map(str, words)])
+        patch.chdir(root)
+        patch.setattr(sys, "argv", ["riesz", *words])
         with pytest.raises(SystemExit) as stop:
             main()
     return stop.value.code, printed.getvalue(), errors.getvalue()
 
 
 @pytest.fixture(scope="module")
-def fitted(folder, fit_command):
+def made(root, fit_command):
+    """The run folder."""
+    return root / "out" / "aquifer"
+
+
+@pytest.fixture(scope="module")
+def fitted(made):
     """The run folder, read."""
-    return read_run(folder / "run")
+    return read_run(made)
 
 
 def test_check_says_what_it_understood(monkeypatch, capsys):
@@ -114,8 +135,27 @@ def test_check_prints_one_object_last(folder, monkeypatch, capsys):
     assert told["engine"] == "emulate"
 
 
-def test_a_run_folder_holds_all_that_was_used(folder, fitted):
-    out = folder / "run"
+def test_the_lines_of_the_readme_run(root, made, monkeypatch, capsys):
+    check, fit, *predictions = readme_commands()
+    assert [words[0] for words in predictions] == ["predict"] * 3
+    monkeypatch.chdir(root)
+    assert check == ["check", "examples/aquifer/problem.toml"]
+    assert fit[1:] == ["examples/aquifer/problem.toml", "--out", "out/aquifer"]
+    for words in predictions:
+        status, text, _ = run([*words, "--draws", "7"], monkeypatch, capsys)
+        assert status == 0
+        assert f"written: {words[-1]}" in text
+    with rasterio.open("head.tif") as head, rasterio.open("head_sd.tif") as sd:
+        assert head.res == sd.res == (1500.0, 1500.0)
+        assert np.nanmin(sd.read(1)) > 0
+    header, *rows = csv.reader(Path("wet.csv").read_text().splitlines())
+    assert header == ["x_m", "y_m", "u_exceed_1450"]
+    assert len(rows) == 80
+    assert all(0 <= float(row[2]) <= 1 for row in rows)
+
+
+def test_a_run_folder_holds_all_that_was_used(folder, made):
+    out = made
     kept = {"problem.toml", "observations.csv", "mesh.npz", "posterior", "summary.txt"}
     assert {path.name for path in out.iterdir()} == kept | {"manifest.json"}
     assert (out / "problem.toml").read_text() == (folder / "problem.toml").read_text()
@@ -126,23 +166,23 @@ def test_a_run_folder_holds_all_that_was_used(folder, fitted):
     assert manifest["versions"]["jax"]
     assert manifest["rows"][0]["unknown"] == "transmissivity (mean over the nodes)"
     assert manifest["summary"]["engine"] == "emulate"
-    assert manifest["config"]["engine"]["emulate"]["steps"] == 10
+    assert manifest["config"]["engine"]["emulate"]["rounds"] == 1
     assert manifest["command"].startswith("riesz fit ")
-    assert not list(folder.glob(".*"))
+    assert not list(made.parent.glob(".*"))
 
 
-def test_fit_says_which_engine_and_prints_one_object_last(folder, fit_command):
+def test_fit_says_which_engine_and_prints_one_object_last(fit_command):
     status, printed, errors = fit_command
     assert not status
     assert "engine emulate: the problem file names it" in errors
     told = json.loads(printed.splitlines()[-1])
-    assert told["out"] == str(folder / "run")
+    assert told["out"] == "out/aquifer"
     assert told["observations"] == 80
-    assert told["notes"] == []
+    assert "the posterior has not settled" in told["notes"][0]  # nor should it, in one round
 
 
-def test_a_run_is_never_overwritten(folder, fitted, monkeypatch, capsys):
-    words = ["fit", folder / "problem.toml", "--out", folder / "run"]
+def test_a_run_is_never_overwritten(folder, made, monkeypatch, capsys):
+    words = ["fit", folder / "problem.toml", "--out", made]
     assert "is not empty: choose another --out" in refused(words, monkeypatch, capsys)
 
 
@@ -165,10 +205,10 @@ def test_a_surrogate_predicts_the_same_after_reading(fitted, tmp_path):
 
 
 def test_a_raster_is_north_up_with_values_of_the_cell_centres(
-    folder, fitted, tmp_path, monkeypatch, capsys
+    made, fitted, tmp_path, monkeypatch, capsys
 ):
     out = tmp_path / "head.tif"
-    words = ["predict", folder / "run", "--cell", "9000", "--draws", "7", "--out", out, "--json"]
+    words = ["predict", made, "--cell", "9000", "--draws", "7", "--out", out, "--json"]
     status, text, _ = run(words, monkeypatch, capsys)
     assert status == 0
     mesh = fitted.case.problem.forward.space.mesh
@@ -201,10 +241,10 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
         ("flux", "sd", ["flux_sd_0", "flux_sd_1"]),
     ],
 )
-def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, fitted, tmp_path):
+def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted, tmp_path):
     out = tmp_path / "at.csv"
     request = PredictionRequest(
-        run=folder / "run",
+        run=made,
         out=out,
         quantity=quantity,
         stat=stat,
@@ -321,7 +361,7 @@ def test_the_example_is_what_its_script_makes(tmp_path):
 
 
 def test_the_readme_shows_the_example():
-    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    (block,) = re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)
     example = tomllib.loads((AQUIFER / "problem.toml").read_text())
     example.pop("engine")
     assert tomllib.loads(block) == example

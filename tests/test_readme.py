@@ -1,13 +1,22 @@
-"""The README's Python runs as printed."""
+"""The README's Python and that of the pages of docs run as printed."""
 
 import re
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+import pytest
+
+from riesz.infer.fit import ENGINES
+
+ROOT = Path(__file__).parent.parent
+README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"
+
+
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
 def test_the_examples_of_the_readme_run():
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    blocks = blocks_of(README)
     assert len(blocks) == 3
     scope = {}
     for block in blocks:
@@ -25,3 +34,41 @@ def test_the_readme_names_both_commands():
     text = README.read_text()
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_the_problems_of_the_page_on_engines_are_built():
+    first, _, boundary = blocks_of(ENGINES_PAGE)
+    scope = {}
+    for block in (first, boundary):
+        exec(compile(block, "engines.md", "exec"), scope)
+    assert scope["problem"].latents.names == ("a",)
+    assert scope["open_problem"].latents.names == ("a", "u_boundary")
+    assert scope["open_problem"].num_coordinates == 1 + 6 + 3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:nuts:UserWarning")  # a page shows fewer draws than one needs
+def test_the_engines_of_the_page_agree_as_it_says():
+    first, fits, _ = blocks_of(ENGINES_PAGE)
+    scope = {}
+    for block in (first, fits):
+        exec(compile(block, "engines.md", "exec"), scope)
+    exact, trained, doubted = (scope[name] for name in ("exact", "trained", "doubted"))
+    assert abs(trained.mean("a") - exact.mean("a")) < 0.5 * exact.sd("a")
+    assert doubted.sd("a") > 1.1 * trained.sd("a")
+
+
+def test_the_page_on_engines_shows_the_defaults():
+    """Rows of its tables of settings: names, and a column of defaults for each engine."""
+    page = ENGINES_PAGE.read_text()
+    shown = 0
+    for header, body in re.findall(r"\| setting (.*?)\n\|[-|]+\n((?:\|.*\n)+)", page):
+        engines = re.findall(r"`(\w+)`", header)
+        for row in body.splitlines():
+            names, *columns = (cell.strip() for cell in row.strip("|").split("|"))
+            for engine, column in zip(engines, columns, strict=False):
+                if column:
+                    wanted = [ENGINES[engine].defaults[name] for name in re.findall(r"\w+", names)]
+                    assert [float(number) for number in column.split(",")] == wanted
+                    shown += len(wanted)
+    assert shown == 22

@@ -1,0 +1,55 @@
+"""Compares a run on `problem.toml` with the truth behind its wells.
+
+    python examples/aquifer/score.py out/aquifer
+
+At places all over the aquifer: how far the mean is from the truth, and how often the central 95 %
+interval holds it. Honest intervals hold it at 95 % of places.
+"""
+
+import argparse
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from make_data import transmissivity, true_heads
+
+import riesz as rz
+from riesz.io.run_folder import read_run
+
+NUM_PLACES = 500
+LEVELS = (0.025, 0.975)
+
+
+def score(run: Path) -> dict[str, float]:
+    """Errors (root mean squares) and coverages of head and log-transmissivity."""
+    fitted = read_run(run)
+    mesh = fitted.case.problem.forward.space.mesh
+    nodes = np.random.default_rng(0).choice(mesh.num_nodes, min(NUM_PLACES, mesh.num_nodes), False)
+    places = mesh.nodes[nodes]
+    problem, heads = true_heads()
+    truth = {
+        "u": np.asarray(rz.point_operator(problem.space, places, tolerance=1e3) @ heads),
+        "transmissivity": np.asarray(jax.vmap(transmissivity)(jnp.asarray(places))),
+    }
+    found = {name: rz.predict(fitted.posterior, name, places, quantiles=LEVELS) for name in truth}
+    held = {
+        name: (found[name].quantiles[LEVELS[0]] <= value)
+        & (value <= found[name].quantiles[LEVELS[1]])
+        for name, value in truth.items()
+    }
+    ratio = found["transmissivity"].mean / truth["transmissivity"]
+    return {
+        "head_error_m": float(np.sqrt(np.mean((found["u"].mean - truth["u"]) ** 2))),
+        "head_coverage": float(held["u"].mean()),
+        "log_transmissivity_error": float(np.sqrt(np.mean(np.log(ratio) ** 2))),
+        "transmissivity_coverage": float(held["transmissivity"].mean()),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    jax.config.update("jax_enable_x64", True)
+    for name, value in score(parser.parse_args().run).items():
+        print(f"{name}: {value:.3g}")  # noqa: T201
