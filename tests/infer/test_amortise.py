@@ -14,6 +14,7 @@ from riesz.infer.encoder import Encoded, as_encoded, encoder, num_outputs
 from riesz.infer.predict import predict
 from riesz.infer.problem import with_observations
 from riesz.observe.likelihood import Gaussian
+from riesz.penalty.penalty import exact_penalty
 from tests.infer.source_strengths import POINTS, errors, response, source_problem
 
 NOISE = 1.0
@@ -160,6 +161,11 @@ def test_data_unlike_those_of_the_training_are_told(amortised, data_sets):
 def test_data_that_cannot_be_read_are_refused(amortised, values, message):
     with pytest.raises(RieszError, match=message):
         amortised.posterior(values)
+
+
+def test_a_surrogate_that_nothing_would_fit_is_refused(problem):
+    with pytest.raises(RieszError, match="cannot be solved for with this penalty"):
+        amortise(problem, penalty=exact_penalty(problem.forward), settings=SETTINGS, quiet=True)
 
 
 def test_simulated_data_scatter_about_the_state_like_noise(amortised):

@@ -1,7 +1,7 @@
 r"""The engine `amortise`: one training for many data sets.
 
-First the surrogate is trained on the weak-form penalty over the whole prior; no PDE is solved and
-no data are read. Then an encoder learns $q(z \mid y)$ from data sets that the surrogate and the
+First the surrogate is fitted to the weak form over the whole prior; no PDE is solved and no data
+are read. Then an encoder learns $q(z \mid y)$ from data sets that the surrogate and the
 noise model make up, fresh ones in each step. A new data set costs one pass of a small network.
 
 The encoder minimises $E[-\log q(z \mid y)]$ over pairs from the model: up to a constant
@@ -22,28 +22,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.infer.amortised import Amortised, encoded
 from riesz.infer.emulate_settings import EmulateSettings
-from riesz.infer.emulate_training import (
-    EmulateData,
-    EmulateState,
-    EmulateStep,
-    family_optimiser,
-    network_optimiser,
-    run,
-)
 from riesz.infer.encoder import Encoded, Encoder, ResidualNetwork, encoder
-from riesz.infer.family import antithetic, full_rank, standard_log_density
+from riesz.infer.family import standard_log_density
+from riesz.infer.prior_surrogate import OVER_PRIOR, over_the_prior
 from riesz.infer.problem import InverseProblem
-from riesz.infer.readout import applies_to, stepped_readout
-from riesz.infer.rounds import widened
-from riesz.infer.setup import (
-    default_penalty,
-    in_precision,
-    initial_surrogate,
-    reference_penalty,
-)
+from riesz.infer.setup import default_penalty, initial_surrogate
 from riesz.infer.simulator import Coordinates, DataSets, Observed, Simulator
 from riesz.infer.training import History, train
-from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty
+from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.precision import full_precision
 from riesz.penalty.schwarz_patches import Gram
 from riesz.surrogate.surrogate import Surrogate
@@ -55,16 +41,12 @@ UNUSUAL = 0.001
 """The share of simulated data sets whose fit would raise doubts."""
 
 
-OVER_PRIOR = EmulateSettings(width=64, features=44, prior_steps=2000, steps=0, readout_batches=400)
-"""A surrogate for the whole prior, not for the surroundings of one posterior: larger than that of
-`emulate`, and trained for longer."""
-
-
 @dataclasses.dataclass(frozen=True)
 class AmortiseSettings:
     """Sizes and lengths of a training; the defaults suit a handful of unknowns."""
 
     surrogate: EmulateSettings = OVER_PRIOR
+    num_solves: int = 1  # Gauss-Newton steps of its readout; nonlinear equations need several
     width: int = 128  # of the encoder
     num_layers: int = 3
     steps: int = 4000
@@ -187,64 +169,18 @@ def amortise(
         )
     with full_precision():
         surrogate, physics = over_the_prior(
-            problem, penalty, surrogate, of_surrogate, surrogate_key, quiet=quiet
+            problem,
+            penalty,
+            surrogate,
+            of_surrogate,
+            surrogate_key,
+            num_solves=settings.num_solves,
+            quiet=quiet,
         )
         simulator = Simulator(problem, surrogate)
         found, usual_fit, losses = trained_encoder(simulator, settings, encoder_key, quiet=quiet)
     history = {name: jnp.asarray(curve) for name, curve in {**physics, **losses}.items()}
     return Amortised(simulator, found, usual_fit, history, seed)
-
-
-def over_the_prior(
-    problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: Surrogate,
-    settings: EmulateSettings,
-    key: PRNGKeyArray,
-    *,
-    quiet: bool,
-) -> tuple[Surrogate, History]:
-    """The surrogate trained on the equation for unknowns from the prior, readout solved for."""
-    train_key, readout_key = jr.split(key)
-    family = full_rank(problem.num_coordinates, problem.forward.dtype)  # stays as it is
-    state = EmulateState(
-        surrogate.network,
-        network_optimiser(settings).init(eqx.filter(surrogate.network, eqx.is_inexact_array)),
-        family,
-        family_optimiser(settings).init(eqx.filter(family, eqx.is_inexact_array)),
-    )
-    reference = reference_penalty(problem, penalty, surrogate)
-    data = EmulateData(problem, penalty, surrogate, reference)
-    state, history = run(EmulateStep(settings, True), state, train_key, data, quiet=quiet)
-    surrogate = dataclasses.replace(surrogate, network=state.network)
-    # As in `emulate`: normal equations square the condition number, and need double precision.
-    with jax.enable_x64(True):
-        solved = with_solved_readout(
-            in_precision(problem, jnp.float64),
-            in_precision(penalty, jnp.float64),
-            in_precision(surrogate, jnp.float64),
-            settings,
-            readout_key,
-        )
-    return in_precision(solved, problem.forward.dtype), history
-
-
-def with_solved_readout(
-    problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: Surrogate,
-    settings: EmulateSettings,
-    key: PRNGKeyArray,
-) -> Surrogate:
-    """A Gauss-Newton step of the readout, where the penalty is a sum of squares."""
-    if not isinstance(penalty, WeakFormPenalty) or not applies_to(penalty, surrogate):
-        return surrogate
-    size, dtype = problem.num_coordinates, problem.forward.dtype
-    draw_key, patch_key = jr.split(key)
-    count = settings.readout_batches * settings.num_samples
-    draws = widened(full_rank(size, dtype), antithetic(draw_key, count, size, dtype))
-    batches = draws.reshape(settings.readout_batches, settings.num_samples, size)
-    return stepped_readout(problem, penalty, surrogate, patch_key, batches)
 
 
 def trained_encoder(
