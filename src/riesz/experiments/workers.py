@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.queues import Queue
 from queue import Empty
 from typing import Any
@@ -17,6 +18,7 @@ from riesz.experiments.task import Experiment, Task
 from riesz.io.results import Row
 
 SECONDS_BETWEEN_CHECKS = 5.0
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Build = Callable[[], Experiment]
 """Makes the experiment again; a function that can be sent to another process."""
@@ -34,8 +36,9 @@ def rows_of_workers(build: Build, pending: Sequence[Task], num_workers: int) -> 
         context.Process(target=work, args=(build, k, num_workers, groups, done), daemon=True)
         for k in range(num_workers)
     ]
-    for worker in workers:
-        worker.start()
+    with threads_limited(num_workers):
+        for worker in workers:
+            worker.start()
     try:
         for _ in pending:
             row, failure = next_result(done, workers)
@@ -45,6 +48,26 @@ def rows_of_workers(build: Build, pending: Sequence[Task], num_workers: int) -> 
     finally:
         for worker in workers:
             worker.terminate()
+
+
+@contextmanager
+def threads_limited(num_workers: int) -> Iterator[None]:
+    """Processes that start in here give linear algebra no more threads than their processors.
+
+    Its threads are counted when it is first imported, before a process can choose processors; on
+    fewer ones they would wait for each other, and use up the time.
+    """
+    count = str(max(1, num_processors() // num_workers))
+    before = {name: os.environ.get(name) for name in THREAD_COUNTS}
+    os.environ.update(dict.fromkeys(THREAD_COUNTS, count))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def groups_of(tasks: Sequence[Task]) -> list[list[Task]]:
@@ -78,6 +101,13 @@ def work(build: Build, number: int, num_workers: int, groups: Queue, done: Queue
                 done.put(({**identity, **tasks[repr(identity)].run()}, None))
     except Exception:
         done.put(({}, traceback.format_exc()))
+
+
+def num_processors() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def pin(number: int, num_workers: int) -> None:

@@ -135,11 +135,12 @@ def of_batch(
 
     still = jnp.zeros(zs[MIXTURE].shape[1], coordinates.dtype)
     squares = patch_squares(penalty, sample, rows(still), jax.jacfwd(rows)(still))
+    # Each sample in units of its own operator: else a few large coefficients would count alone.
+    squares = squares / jnp.trace(squares[:, :, :-1], axis1=1, axis2=2)[:, None, None]
     normal, slope = squares[:, :, :-1], squares[:, :, -1]
-    share = 1 / len(coordinates)
     return NormalEquations(
-        share * jnp.einsum("skl,si,sj->ikjl", normal, hidden, hidden),
-        share * jnp.einsum("sk,si->ik", slope, hidden),
+        jnp.einsum("skl,si,sj->ikjl", normal, hidden, hidden),
+        jnp.einsum("sk,si->ik", slope, hidden),
     )
 
 

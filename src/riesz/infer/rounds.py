@@ -24,11 +24,11 @@ from riesz.infer.family import AbstractFamily, Draws, antithetic
 from riesz.infer.problem import InverseProblem
 from riesz.infer.readout import LARGEST, factorised, stepped_readout
 from riesz.infer.refine import information, matched_normals, refined
-from riesz.infer.setup import equation_inputs, log_likelihoods
+from riesz.infer.setup import at_sensors, equation_inputs, log_likelihoods
 from riesz.infer.training import TrainingError, bar, spoken
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.surrogate.local_functions import local_functions
-from riesz.surrogate.networks import TrunkBranch
+from riesz.surrogate.networks import TrunkBranch, with_more_features
 from riesz.surrogate.surrogate import Surrogate
 
 WIDENED = 1.3
@@ -38,12 +38,22 @@ FIRST_SHARE, SHARE_GROWTH = 10.0, 10.0
 """The first round lets the best informed direction shrink about to 1 / sqrt(1 + 10) of the prior;
 each later one gives ten times the weight."""
 
+NARROWED = 0.4
+"""As long as the data have less than their weight, q is wide, and its surrogate fitted to this part
+of it: functions around its middle show the way down better than ones stretched to its tails."""
+
 REACH, SHARE_CUT, MAX_CUTS = 2.0, 4.0, 10
 """Beyond so many standard deviations of the q before, in any direction, a surrogate fitted around
 that q is not believed: the data are given less weight until the next q is nearer."""
 
 SETTLED = 0.05
 """Posterior standard deviations, or a relative change of them, that are no longer a move."""
+
+HIDDEN_BY_NOISE = 0.2
+"""Errors of the surrogate of this share of the noise do not show in the posterior."""
+
+TELLING = 4.0
+"""How far beyond that (squared) a surrogate may be before its posterior carries a warning."""
 
 SCORED_DRAWS, SCORED_PATCHES = 32, 16
 
@@ -84,12 +94,16 @@ def emulated_in_rounds(
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
     normals = matched_normals(normal_key, settings.refining_draws, size, dtype)
-    share, moved, curves = 0.0, np.inf, []
+    share, curves = 0.0, []
+    tolerance = tolerated_physics(problem, surrogate)
     with bar(quiet) as progress:
         task = progress.add_task("surrogate and posterior", total=settings.max_rounds, terms="")
         for number, one in enumerate(jr.split(key, settings.max_rounds)):
-            fit_key, score_key = jr.split(one)
-            surrogate = fitted_around(problem, penalty, surrogate, family, settings, fit_key)
+            fit_key, score_key, feature_key = jr.split(one, 3)
+            spread = WIDENED if share == 1.0 else NARROWED
+            surrogate = fitted_around(
+                problem, penalty, surrogate, family, settings, fit_key, spread
+            )
             share = next_share(share, problem, surrogate, family, normals)
             before = family
             family, share = within_reach(problem, surrogate, before, normals, share)
@@ -104,10 +118,14 @@ def emulated_in_rounds(
             check_round(terms, number, (surrogate, before))
             curves.append(terms)
             progress.update(task, advance=1, terms=spoken(terms))
-            if share == 1.0 and moved < SETTLED:
+            if share < 1.0 or moved > SETTLED:
+                continue
+            if terms["physics"] <= tolerance or not may_grow(surrogate):
                 break
+            surrogate = grown(surrogate, feature_key)
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
-    return Rounds(surrogate, family, history, told(share, moved, settings.max_rounds))
+    notes = told(curves[-1], settings.max_rounds, tolerance)
+    return Rounds(surrogate, family, history, notes)
 
 
 def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
@@ -120,15 +138,43 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
         )
 
 
-def told(share: float, moved: float, max_rounds: int) -> tuple[str, ...]:
-    if share == 1.0 and moved < SETTLED:
-        return ()
-    note = (
-        f"the posterior has not settled: in the last of {max_rounds} rounds it still moved by "
-        f"{moved:.2g} of its standard deviations. Allow more rounds, or compare with nuts."
-    )
-    warnings.warn(note, stacklevel=4)
-    return (note,)
+def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
+    """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+    noise = np.asarray(problem.likelihood.noise_sd(problem.z(origin)))
+    signal = np.asarray(problem.observed - at_sensors(problem, surrogate, origin))  # no state yet
+    return float(HIDDEN_BY_NOISE**2 * np.mean(noise**2) / max(np.mean(signal**2), 1e-300))
+
+
+def may_grow(surrogate: Surrogate) -> bool:
+    return 2 * factorised(surrogate).readout.size <= LARGEST
+
+
+def grown(surrogate: Surrogate, key: PRNGKeyArray) -> Surrogate:
+    """With twice as many functions of place."""
+    network = factorised(surrogate)
+    network = with_more_features(network, 2 * network.readout.shape[1], key)
+    return dataclasses.replace(surrogate, network=network)
+
+
+def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str, ...]:
+    """What a reader of the posterior should be warned of."""
+    notes = []
+    if last["share"] < 1.0 or last["moved"] > SETTLED:
+        notes.append(
+            f"the posterior has not settled: in the last of {max_rounds} rounds the data had "
+            f"{100 * last['share']:.3g} % of their weight, and it moved by {last['moved']:.2g} of "
+            "its standard deviations. Allow more rounds, or compare with nuts."
+        )
+    if last["physics"] > TELLING * tolerance:
+        notes.append(
+            f"the surrogate leaves {100 * np.sqrt(last['physics']):.2g} % of the equation, where "
+            f"noise would hide {100 * np.sqrt(tolerance):.2g} %: the posterior may be off by that. "
+            "Ask for more features, or compare with nuts."
+        )
+    for note in notes:
+        warnings.warn(f"emulate: {note}", stacklevel=4)
+    return tuple(notes)
 
 
 def fitted_around(
@@ -138,12 +184,13 @@ def fitted_around(
     family: AbstractFamily,
     settings: RoundSettings,
     key: PRNGKeyArray,
+    spread: float,
 ) -> Surrogate:
     """The surrogate with functions of the unknowns around q, its readout solved for there."""
     draw_key, function_key, patch_key = jr.split(key, 3)
     count = settings.num_batches * settings.num_samples
     size, dtype = problem.num_coordinates, problem.forward.dtype
-    draws = widened(family, antithetic(draw_key, count, size, dtype))
+    draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
     surrogate = localised(surrogate, draws, settings.num_bends, function_key)
     batches = draws.reshape(settings.num_batches, settings.num_samples, size)
     return stepped_readout(problem, penalty, surrogate, patch_key, batches)

@@ -1,5 +1,6 @@
 """Networks n(x, coordinates) with inputs of size one, to be shaped into surrogates."""
 
+import dataclasses
 from abc import abstractmethod
 
 import equinox as eqx
@@ -53,6 +54,22 @@ class TrunkBranch(AbstractNetwork):
         curved = jnp.concatenate([one, self.branch(coordinates[self.others])])
         affine = jnp.concatenate([one, coordinates[self.linear]])
         return jnp.outer(affine, curved).ravel()
+
+
+def with_more_features(network: TrunkBranch, features: int, key: PRNGKeyArray) -> TrunkBranch:
+    """The same function, with further functions of place that it makes no use of yet."""
+    *before, last = network.trunk.weights
+    *biases_before, last_bias = network.trunk.biases
+    hidden, old = network.readout.shape
+    fresh = layers((last.shape[0], features - old), key, last.dtype)
+    trunk = Layers(
+        (*before, jnp.concatenate([last, fresh.weights[0]], axis=1)),
+        (*biases_before, jnp.concatenate([last_bias, fresh.biases[0]])),
+    )
+    unused = jnp.zeros((hidden, features - old), network.readout.dtype)
+    scale = np.sqrt(features / old).astype(network.readout.dtype)  # of `features`
+    readout = jnp.concatenate([scale * network.readout, unused], axis=1)
+    return dataclasses.replace(network, trunk=trunk, readout=readout)
 
 
 class MLP(AbstractNetwork):
