@@ -104,3 +104,12 @@ def test_rows_made_elsewhere_are_told_apart(tmp_path):
     assert [part["rows"] for part in content["parts"]] == [3, 1]
     assert content["parts"][0]["machine"] == {"system": "Plan 9"}
     assert content["parts"][1]["machine"] == content["machine"]
+
+
+def test_drawing_figures_again_does_not_claim_rows_made_elsewhere(tmp_path):
+    run_experiment(experiment([]), tmp_path, seed=0, command="riesz x")
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "machine": {"system": "Plan 9"}}))
+    content = run_experiment(experiment([]), tmp_path, seed=0, resume=True, command="riesz x")
+    assert content["machine"] == {"system": "Plan 9"}
+    assert "parts" not in content

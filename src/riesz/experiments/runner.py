@@ -135,4 +135,6 @@ def parts_of(content: Mapping[str, Any]) -> list[dict[str, Any]]:
 def with_parts(content: dict[str, Any], before: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The content with its parts told, where rows come from several places or commits."""
     parts = parts_of({**content, "parts": before})
-    return {**content, "parts": parts} if len(parts) > 1 else content
+    if len(parts) == 1:
+        return {**content, **{key: parts[0][key] for key in PLACE}}
+    return {**content, "parts": parts} if parts else content

@@ -49,6 +49,9 @@ that q is not believed: the data are given less weight until the next q is neare
 SETTLED = 0.05
 """Posterior standard deviations, or a relative change of them, that are no longer a move."""
 
+NEARLY_SETTLED = 0.2
+"""Moves so small may come from a surrogate that cannot follow: it is then made larger."""
+
 HIDDEN_BY_NOISE = 0.2
 """Errors of the surrogate of this share of the noise do not show in the posterior."""
 
@@ -118,11 +121,11 @@ def emulated_in_rounds(
             check_round(terms, number, (surrogate, before))
             curves.append(terms)
             progress.update(task, advance=1, terms=spoken(terms))
-            if share < 1.0 or moved > SETTLED:
-                continue
-            if terms["physics"] <= tolerance or not may_grow(surrogate):
+            coarse = terms["physics"] > tolerance and may_grow(surrogate)
+            if share == 1.0 and moved < SETTLED and not coarse:
                 break
-            surrogate = grown(surrogate, feature_key)
+            if share == 1.0 and moved < NEARLY_SETTLED and coarse:
+                surrogate = grown(surrogate, feature_key)
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
     notes = told(curves[-1], settings.max_rounds, tolerance)
     return Rounds(surrogate, family, history, notes)
