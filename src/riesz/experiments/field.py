@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
@@ -28,6 +27,7 @@ from riesz.infer.problem import InverseProblem, inverse_problem
 from riesz.io.results import Row
 from riesz.latent.karhunen_loeve import KarhunenLoeve, scaled_eigenfunctions
 from riesz.latent.kernels import Matern52
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
@@ -96,16 +96,20 @@ def posed(
     )
 
 
-def data_problem(sizes: Sizes, seed: int, replicate: int) -> InverseProblem:
-    """The problem on the mesh to be fitted, with data from a finer one."""
+def data_problem(
+    sizes: Sizes, seed: int, replicate: int
+) -> tuple[InverseProblem, Mesh, Float[np.ndarray, " finer_node"]]:
+    """The problem on the mesh to be fitted, with data from a finer one, and the truth there."""
     rng = np.random.default_rng([seed, replicate])
     points = 0.05 + 0.9 * rng.uniform(size=(sizes.num_sensors, 2))
     finer = posed(sizes.levels + FINER, sizes, points, np.ones(len(points)), 1.0)
-    clean = np.asarray(finer.operator @ finer.state(jnp.asarray(rng.normal(size=sizes.num_terms))))
+    coordinates = rng.normal(size=sizes.num_terms)
+    clean = np.asarray(finer.operator @ finer.state(jnp.asarray(coordinates)))
     noise_sd = RELATIVE_NOISE * float(np.abs(clean).max())
-    return posed(
-        sizes.levels, sizes, points, clean + noise_sd * rng.normal(size=len(points)), noise_sd
-    )
+    values = clean + noise_sd * rng.normal(size=len(points))
+    mesh = finer.forward.space.mesh
+    truth = coordinates @ scaled_eigenfunctions(mesh, KERNEL, sizes.num_terms)
+    return posed(sizes.levels, sizes, points, values, noise_sd), mesh, truth
 
 
 def moments(posterior: Posterior, sizes: Sizes) -> FieldMoments:
@@ -118,7 +122,7 @@ def moments(posterior: Posterior, sizes: Sizes) -> FieldMoments:
 
 
 def row(sizes: Sizes, seed: int, replicate: int) -> Row:
-    problem = data_problem(sizes, seed, replicate)
+    problem, _, _ = data_problem(sizes, seed, replicate)
     found, costs = timed(lambda: emulate(problem, seed=replicate, quiet=True))
     exact, exact_costs = timed(
         lambda: nuts(
@@ -181,20 +185,18 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 
 
 def draw(rows: Sequence[Row], out: Path, *, sizes: Sizes, seed: int) -> None:
-    """The first data set: one draw of the prior, the posterior mean and its spread."""
-    problem = data_problem(sizes, seed, 0)
-    posterior = emulate(problem, seed=0, quiet=True)
-    found, mesh = moments(posterior, sizes), problem.forward.space.mesh
-    basis = scaled_eigenfunctions(mesh, KERNEL, sizes.num_terms)
-    prior = np.asarray(jr.normal(jr.key(seed), (sizes.num_terms,))) @ basis
+    """The first data set: the truth, the posterior mean and its spread."""
+    problem, finer_mesh, truth = data_problem(sizes, seed, 0)
+    found = moments(emulate(problem, seed=0, quiet=True), sizes)
+    mesh = problem.forward.space.mesh
     figure, all_axes = new_figure(3)
     panels = (
-        ("a draw from the prior", prior),
-        ("posterior mean of log a", found.mean),
-        ("its standard deviation", found.sd),
+        ("truth of log a", finer_mesh, truth),
+        ("posterior mean", mesh, found.mean),
+        ("its standard deviation", mesh, found.sd),
     )
-    for axes, (title, values) in zip(all_axes, panels, strict=True):
-        draw_field(axes, mesh, values)
+    for axes, (title, own_mesh, values) in zip(all_axes, panels, strict=True):
+        draw_field(axes, own_mesh, values)
         axes.plot(*problem.observations.points.T, "k.", markersize=3)
         axes.set_title(title)
     save_figure(out / "field.png", figure)
