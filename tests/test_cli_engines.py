@@ -10,6 +10,7 @@ import pytest
 from riesz.cli import main
 from riesz.infer.relaxed_states import RelaxedStates
 from riesz.infer.states import ExactStates
+from riesz.infer.surrogate_states import SurrogateStates
 from riesz.io import write_mesh
 from riesz.io.run_folder import read_run
 from riesz.mesh.shapes import rectangle
@@ -42,6 +43,16 @@ num_warmup = 10
 num_samples = 10
 num_chains = 2
 
+[engine.emulate]
+width = 4
+features = 4
+patch_nodes = 9
+num_samples = 4
+rounds = 1
+num_bends = 2
+readout_batches = 2
+refining_draws = 16
+
 [engine.relax]
 epsilon_rel = 0.5
 width = 4
@@ -67,7 +78,10 @@ def riesz(monkeypatch, capsys, *words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "states"), [("nuts", ExactStates), ("relax", RelaxedStates)])
+@pytest.mark.parametrize(
+    ("engine", "states"),
+    [("nuts", ExactStates), ("emulate", SurrogateStates), ("relax", RelaxedStates)],
+)
 def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_mesh(tmp_path / "own.msh", rectangle((4, 2), upper=(2, 1)))

@@ -21,7 +21,9 @@ from riesz.infer.posterior import Posterior
 from riesz.infer.predict import predict
 from riesz.infer.problem import inverse_problem
 from riesz.infer.relaxed_states import RelaxedStates
+from riesz.infer.setup import initial_surrogate
 from riesz.infer.states import ExactStates
+from riesz.infer.surrogate_states import SurrogateStates
 from riesz.io.module_arrays import from_plain, to_plain
 from riesz.io.posterior_file import MANIFEST, load_posterior, save_posterior
 from riesz.mesh.shapes import rectangle
@@ -85,6 +87,13 @@ def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path
     assert wanted.sd.min() > 0
     np.testing.assert_array_equal(found.mean, wanted.mean)
     np.testing.assert_array_equal(found.exceedance[0.1], wanted.exceedance[0.1])
+
+
+def test_a_surrogate_reads_back_bit_by_bit(tmp_path):
+    problem = small_problem()
+    states = SurrogateStates(initial_surrogate(problem, jr.key(0), width=4, features=3))
+    save_posterior(tmp_path, Posterior(problem, mean_field(1, jnp.float64), states))
+    assert eqx.tree_equal(load_posterior(tmp_path, small_problem()).states, states)
 
 
 def test_saving_again_replaces_what_was_there(saved):
