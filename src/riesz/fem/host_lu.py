@@ -52,7 +52,9 @@ class Factors:
     order: Int[np.ndarray, " unknown"]
     lu: spla.SuperLU
 
-    def solve(self, side: Float[np.ndarray, " unknown"], trans: str) -> Float[np.ndarray, " _"]:
+    def solve(
+        self, side: Float[np.ndarray, " unknown"], trans: str = "N"
+    ) -> Float[np.ndarray, " _"]:
         solution = np.empty(len(side))
         solution[self.order] = self.lu.solve(side[self.order].astype(np.float64), trans=trans)
         return solution
