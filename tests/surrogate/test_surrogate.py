@@ -14,7 +14,7 @@ from riesz.latent.space import latent_space
 from riesz.penalty.state import Place, value_at
 from riesz.surrogate.affine import affine_coordinates
 from riesz.surrogate.boundary import boundary_values
-from riesz.surrogate.networks import mlp, trunk_branch
+from riesz.surrogate.networks import mlp, trunk_branch, with_more_features
 from riesz.surrogate.nodal_function import nodal_functions
 from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of, nodal_states
 
@@ -133,3 +133,12 @@ def test_a_placed_state_can_be_asked_anywhere():
     here = value_at(surrogate, Place(x, corner, jnp.asarray([0.0, 1.0, 0.0])), z)
     nodal = nodal_states(surrogate, problem.cells.domain.nodes.T, jnp.zeros((1, 2)))[0]
     np.testing.assert_allclose(here, nodal[corner[1]])
+
+
+def test_more_functions_of_place_change_nothing_until_they_are_used():
+    network = trunk_branch(2, 3, jr.key(0), width=6, features=5, dtype=np.dtype(float))
+    grown = with_more_features(network, 12, jr.key(1))
+    x, coordinates = jnp.asarray([0.3, -0.2]), jnp.asarray([0.5, 1.0, -2.0])
+    assert grown.readout.shape == (7, 12)
+    np.testing.assert_allclose(grown(x, coordinates), network(x, coordinates), rtol=1e-12)
+    assert jnp.all(grown.features(x)[5:] != 0)

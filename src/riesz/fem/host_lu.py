@@ -53,11 +53,11 @@ class Factors:
     lu: spla.SuperLU
 
     def solve(
-        self, side: Float[np.ndarray, " unknown"], trans: str = "N"
-    ) -> Float[np.ndarray, " _"]:
-        solution = np.empty(len(side))
-        solution[self.order] = self.lu.solve(side[self.order].astype(np.float64), trans=trans)
-        return solution
+        self, sides: Float[np.ndarray, "unknown *side"], trans: str = "N"
+    ) -> Float[np.ndarray, "unknown *side"]:
+        solutions = np.empty(sides.shape)
+        solutions[self.order] = self.lu.solve(sides[self.order].astype(np.float64), trans=trans)
+        return solutions
 
 
 _eliminations: OrderedDict[bytes, Elimination] = OrderedDict()
