@@ -137,7 +137,7 @@ def test_noise_that_is_not_normal_is_refused():
 
 
 def test_without_levels_a_penalty_is_asked_for():
-    with pytest.raises(RieszError, match="relax trains on mini-patches"):
+    with pytest.raises(RieszError, match="relax works on mini-patches"):
         relax(permeability(Gaussian(0.1)))
 
 
