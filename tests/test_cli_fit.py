@@ -135,8 +135,10 @@ def test_check_prints_one_object_last(folder, monkeypatch, capsys):
     assert told["engine"] == "nuts"
 
 
-def test_the_lines_of_the_readme_run(root, made, monkeypatch, capsys):
+def test_the_lines_of_the_readme_run(root, fitted, monkeypatch, capsys):
     check, fit, *predictions = readme_commands()
+    runs = {Path("out/aquifer"): fitted}  # read once, not for each line
+    monkeypatch.setattr("riesz.io.prediction_file.read_run", runs.__getitem__)
     assert [words[0] for words in predictions] == ["predict"] * 3
     monkeypatch.chdir(root)
     assert check == ["check", "examples/aquifer/problem.toml"]

@@ -42,7 +42,7 @@ NUM_SENSORS = 30
 RELATIVE_NOISE = 0.05  # of the largest output
 MIDDLE = 0.5  # where the direction is told, in domain lengths from the west
 TRUTH = {"tau": jnp.array([SPEED, 0.0])}
-SCAN = np.linspace(-2.5, 2.5, 11)  # prior standard deviations, along each axis
+SCAN = np.linspace(-2.5, 2.5, 9)  # prior sds along each axis; as many points as the quadrature's
 
 
 class VeeringWind(eqx.Module):
