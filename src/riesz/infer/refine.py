@@ -47,7 +47,7 @@ def refined(
     """
     weight = jnp.asarray(share, normals.dtype)
     if not isinstance(family, FullRank):
-        return minimised(family, negative_bound, problem, surrogate, normals, weight)
+        return minimised(family, negative_bound, None, problem, surrogate, normals, weight)
     found = information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
     precision = jnp.eye(len(found), dtype=found.dtype) + weight * found
     frame = full_rank_of(family.mean, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
@@ -55,7 +55,7 @@ def refined(
         jnp.zeros_like(family.mean),
         solve_triangular(frame.factor(), family.factor(), lower=True),
     )
-    own = minimised(own, negative_bound_in, frame, problem, surrogate, normals, weight)
+    own = minimised(own, negative_bound, frame, problem, surrogate, normals, weight)
     return placed(own, frame)
 
 
@@ -84,35 +84,14 @@ def information(
 @eqx.filter_value_and_grad
 def negative_bound(
     family: AbstractFamily,
+    frame: FullRank | None,
     problem: InverseProblem,
     surrogate: Surrogate,
     normals: Draws,
     share: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Minus the evidence lower bound."""
-    return bound_gap(family, problem, surrogate, normals, share)
-
-
-@eqx.filter_jit
-@eqx.filter_value_and_grad
-def negative_bound_in(
-    own: FullRank,
-    frame: FullRank,
-    problem: InverseProblem,
-    surrogate: Surrogate,
-    normals: Draws,
-    share: Float[Array, ""],
-) -> Float[Array, ""]:
-    """The same for a Gaussian in the coordinates of a frame."""
-    return bound_gap(placed(own, frame), problem, surrogate, normals, share)
-
-
-def bound_gap(
-    family: AbstractFamily,
-    problem: InverseProblem,
-    surrogate: Surrogate,
-    normals: Draws,
-    share: Float[Array, ""],
-) -> Float[Array, ""]:
+    """Minus the evidence lower bound of a family, given in the coordinates of a frame if any."""
+    if frame is not None and isinstance(family, FullRank):
+        family = placed(family, frame)
     fits = log_likelihoods(problem, surrogate, family.transformed(normals))
     return family.kl_to_prior(normals) - share * jnp.mean(fits)

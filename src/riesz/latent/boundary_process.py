@@ -6,13 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
 from riesz.latent.field import (
-    AbstractField,
+    AbstractPlaceField,
     GaussianField,
     Mean,
     check_mean,
@@ -28,25 +26,16 @@ from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 
 
-class TrendField(AbstractField):
+class TrendField(AbstractPlaceField):
     """A field by kernels plus a linear function; its last weights are the level and the slopes."""
 
     rough: KernelField
     centre: Float[Array, " dim"]
     half_length: Float[Array, ""]  # slopes are told as the change from the centre to the far side
 
-    def gather(self, domain: Domain) -> PyTree[Array]:
-        return ()
-
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
-        return self.at_place(point.x, weights)
-
     def at_place(
         self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        """The value at one place, on the boundary or not."""
         count = len(self.rough.inducing)
         level, slopes = weights[count], weights[count + 1 :]
         trend = level + slopes @ ((x - self.centre) / self.half_length)

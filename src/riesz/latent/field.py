@@ -52,6 +52,24 @@ class AbstractField(eqx.Module):
         return FUNCTION_DEGREE
 
 
+class AbstractPlaceField(AbstractField):
+    """A field that needs nothing but the place: it may be evaluated anywhere."""
+
+    @abstractmethod
+    def at_place(
+        self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        """The value at one place, inside the domain or not."""
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return ()
+
+    def at(
+        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        return self.at_place(point.x, weights)
+
+
 class FieldCoefficient(AbstractCoefficient):
     """A field in an equation; its weights are the entry of `z` with this name."""
 

@@ -13,13 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
 from riesz.latent.field import (
-    AbstractField,
+    AbstractPlaceField,
     GaussianField,
     Mean,
     Transform,
@@ -43,7 +41,7 @@ PLACES_OF_REPORT = 500
 """At so many nodes the variance that the inducing points keep is measured."""
 
 
-class KernelField(AbstractField):
+class KernelField(AbstractPlaceField):
     """Kernels centred at inducing points, with a weight each; a function of the place alone."""
 
     kernel: AbstractKernel
@@ -52,18 +50,9 @@ class KernelField(AbstractField):
     mean: Mean = eqx.field(static=True)
     transform: Transform | None = eqx.field(static=True)
 
-    def gather(self, domain: Domain) -> PyTree[Array]:
-        return ()
-
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
-        return self.at_place(point.x, weights)
-
     def at_place(
         self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        """The value at one place, inside the domain or not."""
         covariances = jax.vmap(lambda inducing: self.kernel(x, inducing))(self.inducing)
         return transformed(self.transform, mean_at(self.mean, x) + covariances @ weights)
 

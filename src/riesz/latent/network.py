@@ -7,13 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
 from riesz.latent.field import (
-    AbstractField,
+    AbstractPlaceField,
     GaussianField,
     Mean,
     Transform,
@@ -31,7 +29,7 @@ DRAWS_OF_REPORT = 200
 PLACES_OF_REPORT = 50
 
 
-class NetworkFunction(AbstractField):
+class NetworkFunction(AbstractPlaceField):
     """A multilayer perceptron with tanh units; a function of the place alone.
 
     Its weights stand in one vector; each layer divides its own by the root of the number of
@@ -46,18 +44,9 @@ class NetworkFunction(AbstractField):
     mean: Mean = eqx.field(static=True)
     transform: Transform | None = eqx.field(static=True)
 
-    def gather(self, domain: Domain) -> PyTree[Array]:
-        return ()
-
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
-        return self.at_place(point.x, weights)
-
     def at_place(
         self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        """The value at one place, inside the domain or not."""
         gaussian = mean_at(self.mean, x) + self.sd * self.output(x, weights)
         return transformed(self.transform, gaussian)
 
