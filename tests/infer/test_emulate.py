@@ -16,7 +16,7 @@ from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import full_rank_of, mean_field
 from riesz.infer.readout import stepped_readout
 from riesz.infer.refine import matched_normals
-from riesz.infer.rounds import REACH, SETTLED, localised, reach, split_of
+from riesz.infer.rounds import REACH, SETTLED, localised, reach
 from riesz.infer.setup import at_sensors, default_penalty, equation_inputs, initial_surrogate
 from riesz.infer.training import TrainingError, train
 
@@ -116,16 +116,6 @@ def test_functions_around_a_place_take_over_what_was_there(problem):
         np.testing.assert_allclose(
             at_sensors(problem, moved, one), at_sensors(problem, surrogate, one), atol=1e-6
         )
-
-
-def test_products_of_many_unknowns_are_given_up_for_linear_functions_of_all(problem):
-    network = initial_surrogate(problem, jr.key(0), width=8, features=8).network
-    few = dataclasses.replace(network, linear=np.arange(3), others=np.arange(3, 5))
-    assert len(split_of(few, 5, 4)["linear"]) == 3
-    many = dataclasses.replace(network, linear=np.arange(50), others=np.arange(50, 90))
-    split = split_of(many, 90, 16)
-    assert len(split["linear"]) == 0
-    np.testing.assert_array_equal(split["others"], np.arange(90))
 
 
 def test_reach_is_measured_along_the_axes_of_the_distribution_before():

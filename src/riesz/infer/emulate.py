@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.infer.emulate_settings import EmulateSettings
@@ -19,7 +20,7 @@ from riesz.infer.emulate_training import trained
 from riesz.infer.family import AbstractFamily, full_rank
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
-from riesz.infer.readout import LARGEST, has_squares
+from riesz.infer.readout import has_squares
 from riesz.infer.refine import matched_normals, refined
 from riesz.infer.rounds import Rounds, RoundSettings, emulated_in_rounds
 from riesz.infer.setup import (
@@ -28,14 +29,13 @@ from riesz.infer.setup import (
     initial_surrogate,
     reference_penalty,
 )
+from riesz.infer.split import fitting_features, splits
 from riesz.infer.surrogate_states import SurrogateStates
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty
 from riesz.penalty.precision import full_precision
 from riesz.penalty.schwarz_patches import Gram
+from riesz.surrogate.affine import affine_coordinates
 from riesz.surrogate.surrogate import Surrogate
-
-FEWEST_FEATURES = 24
-"""Functions of place that a surrogate is left with at least, however many unknowns there are."""
 
 
 def emulate(
@@ -84,8 +84,9 @@ def emulate(
 
 def num_features(problem: InverseProblem, settings: EmulateSettings) -> int:
     """Functions of place: fewer where many unknowns would make the system too large."""
-    hidden = 1 + problem.num_coordinates + settings.num_bends
-    return max(min(settings.features, LARGEST // hidden), FEWEST_FEATURES)
+    linear = affine_coordinates(problem.forward, problem.latents)
+    others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
+    return fitting_features(splits(linear, others, settings.num_bends), settings.features)
 
 
 def rounds_in_double(

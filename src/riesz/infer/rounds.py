@@ -25,10 +25,11 @@ from riesz.infer.problem import InverseProblem
 from riesz.infer.readout import LARGEST, factorised, stepped_readout
 from riesz.infer.refine import information, matched_normals, refined
 from riesz.infer.setup import at_sensors, equation_inputs, log_likelihoods
+from riesz.infer.split import fitting_split, splits
 from riesz.infer.training import TrainingError, bar, spoken
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.surrogate.local_functions import local_functions
-from riesz.surrogate.networks import TrunkBranch, with_more_features
+from riesz.surrogate.networks import with_more_features
 from riesz.surrogate.surrogate import Surrogate
 
 WIDENED = 1.3
@@ -107,9 +108,9 @@ def emulated_in_rounds(
             surrogate = fitted_around(
                 problem, penalty, surrogate, family, settings, fit_key, spread
             )
-            share = next_share(share, problem, surrogate, family, normals)
-            before = family
-            family, share = within_reach(problem, surrogate, before, normals, share)
+            before, least = family, share
+            share = next_share(least, problem, surrogate, before, normals)
+            family, share = within_reach(problem, surrogate, before, normals, least, share)
             moved = distance(before, family, normals)
             physics, bound = scores(problem, penalty, surrogate, family, normals, score_key)
             terms = {
@@ -206,9 +207,12 @@ def widened(family: AbstractFamily, normals: Draws) -> Draws:
 def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyArray) -> Surrogate:
     """The surrogate in terms of functions around the draws, as close as they come to it."""
     network = factorised(surrogate)
-    network = dataclasses.replace(network, **split_of(network, draws.shape[1], num_bends))
-    size = len(network.others)
-    if size:
+    candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
+    split = fitting_split(candidates, network.readout.shape[1])
+    network = dataclasses.replace(
+        network, linear=split.linear, others=split.others, num_crossed=split.num_crossed
+    )
+    if len(split.others):
         seen = np.asarray(draws)[:, np.asarray(network.others)]
         branch = local_functions(seen, num_bends, key, network.readout.dtype)
         network = dataclasses.replace(network, branch=branch)
@@ -219,19 +223,6 @@ def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyAr
     return dataclasses.replace(surrogate, network=network)
 
 
-def split_of(network: TrunkBranch, size: int, num_bends: int) -> dict[str, np.ndarray]:
-    """Which coordinates the surrogate is affine in, whatever the others.
-
-    Where the products of both kinds are too many for one system, none is treated apart: around q
-    all of them have linear functions anyway.
-    """
-    linear, others = np.asarray(network.linear), np.asarray(network.others)
-    products = (1 + len(linear)) * (1 + len(others) + (num_bends if len(others) else 0))
-    if products * network.readout.shape[1] <= LARGEST:
-        return {"linear": linear, "others": others}
-    return {"linear": np.zeros(0, int), "others": np.arange(size)}
-
-
 def next_share(
     share: float,
     problem: InverseProblem,
@@ -239,7 +230,7 @@ def next_share(
     family: AbstractFamily,
     normals: Draws,
 ) -> float:
-    """How much of the data's weight the next q is given; never less than before."""
+    """How much of the data's weight the next q is given, if that keeps it within reach."""
     if share > 0:
         return min(1.0, SHARE_GROWTH * share)
     told_by_data = np.asarray(information(problem, surrogate, family, normals[:SCORED_DRAWS]))
@@ -251,15 +242,28 @@ def within_reach(
     surrogate: Surrogate,
     before: AbstractFamily,
     normals: Draws,
+    least: float,
     share: float,
 ) -> tuple[AbstractFamily, float]:
-    """The next q, and the share of the data's weight with which it stays where it was fitted."""
+    """The next q, and the share of the data's weight with which it stays where it was fitted.
+
+    With less than the `least` share, that of the q before, it would turn back to the prior: where
+    even that leads too far away, a part of the way is taken.
+    """
     for _ in range(MAX_CUTS):
         after = refined(problem, surrogate, before, normals, share)
-        if reach(before, after, normals) <= REACH:
+        moved = reach(before, after, normals)
+        if moved <= REACH:
             return after, share
-        share /= SHARE_CUT
+        if share == least:
+            return between(before, after, REACH / moved), share
+        share = max(share / SHARE_CUT, least)
     return before, share
+
+
+def between(before: AbstractFamily, after: AbstractFamily, part: float) -> AbstractFamily:
+    """A member of the family on the way from one to another."""
+    return jax.tree.map(lambda a, b: a + part * (b - a), before, after)
 
 
 def reach(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:

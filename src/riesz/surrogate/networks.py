@@ -28,7 +28,8 @@ class TrunkBranch(AbstractNetwork):
 
     Much cheaper than one network of both: each factor is evaluated once for all partners. The
     functions of the unknowns are linear in the readout, and exactly affine in the coordinates
-    `linear`, in which the state is known to be affine.
+    `linear`, in which the state is known to be affine. Of the functions of the `others`, one and
+    those of the branch, the first `num_crossed` are also multiplied with each of those coordinates.
     """
 
     trunk: Layers
@@ -36,6 +37,7 @@ class TrunkBranch(AbstractNetwork):
     readout: Float[Array, "hidden feature"]
     linear: Int[Array | np.ndarray, " linear"]
     others: Int[Array | np.ndarray, " other"]
+    num_crossed: int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
         return self.features(x) @ self.mixture(coordinates)
@@ -53,7 +55,8 @@ class TrunkBranch(AbstractNetwork):
         one = jnp.ones(1, coordinates.dtype)
         curved = jnp.concatenate([one, self.branch(coordinates[self.others])])
         affine = jnp.concatenate([one, coordinates[self.linear]])
-        return jnp.outer(affine, curved).ravel()
+        crossed = jnp.outer(affine, curved[: self.num_crossed])
+        return jnp.concatenate([crossed.ravel(), curved[self.num_crossed :]])
 
 
 def with_more_features(network: TrunkBranch, features: int, key: PRNGKeyArray) -> TrunkBranch:
@@ -105,6 +108,7 @@ def trunk_branch(
         readout=scale * jr.normal(readout_key, (hidden, features), dtype),
         linear=linear,
         others=others,
+        num_crossed=1 + curved,
     )
 
 
