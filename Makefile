@@ -37,6 +37,9 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment taper --full --resume --out results/taper
 	$(BIN)/riesz experiment norms --full --resume --out results/norms
 	$(BIN)/riesz experiment transport --full --resume --out results/transport
+	$(BIN)/riesz experiment field --full --resume --out results/field
+	$(BIN)/riesz experiment amortised --full --resume --out results/amortised
+	$(BIN)/riesz experiment checkerboard --full --resume --out results/checkerboard
 
 clean:
 	rm -rf $(VENV) $(OUT)

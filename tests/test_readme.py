@@ -3,12 +3,16 @@
 import re
 from pathlib import Path
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import pytest
 
 from riesz.infer.fit import ENGINES
 
 ROOT = Path(__file__).parent.parent
 README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"
+PLUG_IN_PAGE = ROOT / "docs" / "plug-in.md"
 
 
 def blocks_of(page):
@@ -34,6 +38,15 @@ def test_the_readme_names_both_commands():
     text = README.read_text()
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_the_loss_of_the_page_on_the_plug_in_is_a_number_to_differentiate():
+    scope = {"jax": jax, "epsilon": 0.1, "misfit": lambda params: params**2}
+    scope["net"] = lambda params, x, tau: params * jnp.prod(x * (1 - x)) * (1 + tau[0])
+    (block,) = blocks_of(PLUG_IN_PAGE)
+    exec(compile(block, "plug-in.md", "exec"), scope)
+    slope = eqx.filter_jit(jax.grad(scope["loss"]))(1.0, jax.random.key(0), scope["penalty"])
+    assert abs(slope) > 0
 
 
 def test_the_problems_of_the_page_on_engines_are_built():

@@ -93,9 +93,10 @@ def plans(mode: str) -> list[Plan]:
         *(("quadrature", "square", levels, 10) for levels in (*small, 6)),
         ("quadrature", "disc", 5, 10),
         ("quadrature", "square", 7, 3),
-        *(("nuts-dense", "square", levels, 3) for levels in (4, 3)),
         *(("pinn", "square", levels, 3) for levels in (*small, *large)),
-        *((method, "square", levels, 3) for method, levels in product(TAPERED, (5, 4, 3, 6))),
+        *((method, "square", 5, 3) for method in TAPERED),
+        *((method, "square", levels, 1) for method, levels in product(TAPERED, (3, 4, 6))),
+        *(("nuts-dense", "square", levels, 1) for levels in (3, 4)),
         *(("nuts-dense", "square", levels, 1) for levels in (5, 6, 7)),
     ]
 
