@@ -60,6 +60,8 @@ _PUBLIC = {
     "riesz.infer.problem": ("InverseProblem", "inverse_problem"),
     "riesz.infer.posterior": ("Posterior",),
     "riesz.infer.nuts": ("nuts",),
+    "riesz.infer.emulate_settings": ("EmulateSettings",),
+    "riesz.infer.emulate": ("emulate",),
     "riesz.infer.fit": ("fit",),
     "riesz.infer.relax": ("RelaxSettings", "relax"),
     "riesz.infer.amortise": ("AmortiseSettings", "amortise"),
