@@ -8,6 +8,7 @@ from riesz.experiments import field as experiment
 from riesz.experiments.runner import run_experiment
 
 
+@pytest.mark.slow  # a minute, most of it compilation
 # So short chains may or may not be called converged; the bounds below allow for that.
 @pytest.mark.filterwarnings("ignore:nuts. the chains do not agree")
 def test_a_small_run_leaves_its_files_and_agrees_with_sampling(tmp_path, monkeypatch):
