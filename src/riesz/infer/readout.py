@@ -53,7 +53,7 @@ def factorised(surrogate: Surrogate) -> TrunkBranch:
 
 
 class NormalEquations(eqx.Module):
-    """Sums over batches of patches and of samples."""
+    """Sums over batches of patches and of samples; the slope is that at a readout of zero."""
 
     matrix: Float[Array, "hidden feature hidden feature"]
     slope: Float[Array, "hidden feature"]
@@ -81,14 +81,36 @@ def stepped_readout(
     batches: Float[Array, "batch sample coordinate"],
 ) -> Surrogate:
     """The surrogate with its readout moved by one Gauss-Newton step, from sampled patches."""
-    equations = summed(problem, penalty, surrogate, jr.split(key, len(batches)), batches)
+    return solved(surrogate, normal_equations(problem, penalty, surrogate, key, batches))
+
+
+def normal_equations(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    key: PRNGKeyArray,
+    batches: Float[Array, "batch sample coordinate"],
+) -> NormalEquations:
+    """From sampled patches, about the readout that the surrogate has."""
+    found = summed(problem, penalty, surrogate, jr.split(key, len(batches)), batches)
+    readout = factorised(surrogate).readout
+    return NormalEquations(
+        found.matrix, found.slope - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
+    )
+
+
+def solved(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
+    """The surrogate with the readout that solves them."""
     network = factorised(surrogate)
     readout, size = network.readout, network.readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
+    start = np.asarray(readout, dtype=float).ravel()
+    slope = matrix @ start + np.asarray(equations.slope, dtype=float).ravel()
     matrix[np.diag_indices(size)] += RIDGE * np.trace(matrix) / size
-    change = -np.linalg.solve(matrix, np.asarray(equations.slope, dtype=float).ravel())
-    moved = readout + jnp.asarray(change.reshape(readout.shape), readout.dtype)
-    moved_network = dataclasses.replace(network, readout=moved)
+    moved = start - np.linalg.solve(matrix, slope)
+    moved_network = dataclasses.replace(
+        network, readout=jnp.asarray(moved.reshape(readout.shape), readout.dtype)
+    )
     return dataclasses.replace(surrogate, network=moved_network)
 
 

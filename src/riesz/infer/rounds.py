@@ -22,7 +22,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.infer.family import AbstractFamily, Draws, antithetic
 from riesz.infer.problem import InverseProblem
-from riesz.infer.readout import LARGEST, factorised, stepped_readout
+from riesz.infer.readout import (
+    LARGEST,
+    NormalEquations,
+    factorised,
+    normal_equations,
+    solved,
+)
 from riesz.infer.refine import information, matched_normals, refined
 from riesz.infer.setup import at_sensors, equation_inputs, log_likelihoods
 from riesz.infer.split import fitting_split, splits
@@ -52,6 +58,10 @@ SETTLED = 0.05
 
 NEARLY_SETTLED = 0.2
 """Moves so small may come from a surrogate that cannot follow: it is then made larger."""
+
+PATIENCE = 3
+"""Rounds with moves so small after which what was drawn for them adds up: with many unknowns, q
+would otherwise go on moving with the patches of each round."""
 
 HIDDEN_BY_NOISE = 0.2
 """Errors of the surrogate of this share of the noise do not show in the posterior."""
@@ -98,15 +108,15 @@ def emulated_in_rounds(
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
     normals = matched_normals(normal_key, settings.refining_draws, size, dtype)
-    share, curves = 0.0, []
+    share, curves, sums, settling = 0.0, [], None, 0
     tolerance = tolerated_physics(problem, surrogate)
     with bar(quiet) as progress:
         task = progress.add_task("surrogate and posterior", total=settings.max_rounds, terms="")
         for number, one in enumerate(jr.split(key, settings.max_rounds)):
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
-            surrogate = fitted_around(
-                problem, penalty, surrogate, family, settings, fit_key, spread
+            surrogate, sums = fitted_around(
+                problem, penalty, surrogate, family, settings, fit_key, spread, sums
             )
             before, least = family, share
             share = next_share(least, problem, surrogate, before, normals)
@@ -125,8 +135,11 @@ def emulated_in_rounds(
             coarse = terms["physics"] > tolerance and may_grow(surrogate)
             if share == 1.0 and moved < SETTLED and not coarse:
                 break
-            if share == 1.0 and moved < NEARLY_SETTLED and coarse:
-                surrogate = grown(surrogate, feature_key)
+            near = share == 1.0 and moved < NEARLY_SETTLED
+            settling = settling + 1 if near else 0
+            sums = sums if settling >= PATIENCE else None
+            if near and coarse:
+                surrogate, settling, sums = grown(surrogate, feature_key), 0, None
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
     notes = told(curves[-1], settings.max_rounds, tolerance)
     return Rounds(surrogate, family, history, notes)
@@ -189,15 +202,23 @@ def fitted_around(
     settings: RoundSettings,
     key: PRNGKeyArray,
     spread: float,
-) -> Surrogate:
-    """The surrogate with functions of the unknowns around q, its readout solved for there."""
+    sums: NormalEquations | None,
+) -> tuple[Surrogate, NormalEquations]:
+    """The surrogate with functions of the unknowns around q, its readout solved for there.
+
+    With the `sums` of rounds before, those functions stay, and what is drawn now is added.
+    """
     draw_key, function_key, patch_key = jr.split(key, 3)
     count = settings.num_batches * settings.num_samples
     size, dtype = problem.num_coordinates, problem.forward.dtype
     draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
-    surrogate = localised(surrogate, draws, settings.num_bends, function_key)
+    if sums is None:
+        surrogate = localised(surrogate, draws, settings.num_bends, function_key)
     batches = draws.reshape(settings.num_batches, settings.num_samples, size)
-    return stepped_readout(problem, penalty, surrogate, patch_key, batches)
+    equations = normal_equations(problem, penalty, surrogate, patch_key, batches)
+    if sums is not None:
+        equations = jax.tree.map(jnp.add, sums, equations)
+    return solved(surrogate, equations), equations
 
 
 def widened(family: AbstractFamily, normals: Draws) -> Draws:
