@@ -159,6 +159,9 @@ def test_what_is_wrong_is_told_with_its_key_and_what_to_write(tmp_path, old, new
         ("x,y,value\n1,0.5,inf\n", "line 2: value is 'inf'"),
         ("x,y,value\n1,0.5,\n", "line 2: value is '', not a finite number"),
         ("x,y,value\ninf,0.5,1\n", "line 2: x is 'inf'"),
+        ("x,y,value\n1,0.5,1_0\n", "line 2: value is '1_0', not a finite number"),
+        ("x,y,value\n1,0.5,2\n1,0,5,2\n", "line 3: 3 columns were expected, 4 found: decimal c"),
+        ("x,y,value,\n1,0,5,2\n", "line 2: 3 columns were expected, 4 found"),
         ("X,y,value\n1,0.5,2\n", r"has no column 'x': did you mean 'X'\?"),
         ("x,y,value\n1,0.5,2\n\n3,0.5,2\n3,9,2\n", r"2 of 3 points lie .* line 4 at \(3, 0.5\)"),
     ],
@@ -176,6 +179,12 @@ def test_a_table_in_another_encoding_is_told(tmp_path):
         read_columns(path, ("x", "y"))
     path.write_bytes("\ufeffx,y,höhe\n1,2,3\n".encode())
     np.testing.assert_array_equal(read_columns(path, ("x", "höhe")).numbers, [[1.0, 3.0]])
+
+
+def test_blank_cells_beyond_the_header_do_no_harm(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n1,0.5,2,, \n")
+    np.testing.assert_array_equal(read_columns(path, ("x", "value")).numbers, [[1.0, 2.0]])
 
 
 def test_missing_files_are_told(tmp_path):

@@ -16,11 +16,16 @@ from riesz.mesh.mesh import Mesh
 from riesz.spelling import nearest
 
 
+Row = tuple[int, list[str]]
+"""A line's number and its cells."""
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Some columns of a CSV file as numbers, and the line that each row came from."""
 
     path: Path
+    content: bytes  # the file as it was read
     names: tuple[str, ...]
     numbers: Float[np.ndarray, "row column"]
     lines: Int[np.ndarray, " row"]
@@ -33,7 +38,8 @@ class Columns:
 
 def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
     """The named columns of a CSV file whose first line names them; blank lines are skipped."""
-    rows = csv_rows(path)
+    content = read_bytes(path)
+    rows = csv_rows(path, content)
     if not rows:
         raise FileFormatError(f"{path} is empty: its first line must name the columns.")
     header = [name.strip() for name in rows[0][1]]
@@ -41,6 +47,7 @@ def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
     kept = [(line, row) for line, row in rows[1:] if any(cell.strip() for cell in row)]
     if not kept:
         raise FileFormatError(f"{path} has no rows below its first line: give at least one.")
+    check_widths(path, header, kept)
     numbers = [[number_in(row, place) for place in places] for _, row in kept]
     bad = [i for i, row in enumerate(numbers) if not all(map(math.isfinite, row))]
     if bad:
@@ -51,13 +58,13 @@ def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
             f"{path}, line {line}: {header[place]} is {found}, not a finite number ({len(bad)} of "
             f"{len(kept)} rows are like that): fill or remove them."
         )
-    return Columns(path, names, np.array(numbers), np.array([line for line, _ in kept]))
+    return Columns(path, content, names, np.array(numbers), np.array([line for line, _ in kept]))
 
 
-def csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+def csv_rows(path: Path, content: bytes) -> list[Row]:
     """All rows, each with the line on which it ends."""
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{path} is not a text in UTF-8 (byte {error.start}): save it as CSV in UTF-8."
@@ -67,6 +74,18 @@ def csv_rows(path: Path) -> list[tuple[int, list[str]]]:
         return [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise FileFormatError(f"{path}, line {reader.line_num}: {error}.") from None
+
+
+def check_widths(path: Path, header: list[str], rows: list[Row]) -> None:
+    """Raise where a row goes on beyond the named columns: its numbers may have been cut in two."""
+    num_named = max((i for i, name in enumerate(header, start=1) if name), default=0)
+    for line, row in rows:
+        found = max((i for i, cell in enumerate(row, start=1) if cell.strip()), default=0)
+        if found > num_named:
+            raise FileFormatError(
+                f"{path}, line {line}: {num_named} columns were expected, {found} found: decimal "
+                "commas? use points."
+            )
 
 
 def column_of(path: Path, name: str, header: list[str]) -> int:
@@ -84,9 +103,12 @@ def column_of(path: Path, name: str, header: list[str]) -> int:
 
 def number_in(row: list[str], place: int) -> float:
     """The number in a cell; NaN where there is none."""
+    cell = row[place] if place < len(row) else ""
+    if "_" in cell:  # Python reads 1_0 as ten; in a table it is a slip
+        return math.nan
     try:
-        return float(row[place])
-    except (IndexError, ValueError):
+        return float(cell)
+    except ValueError:
         return math.nan
 
 
