@@ -1,5 +1,6 @@
 """Problem files say no before any work, and say why; what they describe is built as written."""
 
+import json
 import tomllib
 
 import jax.numpy as jnp
@@ -10,9 +11,10 @@ import pytest
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.infer.fit import ENGINES
 from riesz.io import write_mesh
+from riesz.io.domain_file import epsg_code
 from riesz.io.observations_file import read_columns
 from riesz.io.problem_check import case_numbers, case_text
-from riesz.io.problem_file import read_problem, read_tables
+from riesz.io.problem_file import read_problem, tables_in
 from riesz.io.problem_tables import ProblemTables
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP
@@ -96,6 +98,15 @@ def test_a_problem_is_built_as_written(tmp_path):
         ("sd = 0.05", "sd = -0.05", "noise.sd is -0.05: give a positive number, or the name"),
         ("sd = 0.05", "sd = 0", "noise.sd is 0.0: give a positive number"),
         ("sd = 0.05", "sd = nan", "noise.sd is nan: give a finite number"),
+        ("sd = 0.05", f"sd = 1{'0' * 400}", r"noise.sd is 10+\.\.\.: give a finite number"),
+        ("sd = 0.05", f"sd = 1{'0' * 5000}", "is not TOML: "),
+        ("max_edge = 0.4", f"max_edge = 1{'0' * 400}", "domain.max_edge is 10"),
+        ("max_edge = 0.4", "max_edge = 1e-4", r"finest mesh would have 8e\+08 cells or more, and"),
+        ("max_edge = 0.4", "max_edge = 1e-300", "finest mesh would have inf cells"),
+        ("max_edge = 0.4\nlevels = 2", "max_edge = 5e-324", "raise domain.max_edge, a length in"),
+        ("upper = [2, 1]", "upper = [1e308, 1e308]", "finest mesh would have inf cells"),
+        ("levels = 2", "levels = 14", "6.7e[+]07 cells or more, .* lower domain.levels, here 14"),
+        ("levels = 2", f"levels = 1{'0' * 400}", "lower domain.levels, here very many"),
         ("sd = 0.05", "sd = [0.1, 0.2]", "noise.sd is .0.1, 0.2.: give a positive number"),
         ("sd = 0.05", 'sd = "noise"', r"noise.sd = 'noise', but there is no \[unknowns.noise\]"),
         ("sd = 0.05", 'sd = 1.0\nkind = "student"', r"noise.kind is 'student': did .*'student-t'"),
@@ -230,7 +241,7 @@ def test_every_prior_can_be_written(content, kind):
 def test_impossible_priors_are_told(tmp_path, content, message):
     body = SQUARE.split("[unknowns.a]", maxsplit=1)[0] + f"[unknowns.a]\n{content}\n"
     with pytest.raises(RieszError, match=message):
-        read_tables(written(tmp_path, body))
+        tables_in(tmp_path / "problem.toml", body.encode())
 
 
 def test_a_place_measured_twice_is_a_note(tmp_path):
@@ -294,6 +305,69 @@ def test_bad_domains_are_told(tmp_path, domain, message):
     (tmp_path / "own.obj").write_text("")
     with pytest.raises(RieszError, match=message):
         read_problem(written(tmp_path, swapped(box, domain)))
+
+
+OUTLINED = swapped(
+    "rectangle = { lower = [0, 0], upper = [2, 1] }", 'outline = "o.geojson"'
+).replace("[boundary.left]", "[boundary.outer]")
+
+
+def outline(folder, **members):
+    ring = [[0, 0], [2, 0], [2, 1], [0, 1], [0, 0]]
+    content = {"type": "Polygon", "coordinates": [ring], **members}
+    (folder / "o.geojson").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("max_edge = 0.4", "max_edge = 1e-4"),
+        ("max_edge = 0.4", "max_edge = 1e-300"),
+        ("levels = 2", "levels = 14"),
+    ],
+)
+def test_far_too_many_cells_are_told_before_meshing(tmp_path, old, new, monkeypatch):
+    outline(tmp_path)
+    monkeypatch.setattr("riesz.io.problem_file.mesh_from_polygon", pytest.fail)
+    with pytest.raises(FileFormatError, match=r"the finest mesh would have .* cells or more"):
+        read_problem(written(tmp_path, OUTLINED.replace(old, new)))
+
+
+def test_a_mesh_of_ones_own_is_not_refined_without_end(tmp_path):
+    write_mesh(tmp_path / "own.npz", rectangle((4, 2), upper=(2, 1)))
+    box = "rectangle = { lower = [0, 0], upper = [2, 1] }\nmax_edge = 0.4\nlevels = 2"
+    with pytest.raises(FileFormatError, match=r"the finest mesh would have 2.7e\+08 cells"):
+        read_problem(written(tmp_path, swapped(box, 'mesh = "own.npz"\nlevels = 13')))
+
+
+def test_degrees_are_a_note(tmp_path):
+    assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{SQUARE}')).notes == ()
+    case = read_problem(written(tmp_path, f'crs = "EPSG:4326"\n{SQUARE}'))
+    assert "the crs EPSG:4326 counts in degrees, which are no lengths" in case.notes[0]
+    assert "note: the crs EPSG:4326" in case_text(case)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("urn:ogc:def:crs:EPSG::32612", "EPSG:32612"),
+        ("urn:ogc:def:crs:EPSG:9.8:32612", "EPSG:32612"),
+        ("EPSG:32612", "EPSG:32612"),
+        ("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326"),
+        ("local", None),
+    ],
+)
+def test_the_code_in_the_name_of_a_crs(name, code):
+    assert epsg_code(name) == code
+
+
+def test_an_outline_in_another_crs_is_refused(tmp_path):
+    outline(tmp_path, crs={"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}})
+    assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{OUTLINED}')).notes == ()
+    with pytest.raises(FileFormatError, match=r"o.geojson is in EPSG:32612, by its own crs, but"):
+        read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}'))
+    outline(tmp_path, crs="odd")
+    assert read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}')).notes == ()
 
 
 def test_every_engine_has_a_table_of_settings():

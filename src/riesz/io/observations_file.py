@@ -15,7 +15,6 @@ from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 from riesz.spelling import nearest
 
-
 Row = tuple[int, list[str]]
 """A line's number and its cells."""
 

@@ -17,10 +17,15 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.outline import outline_from
 from riesz.infer.fit import AUTO, Choice, choose_engine
 from riesz.infer.problem import InverseProblem, inverse_problem
-from riesz.io.domain_file import OUTLINE_SUFFIXES, read_domain, read_outline
+from riesz.io.domain_file import (
+    OUTLINE_SUFFIXES,
+    check_outline_crs,
+    read_domain,
+    read_outline,
+)
 from riesz.io.observations_file import Columns, check_inside, read_columns
 from riesz.io.problem_tables import DomainTable, ProblemTables, RectangleTable
-from riesz.io.raster import check_crs
+from riesz.io.raster import check_crs, crs_note
 from riesz.io.table import error_text
 from riesz.io.whole_file import read_bytes
 from riesz.mesh.mesh import Mesh
@@ -33,12 +38,16 @@ FEWEST_LEVELS, MOST_LEVELS = 2, 4
 COARSE_EDGES = 6
 """Without `levels`, the coarsest mesh has at least so many edges along the domain."""
 
+MOST_CELLS = 2e7
+"""Of the finest mesh: beyond, memory runs out long before there is a result."""
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
     """A problem file that was understood: what it says, and the problem that it describes."""
 
     path: Path
+    content: bytes  # the file as it was read
     tables: ProblemTables
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
     columns: Columns
@@ -59,16 +68,18 @@ def read_problem(path: Path, *, coarse: Mesh | None = None, table: Path | None =
 
     A run folder passes its own mesh and table in place of those that the file names.
     """
-    tables = read_tables(path)
+    content = read_bytes(path)
+    tables = tables_in(path, content)
     folder = path.parent
     names = tables.observations
     columns = read_columns(
         folder / names.file if table is None else table, (names.x, names.y, names.value)
     )
     if coarse is None:
-        coarse = coarse_mesh(path, tables.domain)
-    num_levels = levels_of(tables.domain, coarse)
-    domain = hierarchy(coarse, num_levels) if num_levels > 1 else coarse
+        coarse = coarse_mesh(path, tables.domain, tables.crs)
+    levels = levels_of(tables.domain, coarse)
+    check_size(path, coarse.num_cells, levels)
+    domain = hierarchy(coarse, levels) if levels > 1 else coarse
     check_inside(columns, coarse)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -83,20 +94,23 @@ def read_problem(path: Path, *, coarse: Mesh | None = None, table: Path | None =
             )
         except RieszError as error:
             raise type(error)(f"{path}: {error}") from None
-    notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    return Case(path, tables, coarse, columns, problem, notes)
+    about_crs = None if tables.crs is None else crs_note(tables.crs)
+    told = [] if about_crs is None else [about_crs]
+    told += [str(warning.message) for warning in caught]
+    return Case(path, content, tables, coarse, columns, problem, tuple(dict.fromkeys(told)))
 
 
-def read_tables(path: Path) -> ProblemTables:
-    """The content of a problem file, validated."""
+def tables_in(path: Path, content: bytes) -> ProblemTables:
+    """What a problem file holds, validated."""
     try:
-        content: dict[str, Any] = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        found: dict[str, Any] = tomllib.loads(content.decode())
+    # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not TOML: {error}.") from None
     try:
-        tables = ProblemTables.model_validate(content)
+        tables = ProblemTables.model_validate(found)
     except ValidationError as error:
-        raise FileFormatError(f"{path}: {error_text(error, content)}") from None
+        raise FileFormatError(f"{path}: {error_text(error, found)}") from None
     if tables.crs is not None:
         try:
             check_crs(tables.crs)
@@ -105,7 +119,7 @@ def read_tables(path: Path) -> ProblemTables:
     return tables
 
 
-def coarse_mesh(path: Path, domain: DomainTable) -> Mesh:
+def coarse_mesh(path: Path, domain: DomainTable, crs: str | None) -> Mesh:
     """The mesh that is refined until its edges are short enough."""
     if domain.mesh is not None:
         mesh_path = path.parent / domain.mesh
@@ -124,39 +138,61 @@ def coarse_mesh(path: Path, domain: DomainTable) -> Mesh:
             f"{' or '.join(OUTLINE_SUFFIXES)}, or name a mesh file by domain.mesh."
         )
     content = read_outline(outline_path)
+    if crs is not None:
+        check_outline_crs(outline_path, content, crs)
     try:
-        extent = outline_from(content).extent
-        edge = coarse_edge(domain.max_edge, extent, domain.levels)
-        return mesh_from_polygon(content, max_edge=edge)
+        outline = outline_from(content)
+    except RieszError as error:
+        raise type(error)(f"{outline_path}: {error}") from None
+    levels = num_levels(domain.max_edge, outline.extent, domain.levels)
+    check_size(path, 1, levels)
+    edge = coarse_edge(domain.max_edge, levels)
+    # No triangle is larger than the equilateral one; divided twice, as the square may be zero.
+    check_size(path, 4 / math.sqrt(3) * float(outline.area) / edge / edge, levels)
+    try:
+        return mesh_from_polygon(outline, max_edge=edge)
     except RieszError as error:
         raise type(error)(f"{outline_path}: {error}") from None
 
 
-def coarse_rectangle(
-    path: Path, table: RectangleTable, max_edge: float, levels: int | None
-) -> Mesh:
-    sides = np.subtract(table.upper, table.lower)
-    if not (sides > 0).all():
+def coarse_rectangle(path: Path, table: RectangleTable, max_edge: float, asked: int | None) -> Mesh:
+    sides = [upper - lower for lower, upper in zip(table.lower, table.upper, strict=True)]
+    if not min(sides) > 0:
         raise FileFormatError(
             f"{path}: domain.rectangle goes from {table.lower} to {table.upper}: upper must be "
             "above lower in both coordinates."
         )
-    edge = coarse_edge(max_edge, float(sides.max()), levels)
+    levels = num_levels(max_edge, max(sides), asked)
+    check_size(path, 1, levels)
+    edge = coarse_edge(max_edge, levels)
     # The diagonals are the longest edges.
-    counts = np.ceil(math.sqrt(2) * sides / edge * (1 - 1e-12)).astype(int)
-    return rectangle((int(counts[0]), int(counts[1])), table.lower, table.upper)
+    along_x, along_y = (max(math.sqrt(2) * side / edge * (1 - 1e-12), 1.0) for side in sides)
+    check_size(path, 2 * along_x * along_y, levels)
+    return rectangle((math.ceil(along_x), math.ceil(along_y)), table.lower, table.upper)
 
 
-def coarse_edge(max_edge: float, extent: float, levels: int | None) -> float:
+def check_size(path: Path, num_coarse: float | int, levels: int) -> None:
+    """Raise, before there is a mesh, where the finest would have far too many cells."""
+    count = num_coarse * 4.0 ** min(levels - 1, 100)
+    if not count <= MOST_CELLS:
+        raise FileFormatError(
+            f"{path}: the finest mesh would have {count:.2g} cells or more, and may have "
+            f"{MOST_CELLS:.0e}: raise domain.max_edge, a length in the unit of the coordinates, or "
+            f"lower domain.levels, here {levels if levels < 1000 else 'very many'}."
+        )
+
+
+def coarse_edge(max_edge: float, levels: int) -> float:
     """The longest edge of the coarsest mesh."""
-    return max_edge * 2 ** (num_levels(max_edge, extent, levels) - 1)
+    return max_edge * 2.0 ** (levels - 1)
 
 
-def num_levels(max_edge: float, extent: float, levels: int | None) -> int:
+def num_levels(max_edge: float, extent: float, asked: int | None) -> int:
     """As asked for, or as many as leave the coarsest mesh some edges along the domain."""
-    if levels is not None:
-        return levels
-    halvings = math.log2(max(extent / (COARSE_EDGES * max_edge), 1.0))
+    if asked is not None:
+        return asked
+    along = extent / COARSE_EDGES / max_edge
+    halvings = math.log2(min(max(along, 1.0), 2.0**MOST_LEVELS))
     return min(max(1 + math.floor(halvings), FEWEST_LEVELS), MOST_LEVELS)
 
 

@@ -40,6 +40,16 @@ def check_crs(crs: str) -> None:
         known_crs(crs)
 
 
+def crs_note(crs: str) -> str | None:
+    """What to know of a code that counts in degrees."""
+    if find_spec("rasterio") is None or not known_crs(crs).is_geographic:
+        return None
+    return (
+        f"the crs {crs} counts in degrees, which are no lengths: distances, areas and gradients "
+        "will be wrong; bring the coordinates into a projected crs in metres, such as UTM."
+    )
+
+
 def write_raster(
     path: Path,
     grid: Grid,

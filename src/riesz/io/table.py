@@ -52,7 +52,7 @@ def as_numbers(value: Any) -> float | list[float]:
         return float(value)
     if isinstance(value, list) and value and all(map(is_finite, value)):
         return [float(one) for one in value]
-    raise ValueError(f"is {value!r}: give a finite number, or a list of them")
+    raise ValueError(f"is {shown(value)}: give a finite number, or a list of them")
 
 
 def as_coefficient(value: Any) -> Any:
@@ -65,13 +65,17 @@ def as_coefficient(value: Any) -> Any:
         return as_numbers(value)
     except ValueError:
         raise ValueError(
-            f"is {value!r}: give a finite number, a list of them, or the name of an unknown"
+            f"is {shown(value)}: give a finite number, a list of them, or the name of an unknown"
         ) from None
 
 
 def is_finite(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floating-point ones
+        return False
 
 
 Numbers = Annotated[float | list[float], PlainValidator(as_numbers)]
