@@ -89,15 +89,14 @@ def plans(mode: str) -> list[Plan]:
         *(("nuts-sparse", "square", levels, 1) for levels in (7, 6)),
         *(("nuts-sparse", "square", levels, 10) for levels in (5, 4, 3)),
         ("emulate", "square", 7, 3),
-        *(("emulate", "square", levels, 10) for levels in (4, 3)),
-        *(("quadrature", "square", levels, 10) for levels in (*small, 6)),
+        *(("quadrature", "square", levels, 10) for levels in small),
+        *(("quadrature", "square", levels, 1) for levels in large),
         ("quadrature", "disc", 5, 10),
-        ("quadrature", "square", 7, 3),
-        *(("pinn", "square", levels, 3) for levels in (*small, *large)),
-        *((method, "square", 5, 3) for method in TAPERED),
-        *((method, "square", levels, 1) for method, levels in product(TAPERED, (3, 4, 6))),
-        *(("nuts-dense", "square", levels, 1) for levels in (3, 4)),
-        *(("nuts-dense", "square", levels, 1) for levels in (5, 6, 7)),
+        *(("pinn", "square", levels, 1) for levels in (*small, *large)),
+        *((method, "square", levels, 1) for levels, method in product((5, 3), TAPERED)),
+        *(("emulate", "square", levels, 10) for levels in (4, 3)),
+        *(("nuts-dense", "square", levels, 1) for levels in (3, 4, 5, 6, 7)),
+        *((method, "square", levels, 1) for levels, method in product((4, 6), TAPERED)),
     ]
 
 
