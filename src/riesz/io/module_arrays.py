@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from riesz.errors import FileFormatError, RieszError
+from riesz.io.field_types import misfits
 
 Names = Mapping[str, Any]
 """Names, and the classes and functions they stand for."""
@@ -50,33 +51,42 @@ def to_plain(value: Any, path: str, arrays: dict[str, np.ndarray], names: Names)
     return {"class": known[kind], "fields": fields}
 
 
-def from_plain(content: Any, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
-    """The value again."""
+def from_plain(content: Any, path: str, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
+    """The value again, which stands at `path`; arrays must be the ones that were saved there."""
     if isinstance(content, Plain):
         return content
     match content:
-        case {"array": str(name), "device": bool(on_device)} if name in arrays:
+        case {"array": str(name), "device": bool(on_device)} if name == path and name in arrays:
             return jnp.asarray(arrays[name]) if on_device else arrays[name]
         case {"tuple": list(parts)}:
-            return tuple(from_plain(part, arrays, names) for part in parts)
+            return tuple(from_plain(v, f"{path}/{i}", arrays, names) for i, v in enumerate(parts))
         case {"list": list(parts)}:
-            return [from_plain(part, arrays, names) for part in parts]
+            return [from_plain(v, f"{path}/{i}", arrays, names) for i, v in enumerate(parts)]
         case {"dict": dict(parts)}:
-            return {key: from_plain(part, arrays, names) for key, part in parts.items()}
-    return named_member(content, arrays, names)
+            return {k: from_plain(v, f"{path}/{k}", arrays, names) for k, v in parts.items()}
+    return named_member(content, path, arrays, names)
 
 
-def named_member(content: Any, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
+def named_member(content: Any, path: str, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
     match content:
         case {"function": str(name)} if name in names:
             return names[name]
-        case {"class": str(name), "fields": dict(fields)} if name in names:
-            values = {key: from_plain(part, arrays, names) for key, part in fields.items()}
-            return rebuilt(names[name], values)
-    raise FileFormatError(f"{str(content)[:80]!r} is nothing that was saved by this version.")
+        case {"class": str(name), "fields": dict(fields)} if is_module(names.get(name)):
+            values = {
+                key: from_plain(part, f"{path}/{key}", arrays, names)
+                for key, part in fields.items()
+            }
+            return rebuilt(names[name], path, values)
+    raise FileFormatError(
+        f"{str(content)[:80]!r} at {path} is nothing that was saved by this version."
+    )
 
 
-def rebuilt(kind: type[eqx.Module], values: dict[str, Any]) -> eqx.Module:
+def is_module(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, eqx.Module)
+
+
+def rebuilt(kind: type[eqx.Module], path: str, values: dict[str, Any]) -> eqx.Module:
     """A module from its fields, past its `__init__`, which may take something else altogether."""
     wanted = {field.name for field in dataclasses.fields(kind)}
     if set(values) != wanted:
@@ -87,4 +97,10 @@ def rebuilt(kind: type[eqx.Module], values: dict[str, Any]) -> eqx.Module:
     module = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(module, name, value)
+    wrong = misfits(module)
+    if wrong:
+        raise FileFormatError(
+            f"the saved {kind.__name__} at {path} is damaged: {', '.join(wrong)} of a wrong type "
+            "or shape."
+        )
     return module

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import riesz
@@ -26,6 +27,7 @@ from riesz.infer.states import AbstractStateMap, ExactStates
 from riesz.infer.surrogate_states import SurrogateStates
 from riesz.io.module_arrays import from_plain, to_plain
 from riesz.io.npz import read_arrays
+from riesz.io.problem_probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.whole_file import read_bytes, replacing
 from riesz.mesh.digest import mesh_digest
 from riesz.surrogate.boundary import BoundaryValues
@@ -35,7 +37,7 @@ from riesz.surrogate.networks import MLP, TrunkBranch
 from riesz.surrogate.nodal_function import NodalFunctions
 from riesz.surrogate.surrogate import Frame, Surrogate
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "posterior.json"
 
 SAVED = {
@@ -69,8 +71,9 @@ SAVED = {
 activation functions are added here, each under a name that never changes."""
 
 
-def save_posterior(folder: Path, posterior: Posterior) -> None:
+def save_posterior(folder: Path | str, posterior: Posterior) -> None:
     """Write a posterior, but not its problem, into a folder."""
+    folder = Path(folder)
     arrays: dict[str, np.ndarray] = {}
     parts = {
         name: to_plain(getattr(posterior, name), name, arrays, SAVED)
@@ -87,7 +90,10 @@ def save_posterior(folder: Path, posterior: Posterior) -> None:
         "arrays": f"posterior-{blake2b(archive, digest_size=8).hexdigest()}.npz",
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
     } | parts
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RieszError(f"the folder {folder} cannot be made: {error.strerror}.") from None
     with replacing(folder / manifest["arrays"]) as file:
         file.write(archive)
     with replacing(folder / MANIFEST) as file:
@@ -97,8 +103,9 @@ def save_posterior(folder: Path, posterior: Posterior) -> None:
             old.unlink()
 
 
-def load_posterior(folder: Path, problem: InverseProblem) -> Posterior:
+def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
     """Read a posterior of a problem, which must be the one it was saved for."""
+    folder = Path(folder)
     manifest = read_manifest(folder / MANIFEST)
     check_identity(manifest["problem"], identity(problem))
     archive = folder / manifest["arrays"]
@@ -106,12 +113,14 @@ def load_posterior(folder: Path, problem: InverseProblem) -> Posterior:
         raise FileFormatError(f"{archive} is damaged: its content is not what its name says.")
     arrays = read_arrays(archive)
     distribution, states, history = (
-        from_plain(manifest[name], arrays, SAVED) for name in ("distribution", "states", "history")
+        from_plain(manifest[name], name, arrays, SAVED)
+        for name in ("distribution", "states", "history")
     )
     if not (
         isinstance(distribution, AbstractFamily | EmpiricalDraws)
         and isinstance(states, AbstractStateMap)
         and isinstance(history, dict)
+        and all(isinstance(curve, jax.Array) for curve in history.values())
     ):
         raise FileFormatError(f"{folder / MANIFEST} is damaged: its parts are of wrong kinds.")
     return Posterior(
@@ -132,7 +141,10 @@ def archived(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def identity(problem: InverseProblem) -> dict[str, Any]:
-    """What must agree for the coordinates of a saved posterior to mean the same again."""
+    """What must agree for the coordinates of a saved posterior to mean the same again.
+
+    Texts of priors are for the reader of an error: they are rounded, and `computed` is what tells.
+    """
     data = np.column_stack([problem.observations.points, problem.observations.values])
     return {
         "mesh": mesh_digest(problem.forward.space.mesh),
@@ -142,15 +154,32 @@ def identity(problem: InverseProblem) -> dict[str, Any]:
         "number of observations": problem.observations.num_sensors,
         "observations": blake2b(data.astype("<f8").tobytes(), digest_size=8).hexdigest(),
         "likelihood": type(problem.likelihood).__name__,
+        "precision": str(problem.forward.dtype),
+        "computed": probe(problem),
     }
+
+
+EXACT = (
+    "mesh",
+    "unknowns",
+    "number of coordinates",
+    "number of observations",
+    "observations",
+    "likelihood",
+)
+"""What is the same on every machine, or another problem."""
 
 
 def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
     differing = [
-        f"{name} (saved: {saved.get(name)}; given: {value})"
-        for name, value in given.items()
-        if saved.get(name) != value
+        f"{name} (saved: {saved.get(name)}; given: {given[name]})"
+        for name in EXACT
+        if saved.get(name) != given[name]
     ]
+    if not differing:  # else numbers could not be compared
+        tolerance = tolerance_of(saved.get("precision"), given["precision"])
+        parts = differing_parts(saved.get("computed"), given["computed"], tolerance)
+        differing = [f"{part}{prior_texts(part, saved, given)}" for part in parts]
     if differing:
         raise RieszError(
             f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
@@ -158,9 +187,20 @@ def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
         )
 
 
+def prior_texts(part: str, saved: dict[str, Any], given: dict[str, Any]) -> str:
+    """Both priors in words, where that is what differs and the words tell them apart."""
+    texts = saved.get("priors")
+    for name, text in given["priors"].items():
+        old = texts.get(name) if isinstance(texts, dict) else None
+        if part == prior_of(name) and old != text:
+            return f" (saved: {old}; given: {text})"
+    return ""
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
+    data = read_bytes(path)
     try:
-        content = json.loads(read_bytes(path))
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a saved posterior: {error}.") from None
     kinds = {
@@ -175,6 +215,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}.")
     wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
+    if "notes" not in wrong and not all(isinstance(note, str) for note in content["notes"]):
+        wrong.append("notes")
     if wrong or not isinstance(content.get("seed"), int | None):
         raise FileFormatError(f"{path} is damaged: {', '.join(wrong) or 'seed'} missing or wrong.")
     if Path(content["arrays"]).name != content["arrays"]:
