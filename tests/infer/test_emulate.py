@@ -14,7 +14,7 @@ from riesz.errors import RieszError
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import full_rank_of, mean_field
-from riesz.infer.readout import stepped_readout
+from riesz.infer.readout import normal_equations, stepped_readout
 from riesz.infer.refine import matched_normals
 from riesz.infer.rounds import REACH, SETTLED, localised, reach
 from riesz.infer.setup import at_sensors, default_penalty, equation_inputs, initial_surrogate
@@ -149,6 +149,19 @@ def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
         for s in (surrogate, stepped)
     )
     assert after < 0.01 * before
+
+
+def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_are_about(problem):
+    """So that those of several rounds may be added."""
+    penalty = default_penalty(problem, EmulateSettings(), None, engine="emulate")
+    surrogate = initial_surrogate(problem, jr.key(0), width=8, features=6)
+    bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
+    draws = jr.normal(jr.key(1), (2, 4, 2))
+    here, there = (
+        normal_equations(problem, penalty, one, jr.key(2), draws) for one in (surrogate, bare)
+    )
+    np.testing.assert_allclose(here.matrix, there.matrix, rtol=1e-10)
+    np.testing.assert_allclose(here.slope, there.slope, atol=1e-10 * np.abs(there.slope).max())
 
 
 def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior):

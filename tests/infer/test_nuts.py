@@ -56,6 +56,7 @@ def test_the_log_density_told_is_that_of_the_posterior_up_to_a_constant(sampled)
 
 
 def test_chains_that_disagree_are_told(monkeypatch):
+    monkeypatch.setattr(engine, "FEW_EFFECTIVE", 0)
     monkeypatch.setattr(engine, "R_HAT", 0.5)
     with pytest.warns(UserWarning, match="the chains do not agree yet: r_hat is"):
         short = nuts(linear_problem(), num_warmup=NUM_WARMUP, num_samples=4, num_chains=1)
@@ -64,8 +65,20 @@ def test_chains_that_disagree_are_told(monkeypatch):
 
 
 def test_divergences_are_told():
-    history = {"diverging": jnp.array([[True, False]]), "r_hat": jnp.array([1.0])}
-    assert warnings_of(history, ("a",))[0].startswith("1 of 2 transitions diverged")
+    agreed = {"r_hat": jnp.array([1.0]), "effective_draws": jnp.array([500.0])}
+    history = {"diverging": jnp.array([[True, False]]), **agreed}
+    (note,) = warnings_of(history, ("a",))
+    assert note.startswith("1 of 2 transitions diverged")
+
+
+def test_few_effective_draws_and_too_few_to_tell_are_told():
+    calm = {"diverging": jnp.array([[False, False]])}
+    few = {"r_hat": jnp.array([1.0, 1.0]), "effective_draws": jnp.array([500.0, 25.0])}
+    (note,) = warnings_of(calm | few, ("a", "b"))
+    assert note.startswith("the draws of b are worth 25 independent ones")
+    assert "20% of a standard deviation" in note
+    (note,) = warnings_of(calm, ("a", "b"))
+    assert "too few draws" in note
 
 
 @pytest.fixture(scope="module")

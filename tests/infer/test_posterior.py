@@ -68,6 +68,8 @@ def test_draws_of_a_sampler_are_used_once_each():
     np.testing.assert_array_equal(np.sort(chosen, axis=0), np.sort(draws.reshape(100, 3), axis=0))
     assert posterior.sample(jr.key(1), 150).shape == (150, 3)
     assert posterior.values("w").shape == (100, 3)
+    assert posterior.values("w", num_draws=1000).shape == (100, 3)
+    np.testing.assert_allclose(posterior.mean("w", num_draws=1000), posterior.mean("w"))
     np.testing.assert_allclose(posterior.coordinate_mean(), draws.mean(axis=(0, 1)))
     np.testing.assert_allclose(
         posterior.coordinate_covariance(), np.cov(draws.reshape(100, 3).T), rtol=1e-10
@@ -264,8 +266,16 @@ def test_impossible_predictions_are_refused(ramp, monkeypatch):
         predict(ramp, "u", quantiles=(5.0,))
     with pytest.raises(RieszError, match="leave `at` out"):
         predict(ramp, Outflow("right"), [[0.5, 0.5]])
-    with pytest.raises(RieszError, match="at least one draw"):
-        predict(ramp, "f", num_draws=0)
+    with pytest.raises(RieszError, match="between 0 and 1"):
+        ramp.quantiles("f", [5.0, 95.0])
+    with pytest.raises(RieszError, match="must be finite"):
+        predict(ramp, "u", exceed=[np.nan])
+    with pytest.raises(RieszError, match="at least 2 draws"):
+        predict(ramp, "f", num_draws=1)
+    with pytest.raises(RieszError, match="at least 2 draws"):
+        ramp.sd("f", num_draws=-1)
+    with pytest.raises(RieszError, match="NaN or infinite in 2 of 2 draws"):
+        predict(ramp, lambda problem, state, z: jnp.nan * state[0], num_draws=2)
     with pytest.raises(RieszError, match="a noise sd of its own"):
         predict_data(ramp, [[0.5, 0.5]], num_draws=2)
     monkeypatch.setattr(prediction, "KEPT_NUMBERS", 2)

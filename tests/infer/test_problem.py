@@ -197,6 +197,13 @@ def seen_at(*points):
             r"'a' has shape \(2,\), but the diffusivity of diffusion needs \(\) or \(2, 2\)",
         ),
         (lambda: build(POISSON, {"a": 1.0}), "the prior of 'a' is a float: give a NumPyro"),
+        (lambda: build(POISSON, {**A, "u": REAL}), "called 'u', the name of the state: rename"),
+        (lambda: build(POISSON, {**A, "observed": REAL}), "a site of numpyro_model"),
+        (lambda: build(source("f"), F, dirichlet={"left": 0.0}), "no term .* depends on u"),
+        (
+            lambda: build(POISSON, {"a": GP(Matern52(), mean=lambda x: jnp.nan * x[0])}),
+            "the mean of a field is nan at",
+        ),
         (
             lambda: build(
                 diffusion(1.0), {"g": KarhunenLoeve(Matern52(), 2)}, dirichlet={"left": "g"}
@@ -254,3 +261,13 @@ def test_unknowns_in_functions_count_as_read():
 def test_a_prior_that_reaches_below_zero_is_told():
     with pytest.warns(UserWarning, match=r"the prior of 'a' reaches -0.5 at three standard"):
         build(POISSON, {"a": dist.Normal(1.0, 0.5)})
+
+
+def test_a_field_that_reaches_below_zero_is_told():
+    with pytest.warns(UserWarning, match=r"the prior of 'a' reaches -.* draws, .* use LogGP"):
+        build(POISSON, {"a": GP(Matern52(sd=5.0), mean=1.0)})
+
+
+def test_boundary_values_that_hold_nowhere_are_told():
+    with pytest.warns(UserWarning, match="value on 'left' holds nowhere: tags that come later"):
+        build(POISSON, A, dirichlet={"left": 1.0, "boundary": 0.0})

@@ -48,6 +48,13 @@ def test_a_multivariate_normal_has_its_covariance():
     np.testing.assert_allclose(latent.value(jnp.zeros(2)), [1.0, 2.0])
 
 
+def test_repeated_multivariate_normals_have_their_covariance_each():
+    factor = jnp.array([[1.0, 0.0], [10.0, 1.0]])
+    latent = parametric(dist.MultivariateNormal(jnp.zeros(2), scale_tril=factor).expand([2]), "a")
+    value = latent.value(jnp.array([1.0, 2.0, 3.0, 4.0]))
+    np.testing.assert_allclose(value, [[1.0, 12.0], [3.0, 34.0]])
+
+
 def test_vectors_and_repeated_priors_have_a_coordinate_for_each_entry():
     space = latent_space(
         {"tau": dist.Normal(0.0, 2.0).expand([2]).to_event(1), "k": dist.HalfNormal(1.0)}, MESH
@@ -93,6 +100,8 @@ def test_values_have_the_precision_of_the_coordinates(prior):
         (dist.Gamma(2.0, 1.0), "quantiles NumPyro cannot give: use Normal"),
         (dist.Normal(jnp.zeros(0), 1.0), "holds no number"),
         (dist.Normal(np.nan, 1.0, validate_args=False), "has the median nan"),
+        (dist.DiscreteUniform(1, 5), "is a DiscreteUniform, over whole numbers"),
+        (dist.Uniform(2.0, 1.0, validate_args=False), "its parameters are reversed"),
         (3.0, "is a float: give a NumPyro distribution"),
         (dist.Normal, "is a .*: give a NumPyro distribution"),
     ],

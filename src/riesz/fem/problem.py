@@ -241,7 +241,14 @@ def fixed_unknowns(
         coefficient = as_coefficient(value, f"Dirichlet value on {tag!r}")
         if isinstance(coefficient, PerCell):
             raise FormError(f"the Dirichlet value on {tag!r} is per cell: give it at the nodes.")
-        pieces.append((tag, coefficient, dofs[~taken[dofs]]))
+        own = dofs[~taken[dofs]]
+        if len(dofs) and not len(own):
+            warnings.warn(
+                f"the Dirichlet value on {tag!r} holds nowhere: tags that come later prescribe all "
+                "of its nodes. Name the larger tag first.",
+                stacklevel=3,
+            )
+        pieces.append((tag, coefficient, own))
         taken[dofs] = True
     return pieces
 

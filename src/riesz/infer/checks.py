@@ -26,6 +26,9 @@ from riesz.observe.observations import Observations
 
 ROUNDING = 1e3  # units of rounding error
 
+PRIOR_DRAWS = 32
+"""Draws of fields and vectors that are looked at for the same reason."""
+
 FAR_OUT = 3.0
 """Priors of what must be positive are looked at so many standard deviations out."""
 
@@ -179,26 +182,37 @@ def shape_of(latent: AbstractLatent) -> tuple[int, ...]:
 
 
 def check_prior_sign(latent: AbstractLatent, name: str, place: str) -> None:
-    """What must be positive is so at the median, and for numbers far out as well."""
-    if (values_at(latent, 0.0) <= 0).any():
+    """What must be positive is so at the median, and as far out as the prior is likely to go."""
+    if not (values_at(latent, 0.0) > 0).all():
         raise RieszError(
             f"the median of the prior of {name!r} is not positive, but {place} must be: use a "
             "LogNormal prior for a number, and LogGP or transform=jnp.exp for a field."
         )
     if isinstance(latent, AbstractFieldLatent) or shape_of(latent) != ():
-        return
-    low = min(values_at(latent, -FAR_OUT), values_at(latent, FAR_OUT))
-    if low <= 0:
+        normals = np.random.default_rng(0).normal(size=(PRIOR_DRAWS, latent.num_coordinates))
+        low = min(nodal_values(latent, jnp.asarray(one)).min() for one in normals)
+        where, advice = f"in {PRIOR_DRAWS} draws", "LogGP or transform=jnp.exp (log-gp, log-kl)"
+    else:
+        low = min(values_at(latent, -FAR_OUT), values_at(latent, FAR_OUT))
+        where, advice = "at three standard deviations", "a LogNormal prior (lognormal)"
+    if not low > 0:
         warnings.warn(
-            f"the prior of {name!r} reaches {low:.3g} at three standard deviations, but {place} "
-            "must be positive: use a LogNormal prior, or a narrower one.",
+            f"the prior of {name!r} reaches {low:.3g} {where}, but {place} must be positive: use "
+            f"{advice}, or a narrower prior.",
             stacklevel=5,
         )
 
 
 def values_at(latent: AbstractLatent, coordinate: float) -> Float[np.ndarray, "..."]:
     """The numbers, or a field's nodal values, where all coordinates are the same."""
-    value = latent.value(jnp.full(latent.num_coordinates, coordinate))
+    return nodal_values(latent, jnp.full(latent.num_coordinates, coordinate))
+
+
+def nodal_values(
+    latent: AbstractLatent, coordinates: Float[Array, " coordinate"]
+) -> Float[np.ndarray, "..."]:
+    """The numbers, or a field's values at the nodes."""
+    value = latent.value(coordinates)
     is_field = isinstance(latent, AbstractFieldLatent)
     return np.asarray(latent.field.nodal(value) if is_field else value)
 
@@ -249,13 +263,18 @@ def check_noise_sign(latents: LatentSpace, likelihood: AbstractLikelihood, z: Py
 
 
 def check_level(forward: BoundaryValueProblem, z: PyTree) -> None:
-    """Raise where any constant may be added to a solution: nothing is prescribed or held."""
+    """Raise where nothing depends on u, or where any constant may be added to it."""
+    state = jnp.asarray(np.random.default_rng(0).normal(size=forward.space.num_dofs), forward.dtype)
+    here = residual(forward, state, z)
+    if not bool(jnp.any(residual(forward, -state, z) != here)):
+        raise RieszError(
+            "no term of the equation depends on u, so that it has no solution to compare with the "
+            "observations: add a diffusion, advection or reaction."
+        )
     if len(forward.fixed):
         return
-    state = jnp.asarray(np.random.default_rng(0).normal(size=forward.space.num_dofs), forward.dtype)
-    change = residual(forward, state + 1.0, z) - residual(forward, state, z)
-    size = jnp.max(jnp.abs(residual(forward, state, z)))
-    if jnp.max(jnp.abs(change)) <= ROUNDING * np.finfo(forward.dtype).eps * size:
+    change = residual(forward, state + 1.0, z) - here
+    if jnp.max(jnp.abs(change)) <= ROUNDING * np.finfo(forward.dtype).eps * jnp.max(jnp.abs(here)):
         raise RieszError(
             "no value of u is prescribed anywhere and no term holds its level, so that the "
             "equation fixes u only up to a constant: prescribe u on a part of the boundary, by "

@@ -8,17 +8,21 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import jax.numpy as jnp
 
 from riesz.errors import RieszError
+from riesz.fem.solve import require_float64
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.nuts import nuts
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
 from riesz.infer.relax import RelaxSettings, relax
+from riesz.infer.relaxed_setup import check_problem
+from riesz.infer.schedule import AbstractSchedule
 from riesz.spelling import listed, nearest
 from riesz.surrogate.boundary import affine_values
 
@@ -114,8 +118,11 @@ def fit(
             f"settings were given ({', '.join(settings)}) without an engine: name the one whose "
             f"settings they are, {listed(ENGINES)}."
         )
+    if not isinstance(problem, InverseProblem):
+        raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
     choice = choose_engine(problem) if engine == AUTO else Choice(engine, "it was asked for")
     check_settings(choice.engine, settings)
+    check_suits(choice.engine, problem)
     posterior = ENGINES[choice.engine].run(problem, seed, quiet, settings)
     if engine != AUTO:
         return posterior
@@ -144,8 +151,26 @@ def choose_engine(problem: InverseProblem) -> Choice:
     return Choice("emulate", f"with {' and '.join(reasons)}, sampling by exact solves is slow")
 
 
+def check_suits(engine: str, problem: InverseProblem) -> None:
+    """Raise where an engine cannot do a problem, before any work is done for it."""
+    if engine == "nuts":
+        require_float64(problem.forward)
+    elif problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
+        raise RieszError(
+            f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "
+            "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
+            "problem file, or use nuts."
+        )
+    else:
+        affine_values(problem.forward, problem.latents)
+    if engine == "relax":
+        check_problem(problem)
+
+
 def check_engine(name: str) -> None:
     """Raise where there is no such engine."""
+    if not isinstance(name, str):
+        raise RieszError(f"the engine is {name!r}: give its name, {listed((AUTO, *ENGINES))}.")
     if name not in (AUTO, *ENGINES):
         known = (AUTO, *ENGINES)
         raise RieszError(
@@ -178,9 +203,11 @@ def expected(name: str, default: Any) -> str:
 
 def suits(name: str, value: Any, default: Any) -> bool:
     """Whether a value is of the kind of the default; where that is None, a whole number is."""
+    if name == EPSILON and isinstance(value, AbstractSchedule):
+        return True
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(default, bool) and isinstance(value, bool)
     if isinstance(default, float):
         limit = math.inf if name == EPSILON else 1
-        return isinstance(value, int | float) and 0 < value < limit
-    return isinstance(value, int) and value >= (0 if name in MAY_BE_ZERO else 1)
+        return isinstance(value, Real) and 0 < float(value) < limit
+    return isinstance(value, Integral) and int(value) >= (0 if name in MAY_BE_ZERO else 1)

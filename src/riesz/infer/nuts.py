@@ -32,6 +32,9 @@ from riesz.infer.states import ExactStates
 BLOCK = 50
 """Transitions between two looks at the progress."""
 
+FEW_EFFECTIVE = 100
+"""Independent draws below which means and quantiles are rough."""
+
 R_HAT = 1.01
 """Chains that differ by more have not converged (Vehtari et al. 2021)."""
 
@@ -242,9 +245,20 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
         )
     r_hat = np.asarray(history.get("r_hat", np.full(len(names), math.nan)))
     worst = int(np.argmax(np.where(np.isfinite(r_hat), r_hat, math.inf)))
-    if not r_hat[worst] <= R_HAT:
+    if not np.isfinite(r_hat[worst]):
+        notes.append("there are too few draws to say whether the chains agree: take more.")
+        return tuple(notes)
+    if r_hat[worst] > R_HAT:
         notes.append(
             f"the chains do not agree yet: r_hat is {r_hat[worst]:.3f} for {names[worst]}, above "
             f"{R_HAT}; take more warm-up and draws."
+        )
+    effective = np.asarray(history["effective_draws"])
+    fewest = int(np.argmin(effective))
+    if effective[fewest] < FEW_EFFECTIVE:
+        notes.append(
+            f"the draws of {names[fewest]} are worth {effective[fewest]:.0f} independent ones, "
+            f"fewer than {FEW_EFFECTIVE}: means are good to "
+            f"{1 / math.sqrt(max(effective[fewest], 1.0)):.0%} of a standard deviation; take more."
         )
     return tuple(notes)

@@ -19,6 +19,9 @@ NUM_DRAWS = 4000
 """Of a family, for moments and quantiles of the unknowns: they cost no solve."""
 
 
+FEWEST_DRAWS = 2
+
+
 class Posterior(eqx.Module):
     """The unknowns of a problem after its observations were seen.
 
@@ -85,6 +88,7 @@ class Posterior(eqx.Module):
         seed: int = 0,
     ) -> Float[np.ndarray, "level *shape"]:
         """Its posterior quantiles."""
+        check_levels(levels)
         values = self.values(name, num_draws=num_draws, seed=seed)
         return np.quantile(np.asarray(values), levels, axis=0)
 
@@ -93,10 +97,25 @@ class Posterior(eqx.Module):
         return f"Posterior({names} by {self.engine}, {type(self.distribution).__name__})"
 
 
+def check_levels(levels: Sequence[float]) -> None:
+    if not all(0 <= level <= 1 for level in levels):
+        raise RieszError(f"quantile levels are {tuple(levels)}: they lie between 0 and 1.")
+
+
 def representative(posterior: Posterior, key: PRNGKeyArray, num_draws: int | None) -> Draws:
-    """So many draws; without a number, all of a sampler's and plenty of a family."""
+    """So many draws; without a number, all of a sampler's and plenty of a family.
+
+    A sampler has no more than it made: to take some of them twice would tell nothing.
+    """
     distribution = posterior.distribution
-    if num_draws is None and isinstance(distribution, EmpiricalDraws):
+    if num_draws is not None and num_draws < FEWEST_DRAWS:
+        raise RieszError(
+            f"num_draws is {num_draws}: a mean and its spread need at least {FEWEST_DRAWS} draws; "
+            "posterior.sample(key, 1) gives a single one."
+        )
+    if isinstance(distribution, EmpiricalDraws) and (
+        num_draws is None or num_draws >= distribution.num_draws
+    ):
         return distribution.all()
     return distribution.sample(key, NUM_DRAWS if num_draws is None else num_draws)
 

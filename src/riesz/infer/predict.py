@@ -16,7 +16,7 @@ from riesz.errors import RieszError
 from riesz.infer.family import Draws
 from riesz.infer.grid import Grid
 from riesz.infer.places import Places, places, states_at
-from riesz.infer.posterior import Posterior, representative
+from riesz.infer.posterior import Posterior, check_levels, representative
 from riesz.infer.prediction import Prediction, gathered
 from riesz.infer.problem import InverseProblem
 from riesz.infer.quantity import Quantity, quantity_named
@@ -138,8 +138,9 @@ def statistics(
     exceed: Sequence[float],
 ) -> Prediction:
     """Statistics over draws, on the grid where one was given."""
-    if not all(0 <= level <= 1 for level in quantiles):
-        raise RieszError(f"quantile levels are {tuple(quantiles)}: they lie between 0 and 1.")
+    check_levels(quantiles)
+    if not all(map(np.isfinite, exceed)):
+        raise RieszError(f"values to exceed are {tuple(exceed)}: they must be finite.")
     chunks = drawn_chunks(posterior, sampler, num_draws, seed)
     found = gathered(chunks, num_draws, quantiles, exceed)
     return jax.tree.map(at.filled, found) if isinstance(at, Grid) else found
@@ -149,10 +150,9 @@ def drawn_chunks(
     posterior: Posterior, sampler: Sampler, num_draws: int, seed: int
 ) -> Iterator[PyTree[np.ndarray]]:
     """Draws of a quantity, a chunk at a time; all chunks have one shape, to compile once."""
-    if num_draws < 1:
-        raise RieszError(f"num_draws is {num_draws}: statistics need at least one draw.")
     coordinate_key, state_key = jr.split(jr.key(seed))
     coordinates = representative(posterior, coordinate_key, num_draws)
+    num_draws = len(coordinates)
     problem, states = posterior.problem, posterior.states
     size = chunk_size(problem, states, sampler, coordinates)
     for number, start in enumerate(range(0, num_draws, size)):

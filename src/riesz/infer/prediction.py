@@ -59,6 +59,7 @@ def gathered(
     """Statistics of draws that arrive in chunks."""
     total, kept, above = None, [], dict.fromkeys(map(float, exceed), 0)
     for chunk in checked_size(chunks, num_draws, keep=bool(quantiles)):
+        check_finite(chunk)
         total = running(chunk) if total is None else merged(total, running(chunk))
         above = {value: count + (chunk > value).sum(axis=0) for value, count in above.items()}
         kept += [chunk] if quantiles else []
@@ -71,6 +72,15 @@ def gathered(
         exceedance={value: np.asarray(count / total.count) for value, count in above.items()},
         num_draws=total.count,
     )
+
+
+def check_finite(chunk: Float[np.ndarray, "draw *shape"]) -> None:
+    bad = ~np.isfinite(chunk.reshape(len(chunk), -1)).all(axis=1)
+    if bad.any():
+        raise RieszError(
+            f"the quantity is NaN or infinite in {bad.sum()} of {len(chunk)} draws: look at the "
+            "function that computes it, or at priors that allow impossible coefficients."
+        )
 
 
 def checked_size(

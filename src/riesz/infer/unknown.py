@@ -23,10 +23,30 @@ class Unknown(eqx.Module):
     prior: Any = None
 
 
+TAKEN = {
+    "u": "the state",
+    "flux": "its flux",
+    "coordinates": "a site of numpyro_model",
+    "coordinate": "a plate of numpyro_model",
+    "predicted": "a site of numpyro_model",
+    "observed": "a site of numpyro_model",
+}
+"""Names that an unknown cannot have, and what they stand for."""
+
+
+def check_free_names(latents: Mapping[Any, Any]) -> None:
+    for name in latents:
+        if not isinstance(name, str):
+            raise RieszError(f"latents has the key {name!r}: unknowns are named by strings.")
+        if name in TAKEN:
+            raise RieszError(f"an unknown is called {name!r}, the name of {TAKEN[name]}: rename.")
+
+
 def named_unknowns(
     dirichlet: Mapping[str, Any], latents: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Dirichlet values in which unknown ones are names, and the priors together with theirs."""
+    check_free_names(latents)
     values, priors = dict(dirichlet), dict(latents)
     for tag, value in dirichlet.items():
         if isinstance(value, dist.Distribution | AbstractFieldPrior):

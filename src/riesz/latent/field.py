@@ -151,7 +151,15 @@ def mean_at_nodes(mean: Mean, mesh: Mesh) -> Float[np.ndarray, " node"]:
     if not callable(mean):
         return np.full(mesh.num_nodes, float(mean))
     at_nodes = jax.jit(jax.vmap(lambda x: mean_at(mean, x)))
-    return np.asarray(at_nodes(jnp.asarray(mesh.nodes)))
+    values = np.asarray(at_nodes(jnp.asarray(mesh.nodes)))
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        place = ", ".join(f"{x:.6g}" for x in mesh.nodes[bad[0]])
+        raise RieszError(
+            f"the mean of a field is {values[bad[0]]} at ({place}), and at {len(bad)} of "
+            f"{mesh.num_nodes} nodes not a finite number: correct the function."
+        )
+    return values
 
 
 def check_mean(mean: Mean) -> None:

@@ -52,7 +52,8 @@ def quantile(prior: dist.Distribution, coordinates: Float[Array, "..."]) -> Floa
         return jnp.exp(affine(prior, coordinates))
     if isinstance(prior, dist.MultivariateNormal):
         mean, factor = as_dtype_of(coordinates, prior.loc, prior.scale_tril)
-        return mean + factor @ coordinates
+        moved = jnp.einsum("...ij,...j->...i", factor, coordinates)
+        return jnp.broadcast_to(mean, moved.shape) + moved
     # Far out the probability rounds to 0 or 1, where the quantile may be infinite.
     rounding = jnp.finfo(coordinates.dtype).eps
     probability = jnp.clip(ndtr(coordinates), rounding, 1 - rounding)
@@ -71,6 +72,11 @@ def as_dtype_of(x: Float[Array, "..."], *parameters: Any) -> list[Array]:
 
 def parametric(prior: dist.Distribution, name: str) -> Parametric:
     """The unknown for a NumPyro distribution, found to be usable."""
+    if prior.is_discrete:
+        raise RieszError(
+            f"the prior of {name!r} is a {kind_of(prior)}, over whole numbers: unknowns must be "
+            "able to move a little, so give a continuous one."
+        )
     latent = Parametric(prior)
     if math.prod(latent.shape) == 0:
         raise RieszError(f"the prior of {name!r} has shape {latent.shape}: it holds no number.")
@@ -87,6 +93,13 @@ def parametric(prior: dist.Distribution, name: str) -> Parametric:
     middle = latent.value(jnp.zeros(latent.num_coordinates))
     if not bool(jnp.isfinite(middle).all()):
         raise RieszError(f"the prior of {name!r} has the median {middle}: check its parameters.")
+    if kind_of(prior) != "MultivariateNormal":
+        low, high = (latent.value(jnp.full(latent.num_coordinates, x)) for x in (-1.0, 1.0))
+        if not bool(jnp.all(low < high)):
+            raise RieszError(
+                f"the prior of {name!r} goes from {spoken(low)} to {spoken(high)} within a "
+                "standard deviation: its parameters are reversed, or leave it no room."
+            )
     return latent
 
 
