@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 import riesz
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, RieszError
 from riesz.io.results import commit, markdown_table, read_results, results, write_results
 
 ROWS = [{"method": "a", "error": 0.123456}, {"method": "b", "error": 2.0}]
@@ -25,7 +25,7 @@ def test_a_result_file_has_all_the_keys_and_reads_back(tmp_path):
 
 def test_nan_is_never_written(tmp_path):
     content = results("riesz demo", {}, 0, [{"error": float("nan")}], {})
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(RieszError, match=r"the results hold nan at rows\[0\]\.error, which is no"):
         write_results(tmp_path / "results.json", content)
     assert not list(tmp_path.iterdir())
 

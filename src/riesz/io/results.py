@@ -1,16 +1,17 @@
 """Result files: one JSON object an experiment or benchmark, with all it takes to run it again."""
 
 import json
+import math
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import riesz
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, RieszError
 from riesz.io.whole_file import replacing
 
 SCHEMA = 1
@@ -46,6 +47,7 @@ def results(
 
 def write_results(path: Path, content: Mapping[str, Any]) -> None:
     """Write a result file, one row a line; NaN and infinity, which JSON lacks, are refused."""
+    check_finite(content)
     rows = (
         json.dumps(r, allow_nan=False, separators=(",", ":")) for r in content.get("rows") or ()
     )
@@ -54,6 +56,32 @@ def write_results(path: Path, content: Mapping[str, Any]) -> None:
     text = text.replace('\n "rows": []', '\n "rows": [\n' + ",\n".join(rows) + "\n ]", 1)
     with replacing(path) as file:
         file.write(f"{text}\n".encode())
+
+
+def json_line(content: Mapping[str, Any]) -> str:
+    """An object for programs to read."""
+    check_finite(content)
+    return json.dumps(content, allow_nan=False)
+
+
+def check_finite(content: Mapping[str, Any]) -> None:
+    """Raise where there is NaN or infinity, which JSON lacks, with the first place."""
+    for place, number in not_finite(content, ""):
+        raise RieszError(
+            f"the results hold {number} at {place}, which is no number to report: the input or the "
+            "fit is wrong there."
+        )
+
+
+def not_finite(content: Any, place: str) -> Iterator[tuple[str, float]]:
+    if isinstance(content, float) and not math.isfinite(content):
+        yield place, content
+    elif isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from not_finite(value, f"{place}.{key}" if place else str(key))
+    elif isinstance(content, list | tuple):
+        for index, value in enumerate(content):
+            yield from not_finite(value, f"{place}[{index}]")
 
 
 def read_results(path: Path) -> dict[str, Any]:
