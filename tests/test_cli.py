@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from riesz.cli import app, main
+from riesz.cli import app, main, report
+from riesz.errors import RieszError
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
 
@@ -135,6 +136,9 @@ def test_a_damaged_mesh_file_is_one_line_and_status_two(suffix, tmp_path, monkey
         (["experiment", "smother", "--out", "x"], "smother"),
         (["experiment", "smoother"], "--out"),
         (["demo", "--seed", "-1"], "--seed"),
+        (["demo", "--seed", str(2**63)], "--seed"),
+        (["fit", "a.toml", "--out", "x", "--seed", str(2**63)], "--seed"),
+        (["predict", "run", "--out", "a.csv", "--seed", str(2**63)], "--seed"),
         (["experiment", "smoother", "--domain", "nowhere.msh", "--out", "x"], "nowhere.msh"),
         (["experiment", "smoother", "--domain", "a.txt", "--out", "x"], ".msh, .npz, .vtu"),
         (["experiment", "taper", "--domain", "a.msh", "--out", "x"], "leave --domain out"),
@@ -145,3 +149,9 @@ def test_wrong_words_have_status_two(words, message, monkeypatch, capsys):
     assert status == 2
     assert message in errors
     assert "Traceback" not in errors
+
+
+def test_what_is_not_finite_is_not_printed_as_json(tmp_path, capsys):
+    with pytest.raises(RieszError, match=r"the results hold nan at error\[1\]"):
+        report({"error": [1.0, float("nan")]}, tmp_path, as_json=True)
+    assert not capsys.readouterr().out

@@ -1,11 +1,13 @@
 """From a problem file to a map: check, fit and predict, and how they say no."""
 
 import csv
+import dataclasses
 import importlib.util
 import io
 import json
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
@@ -22,8 +24,13 @@ from riesz.infer.fit import Choice
 from riesz.infer.predict import predict
 from riesz.infer.summary import Summary
 from riesz.io import raster
-from riesz.io.prediction_file import PredictionRequest, write_prediction, write_prediction_of
-from riesz.io.run_folder import read_run, write_run
+from riesz.io.prediction_file import (
+    PredictionRequest,
+    statistic,
+    write_prediction,
+    write_prediction_of,
+)
+from riesz.io.run_folder import check_free, read_run, write_run
 from riesz.mesh.locate import locate
 
 ROOT = Path(__file__).parent.parent
@@ -170,6 +177,7 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
     assert manifest["summary"]["engine"] == "nuts"
     assert manifest["config"]["engine"]["nuts"]["num_samples"] == 8
     assert manifest["command"].startswith("riesz fit ")
+    assert set(manifest["files"]) == {"problem.toml", "observations.csv", "mesh.npz"}
     assert not list(made.parent.glob(".*"))
 
 
@@ -180,7 +188,7 @@ def test_fit_says_which_engine_and_prints_one_object_last(fit_command):
     told = json.loads(printed.splitlines()[-1])
     assert told["out"] == "out/aquifer"
     assert told["observations"] == 80
-    assert "the chains do not agree yet" in told["notes"][-1]  # nor should they, so soon
+    assert any("the chains do not agree yet" in note for note in told["notes"])  # so soon
 
 
 def test_a_run_is_never_overwritten(folder, made, monkeypatch, capsys):
@@ -188,10 +196,13 @@ def test_a_run_is_never_overwritten(folder, made, monkeypatch, capsys):
     assert "is not empty: choose another --out" in refused(words, monkeypatch, capsys)
 
 
-def test_a_run_is_the_same_after_writing_it_again(fitted, tmp_path):
-    again = write_run(
-        tmp_path / "run",
-        fitted.case,
+def written_again(fitted, folder):
+    """Another run folder of a run, whose files have gone in the meantime."""
+    gone = folder.parent / "gone"
+    columns = dataclasses.replace(fitted.case.columns, path=gone / "wells.csv")
+    return write_run(
+        folder,
+        dataclasses.replace(fitted.case, path=gone / "problem.toml", columns=columns),
         fitted.posterior,
         Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
         choice=Choice("nuts", "so"),
@@ -199,10 +210,43 @@ def test_a_run_is_the_same_after_writing_it_again(fitted, tmp_path):
         seed=3,
         seconds=1.0,
     )
+
+
+def test_a_run_is_the_same_after_writing_it_again(fitted, made, tmp_path):
+    again = written_again(fitted, tmp_path / "new" / "run")
     assert again["engine"] == "nuts"
-    posterior = read_run(tmp_path / "run").posterior
+    for name in ("problem.toml", "observations.csv"):
+        assert (tmp_path / "new" / "run" / name).read_bytes() == (made / name).read_bytes()
+    posterior = read_run(tmp_path / "new" / "run").posterior
     assert eqx.tree_equal(posterior.states, fitted.posterior.states)
     assert eqx.tree_equal(posterior.distribution, fitted.posterior.distribution)
+
+
+def test_a_run_that_cannot_take_its_name_is_kept(fitted, made, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").touch()
+    with pytest.raises(RieszError, match=r"cannot be named .*run: Directory not empty; it is kept"):
+        written_again(fitted, tmp_path / "run")
+    (kept,) = tmp_path.glob(".run.*.partial")
+    assert {path.name for path in kept.iterdir()} == {path.name for path in made.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["problem.toml", "observations.csv", "mesh.npz"])
+def test_a_file_that_changed_after_the_fit_is_named(name, made, tmp_path):
+    shutil.copytree(made, tmp_path / "run")
+    with (tmp_path / "run" / name).open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(RieszError, match=f"{name} changed after the fit: a changed problem needs"):
+        read_run(tmp_path / "run")
+
+
+def test_a_run_without_digests_is_told(made, tmp_path):
+    shutil.copytree(made, tmp_path / "run")
+    manifest = json.loads((made / "manifest.json").read_text())
+    del manifest["files"]
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RieszError, match="has no digests of the files that were fitted"):
+        read_run(tmp_path / "run")
 
 
 def test_a_raster_is_north_up_with_values_of_the_cell_centres(
@@ -210,8 +254,9 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
 ):
     out = tmp_path / "head.tif"
     words = ["predict", made, "--cell", "9000", "--draws", "7", "--out", out, "--json"]
-    status, text, _ = run(words, monkeypatch, capsys)
+    status, text, errors = run(words, monkeypatch, capsys)
     assert status == 0
+    assert f"note: {fitted.posterior.notes[-1]}" in errors
     mesh = fitted.case.problem.forward.space.mesh
     with rasterio.open(out) as file:
         values = file.read(1)
@@ -231,6 +276,7 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
     np.testing.assert_allclose(values[inside], there.mean, rtol=1e-12)
     told = json.loads(text.splitlines()[-1])
     assert told["places"] == inside.sum()
+    assert told["notes"] == list(fitted.posterior.notes)
     assert told["ranges"]["u_mean"] == [values[inside].min(), values[inside].max()]
 
 
@@ -276,6 +322,12 @@ def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted
         ({"cell": -1.0}, "the cell size is -1"),
         ({"cell": 1e-9}, "cells: take larger ones"),
         ({"cell": 9e3, "stat": "median"}, "--stat is 'median': give mean"),
+        ({"cell": 9e3, "stat": "q100"}, "--stat is 'q100': give mean"),
+        ({"cell": 9e3, "stat": "q00"}, "a quantile in percent between 0 and 100, such as q05"),
+        ({"cell": 9e3, "stat": "q955"}, "--stat is 'q955'"),
+        ({"cell": 9e3, "stat": "exceed:1e999"}, "exceed:VALUE with a finite number"),
+        ({"points": Path("far.csv"), "out": "far.csv"}, "far.csv is what is read here"),
+        ({"points": Path("far.csv"), "out": "../{here}/far.csv"}, "is what is read here"),
         ({"cell": 9e3, "quantity": "g"}, "there is no quantity 'g'"),
         ({"cell": 9e3, "out": "no/a.csv"}, "there is no folder"),
         (
@@ -289,10 +341,31 @@ def test_predict_says_no_and_writes_nothing(words, message, fitted, tmp_path, mo
     (tmp_path / "far.csv").write_text("x_m,y_m\n0,0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("riesz.io.prediction_file.read_run", lambda folder: fitted)
-    out = Path(words.get("out", "a.csv"))
+    out = Path(words.get("out", "a.csv").format(here=tmp_path.name))
     with pytest.raises(RieszError, match=re.escape(message)):
         write_prediction(PredictionRequest(run=Path("run"), **{**words, "out": out}))
     assert [path.name for path in tmp_path.iterdir()] == ["far.csv"]
+
+
+@pytest.mark.parametrize(
+    ("text", "level"), [("q05", 0.05), ("q95", 0.95), ("q97.5", 0.975), ("q00.1", 0.001)]
+)
+def test_quantiles_are_in_percent_and_keep_their_names(text, level):
+    assert statistic(text).quantiles == pytest.approx((level,))
+    assert statistic(text).name == text
+
+
+def test_a_threshold_keeps_its_digits():
+    assert statistic("exceed:1450.1234567").name == "exceed_1450.1234567"
+    assert statistic("exceed:1450.1234567").exceed == (1450.1234567,)
+
+
+def test_predict_writes_no_folder_and_nothing_into_the_run(made, tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(RieszError, match=r"a\.csv is a folder: give the name of a file"):
+        write_prediction(PredictionRequest(run=made, out=tmp_path / "a.csv", cell=9e3))
+    with pytest.raises(RieszError, match=r"observations\.csv is what is read here"):
+        write_prediction(PredictionRequest(run=made, out=made / "observations.csv", cell=9e3))
 
 
 def test_what_is_not_a_run_folder_is_told(tmp_path, folder, monkeypatch, capsys):
@@ -316,7 +389,12 @@ def test_without_rasterio_the_extra_is_named(folder, tmp_path, monkeypatch, caps
         (["check", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["fit", "problem.toml", "--out", "run", "--engine", "nut"], "did you mean 'nuts'?"),
         (["fit", "problem.toml", "--out", "run"], "line 2: head_m is 'dry', not a finite number"),
+        (["fit", "problem.toml", "--out", "a/b/run"], "line 2: head_m is 'dry', not a finite"),
         (["fit", "problem.toml", "--out", "wells.csv"], "wells.csv is not a folder"),
+        (["fit", "problem.toml", "--out", "wells.csv/run"], "cannot be made: Not a directory"),
+        (["fit", "problem.toml", "--out", "."], "is not empty: choose another --out"),
+        (["fit", "problem.toml", "--out", "x" * 300], "cannot be made: File name too long"),
+        (["fit", "problem.toml", "--out", "/proc/run"], "the folder /proc/run cannot be made"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
@@ -329,6 +407,18 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"problem.toml", "wells.csv"}
+
+
+def test_looking_whether_a_run_could_be_made_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RieszError, match=r"\. is where this runs: choose another --out"):
+        check_free(Path())
+    for name in ("x" * 250, "a/b/run", "a/run9/.."):
+        check_free(Path(name))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "empty").mkdir()
+    check_free(Path("empty"))
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, monkeypatch):

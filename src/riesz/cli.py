@@ -4,13 +4,12 @@ Heavy imports happen inside the commands, so that `--help` answers at once. A `R
 line on the error stream and exit status 2; anything else is a bug and keeps its traceback.
 """
 
-import json
 import shlex
 import sys
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,7 +43,11 @@ class ExperimentName(StrEnum):
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder for results.json, table and figures.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0)]
+# The largest that a key takes; experiments make others, up to a thousand times as large.
+SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0, max=2**32 - 1)]
+FitSeedOption = Annotated[
+    int, typer.Option("--seed", help="Starts the random numbers.", min=0, max=2**63 - 1)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 DomainOption = Annotated[
     Path | None,
@@ -113,7 +116,7 @@ def check(problem: ProblemArgument, as_json: CheckJsonOption = False) -> None:
     from riesz.io.problem_file import read_problem
 
     case = read_problem(problem)
-    typer.echo(json.dumps(case_numbers(case)) if as_json else case_text(case))
+    typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
 
 
 @app.command(epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")
@@ -124,7 +127,7 @@ def fit(
         str | None,
         typer.Option("--engine", help="auto, emulate, relax or nuts."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Starts the random numbers.", min=0)] = 0,
+    seed: FitSeedOption = 0,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
@@ -145,9 +148,7 @@ def fit(
     for note in case.notes:
         typer.echo(f"note: {note}", err=True)
     summary, numbers = fit_case(case, choice, out, seed=seed, command=shlex.join(words))
-    typer.echo(
-        json.dumps({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}"
-    )
+    typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}")
 
 
 @app.command(
@@ -160,7 +161,7 @@ def predict(
         str, typer.Option("--quantity", help="u, flux, or the name of an unknown.")
     ] = "u",
     stat: Annotated[
-        str, typer.Option("--stat", help="mean, sd, a quantile such as q05, or exceed:VALUE.")
+        str, typer.Option("--stat", help="mean, sd, a quantile as q05 or q97.5, or exceed:VALUE.")
     ] = "mean",
     points: Annotated[
         Path | None,
@@ -171,7 +172,7 @@ def predict(
     ] = None,
     cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
     draws: Annotated[int, typer.Option("--draws", help="How many draws to average.", min=2)] = 400,
-    seed: Annotated[int, typer.Option("--seed", help="Starts the random numbers.", min=0)] = 0,
+    seed: FitSeedOption = 0,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
@@ -190,8 +191,10 @@ def predict(
         seed=seed,
     )
     numbers = write_prediction(request)
+    for note in numbers["notes"]:
+        typer.echo(f"note: {note}", err=True)
     if as_json:
-        typer.echo(json.dumps(numbers))
+        typer.echo(json_of(numbers))
         return
     for name, (low, high) in numbers["ranges"].items():
         typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
@@ -247,6 +250,13 @@ def run_and_report(
     report(content["summary"], out, as_json=as_json)
 
 
+def json_of(content: dict[str, Any]) -> str:
+    """One line of JSON; what is not finite is an error rather than no JSON."""
+    from riesz.io.results import json_line
+
+    return json_line(content)
+
+
 def use_float64() -> None:
     """Exact solves need it; a program may choose for the whole process, a library may not."""
     import jax
@@ -263,7 +273,7 @@ def progress_on_error_stream() -> None:
 
 def report(summary: dict, out: Path, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"out": str(out), **summary}))
+        typer.echo(json_of({"out": str(out), **summary}))
         return
     for key, value in summary.items():
         typer.echo(

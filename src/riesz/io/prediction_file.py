@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from riesz.infer.predict import NUM_DRAWS, predict
 from riesz.infer.prediction import Prediction
 from riesz.io.observations_file import check_inside, read_columns
 from riesz.io.raster import rasterio_modules, write_raster
-from riesz.io.run_folder import Run, read_run
+from riesz.io.run_folder import GOES_WITH, Run, read_run
 from riesz.io.whole_file import replacing
 from riesz.mesh.mesh import Mesh
 
@@ -42,21 +43,24 @@ class Statistic:
 
 
 def statistic(text: str) -> Statistic:
-    """`mean`, `sd`, a quantile such as `q05`, or `exceed:VALUE`, the probability of more."""
+    """`mean`, `sd`, a quantile in percent such as `q05` or `q97.5`, or `exceed:VALUE`, the
+    probability of more; what is written is named by the text given."""
     if text == "mean":
         return Statistic(text, (), (), lambda found: found.mean)
     if text == "sd":
         return Statistic(text, (), (), lambda found: found.sd)
-    if re.fullmatch(r"q\d{2,4}", text) and int(text[1:]) > 0:
-        level = float(f"0.{text[1:]}")
+    percent = re.fullmatch(r"q([0-9]{2}(\.[0-9]+)?)", text)
+    level = float(percent[1]) / 100 if percent else 0.0
+    if 0 < level < 1:
         return Statistic(text, (level,), (), lambda found: found.quantiles[level])
-    number = re.fullmatch(r"exceed:([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)", text)
-    if number:
-        value = float(number[1])
-        return Statistic(f"exceed_{value:g}", (), (value,), lambda found: found.exceedance[value])
+    number = re.fullmatch(r"exceed:([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?)", text)
+    value = float(number[1]) if number else math.inf
+    if number and math.isfinite(value):
+        name = f"exceed_{number[1]}"
+        return Statistic(name, (), (value,), lambda found: found.exceedance[value])
     raise RieszError(
-        f"--stat is {text!r}: give mean, sd, a quantile such as q05 or q95, or exceed:VALUE, such "
-        "as exceed:1500."
+        f"--stat is {text!r}: give mean, sd, a quantile in percent between 0 and 100, such as q05 "
+        "or q97.5, or exceed:VALUE with a finite number, such as exceed:1500."
     )
 
 
@@ -97,7 +101,12 @@ def write_prediction_of(run: Run, request: PredictionRequest) -> dict[str, Any]:
         points = at.points if isinstance(at, Grid) else at
         write_columns(request.out, (names.x, names.y), points, inside)
     ranges = {label: [float(v.min()), float(v.max())] for label, v in inside}
-    return {"out": str(request.out), "places": len(inside[0][1]), "ranges": ranges}
+    return {
+        "out": str(request.out),
+        "places": len(inside[0][1]),
+        "ranges": ranges,
+        "notes": list(run.posterior.notes),
+    }
 
 
 def predicted(
@@ -147,6 +156,12 @@ def check_target(request: PredictionRequest) -> None:
         )
     if not path.absolute().parent.is_dir():
         raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise FileFormatError(f"{path} is a folder: give the name of a file.")
+    inputs = [request.run / name for name in GOES_WITH]
+    inputs += [] if request.points is None else [request.points]
+    if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
+        raise FileFormatError(f"{path} is what is read here: write to another file.")
     if is_raster(path):
         rasterio_modules()
         if request.points is not None:
