@@ -19,13 +19,12 @@ from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.emulate_training import trained
 from riesz.infer.family import AbstractFamily, full_rank
 from riesz.infer.posterior import Posterior
-from riesz.infer.problem import InverseProblem
+from riesz.infer.problem import InverseProblem, in_precision
 from riesz.infer.readout import has_squares
 from riesz.infer.refine import matched_normals, refined
 from riesz.infer.rounds import Rounds, RoundSettings, emulated_in_rounds
 from riesz.infer.setup import (
     default_penalty,
-    in_precision,
     initial_surrogate,
     reference_penalty,
 )

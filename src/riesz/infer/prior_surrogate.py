@@ -19,9 +19,9 @@ from riesz.infer.emulate_training import (
     run,
 )
 from riesz.infer.family import antithetic, full_rank
-from riesz.infer.problem import InverseProblem
+from riesz.infer.problem import InverseProblem, in_precision
 from riesz.infer.readout import applies_to, stepped_readout
-from riesz.infer.setup import in_precision, reference_penalty
+from riesz.infer.setup import reference_penalty
 from riesz.infer.training import History
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty
 from riesz.surrogate.surrogate import Surrogate
@@ -45,7 +45,7 @@ def over_the_prior(
     """The surrogate fitted to the equation for unknowns from the prior."""
     train_key, readout_key = jr.split(key)
     history: History = {}
-    solvable = isinstance(penalty, WeakFormPenalty) and applies_to(penalty, surrogate)
+    solvable = applies_to(penalty, surrogate)
     if not (settings.prior_steps or (solvable and num_solves)):
         raise RieszError(
             "the readout of this surrogate cannot be solved for with this penalty, and no training "
@@ -56,7 +56,7 @@ def over_the_prior(
         surrogate, history = trained_surrogate(
             problem, penalty, surrogate, settings, train_key, quiet=quiet
         )
-    if not solvable:
+    if not (solvable and isinstance(penalty, WeakFormPenalty)):
         return surrogate, history
     # As in `emulate`: normal equations square the condition number, and need double precision.
     with jax.enable_x64(True):

@@ -2,15 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, DTypeLike, Float, PyTree
+from jaxtyping import Array, DTypeLike, Float
 
 from riesz.fem.coefficient import AbstractCoefficient, Latent, as_coefficient
 from riesz.fem.interpolate import PointOperator
@@ -39,6 +38,7 @@ from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 
+Tree = TypeVar("Tree")
 Coordinates = Float[Array, " coordinate"]
 """Standard normal coordinates of all unknowns of a problem."""
 
@@ -192,7 +192,7 @@ def with_observations(
     )
 
 
-def in_precision(tree: PyTree, dtype: np.dtype) -> PyTree:
+def in_precision(tree: Tree, dtype: DTypeLike) -> Tree:
     """The same with all its floating-point arrays in one precision."""
 
     def cast(leaf):

@@ -1,6 +1,6 @@
 """What engines that train a surrogate start from."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -100,13 +100,6 @@ def reference_penalty(
     nothing = eqx.tree_at(lambda s: s.frame.output_scale, surrogate, replace_fn=jnp.zeros_like)
     values = jax.lax.map(lambda one: penalty(one, nothing, zs), jr.split(key, 16))
     return jnp.mean(values)
-
-
-def in_precision(tree: Any, dtype: Any) -> Any:
-    """All floating-point arrays of a tree in a given precision."""
-    return jax.tree.map(
-        lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree
-    )
 
 
 def equation_inputs(
