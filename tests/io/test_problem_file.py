@@ -275,6 +275,25 @@ def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
     assert case_numbers(case)["longest_edge"] <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"levels = 2": "levels = 1"}, "emulate works on mini-patches of a hierarchy"),
+        ({"value = 0.0": 'value = "a"'}, "but not affinely"),
+        (
+            {'name = "emulate"': 'name = "relax"', "sd = 0.05": 'sd = 0.05\nkind = "student-t"'},
+            "needs normal noise",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_is_told_before_any_work(tmp_path, changes, message):
+    content = f'{SQUARE}\n[engine]\nname = "emulate"\n'
+    for old, new in changes.items():
+        content = content.replace(old, new, 1)
+    with pytest.raises(RieszError, match=message):
+        read_problem(written(tmp_path, content)).choice()
+
+
 @pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
 def test_the_domain_may_be_a_mesh_of_ones_own(tmp_path, suffix):
     own = rectangle((4, 2), upper=(2, 1))

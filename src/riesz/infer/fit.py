@@ -155,7 +155,7 @@ def check_suits(engine: str, problem: InverseProblem) -> None:
     """Raise where an engine cannot do a problem, before any work is done for it."""
     if engine == "nuts":
         require_float64(problem.forward)
-    elif problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
+    elif problem.hierarchy is None:
         raise RieszError(
             f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "
             "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "

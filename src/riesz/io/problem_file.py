@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.outline import outline_from
-from riesz.infer.fit import AUTO, Choice, choose_engine
+from riesz.infer.fit import AUTO, Choice, check_suits, choose_engine
 from riesz.infer.problem import InverseProblem, inverse_problem
 from riesz.io.domain_file import (
     OUTLINE_SUFFIXES,
@@ -60,6 +60,7 @@ class Case:
         if name == AUTO:
             return choose_engine(self.problem)
         asked = "the problem file names it" if engine is None else "it was asked for"
+        check_suits(name, self.problem)
         return Choice(name, asked)
 
 
