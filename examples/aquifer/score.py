@@ -1,6 +1,6 @@
 """Compares a run on `problem.toml` with the truth behind its wells.
 
-    python examples/aquifer/score.py out/aquifer
+    python examples/aquifer/score.py out/aquifer --out results/aquifer.json
 
 At places all over the aquifer: how far the mean is from the truth, and how often the central 95 %
 interval holds it. Honest intervals hold it at 95 % of places.
@@ -15,6 +15,7 @@ import numpy as np
 from make_data import transmissivity, true_heads
 
 import riesz as rz
+from riesz.io.results import results, write_results
 from riesz.io.run_folder import read_run
 
 NUM_PLACES = 500
@@ -50,6 +51,12 @@ def score(run: Path) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
+    parser.add_argument("--out", type=Path, help="a result file to write")
     jax.config.update("jax_enable_x64", True)
-    for name, value in score(parser.parse_args().run).items():
+    asked = parser.parse_args()
+    found = score(asked.run)
+    for name, value in found.items():
         print(f"{name}: {value:.3g}")  # noqa: T201
+    if asked.out is not None:
+        command = "python examples/aquifer/score.py"
+        write_results(asked.out, results(command, {"run": str(asked.run)}, 0, [found], found))
