@@ -84,4 +84,4 @@ def test_the_page_on_engines_shows_the_defaults():
                     wanted = [ENGINES[engine].defaults[name] for name in re.findall(r"\w+", names)]
                     assert [float(number) for number in column.split(",")] == wanted
                     shown += len(wanted)
-    assert shown == 23
+    assert shown == 26

@@ -17,6 +17,7 @@ from riesz.errors import RieszError
 from riesz.fem.solve import require_float64
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
+from riesz.infer.laplace import LaplaceSettings, laplace
 from riesz.infer.nuts import nuts
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
@@ -73,6 +74,12 @@ def run_relax(
     )
 
 
+def run_laplace(
+    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+) -> Posterior:
+    return laplace(problem, seed=seed, settings=LaplaceSettings(**settings), progress=not quiet)
+
+
 def fields_of(settings: type) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(settings)}
 
@@ -87,6 +94,7 @@ RELAX_DEFAULTS = fields_of(RelaxSettings) | defaults_of(relax, EPSILON)
 ENGINES = {
     "emulate": Engine(run_emulate, fields_of(EmulateSettings)),
     "relax": Engine(run_relax, RELAX_DEFAULTS),
+    "laplace": Engine(run_laplace, fields_of(LaplaceSettings)),
     "nuts": Engine(
         run_nuts,
         defaults_of(
@@ -97,7 +105,7 @@ ENGINES = {
     ),
 }
 
-MAY_BE_ZERO = ("prior_steps", "num_bends", "polishing_rounds", "num_warmup")
+MAY_BE_ZERO = ("prior_steps", "num_bends", "polishing_rounds", "num_warmup", "gauss_newton_steps")
 
 
 def fit(
@@ -108,7 +116,7 @@ def fit(
     quiet: bool = False,
     **settings: Any,
 ) -> Posterior:
-    """The posterior by an engine, `"emulate"`, `"relax"` or `"nuts"`, or by the one that suits.
+    """The posterior by an engine: emulate, relax, laplace, nuts, or the one that suits (auto).
 
     `settings` are the engine's own, by name; with `"auto"` there are none to give, and a note of
     the posterior says which engine was taken and why.
@@ -153,7 +161,7 @@ def choose_engine(problem: InverseProblem) -> Choice:
 
 def check_suits(engine: str, problem: InverseProblem) -> None:
     """Raise where an engine cannot do a problem, before any work is done for it."""
-    if engine == "nuts":
+    if engine in ("nuts", "laplace"):
         require_float64(problem.forward)
     elif problem.hierarchy is None:
         raise RieszError(

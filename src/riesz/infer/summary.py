@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.infer.importance import ImportanceCheck, told_check
 from riesz.infer.posterior import Posterior, is_field
 from riesz.infer.predict import measured, quantity_draws
 from riesz.infer.problem import InverseProblem
@@ -33,14 +34,16 @@ class Summary:
     residual_rms: float
     coverage: float
     notes: tuple[str, ...]
+    check: ImportanceCheck | None = None
 
     def __str__(self) -> str:
         fit = (
             f"{self.num_observations} observations: residuals {self.residual_rms:.3g} noise sd "
             f"(root mean square), {self.coverage:.0%} inside the 95 % predictive interval"
         )
+        check = [] if self.check is None else [str(self.check)]
         notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([f"posterior by {self.engine}", *table(self.rows), fit, *notes])
+        return "\n".join([f"posterior by {self.engine}", *table(self.rows), fit, *check, *notes])
 
 
 def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:
@@ -58,6 +61,7 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
         residual_rms=float(np.sqrt(np.mean(residuals**2))),
         coverage=float(np.mean((observed >= low) & (observed <= high))),
         notes=posterior.notes,
+        check=told_check(posterior),
     )
 
 

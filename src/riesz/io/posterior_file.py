@@ -21,6 +21,7 @@ from riesz.infer.epsilon import GramFactor
 from riesz.infer.family import AbstractFamily, FullRank, LowRank, MeanField
 from riesz.infer.flow import Coupling, Flow, SinhArcsinh
 from riesz.infer.posterior import Posterior
+from riesz.infer.prior_update import PriorUpdate
 from riesz.infer.problem import InverseProblem
 from riesz.infer.relaxed_states import RelaxedStates
 from riesz.infer.states import AbstractStateMap, ExactStates
@@ -46,6 +47,7 @@ SAVED = {
         MeanField,
         FullRank,
         LowRank,
+        PriorUpdate,
         Flow,
         Coupling,
         SinhArcsinh,

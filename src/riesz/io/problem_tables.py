@@ -128,6 +128,7 @@ class EngineTable(Table):
     name: str = AUTO
     emulate: dict[str, Any] = Field(default_factory=dict)
     relax: dict[str, Any] = Field(default_factory=dict)
+    laplace: dict[str, Any] = Field(default_factory=dict)
     nuts: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("name")

@@ -1,0 +1,77 @@
+r"""Pareto-smoothed importance weights, and the shape $\hat k$ of their tail.
+
+The largest weights are replaced by the expected order statistics of a generalised Pareto
+distribution fitted to them (Vehtari, Simpson, Gelman, Yao & Gabry 2024). Its shape tells how many
+moments the weights have: below 0.5 averages behave, above 0.7 they are not to be trusted. The fit
+is the quasi-Bayesian one of Zhang & Stephens (2009).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+FEWEST_IN_TAIL = 5
+"""Weights from which a tail is fitted; fewer tell nothing of it."""
+
+EQUAL = 1 - 1e-9
+"""Weights, by the largest, that differ from it by rounding alone."""
+
+PRIOR_SHAPE, PRIOR_WEIGHT = 0.5, 10.0
+"""A weakly informative prior of the shape, worth so many draws."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedWeights:
+    """Weights that sum to one, and the shape of their tail before that."""
+
+    weights: Float[np.ndarray, " draw"]
+    k_hat: float
+
+    @property
+    def effective_draws(self) -> float:
+        """Draws from the target that would tell as much."""
+        return float(1 / np.sum(self.weights**2))
+
+
+def smoothed_weights(log_weights: Float[np.ndarray, " draw"]) -> SmoothedWeights:
+    """The weights of draws, their tail smoothed; impossible draws have weight minus infinity."""
+    logs = log_weights - log_weights.max()
+    weights = np.exp(logs)
+    size = int(np.ceil(min(0.2 * len(weights), 3 * np.sqrt(len(weights)))))
+    order = np.argsort(weights)
+    tail, cutoff = order[-size:], weights[order[-size - 1]]
+    excess = weights[tail] - cutoff
+    if np.count_nonzero(excess > 0) < FEWEST_IN_TAIL:
+        # No tail at all where weights are equal; nothing but tail where a few draws have it all.
+        return SmoothedWeights(weights / weights.sum(), -np.inf if cutoff > EQUAL else np.inf)
+    shape, scale = pareto_fit(excess)
+    if np.isfinite(shape):
+        levels = (np.arange(size) + 0.5) / size
+        weights[tail] = np.minimum(cutoff + pareto_quantiles(levels, shape, scale), 1.0)
+    return SmoothedWeights(weights / weights.sum(), shape)
+
+
+def pareto_fit(excess: Float[np.ndarray, " tail"]) -> tuple[float, float]:
+    """Shape and scale of a generalised Pareto distribution, from sorted values above zero."""
+    excess = excess[excess > 0]
+    size = len(excess)
+    count = 30 + int(np.sqrt(size))
+    quartile = excess[int(size / 4 + 0.5) - 1]
+    rates = 1 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))
+    rates = rates / (3 * quartile) + 1 / excess[-1]
+    shapes = np.mean(np.log1p(-rates[:, None] * excess), axis=1)
+    profile = size * (np.log(-rates / shapes) - shapes - 1)
+    likely = np.exp(profile - profile.max())
+    rate = float(rates @ likely / likely.sum())
+    shape = float(np.mean(np.log1p(-rate * excess)))
+    scale = -shape / rate
+    return (size * shape + PRIOR_WEIGHT * PRIOR_SHAPE) / (size + PRIOR_WEIGHT), scale
+
+
+def pareto_quantiles(
+    levels: Float[np.ndarray, " level"], shape: float, scale: float
+) -> Float[np.ndarray, " level"]:
+    if abs(shape) < 1e-12:
+        return -scale * np.log1p(-levels)
+    return scale * np.expm1(-shape * np.log1p(-levels)) / shape

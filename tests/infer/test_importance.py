@@ -1,0 +1,80 @@
+"""Importance sampling of q against the exact posterior: right ones pass, wrong ones are told."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from riesz.errors import RieszError
+from riesz.infer.draws import EmpiricalDraws
+from riesz.infer.family import full_rank_of
+from riesz.infer.importance import (
+    importance_check,
+    told_check,
+    warnings_of,
+    with_importance_check,
+)
+from riesz.infer.posterior import Posterior
+from riesz.infer.states import ExactStates
+from tests.infer.linear_gaussian import known_posterior, linear_problem
+
+
+def posterior_of(*, shift=0.0, scale=1.0) -> Posterior:
+    """The exact posterior of a linear problem, moved along its first coordinate and stretched."""
+    mean, covariance = known_posterior()
+    factor = np.linalg.cholesky(np.asarray(covariance))
+    moved = np.asarray(mean) + shift * np.sqrt(np.diag(covariance)) * np.eye(len(mean))[0]
+    family = full_rank_of(jnp.asarray(moved), jnp.asarray(scale * factor))
+    return Posterior(linear_problem(), family, ExactStates(), engine="emulate")
+
+
+def test_the_exact_posterior_passes():
+    found = importance_check(posterior_of())
+    assert found.k_hat < 0.5
+    assert found.effective_draws == pytest.approx(1000, rel=1e-6)
+    np.testing.assert_allclose(found.mean_shift, 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.sd_ratio, 1.0, atol=1e-6)
+    assert warnings_of(found) == ()
+
+
+def test_one_that_is_too_narrow_is_told():
+    found = importance_check(posterior_of(scale=0.25))
+    assert found.k_hat > 0.7
+    assert "neither q nor its corrected moments" in warnings_of(found)[0]
+
+
+def test_one_that_is_too_wide_is_told_by_its_corrected_sd():
+    found = importance_check(posterior_of(scale=2.0))
+    assert found.k_hat < 0.5
+    np.testing.assert_allclose(found.sd_ratio, 2.0, rtol=0.2)
+    assert any("q is too wide" in note for note in warnings_of(found))
+
+
+def test_one_that_is_moved_is_told_and_corrected():
+    posterior = posterior_of(shift=1.0)
+    found = importance_check(posterior)
+    mean, covariance = known_posterior()
+    sd = np.sqrt(np.diag(covariance))
+    gap = (found.mean - np.asarray(mean)) / sd
+    assert np.all(np.abs(gap) < np.maximum(4 * found.mean_shift_error, 0.15)), gap
+    assert any("standard deviations away" in note for note in warnings_of(found))
+
+
+def test_a_posterior_carries_its_check_and_its_warnings():
+    with pytest.warns(UserWarning, match="emulate: importance sampling: q is too wide"):
+        posterior = with_importance_check(posterior_of(scale=2.0))
+    found = told_check(posterior)
+    assert found is not None
+    assert found.num_draws == 1000
+    assert "k-hat" in str(found)
+    assert any("too wide" in note for note in posterior.notes)
+    assert told_check(posterior_of()) is None
+
+
+def test_draws_have_no_density_to_weigh():
+    sampler = dataclasses.replace(
+        posterior_of(), distribution=EmpiricalDraws(jnp.zeros((1, 4, 3))), engine="nuts"
+    )
+    with pytest.raises(RieszError, match="draws that have no density to weigh"):
+        importance_check(sampler)

@@ -1,0 +1,118 @@
+"""The engine laplace: mode, curvature and spread against dense ones and against derivatives."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import riesz as rz
+from riesz.fem.linear_solve import SparseLU
+from riesz.infer.curvature import data_actions, leading_eigenpairs, place_at
+from riesz.infer.family import full_rank_of
+from riesz.infer.laplace import LaplaceSettings, laplace
+from riesz.infer.prior_update import PriorUpdate
+from riesz.latent.spde import SPDEField
+
+SOLVER = SparseLU()
+
+
+def field_problem(cells: int) -> rz.InverseProblem:
+    """A log-diffusivity with one unknown a node, seen by twelve sensors."""
+    rng = np.random.default_rng(3)
+    return rz.inverse_problem(
+        rz.rectangle((cells, cells)),
+        rz.diffusion("a") - rz.source(1.0),
+        latents={"a": SPDEField(0.8, 0.4, transform=jnp.exp)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(
+            rng.uniform(0.1, 0.9, (12, 2)), 0.06 + 0.01 * rng.normal(size=12)
+        ),
+        likelihood=rz.Gaussian(0.005),
+    )
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return field_problem(6)
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return laplace(problem, settings=LaplaceSettings(num_modes=45))
+
+
+@pytest.fixture(scope="module")
+def dense(problem, posterior):
+    """The Hessian by differentiating the log-posterior twice, solve and all."""
+    return -np.asarray(jax.jit(jax.hessian(problem.log_prob))(posterior.coordinate_mean()))
+
+
+def test_the_slope_passes_the_taylor_test(problem):
+    key, place = jr.key(0), jnp.linspace(-1.0, 1.0, problem.num_coordinates)
+    direction = jr.normal(key, place.shape)
+    here = place_at(problem, place, SOLVER)
+    gaps = []
+    for step in (1e-2, 5e-3, 2.5e-3):
+        there = place_at(problem, place + step * direction, SOLVER)
+        gaps.append(abs(there.cost - here.cost - step * here.slope @ direction))
+    np.testing.assert_allclose(np.log2(gaps[0] / gaps[1]), 2.0, atol=0.1)
+    np.testing.assert_allclose(np.log2(gaps[1] / gaps[2]), 2.0, atol=0.1)
+
+
+def test_actions_of_the_hessian_pass_the_taylor_test(problem):
+    """The slope changes by the action, and what is left by the square of the step."""
+    place = jnp.linspace(-1.0, 1.0, problem.num_coordinates)
+    direction = jr.normal(jr.key(1), place.shape)
+    here = place_at(problem, place, SOLVER)
+    action = direction + data_actions(problem, here, SOLVER, direction[None])[0]
+    gaps = []
+    for step in (1e-2, 5e-3, 2.5e-3):
+        there = place_at(problem, place + step * direction, SOLVER)
+        gaps.append(np.linalg.norm(there.slope - here.slope - step * action))
+    np.testing.assert_allclose(np.log2(gaps[0] / gaps[1]), 2.0, atol=0.1)
+    np.testing.assert_allclose(np.log2(gaps[1] / gaps[2]), 2.0, atol=0.1)
+
+
+def test_the_mode_is_one(problem, posterior):
+    slope = place_at(problem, posterior.coordinate_mean(), SOLVER).slope
+    first = place_at(problem, jnp.zeros(problem.num_coordinates), SOLVER).slope
+    assert np.linalg.norm(slope) < 1e-5 * np.linalg.norm(first)
+
+
+def test_eigenvalues_and_spread_agree_with_the_dense_hessian(posterior, dense):
+    told = np.linalg.eigvalsh(dense - np.eye(len(dense)))
+    told = told[np.argsort(-np.abs(told))]
+    np.testing.assert_allclose(posterior.history["eigenvalues"][:10], told[:10], rtol=1e-4)
+    variances = np.diag(np.linalg.inv(dense))
+    found = np.diag(posterior.coordinate_covariance())
+    np.testing.assert_allclose(found, variances, rtol=0.02)
+
+
+def test_random_subspaces_hold_the_leading_eigenpairs():
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.normal(size=(60, 60)))[0]
+    values = np.concatenate([[1e4, -5.0, 3.0, 1.0], np.full(56, 1e-3)])
+    matrix = jnp.asarray(rotation * values @ rotation.T)
+    found, vectors = leading_eigenpairs(lambda d: d @ matrix, 60, 4, jr.key(0))
+    np.testing.assert_allclose(found, values[:4], rtol=1e-8)
+    np.testing.assert_allclose(matrix @ vectors, vectors * found[None, :], atol=1e-6)
+
+
+def test_an_update_of_the_prior_is_the_gaussian_it_says():
+    rng = np.random.default_rng(1)
+    directions = jnp.asarray(np.linalg.qr(rng.normal(size=(5, 2)))[0])
+    update = PriorUpdate(jnp.arange(5.0), directions, jnp.asarray([8.0, 0.5]))
+    covariance = np.linalg.inv(
+        np.eye(5) + np.asarray(directions) * np.array([8.0, 0.5]) @ np.asarray(directions).T
+    )
+    same = full_rank_of(jnp.arange(5.0), jnp.asarray(np.linalg.cholesky(covariance)))
+    np.testing.assert_allclose(update.covariance(), covariance, atol=1e-12)
+    np.testing.assert_allclose(update.kl_to_prior(), same.kl_to_prior())
+    point = jnp.ones(5)
+    np.testing.assert_allclose(update.log_prob(point), same.log_prob(point))
+
+
+def test_a_search_that_did_not_arrive_is_told(problem):
+    with pytest.warns(UserWarning, match="search for the mode ended after 1 step"):
+        laplace(problem, settings=LaplaceSettings(max_steps=1, num_modes=30))
