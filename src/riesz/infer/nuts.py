@@ -253,12 +253,13 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
             f"the chains do not agree yet: r_hat is {r_hat[worst]:.3f} for {names[worst]}, above "
             f"{R_HAT}; take more warm-up and draws."
         )
-    effective = np.asarray(history["effective_draws"])
+    # Of a handful of draws the estimate may be anything, even negative.
+    effective = np.maximum(np.nan_to_num(np.asarray(history["effective_draws"])), 1.0)
     fewest = int(np.argmin(effective))
     if effective[fewest] < FEW_EFFECTIVE:
         notes.append(
             f"the draws of {names[fewest]} are worth {effective[fewest]:.0f} independent ones, "
             f"fewer than {FEW_EFFECTIVE}: means are good to "
-            f"{1 / math.sqrt(max(effective[fewest], 1.0)):.0%} of a standard deviation; take more."
+            f"{1 / math.sqrt(effective[fewest]):.0%} of a standard deviation; take more."
         )
     return tuple(notes)
