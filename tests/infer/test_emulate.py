@@ -17,7 +17,7 @@ from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import full_rank_of, mean_field
 from riesz.infer.readout import normal_equations, stepped_readout
 from riesz.infer.refine import matched_normals
-from riesz.infer.rounds import REACH, SETTLED, localised, reach
+from riesz.infer.rounds import REACH, SETTLED, between, localised, reach
 from riesz.infer.setup import at_sensors, default_penalty, equation_inputs, initial_surrogate
 from riesz.infer.training import TrainingError, train
 
@@ -127,6 +127,16 @@ def test_reach_is_measured_along_the_axes_of_the_distribution_before():
     found = reach(before, after, normals) * np.sqrt(64 / 63)  # of a sample's covariance
     np.testing.assert_allclose(found, 3.0, rtol=1e-10)
     assert found > REACH
+
+
+def test_a_part_of_the_way_keeps_within_reach():
+    normals = matched_normals(jr.key(0), 64, 2, np.dtype(float))
+    before, after = (
+        full_rank_of(jnp.zeros(2), jnp.eye(2)),
+        full_rank_of(10 * jnp.ones(2), jnp.eye(2)),
+    )
+    part = between(before, after, REACH / reach(before, after, normals))
+    np.testing.assert_allclose(reach(before, part, normals), REACH, rtol=1e-10)
 
 
 def test_other_families_are_fitted_too(problem):
