@@ -130,8 +130,8 @@ def test_a_problem_is_built_as_written(tmp_path):
         ("log_sd = 0.5", "sd = 0.5", r"unknowns.a has the key 'sd'.* median or log_sd"),
         ("median = 1.0", "median = -1.0", "unknowns.a has median = -1.0: it must be positive"),
         ("median = 1.0", "median = [1.0, 2.0, 3.0]", "the prior of 'a' has shape"),
-        ("[unknowns.a]", '[unknowns."a b"]', "unknowns has the name 'a b': use letters"),
-        ("[unknowns.a]", "[unknowns.u]", "unknowns has the name 'u'"),
+        ("[unknowns.a]", '[unknowns."a b"]', "unknowns has the name 'a b': begin with a letter"),
+        ("[unknowns.a]", "[unknowns.u]", "an unknown is called 'u', the name of the state"),
         ("[boundary.left]", "[boundary.lift]", r"no facet tag 'lift': did you mean 'left'\?"),
         ("[boundary.left]", "[boundry.left]", r"the file has the key 'boundry'.*'boundary'\?"),
         (

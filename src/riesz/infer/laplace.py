@@ -33,14 +33,10 @@ FEW = 0.1
 
 
 @dataclass(frozen=True)
-class LaplaceSettings:
+class LaplaceSettings(NewtonSettings):
     """Of the search for the mode, and how many directions are looked at around it."""
 
-    max_steps: int = 50
-    gauss_newton_steps: int = 5  # before second derivatives of the state count
-    tolerance: float = 1e-6  # of the gradient, relative to the first one
     num_modes: int = 50
-    max_halvings: int = 20
 
 
 def laplace(
@@ -58,15 +54,12 @@ def laplace(
     solver = SparseLU() if linear_solver is None else linear_solver
     origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
     check_shape(problem, origin)
-    search = NewtonSettings(
-        settings.max_steps, settings.gauss_newton_steps, settings.tolerance, settings.max_halvings
-    )
     with bar(not progress) as shown:
         task = shown.add_task("mode", total=settings.max_steps, terms="")
         found = most_likely(
             problem,
             solver,
-            search,
+            settings,
             origin,
             lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
         )

@@ -29,10 +29,10 @@ MAX_ITERATIONS = 200
 class NewtonSettings:
     """When to stop, and when second derivatives of the state begin to count."""
 
-    max_steps: int
-    gauss_newton_steps: int
-    tolerance: float  # of the gradient, relative to the first one
-    max_halvings: int
+    max_steps: int = 50
+    gauss_newton_steps: int = 5
+    tolerance: float = 1e-6  # of the gradient, relative to the first one
+    max_halvings: int = 20
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from riesz.fem.flux import budget, flux_through
 from riesz.infer.places import Places, centroids, coefficients_at, fluxes_at, states_at
 from riesz.infer.posterior import check_unknown
 from riesz.infer.problem import InverseProblem
+from riesz.infer.unknown import FLUX, STATE
 from riesz.latent.field import FieldCoefficient
 
 Quantity = Callable[[InverseProblem, Float[Array, " node"], PyTree], Any]
 """`quantity(problem, state, z)`."""
-
-STATE, FLUX = "u", "flux"
 
 
 class StateAt(eqx.Module):

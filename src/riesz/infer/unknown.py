@@ -23,9 +23,11 @@ class Unknown(eqx.Module):
     prior: Any = None
 
 
+STATE, FLUX = "u", "flux"
+
 TAKEN = {
-    "u": "the state",
-    "flux": "its flux",
+    STATE: "the state",
+    FLUX: "the flux of the state",
     "coordinates": "a site of numpyro_model",
     "coordinate": "a plate of numpyro_model",
     "predicted": "a site of numpyro_model",

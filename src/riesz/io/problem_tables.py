@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 from riesz.errors import RieszError
 from riesz.fem.weakform import WeakForm, advection, diffusion, reaction, source
 from riesz.infer.fit import AUTO, ENGINES, check_engine, check_settings
-from riesz.infer.quantity import FLUX, STATE
+from riesz.infer.unknown import check_free_names
 from riesz.io.prior_table import PriorTable
 from riesz.io.table import Coefficient, Table
 from riesz.observe.likelihood import AbstractLikelihood, Gaussian, StudentT
@@ -176,11 +176,13 @@ class ProblemTables(Table):
         if not unknowns:
             raise ValueError("is empty: give at least one unknown with a prior")
         for name in unknowns:
-            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (STATE, FLUX):
+            if not re.fullmatch(r"[A-Za-z]\w*", name):
                 raise ValueError(
-                    f"has the name {name!r}: use letters, digits and _, and neither {STATE!r} nor "
-                    f"{FLUX!r}, which stand for the state and its flux"
+                    f"has the name {name!r}: begin with a letter from a to z, and go on with "
+                    "letters, digits and _"
                 )
+        with told_of_table():
+            check_free_names(unknowns)
         return unknowns
 
     @model_validator(mode="after")
