@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test test-slow lint format bench-assembly bench-step reproduce clean
+.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out $(OUT)/demo
@@ -31,6 +31,9 @@ bench-assembly: $(READY)
 
 bench-step: $(READY)
 	$(BIN)/python benchmarks/step.py --out results/bench-step.json
+
+bench-precision: $(READY)
+	$(BIN)/python benchmarks/precision.py --out results/bench-precision.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
