@@ -128,6 +128,13 @@ def fit(
         typer.Option("--engine", help="auto, emulate, relax, laplace or nuts."),
     ] = None,
     seed: FitSeedOption = 0,
+    check: Annotated[
+        bool | None,
+        typer.Option(
+            "--check/--no-check",
+            help="Check the posterior by exact solves afterwards [default: if that is quick].",
+        ),
+    ] = None,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
@@ -147,7 +154,10 @@ def fit(
     typer.echo(f"engine {choice.engine}: {choice.why}", err=True)
     for note in case.notes:
         typer.echo(f"note: {note}", err=True)
-    summary, numbers = fit_case(case, choice, out, seed=seed, command=shlex.join(words))
+    words += [] if check is None else ["--check" if check else "--no-check"]
+    summary, numbers = fit_case(
+        case, choice, out, seed=seed, command=shlex.join(words), check=check
+    )
     typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}")
 
 

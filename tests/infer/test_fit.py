@@ -9,9 +9,11 @@ import pytest
 from riesz.errors import RieszError
 from riesz.fem.weakform import diffusion, source
 from riesz.infer import fit as fit_module
+from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import mean_field
 from riesz.infer.fit import ENGINES, check_settings, choose_engine, fit
+from riesz.infer.importance import told_check
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import inverse_problem
 from riesz.infer.states import ExactStates
@@ -69,8 +71,8 @@ def test_an_engine_that_cannot_is_not_chosen():
 def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
     def run(problem, seed, quiet, settings):
         assert (quiet, settings) == (True, {})
-        family = mean_field(1, jnp.float64)
-        return Posterior(problem, family, ExactStates(), {}, "nuts", seed, ("slow",))
+        draws = EmpiricalDraws(jnp.zeros((1, 4, 1)))
+        return Posterior(problem, draws, ExactStates(), {}, "nuts", seed, ("slow",))
 
     monkeypatch.setitem(ENGINES, "nuts", dataclasses.replace(ENGINES["nuts"], run=run))
     posterior = fit(small, seed=3, quiet=True)
@@ -109,3 +111,33 @@ def test_every_default_is_allowed():
     assert ENGINES["emulate"].defaults["steps"] == EmulateSettings().steps
     check_settings("emulate", {"patience": 3, "prior_steps": 0})
     check_settings("relax", {"epsilon_rel": 2})
+
+
+def run_to(family):
+    """An engine that ends with this q at once."""
+
+    def run(problem, seed, quiet, settings):
+        return Posterior(problem, family, ExactStates(), {}, "emulate", seed)
+
+    return dataclasses.replace(ENGINES["emulate"], run=run)
+
+
+def test_a_q_is_checked_after_the_fit(small, monkeypatch):
+    monkeypatch.setitem(ENGINES, "emulate", run_to(mean_field(1, jnp.float64)))
+    with pytest.warns(UserWarning, match="importance sampling"):
+        found = told_check(fit(small, "emulate"))
+    assert found is not None
+    assert found.sd_ratio[0] > 1.2  # the prior is wider than the posterior
+    assert told_check(fit(small, "emulate", check=False)) is None
+    monkeypatch.setattr(fit_module, "CHECKED_MESH", 24)
+    assert told_check(fit(small, "emulate")) is None
+    with pytest.warns(UserWarning, match="importance sampling"):
+        assert told_check(fit(small, "emulate", check=True)) is not None
+
+
+def test_a_check_that_fails_does_not_lose_the_fit(small, monkeypatch):
+    family = dataclasses.replace(mean_field(1, jnp.float64), mean=jnp.array([jnp.nan]))
+    monkeypatch.setitem(ENGINES, "emulate", run_to(family))
+    with pytest.warns(UserWarning, match="q could not be checked: 1000 of 1000"):
+        posterior = fit(small, "emulate")
+    assert "could not be checked" in posterior.notes[0]

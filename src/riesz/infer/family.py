@@ -76,8 +76,8 @@ class AbstractGaussian(AbstractFamily):
         """The logarithm of the factor's determinant."""
 
     @abstractmethod
-    def total_variance(self) -> Float[Array, ""]:
-        """The trace of the covariance."""
+    def variances(self) -> Float[Array, " coordinate"]:
+        """The diagonal of the covariance."""
 
     @property
     def num_coordinates(self) -> int:
@@ -95,7 +95,7 @@ class AbstractGaussian(AbstractFamily):
         return self.mean[None, :] + self.deviations(normals)
 
     def kl_to_prior(self, normals: Draws | None = None) -> Float[Array, ""]:
-        squares = self.total_variance() + jnp.sum(self.mean**2)
+        squares = jnp.sum(self.variances() + self.mean**2)
         return 0.5 * (squares - self.num_coordinates) - self.log_volume()
 
     def log_prob(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
@@ -119,8 +119,8 @@ class MeanField(AbstractGaussian):
     def log_volume(self) -> Float[Array, ""]:
         return jnp.sum(self.log_sd)
 
-    def total_variance(self) -> Float[Array, ""]:
-        return jnp.sum(jnp.exp(2 * self.log_sd))
+    def variances(self) -> Float[Array, " coordinate"]:
+        return jnp.exp(2 * self.log_sd)
 
 
 class FullRank(AbstractGaussian):
@@ -143,8 +143,8 @@ class FullRank(AbstractGaussian):
     def log_volume(self) -> Float[Array, ""]:
         return jnp.sum(self.log_diagonal)
 
-    def total_variance(self) -> Float[Array, ""]:
-        return jnp.sum(self.factor() ** 2)
+    def variances(self) -> Float[Array, " coordinate"]:
+        return jnp.sum(self.factor() ** 2, axis=1)
 
 
 class LowRank(AbstractGaussian):
@@ -177,8 +177,8 @@ class LowRank(AbstractGaussian):
     def log_volume(self) -> Float[Array, ""]:
         return jnp.sum(self.log_sd) + jnp.sum(jnp.log(jnp.diagonal(self.small_factor())))
 
-    def total_variance(self) -> Float[Array, ""]:
-        return jnp.sum(jnp.exp(2 * self.log_sd) * (1 + jnp.sum(self.directions**2, axis=1)))
+    def variances(self) -> Float[Array, " coordinate"]:
+        return jnp.exp(2 * self.log_sd) * (1 + jnp.sum(self.directions**2, axis=1))
 
 
 def mean_field(num_coordinates: int, dtype) -> MeanField:

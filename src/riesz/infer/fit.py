@@ -1,4 +1,4 @@
-"""One door to all engines, and the choice among them.
+"""One door to all engines, the choice among them, and a check of what comes out.
 
 `auto` takes the exact engine where it is cheap: few unknowns on a mesh whose sparse solve takes
 milliseconds. There NUTS beats everything that has to be trained first; beyond, `emulate` does.
@@ -7,6 +7,7 @@ milliseconds. There NUTS beats everything that has to be trained first; beyond, 
 import dataclasses
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
@@ -17,6 +18,8 @@ from riesz.errors import RieszError
 from riesz.fem.solve import require_float64
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
+from riesz.infer.family import AbstractFamily
+from riesz.infer.importance import with_importance_check
 from riesz.infer.laplace import LaplaceSettings, laplace
 from riesz.infer.nuts import nuts
 from riesz.infer.posterior import Posterior
@@ -34,6 +37,10 @@ FEW_UNKNOWNS = 10
 
 SMALL_MESH = 65**2
 """Nodes up to which, measured on the transport problem, exact solves are the faster way."""
+
+
+CHECKED_MESH = 129**2
+"""Nodes up to which a thousand exact solves, half a minute there, follow a fit to check it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,12 +121,15 @@ def fit(
     *,
     seed: int = 0,
     quiet: bool = False,
+    check: bool | None = None,
     **settings: Any,
 ) -> Posterior:
     """The posterior by an engine: emulate, relax, laplace, nuts, or the one that suits (auto).
 
     `settings` are the engine's own, by name; with `"auto"` there are none to give, and a note of
-    the posterior says which engine was taken and why.
+    the posterior says which engine was taken and why. A q is checked by importance sampling with
+    exact solves afterwards: always or never as `check` says, and without it on meshes where that
+    takes no more than about half a minute.
     """
     if engine == AUTO and settings:
         raise RieszError(
@@ -132,10 +142,28 @@ def fit(
     check_settings(choice.engine, settings)
     check_suits(choice.engine, problem)
     posterior = ENGINES[choice.engine].run(problem, seed, quiet, settings)
+    posterior = checked(posterior, check, seed)
     if engine != AUTO:
         return posterior
     note = f"auto took the engine {choice.engine}: {choice.why}"
     return dataclasses.replace(posterior, notes=(*posterior.notes, note))
+
+
+def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
+    """With an importance check, where one is wanted and there is a density to weigh.
+
+    A check that fails is told: the fit before it may have taken hours.
+    """
+    nodes = posterior.problem.forward.space.mesh.num_nodes
+    wanted = nodes <= CHECKED_MESH if check is None else check
+    if not (wanted and isinstance(posterior.distribution, AbstractFamily)):
+        return posterior
+    try:
+        return with_importance_check(posterior, seed=seed)
+    except RieszError as error:
+        note = f"q could not be checked: {error}"
+        warnings.warn(f"{posterior.engine}: {note}", stacklevel=3)
+        return dataclasses.replace(posterior, notes=(*posterior.notes, note))
 
 
 def choose_engine(problem: InverseProblem) -> Choice:

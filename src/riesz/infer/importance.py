@@ -13,17 +13,19 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
+from riesz.fem.linear_solve import SparseLU
 from riesz.infer.epsilon import linearised, noise_variances
-from riesz.infer.family import AbstractFamily, Draws
+from riesz.infer.family import AbstractFamily, AbstractGaussian, Draws
+from riesz.infer.nuts import log_density
 from riesz.infer.pareto import smoothed_weights
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import Coordinates, InverseProblem, in_precision
 from riesz.infer.relaxed_states import RelaxedStates
+from riesz.infer.spread_normals import spread_normals
 
 NUM_DRAWS = 1000
 
@@ -132,7 +134,8 @@ def importance_check(
         )
     with jax.enable_x64(True):
         problem, family = in_precision((posterior.problem, family), jnp.float64)
-        draws = family.sample(jr.key(seed), num_draws)
+        normals = spread_normals(seed, num_draws, problem.num_coordinates)
+        draws = family.transformed(jnp.asarray(normals))
         relaxed = in_precision(states, jnp.float64) if isinstance(states, RelaxedStates) else None
         logs = np.asarray(log_weights(problem, family, relaxed, draws))
     if np.isnan(logs).any():
@@ -140,7 +143,17 @@ def importance_check(
             f"{np.isnan(logs).sum()} of {num_draws} draws have no log-posterior: the exact solve "
             "failed there. Look for priors that allow impossible coefficients."
         )
-    return checked(np.asarray(draws), logs, problem.latents.coordinate_names())
+    moments = known_moments(family)
+    return checked(np.asarray(draws), logs, problem.latents.coordinate_names(), moments)
+
+
+def known_moments(
+    family: AbstractFamily,
+) -> tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None:
+    """Mean and standard deviation of q, where they need no draws."""
+    if not isinstance(family, AbstractGaussian):
+        return None
+    return np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
 
 
 def with_importance_check(
@@ -172,10 +185,12 @@ def checked(
     draws: Float[np.ndarray, "draw coordinate"],
     logs: Float[np.ndarray, " draw"],
     names: tuple[str, ...],
+    moments: tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None,
 ) -> ImportanceCheck:
-    """Moments of weighted draws, those of plain ones beside them.
+    """What the weights change of q's moments, from weighted and plain draws.
 
-    Both come from the same draws: what chance does to them it mostly does to both.
+    Both come from the same draws: what chance does to them it mostly does to both, and the change
+    is known better than either. It is applied to the moments of q where those are known.
     """
     found = smoothed_weights(logs)
     weights = found.weights[:, None]
@@ -191,15 +206,17 @@ def checked(
     growth_terms = weights * (squares / sd**2 - 1) - (plain_squares / plain_sd**2 - 1) / len(draws)
     growth_error = 0.5 * np.sqrt(np.sum(growth_terms**2, axis=0))
     ratio = plain_sd / sd
+    own_mean, own_sd = (plain_mean, plain_sd) if moments is None else moments
+    corrected_sd = own_sd / ratio
     return ImportanceCheck(
         names=tuple(names),
         num_draws=len(draws),
         k_hat=found.k_hat,
         effective_draws=found.effective_draws,
-        mean=mean,
-        sd=sd,
-        mean_shift=(mean - plain_mean) / sd,
-        mean_shift_error=mean_error / sd,
+        mean=own_mean + mean - plain_mean,
+        sd=corrected_sd,
+        mean_shift=(mean - plain_mean) / corrected_sd,
+        mean_shift_error=mean_error / corrected_sd,
         sd_ratio=ratio,
         sd_ratio_error=ratio * growth_error,
     )
@@ -213,7 +230,7 @@ def log_weights(
 
     def one(coordinates: Coordinates) -> Float[Array, ""]:
         if relaxed is None:
-            target = problem.log_prob(coordinates)
+            target = log_density(problem, coordinates, SparseLU())
         else:
             target = relaxed_log_prob(problem, relaxed, coordinates)
         return target - family.log_prob(coordinates)

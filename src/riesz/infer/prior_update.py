@@ -28,5 +28,6 @@ class PriorUpdate(AbstractGaussian):
     def log_volume(self) -> Float[Array, ""]:
         return -0.5 * jnp.sum(jnp.log1p(self.information))
 
-    def total_variance(self) -> Float[Array, ""]:
-        return len(self.mean) - jnp.sum(self.information / (1 + self.information))
+    def variances(self) -> Float[Array, " coordinate"]:
+        shrunk = self.information / (1 + self.information)
+        return 1 - self.directions**2 @ shrunk

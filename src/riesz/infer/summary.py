@@ -14,8 +14,12 @@ from riesz.infer.posterior import Posterior, is_field
 from riesz.infer.predict import measured, quantity_draws
 from riesz.infer.problem import InverseProblem
 from riesz.infer.quantity import UnknownAt
+from riesz.infer.sampler_check import SamplerCheck, sampler_check
 
 NUM_DRAWS = 1000
+UNCHECKED = (
+    "not checked against exact solves: use with_importance_check(posterior), or riesz fit --check"
+)
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
 
@@ -25,7 +29,8 @@ class Summary:
 
     `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, about one or
     a little less where the model is right; `coverage` is the share of observations inside their
-    95 % posterior-predictive interval.
+    95 % posterior-predictive interval. `check` says whether the distribution is the posterior:
+    importance sampling of a q, or what a sampler tells of itself.
     """
 
     engine: str
@@ -34,14 +39,14 @@ class Summary:
     residual_rms: float
     coverage: float
     notes: tuple[str, ...]
-    check: ImportanceCheck | None = None
+    check: ImportanceCheck | SamplerCheck | None = None
 
     def __str__(self) -> str:
         fit = (
             f"{self.num_observations} observations: residuals {self.residual_rms:.3g} noise sd "
             f"(root mean square), {self.coverage:.0%} inside the 95 % predictive interval"
         )
-        check = [] if self.check is None else [str(self.check)]
+        check = [UNCHECKED if self.check is None else str(self.check)]
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join([f"posterior by {self.engine}", *table(self.rows), fit, *check, *notes])
 
@@ -61,7 +66,7 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
         residual_rms=float(np.sqrt(np.mean(residuals**2))),
         coverage=float(np.mean((observed >= low) & (observed <= high))),
         notes=posterior.notes,
-        check=told_check(posterior),
+        check=told_check(posterior) or sampler_check(posterior),
     )
 
 

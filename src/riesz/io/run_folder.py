@@ -6,6 +6,7 @@ very files that were fitted.
 """
 
 import dataclasses
+import math
 import shutil
 import uuid
 import warnings
@@ -16,9 +17,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from riesz.errors import FileFormatError, RieszError
 from riesz.infer.fit import Choice, fit
+from riesz.infer.importance import ImportanceCheck
 from riesz.infer.posterior import Posterior
+from riesz.infer.sampler_check import SamplerCheck
 from riesz.infer.summary import Summary, summary
 from riesz.io.npz import read_npz, write_npz
 from riesz.io.posterior_file import load_posterior, save_posterior
@@ -85,14 +90,23 @@ def partial_of(folder: Path) -> Path:
 
 
 def fit_case(
-    case: Case, choice: Choice, folder: Path, *, seed: int, command: str, quiet: bool = False
+    case: Case,
+    choice: Choice,
+    folder: Path,
+    *,
+    seed: int,
+    command: str,
+    check: bool | None = None,
+    quiet: bool = False,
 ) -> tuple[Summary, dict[str, Any]]:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     settings = case.tables.engine.settings(choice.engine)
     start = perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        posterior = fit(case.problem, choice.engine, seed=seed, quiet=quiet, **settings)
+        posterior = fit(
+            case.problem, choice.engine, seed=seed, quiet=quiet, check=check, **settings
+        )
     seconds = perf_counter() - start
     told = (str(warning.message).removeprefix(f"{choice.engine}: ") for warning in caught)
     posterior = dataclasses.replace(
@@ -129,6 +143,7 @@ def write_run(
         "observations": found.num_observations,
         "residual_rms": found.residual_rms,
         "coverage": found.coverage,
+        "check": None if found.check is None else json_numbers(found.check),
         "notes": [*case.notes, *found.notes],
     }
     config = case.tables.model_dump(mode="json", exclude_none=True)
@@ -150,6 +165,18 @@ def write_run(
         raise
     take_name(partial, folder)
     return short
+
+
+def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
+    """The figures of a check, by name; infinity, which JSON has no word for, is null."""
+
+    def spoken(value: Any) -> Any:
+        if isinstance(value, list):
+            return [spoken(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    found = dataclasses.asdict(check)
+    return {name: spoken(np.asarray(value).tolist()) for name, value in found.items()}
 
 
 def take_name(partial: Path, folder: Path) -> None:

@@ -1,0 +1,33 @@
+"""Standard normal draws that are spread more evenly than independent ones.
+
+For averages and for the tail of importance weights: each draw is standard normal, but together they
+leave no gaps. A scrambled Sobol sequence spreads the directions, and the lengths are stratified,
+one in each equally likely range: the share of far draws, which the tail of the weights hangs on, is
+then no matter of luck.
+"""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import chi, qmc
+
+
+def spread_normals(
+    seed: int, num_draws: int, num_coordinates: int
+) -> Float[np.ndarray, "draw coordinate"]:
+    """So many draws of a standard normal vector."""
+    rng = np.random.default_rng(seed)
+    draws = even_directions(rng, num_draws, num_coordinates)
+    lengths = np.linalg.norm(draws, axis=1)
+    ranks = np.argsort(np.argsort(lengths))
+    levels = (ranks + rng.uniform(size=num_draws)) / num_draws
+    return draws * (chi.ppf(levels, num_coordinates) / lengths)[:, None]
+
+
+def even_directions(
+    rng: np.random.Generator, num_draws: int, num_coordinates: int
+) -> Float[np.ndarray, "draw coordinate"]:
+    """From a Sobol sequence, as far as it is known; its balance takes a power of two of points."""
+    if num_coordinates > qmc.Sobol.MAXDIM:
+        return rng.standard_normal((num_draws, num_coordinates))
+    sequence = qmc.MultivariateNormalQMC(np.zeros(num_coordinates), rng=rng)
+    return sequence.random(2 ** int(np.ceil(np.log2(num_draws))))[:num_draws]
