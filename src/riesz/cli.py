@@ -16,8 +16,10 @@ import typer
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
+    from riesz.diagnose.calibration import Calibration
     from riesz.experiments.task import Experiment
     from riesz.experiments.workers import Build
+    from riesz.io.problem_file import Case
 
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
@@ -108,15 +110,67 @@ ProblemArgument = Annotated[
 CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 
-@app.command(epilog="Example: riesz check examples/aquifer/problem.toml")
-def check(problem: ProblemArgument, as_json: CheckJsonOption = False) -> None:
+@app.command(epilog="Example: riesz check examples/transport/problem.toml --calibrate")
+def check(
+    problem: ProblemArgument,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Fit data made up from the prior: are posteriors right?"),
+    ] = False,
+    data_sets: Annotated[
+        int, typer.Option("--data-sets", help="So many for --calibrate.", min=20)
+    ] = 500,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for results.json and ranks.png of --calibrate."),
+    ] = None,
+    seed: FitSeedOption = 0,
+    as_json: CheckJsonOption = False,
+) -> None:
     """Read a problem file and say in plain words what was understood."""
     use_float64()
     from riesz.io.problem_check import case_numbers, case_text
     from riesz.io.problem_file import read_problem
 
+    if out is not None and not calibrate:
+        raise RieszError("--out is for what --calibrate finds: add --calibrate, or leave it out.")
     case = read_problem(problem)
-    typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
+    if not calibrate:
+        typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
+        return
+    words = ["riesz", "check", str(problem), "--calibrate", "--data-sets", str(data_sets)]
+    words += ["--seed", str(seed)]
+    found = calibration_of(case, data_sets, seed, out, shlex.join(words))
+    typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
+
+
+def made_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RieszError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+
+
+def calibration_of(
+    case: "Case", num_data_sets: int, seed: int, out: Path | None, command: str
+) -> "Calibration":
+    """Simulation-based calibration of a problem file, and its files where they are wanted."""
+    progress_on_error_stream()
+    from riesz.diagnose.simulation import sbc
+    from riesz.infer.fit import check_suits
+
+    check_suits("emulate", case.problem)
+    if out is not None:
+        made_folder(out)
+    found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
+    if out is not None:
+        from riesz.io.calibration_file import write_calibration
+        from riesz.plot.calibration import ranks_figure
+        from riesz.plot.figure import save_figure
+
+        write_calibration(out, found, case, command=command, seed=seed)
+        save_figure(out / "ranks.png", ranks_figure(found))
+    return found
 
 
 @app.command(epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")

@@ -27,6 +27,8 @@ from riesz.infer.problem import InverseProblem
 from riesz.infer.relax import RelaxSettings, relax
 from riesz.infer.relaxed_setup import check_problem
 from riesz.infer.schedule import AbstractSchedule
+from riesz.infer.surrogate_error import with_surrogate_error
+from riesz.infer.surrogate_states import SurrogateStates
 from riesz.spelling import listed, nearest
 from riesz.surrogate.boundary import affine_values
 
@@ -159,6 +161,8 @@ def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
     if not (wanted and isinstance(posterior.distribution, AbstractFamily)):
         return posterior
     try:
+        if isinstance(posterior.states, SurrogateStates):
+            posterior = with_surrogate_error(posterior, seed=seed)
         return with_importance_check(posterior, seed=seed)
     except RieszError as error:
         note = f"q could not be checked: {error}"
