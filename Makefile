@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision reproduce clean
+.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision bench-laplace reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out $(OUT)/demo
@@ -34,6 +34,9 @@ bench-step: $(READY)
 
 bench-precision: $(READY)
 	$(BIN)/python benchmarks/precision.py --out results/bench-precision.json
+
+bench-laplace: $(READY)
+	$(BIN)/python benchmarks/laplace.py --out results/bench-laplace.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
