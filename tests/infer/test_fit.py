@@ -67,7 +67,7 @@ def test_an_engine_that_cannot_is_not_chosen():
 
 
 def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
-    def run(problem, seed, quiet, settings):
+    def run(problem, seed, quiet, settings, checkpoint):
         assert (quiet, settings) == (True, {})
         family = mean_field(1, jnp.float64)
         return Posterior(problem, family, ExactStates(), {}, "nuts", seed, ("slow",))
