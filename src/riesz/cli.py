@@ -189,29 +189,66 @@ def fit(
             help="Check the posterior by exact solves afterwards [default: if that is quick].",
         ),
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a fit of this --out that was stopped.")
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float,
+        typer.Option("--checkpoint-seconds", help="Keep the state of the fit so often.", min=0),
+    ] = 30.0,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
     use_float64()
     progress_on_error_stream()
     from riesz.infer.fit import check_engine
+    from riesz.io.checkpoint_file import Checkpoint
     from riesz.io.problem_file import read_problem
-    from riesz.io.run_folder import check_free, fit_case
+    from riesz.io.run_folder import check_free, finished_numbers, fit_case, is_finished
+    from riesz.io.unfinished import checkpoint_of
 
     if engine is not None:
         check_engine(engine)
-    check_free(out)
+    finished = resume and is_finished(out)
+    if not finished:
+        check_free(out, resume=resume)
     case = read_problem(problem)
     words = ["riesz", "fit", str(problem), "--out", str(out), "--seed", str(seed)]
     words += [] if engine is None else ["--engine", engine]
     choice = case.choice(engine)
+    if finished:
+        numbers = finished_numbers(out, case, choice, seed)
+        typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"finished already: {out}")
+        return
     typer.echo(f"engine {choice.engine}: {choice.why}", err=True)
     for note in case.notes:
         typer.echo(f"note: {note}", err=True)
     words += [] if check is None else ["--check" if check else "--no-check"]
-    summary, numbers = fit_case(
-        case, choice, out, seed=seed, command=shlex.join(words), check=check
+    checkpoint = Checkpoint(
+        checkpoint_of(out),
+        seconds=checkpoint_seconds,
+        told=lambda message: typer.echo(f"note: {message}", err=True),
     )
+    if resume:
+        found = checkpoint.path.exists()
+        told = "going on from" if found else "starting from the beginning, there is no"
+        typer.echo(f"{told} {checkpoint.path}", err=True)
+    command = shlex.join(words)
+    try:
+        summary, numbers = fit_case(
+            case,
+            choice,
+            out,
+            seed=seed,
+            command=command,
+            check=check,
+            checkpoint=checkpoint,
+        )
+    except KeyboardInterrupt:
+        kept = checkpoint.path.exists()
+        told = f"go on with: {command} --resume" if kept else "nothing was done yet"
+        typer.echo(f"stopped; {told}", err=True)
+        raise typer.Exit(130) from None
     typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}")
 
 

@@ -24,6 +24,7 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import Newton, find_root, require_float64
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import Coordinates, InverseProblem
@@ -72,6 +73,7 @@ def nuts(
     dense_mass: bool = True,
     max_tree_depth: int = 10,
     progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Posterior:
     """Sample the exact posterior, chain after chain, from the priors' medians or from `start`.
 
@@ -93,7 +95,11 @@ def nuts(
         total = num_warmup + num_samples
         tasks = [bar.add_task(f"chain {i + 1}", total=total) for i in range(num_chains)]
         chains = [
-            sampled(problem, solver, settings, key, origin, total, lambda n, t=t: bar.advance(t, n))
+            sampled(
+                *(problem, solver, settings, key, origin, total, lambda n, t=t: bar.advance(t, n)),
+                checkpoint=checkpoint,
+                stage=f"chain {t}",
+            )
             for t, key in zip(tasks, jr.split(jr.key(seed), num_chains), strict=True)
         ]
     every: Transition = jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
@@ -202,17 +208,26 @@ def sampled(
     start: Coordinates,
     total: int,
     advanced: Callable[[int], None],
+    *,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    stage: str = "chain",
 ) -> Transition:
     """All transitions of one chain, warm-up included."""
     begin, advance = kernels(settings)
-    state, blocks = begin(problem, solver, key, start), []
+    state, rows = begin(problem, solver, key, start), ()
     check_begun(problem, start, state.potential_energy)
-    for done in range(0, total, BLOCK):
+    kept = checkpoint.stored(stage)
+    if kept is not None:
+        state, rows = with_leaves(state, kept["state"]), kept["rows"]
+        advanced(len(rows[0]))
+    for done in range(len(rows[0]) if rows else 0, total, BLOCK):
         count = min(BLOCK, total - done)
         state, block = advance(problem, solver, state, jnp.asarray(count))
-        blocks.append(jax.tree.map(lambda leaf, count=count: leaf[:count], block))
+        block = [np.asarray(leaf)[:count] for leaf in jax.tree.leaves(block)]
+        rows = tuple(map(np.concatenate, zip(rows, block, strict=True))) if rows else tuple(block)
+        checkpoint.keep(stage, {"state": leaves_of(state), "rows": rows})
         advanced(count)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *blocks)
+    return jax.tree.unflatten(jax.tree.structure(seen(state)), map(jnp.asarray, rows))
 
 
 def history_of(kept: Transition) -> dict[str, Array]:

@@ -1,5 +1,6 @@
 """Reading and writing whole files, with errors that name the file."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with partial.open("xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave the name without the content
         partial.replace(path)
     except OSError as error:
         raise FileFormatError(f"{path} cannot be written: {error.strerror}.") from error
