@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import walk
 
 import riesz
 from riesz.cli import main
@@ -20,6 +19,7 @@ from riesz.infer.fit import ENGINES
 from riesz.infer.summary import summary
 from riesz.io.checkpoint_file import Checkpoint
 from riesz.io.problem_file import read_problem
+from tests import walk
 
 PROBLEM = """
 [domain]
@@ -208,7 +208,7 @@ def test_ctrl_c_keeps_the_last_block_and_says_how_to_go_on(whole, case, monkeypa
         "stopped; go on with: riesz fit problem.toml --out run --seed 0 --resume\n"
     )
     assert riesz_command(*FIT) == 2  # not without being told so
-    told = "an unfinished fit of run is in run.unfinished: add --resume to go on with it, or remove"
+    told = f"an unfinished fit of run is in {case / 'run.unfinished'}: add --resume to go on with"
     assert told in capsys.readouterr().err
     problem = (case / "problem.toml").read_text()
     (case / "problem.toml").write_text(problem.replace("num_samples = 1250", "num_samples = 1251"))
@@ -243,8 +243,11 @@ def test_a_full_disk_ends_in_one_message_and_the_fit_is_not_lost(whole, case, mo
 
 def test_a_finished_run_is_not_fitted_again(whole, monkeypatch, capsys):
     monkeypatch.chdir(whole.parent)
+    (whole.parent / "run.unfinished").mkdir()  # as by a kill just before it would be removed
+    (whole.parent / "run.unfinished" / "checkpoint").touch()
     assert riesz_command(*FIT, "--resume") == 0
     assert capsys.readouterr().out == "finished already: run\n"
+    assert not (whole.parent / "run.unfinished").exists()
     assert riesz_command(*FIT, "--resume", "--json") == 0
     assert json.loads(capsys.readouterr().out)["engine"] == "nuts"
     assert riesz_command(*FIT, "--resume", "--seed", "1") == 2

@@ -13,6 +13,7 @@ from riesz.infer.family import full_rank_of
 from riesz.infer.laplace import LaplaceSettings, laplace
 from riesz.infer.prior_update import PriorUpdate
 from riesz.latent.spde import SPDEField
+from tests.infer.stopping import check_same, stopped_and_resumed
 
 SOLVER = SparseLU()
 
@@ -78,6 +79,18 @@ def test_the_mode_is_one(problem, posterior):
     slope = place_at(problem, posterior.coordinate_mean(), SOLVER).slope
     first = place_at(problem, jnp.zeros(problem.num_coordinates), SOLVER).slope
     assert np.linalg.norm(slope) < 1e-5 * np.linalg.norm(first)
+
+
+def test_a_search_that_is_stopped_after_each_step_goes_on_to_the_same_mode(
+    problem, posterior, tmp_path
+):
+    settings = LaplaceSettings(num_modes=45)
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: laplace(problem, settings=settings, checkpoint=checkpoint),
+        tmp_path / "checkpoint",
+    )
+    assert stops == len(posterior.history["cost"]) > 2
+    check_same(again, posterior)
 
 
 def test_eigenvalues_and_spread_agree_with_the_dense_hessian(posterior, dense):

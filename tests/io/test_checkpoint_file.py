@@ -2,6 +2,7 @@
 
 import dataclasses
 import resource
+from hashlib import blake2b
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +123,20 @@ def test_a_single_changed_byte_is_found(problem, content, tmp_path):
         (tmp_path / "edited").write_bytes(edited)
         with pytest.raises(RieszError, match=r"damaged|newer version"):
             read_checkpoint(tmp_path / "edited")
+
+
+def test_a_file_with_other_content_under_a_right_digest_is_refused(problem, path):
+    rest = b"{}\n"
+    digest = blake2b(rest, digest_size=16).hexdigest()
+    path.write_bytes(f"riesz checkpoint 1 {digest}\n".encode() + rest)
+    with pytest.raises(RieszError, match="is not a checkpoint of this version"):
+        opened(path, problem)
+
+
+def test_what_a_killed_process_was_writing_is_never_read_and_removed(problem, path, content):
+    (path.parent / f".{path.name}.1234.partial").write_bytes(content[:300])
+    assert same(opened(path, problem).stored("chain 0"), STATE)
+    assert [p.name for p in path.parent.iterdir()] == ["checkpoint"]
 
 
 def test_a_newer_format_is_named(problem, content, path):

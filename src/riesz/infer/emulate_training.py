@@ -132,8 +132,8 @@ def trained(
     )
     data = EmulateData(problem, penalty, surrogate, reference)
     first, second = EmulateStep(settings, True), EmulateStep(settings, False)
-    before, on_prior = run(first, state, prior_key, data, quiet, checkpoint)
-    after, on_family = run(second, before, key, data, quiet, checkpoint)
+    before, on_prior = run(first, state, prior_key, data, quiet=quiet, checkpoint=checkpoint)
+    after, on_family = run(second, before, key, data, quiet=quiet, checkpoint=checkpoint)
     physics = np.concatenate([on_prior.get("physics", []), on_family.get("physics", [])])
     history = {"physics": physics, "bound": on_family["bound"]}
     return dataclasses.replace(surrogate, network=after.network), after.family, history
@@ -144,8 +144,9 @@ def run(
     state: EmulateState,
     key: PRNGKeyArray,
     data: EmulateData,
+    *,
     quiet: bool,
-    checkpoint: AbstractCheckpoint,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> tuple[EmulateState, dict[str, Any]]:
     settings = step.settings
     return train(

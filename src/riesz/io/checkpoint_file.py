@@ -24,7 +24,7 @@ from riesz.io.module_arrays import from_plain, to_plain
 from riesz.io.npz import arrays_in
 from riesz.io.posterior_file import SAVED, archived, differing_in, identity
 from riesz.io.results import versions
-from riesz.io.whole_file import read_bytes, replacing
+from riesz.io.whole_file import read_bytes, remove_partials, replacing
 
 SCHEMA = 1
 FIRST_LINE = re.compile(rb"riesz checkpoint (\d{1,9}) ([0-9a-f]{32})\n")
@@ -72,6 +72,7 @@ class Checkpoint(AbstractCheckpoint):
         self.began = self.written = time.monotonic()
         fit = fit_identity(problem, engine, seed, settings)
         self.header = {"fit": fit, "versions": versions() | {"device": jax.default_backend()}}
+        remove_partials(self.path)
         if not self.path.exists():
             return
         header, arrays = read_checkpoint(self.path)
@@ -169,7 +170,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], Arrays]:
         raise FileFormatError(f"{path} is damaged, cut short or edited: {AGAIN}.")
     text, _, archive = rest.partition(b"\n")
     header = json.loads(text)
-    if not all(isinstance(header.get(name), kind) for name, kind in HEADER.items()):
+    known = header if isinstance(header, dict) else {}
+    if not all(isinstance(known.get(name), kind) for name, kind in HEADER.items()):
         raise FileFormatError(f"{path} is not a checkpoint of this version: {AGAIN}.")
     return header, arrays_in(path, archive)
 

@@ -67,8 +67,6 @@ def is_finished(folder: Path) -> bool:
 
 def check_free(folder: Path, *, resume: bool = False) -> None:
     """Raise, before any work, where a run folder could not be made."""
-    if not resume:
-        check_none_unfinished(folder)
     try:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise RieszError(f"{folder} is not a folder: choose another --out.")
@@ -79,6 +77,8 @@ def check_free(folder: Path, *, resume: bool = False) -> None:
         # It is replaced at the end, which would pull the ground from under the caller.
         if folder.resolve() == Path.cwd():
             raise RieszError(f"{folder} is where this runs: choose another --out.")
+        if not resume:
+            check_none_unfinished(folder)
         try_making(folder.resolve())
     except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError
         told = error.strerror if isinstance(error, OSError) else error
@@ -280,6 +280,7 @@ def finished_numbers(folder: Path, case: Case, choice: Choice, seed: int) -> dic
             f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "
             "choose another --out."
         )
+    clear(folder.resolve())  # where a fit was killed between its last two steps
     return read_results(folder / MANIFEST)["summary"]
 
 

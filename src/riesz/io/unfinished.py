@@ -30,10 +30,11 @@ def partial_of(folder: Path) -> Path:
 
 def check_none_unfinished(folder: Path) -> None:
     """Raise where a fit that was stopped could go on."""
-    if checkpoint_of(folder).exists():
+    checkpoint = checkpoint_of(folder)
+    if checkpoint.exists():
         raise RieszError(
-            f"an unfinished fit of {folder} is in {unfinished_of(folder)}: add --resume to go on "
-            "with it, or remove that folder to start from the beginning."
+            f"an unfinished fit of {folder} is in {checkpoint.parent}: add --resume to go on with "
+            "it, or remove that folder to start from the beginning."
         )
 
 
@@ -41,7 +42,6 @@ def clear(folder: Path) -> None:
     """Remove all that fits leave beside a run folder, and nothing else."""
     beside = unfinished_of(folder)
     shutil.rmtree(beside / RUN, ignore_errors=True)
-    for path in (beside / CHECKPOINT, *beside.glob(f".{CHECKPOINT}.*.partial")):
-        path.unlink(missing_ok=True)
+    (beside / CHECKPOINT).unlink(missing_ok=True)
     with suppress(OSError):
         beside.rmdir()

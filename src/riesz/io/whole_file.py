@@ -17,6 +17,12 @@ def read_bytes(path: Path) -> bytes:
         raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from error
 
 
+def remove_partials(path: Path) -> None:
+    """What is left of a process that was killed while it wrote this file."""
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
+        partial.unlink(missing_ok=True)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write; it takes the name `path` only when all has been written."""
