@@ -43,7 +43,7 @@ log_sd = 0.5
 name = "nuts"
 [engine.nuts]
 num_warmup = 150
-num_samples = 1250
+num_samples = 5000
 num_chains = 2
 [engine.emulate]
 width = 4
@@ -58,8 +58,8 @@ refining_draws = 16
 width = 4
 features = 4
 patch_nodes = 9
-prior_steps = 400
-steps = 1600
+prior_steps = 2000
+steps = 8000
 block_steps = 100
 num_samples = 4
 """
@@ -211,9 +211,9 @@ def test_ctrl_c_keeps_the_last_block_and_says_how_to_go_on(whole, case, monkeypa
     told = f"an unfinished fit of run is in {case / 'run.unfinished'}: add --resume to go on with"
     assert told in capsys.readouterr().err
     problem = (case / "problem.toml").read_text()
-    (case / "problem.toml").write_text(problem.replace("num_samples = 1250", "num_samples = 1251"))
+    (case / "problem.toml").write_text(problem.replace("num_samples = 5000", "num_samples = 5001"))
     assert riesz_command(*FIT, "--resume") == 2
-    assert "setting num_samples (saved: 1250; given: 1251)" in capsys.readouterr().err
+    assert "setting num_samples (saved: 5000; given: 5001)" in capsys.readouterr().err
     (case / "problem.toml").write_text(problem)
     assert riesz_command(*FIT, "--resume") == 0
     check_same(case / "run", whole)
@@ -270,7 +270,7 @@ def test_a_real_fit_may_be_killed_at_any_moment(engine, kills, tmp_path, monkeyp
     for number in range(kills):
         if number % 3 == 2:
             with begun(case, FULLY, [*words, "--resume"]) as process:
-                time.sleep(moments.uniform(0, 30))
+                time.sleep(moments.uniform(0, 15))
                 process.kill()
         else:
             assert killed(case, FULLY, [*words, "--resume"], moments), f"finished at {number}"

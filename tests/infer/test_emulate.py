@@ -1,6 +1,7 @@
 """The engine emulate: right posteriors without a solve, in any precision, and guarded."""
 
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
+from riesz.infer import rounds
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import full_rank_of, mean_field
@@ -95,9 +97,36 @@ def test_rounds_that_are_stopped_go_on_to_the_same_posterior(problem, posterior,
             problem, seed=1, settings=SETTINGS, quiet=True, checkpoint=checkpoint
         ),
         tmp_path / "checkpoint",
-        blocks=3,
     )
-    assert stops == len(posterior.history["share"]) // 3 > 1
+    assert stops == len(posterior.history["share"]) > 2
+    check_same(again, posterior)
+
+
+@pytest.mark.slow
+def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "HIDDEN_BY_NOISE", 0.0)  # nothing is good enough
+    monkeypatch.setattr(rounds, "LARGEST", 2000)
+    monkeypatch.setattr(rounds, "SETTLED", 0.0)
+    monkeypatch.setattr(rounds, "PATIENCE", 1)
+    settings = dataclasses.replace(SETTINGS, rounds=8)
+
+    def fit(**given):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return emulate(problem, seed=1, settings=settings, quiet=True, **given)
+
+    posterior = fit()
+    added = []
+
+    def counted(checkpoint):
+        kept = checkpoint.stored("rounds")
+        added.append(kept is not None and kept["sums"] is not None)
+        return fit(checkpoint=checkpoint)
+
+    again, stops = stopped_and_resumed(counted, tmp_path / "checkpoint")
+    assert stops == 8
+    assert sum(added) > 1
+    assert posterior.states.surrogate.network.readout.shape[1] == 64  # from 32
     check_same(again, posterior)
 
 

@@ -14,12 +14,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array
 
 from riesz.errors import RieszError
 from riesz.infer.problem import InverseProblem
 
 Tree = TypeVar("Tree")
+AnyArray = Array | np.ndarray
 
 
 class AbstractCheckpoint(ABC):
@@ -65,12 +67,12 @@ class NoCheckpoint(AbstractCheckpoint):
 NO_CHECKPOINT = NoCheckpoint()
 
 
-def leaves_of(tree: Any) -> tuple[Array, ...]:
+def leaves_of(tree: Any) -> tuple[AnyArray, ...]:
     """The arrays of a tree whose structure is known; keys of random numbers as plain arrays."""
     return tuple(jr.key_data(leaf) if is_key(leaf) else leaf for leaf in arrays_in(tree))
 
 
-def with_leaves(tree: Tree, leaves: tuple[Array, ...]) -> Tree:
+def with_leaves(tree: Tree, leaves: tuple[AnyArray, ...]) -> Tree:
     """The tree with other arrays, which must be of the same sizes and kinds."""
     own = leaves_of(tree)
     if [(a.shape, a.dtype) for a in own] != [(a.shape, a.dtype) for a in leaves]:
@@ -79,16 +81,16 @@ def with_leaves(tree: Tree, leaves: tuple[Array, ...]) -> Tree:
             "Remove it and start from the beginning."
         )
     restored = [
-        jr.wrap_key_data(new, impl=jr.key_impl(old)) if is_key(old) else new
+        jr.wrap_key_data(jnp.asarray(new), impl=jr.key_impl(old)) if is_key(old) else new
         for old, new in zip(arrays_in(tree), leaves, strict=True)
     ]
     moving, still = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(moving), restored), still)
 
 
-def arrays_in(tree: Any) -> list[Array]:
+def arrays_in(tree: Any) -> list[AnyArray]:
     return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
 
 
-def is_key(leaf: Array) -> bool:
+def is_key(leaf: AnyArray) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
