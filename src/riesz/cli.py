@@ -38,6 +38,7 @@ class ExperimentName(StrEnum):
     AMORTISED = "amortised"
     CHECKERBOARD = "checkerboard"
     FIELD = "field"
+    BLOCKS = "blocks"
 
 
 OutOption = Annotated[
@@ -215,6 +216,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     """The experiment of that name, ready to run."""
     use_float64()
     from riesz.experiments.amortised import amortised
+    from riesz.experiments.blocks import blocks
     from riesz.experiments.checkerboard import checkerboard
     from riesz.experiments.field import field
     from riesz.experiments.norms import norms
@@ -238,6 +240,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.AMORTISED: amortised,
         ExperimentName.CHECKERBOARD: checkerboard,
         ExperimentName.FIELD: field,
+        ExperimentName.BLOCKS: blocks,
     }
     return builders[name](seed, mode)
 
