@@ -47,6 +47,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment field --full --resume --out results/field
 	$(BIN)/riesz experiment amortised --full --resume --out results/amortised
 	$(BIN)/riesz experiment checkerboard --full --resume --out results/checkerboard
+	$(BIN)/riesz experiment blocks --full --resume --out results/blocks
 
 clean:
 	rm -rf $(VENV) $(OUT)

@@ -40,6 +40,7 @@ class ExperimentName(StrEnum):
     AMORTISED = "amortised"
     CHECKERBOARD = "checkerboard"
     FIELD = "field"
+    BLOCKS = "blocks"
 
 
 OutOption = Annotated[
@@ -306,6 +307,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     """The experiment of that name, ready to run."""
     use_float64()
     from riesz.experiments.amortised import amortised
+    from riesz.experiments.blocks import blocks
     from riesz.experiments.checkerboard import checkerboard
     from riesz.experiments.field import field
     from riesz.experiments.norms import norms
@@ -329,6 +331,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.AMORTISED: amortised,
         ExperimentName.CHECKERBOARD: checkerboard,
         ExperimentName.FIELD: field,
+        ExperimentName.BLOCKS: blocks,
     }
     return builders[name](seed, mode)
 

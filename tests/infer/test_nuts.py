@@ -13,12 +13,12 @@ from riesz.fem import host_lu
 from riesz.fem.linear_solve import Dense, SparseLU
 from riesz.fem.weakform import advection, diffusion, source
 from riesz.infer import nuts as engine
-from riesz.infer.nuts import log_density, nuts, warnings_of
+from riesz.infer.nuts import log_density, nuts, steadied, warnings_of
 from riesz.infer.problem import inverse_problem
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from tests.infer.linear_gaussian import known_posterior, linear_problem
+from tests.infer.linear_gaussian import exact_posterior, known_posterior, linear_problem
 from tests.infer.stopping import check_same, stopped_and_resumed
 
 NUM_WARMUP = 100  # one value everywhere: each is a compilation
@@ -50,6 +50,34 @@ def test_the_chains_agree_and_every_gradient_is_counted(sampled):
     assert not history["diverging"].any()
     assert sampled.distribution.by_chain.shape == (2, 300, 3)
     assert history["num_gradients"] > history["num_steps"].sum() >= 600
+
+
+@pytest.fixture(scope="module")
+def from_itself(sampled):
+    """A warm-up in which nothing but the step size is found; after one that adapts the mass."""
+    return nuts(linear_problem(), start=exact_posterior(), num_warmup=NUM_WARMUP, num_samples=300)
+
+
+def test_from_a_posterior_the_same_one_is_met(from_itself):
+    mean, covariance = known_posterior()
+    sd = np.sqrt(np.diag(covariance))
+    effective = np.asarray(from_itself.history["effective_draws"])
+    errors = (np.asarray(from_itself.coordinate_mean()) - mean) / sd
+    assert (abs(errors) < 3 / np.sqrt(effective)).all(), errors
+
+
+def test_a_gaussian_whitened_by_its_own_covariance_takes_the_steps_of_a_standard_one(from_itself):
+    """Its trajectories turn after half a period: a few steps of about one."""
+    assert from_itself.history["step_size"].min() > 0.5
+    assert from_itself.history["num_steps"].max() <= 7
+
+
+def test_a_covariance_of_fewer_draws_than_unknowns_is_made_regular():
+    draws = np.random.default_rng(0).normal(size=(5, 20))
+    singular = jnp.cov(draws, rowvar=False)
+    found = steadied(singular, 5)
+    np.testing.assert_allclose(np.diag(found), np.diag(singular))
+    assert np.linalg.eigvalsh(found)[0] > 0.5 * np.diag(singular).min()
 
 
 def test_the_log_density_told_is_that_of_the_posterior_up_to_a_constant(sampled):

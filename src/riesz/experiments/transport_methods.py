@@ -155,11 +155,11 @@ def sampled_by_nuts(
     problem, _ = posed(case)
     solver: AbstractLinearSolver = Dense() if method == "nuts-dense" else SparseLU()
     num_warmup, num_draws = NUTS_LENGTHS.get(case.levels, NUTS_LENGTH)
-    settings = NutsSettings(num_warmup, 0.8, True, 10)
+    settings = NutsSettings(num_warmup, 0.8, True, 10, adapt_mass=True)
     start = jax.numpy.zeros(problem.num_coordinates)
 
     def warm_up():
-        return sampled(problem, solver, settings, jr.key(0), start, 1, lambda _: None)
+        return sampled(problem, solver, settings, jr.key(0), start, None, 1, lambda _: None)
 
     def run() -> Posterior:
         with warnings.catch_warnings():

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import dijkstra
 
-SMALLEST = 64
+SMALLEST = 16
 """Unknowns that are not divided any further."""
 
 NEAR_MIDDLE = (0.4, 0.6)

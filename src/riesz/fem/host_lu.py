@@ -26,6 +26,10 @@ CACHED_FACTORS = 32
 SINGULAR = 1e15
 """Condition number, after scaling the rows, from which a matrix counts as singular."""
 
+PANEL = 4
+"""Columns that SuperLU updates at once. Few of them, and no supernodes with zeros stored in them,
+suit matrices of triangular meshes: a third faster than its own choice on 33^2 to 129^2 nodes."""
+
 CACHED_PATTERNS = 8
 """Patterns whose elimination order is kept: a mesh has one, whatever its coefficients."""
 
@@ -162,6 +166,9 @@ def factorise(
         return None
     elimination = elimination_of(columns, row_starts)
     matrix = elimination.matrix(values)
+    sizes = largest_of_columns(matrix)
+    if not sizes.all():  # SuperLU may pivot on rows that it does not have
+        return None
     try:
         # Finite-element matrices are structurally symmetric and nearly diagonally dominant:
         # a mild pivot threshold keeps to the order given.
@@ -169,11 +176,13 @@ def factorise(
             matrix,
             permc_spec="NATURAL",
             diag_pivot_thresh=0.01,
+            relax=1,
+            panel_size=PANEL,
             options={"SymmetricMode": True},
         )
     except RuntimeError:  # SuperLU's word for an exactly singular matrix
         return None
-    return Factors(elimination.order, lu) if condition(matrix, lu) < SINGULAR else None
+    return Factors(elimination.order, lu) if condition(matrix, sizes, lu) < SINGULAR else None
 
 
 def elimination_of(
@@ -202,19 +211,23 @@ def ordered(
     return Elimination(order, reordered.data, reordered.indices, reordered.indptr)
 
 
-def condition(matrix: sp.csc_array, lu: spla.SuperLU) -> float:
-    r"""A lower bound of $\|S\|_\infty\|S^{-1}\|_\infty$, where $S = D^{-1/2} A D^{-1/2}$.
+def largest_of_columns(matrix: sp.csc_array) -> Float[np.ndarray, " unknown"]:
+    return np.maximum.reduceat(np.abs(matrix.data), matrix.indptr[:-1])
 
-    $D$ holds the largest entry of each row, so that coefficients of any contrast do no harm. For a
-    positive vector $w$ of size about one the bound $\|S^{-1} w\|_\infty$ is sharp where the inverse
-    is positive, as that of a diffusion operator is.
+
+def condition(
+    matrix: sp.csc_array, sizes: Float[np.ndarray, " unknown"], lu: spla.SuperLU
+) -> float:
+    r"""A lower bound of $\|S\|_1\|S^{-1}\|_1$, where $S = D^{-1/2} A D^{-1/2}$.
+
+    $D$ holds the `sizes`, the largest entry of each column, so that coefficients of any contrast do
+    no harm. For a positive vector $w$ of size about one the bound $\|S^{-\top} w\|_\infty$ is sharp
+    where the inverse is positive, as that of a diffusion operator is.
     """
-    largest = abs(matrix).max(axis=1).toarray().ravel()
-    if not largest.all():
-        return np.inf
-    root = np.sqrt(largest)
+    root = np.sqrt(sizes)
     weights = 1 + 0.5 * np.sin(np.arange(len(root)))  # orthogonal to no likely null vector
     with np.errstate(over="ignore", invalid="ignore"):
-        norm = (abs(matrix) @ (1 / root) / root).max()
-        response = np.abs(root * lu.solve(root * weights)).max()
+        scaled = np.abs(matrix.data) / root[matrix.indices]
+        norm = (np.add.reduceat(scaled, matrix.indptr[:-1]) / root).max()
+        response = np.abs(root * lu.solve(root * weights, trans="T")).max()
     return float(norm * response) if np.isfinite(response) else np.inf

@@ -40,6 +40,10 @@ R_HAT = 1.01
 """Chains that differ by more have not converged (Vehtari et al. 2021)."""
 
 
+InverseMass = Float[Array, "coordinate coordinate"] | Float[Array, " coordinate"]
+"""All of a matrix, or its diagonal."""
+
+
 class NutsSettings(eqx.Module):
     """How NumPyro's sampler is set up."""
 
@@ -47,6 +51,7 @@ class NutsSettings(eqx.Module):
     target_accept: float = eqx.field(static=True)
     dense_mass: bool = eqx.field(static=True)
     max_tree_depth: int = eqx.field(static=True)
+    adapt_mass: bool = eqx.field(static=True)
 
 
 class Transition(eqx.Module):
@@ -68,7 +73,7 @@ def nuts(
     num_samples: int = 500,
     num_chains: int = 2,
     linear_solver: AbstractLinearSolver | None = None,
-    start: Coordinates | None = None,
+    start: Coordinates | Posterior | None = None,
     target_accept: float = 0.8,
     dense_mass: bool = True,
     max_tree_depth: int = 10,
@@ -76,6 +81,11 @@ def nuts(
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Posterior:
     """Sample the exact posterior, chain after chain, from the priors' medians or from `start`.
+
+    From a posterior, chains begin at its mean, and its covariance is their inverse mass, which is
+    not adapted: a short warm-up will do. Where the posterior is nearly normal, take that of
+    `laplace` or `emulate`; with many unknowns where it is not, that of some hundred draws with
+    `dense_mass=False`, as a dense mass is learnt from many more draws than there are unknowns.
 
     The history tells, for each chain and kept draw, `log_density`, `num_steps`, `diverging`,
     `accept_probability` and `step_size`; for each coordinate `r_hat` and `effective_draws`; and
@@ -88,15 +98,17 @@ def nuts(
             "be at least one of each, and no negative warm-up."
         )
     solver = SparseLU() if linear_solver is None else linear_solver
-    origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
-    check_shape(problem, origin)
-    settings = NutsSettings(num_warmup, target_accept, dense_mass, max_tree_depth)
+    origin, inverse_mass = beginning(problem, start, dense=dense_mass)
+    settings = NutsSettings(
+        num_warmup, target_accept, dense_mass, max_tree_depth, adapt_mass=inverse_mass is None
+    )
     with Progress(disable=not progress, transient=True) as bar:
         total = num_warmup + num_samples
         tasks = [bar.add_task(f"chain {i + 1}", total=total) for i in range(num_chains)]
         chains = [
             sampled(
-                *(problem, solver, settings, key, origin, total, lambda n, t=t: bar.advance(t, n)),
+                *(problem, solver, settings, key, origin, inverse_mass, total),
+                lambda n, t=t: bar.advance(t, n),
                 checkpoint=checkpoint,
                 stage=f"chain {t}",
             )
@@ -135,6 +147,33 @@ def log_density(
     return jnp.where(solution.converged, density, jnp.nan)
 
 
+def beginning(
+    problem: InverseProblem, start: Coordinates | Posterior | None, *, dense: bool
+) -> tuple[Coordinates, InverseMass | None]:
+    """Where chains start, and their inverse mass where it is known."""
+    if not isinstance(start, Posterior):
+        origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
+        check_shape(problem, origin)
+        return origin, None
+    origin, covariance = start.coordinate_mean(), start.coordinate_covariance()
+    check_shape(problem, origin)
+    if not dense:
+        return origin, jnp.diagonal(covariance)
+    if isinstance(start.distribution, EmpiricalDraws):
+        covariance = steadied(covariance, start.distribution.num_draws)
+    return origin, covariance
+
+
+def steadied(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n n"]:
+    """A covariance of few draws with its correlations made smaller.
+
+    By the share that the unknowns have in unknowns and draws: of few draws most of them are chance,
+    and directions in which none of the draws went would get no variance at all.
+    """
+    share = len(covariance) / (len(covariance) + num_draws)
+    return (1 - share) * covariance + share * jnp.diag(jnp.diagonal(covariance))
+
+
 def check_shape(problem: InverseProblem, start: Float[Array, "..."]) -> None:
     if start.shape != (problem.num_coordinates,):
         raise RieszError(
@@ -161,10 +200,12 @@ def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., A
 
     initial, transition = hmc(potential_fn_gen=potential_of, algo="NUTS")
 
-    def begin(problem, solver, key: PRNGKeyArray, start: Coordinates):
+    def begin(problem, solver, key: PRNGKeyArray, start: Coordinates, inverse_mass):
         return initial(
             start,
             settings.num_warmup,
+            inverse_mass_matrix=inverse_mass,
+            adapt_mass_matrix=settings.adapt_mass,
             dense_mass=settings.dense_mass,
             target_accept_prob=settings.target_accept,
             max_tree_depth=settings.max_tree_depth,
@@ -206,6 +247,7 @@ def sampled(
     settings: NutsSettings,
     key: PRNGKeyArray,
     start: Coordinates,
+    inverse_mass: InverseMass | None,
     total: int,
     advanced: Callable[[int], None],
     *,
@@ -214,7 +256,7 @@ def sampled(
 ) -> Transition:
     """All transitions of one chain, warm-up included."""
     begin, advance = kernels(settings)
-    state, rows = begin(problem, solver, key, start), ()
+    state, rows = begin(problem, solver, key, start, inverse_mass), ()
     check_begun(problem, start, state.potential_energy)
     kept = checkpoint.stored(stage)
     if kept is not None:

@@ -21,7 +21,7 @@ KEYS = {"command": str, "config": dict, "seed": int, "rows": list, "summary": di
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "scipy")
 
 Row = dict[str, Any]
-"""One replicate: flat names and numbers."""
+"""One replicate: flat names and numbers, and perhaps lists of them, which no table shows."""
 
 
 def results(
@@ -114,8 +114,8 @@ def check_not_newer(path: Path, content: Any, schema: int) -> None:
 
 
 def markdown_table(rows: Sequence[Row]) -> str:
-    """Rows as a table in Markdown; columns in the order of the first row."""
-    columns = list(rows[0])
+    """Rows as a table in Markdown; columns in the order of the first row, without its lists."""
+    columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
     lines = [columns, ["---"] * len(columns)]
     lines += [[shown(row.get(column)) for column in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
