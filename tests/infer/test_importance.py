@@ -51,6 +51,7 @@ def test_one_that_is_too_wide_is_told_by_its_corrected_sd():
     assert found.k_hat < 0.5
     np.testing.assert_allclose(found.sd_ratio, 2.0, rtol=0.2)
     assert any("q is too wide" in note for note in warnings_of(found))
+    assert "(good)" not in str(found)
 
 
 def test_one_that_is_moved_is_told_and_corrected():

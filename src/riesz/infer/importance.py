@@ -42,6 +42,9 @@ KEPT = (
 )
 """What of a check is kept with a posterior."""
 
+PREFIX = "importance_"
+"""Of the names under which it is kept."""
+
 SURE = 3.0
 """Monte-Carlo errors by which a moment must be off before it is told, of one unknown; of many, as
 many errors as are as improbable for the largest of them."""
@@ -69,9 +72,9 @@ class ImportanceCheck:
 
     @property
     def verdict(self) -> str:
-        """In a few words, as the tail of the weights has it."""
+        """In a few words, as the tail of the weights has it, which alone does not make q good."""
         if self.k_hat <= GOOD:
-            return "good"
+            return "no heavy tail, but see below" if warnings_of(self) else "good"
         return "to be taken with its corrected moments" if self.k_hat <= DOUBTFUL else "not trusted"
 
     def __str__(self) -> str:
@@ -184,7 +187,7 @@ def with_importance_check(
     words = tuple(f"importance sampling: {note}" for note in warnings_of(found))
     for note in words:
         warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
-    told = {f"importance_{name}": jnp.asarray(getattr(found, name)) for name in KEPT}
+    told = {PREFIX + name: jnp.asarray(getattr(found, name)) for name in KEPT}
     return dataclasses.replace(
         posterior, history=posterior.history | told, notes=(*posterior.notes, *words)
     )
@@ -192,11 +195,9 @@ def with_importance_check(
 
 def told_check(posterior: Posterior) -> ImportanceCheck | None:
     """The check that a posterior carries, if any."""
-    if f"importance_{KEPT[0]}" not in posterior.history:
+    if PREFIX + KEPT[0] not in posterior.history:
         return None
-    found: dict[str, Any] = {
-        name: np.asarray(posterior.history[f"importance_{name}"]) for name in KEPT
-    }
+    found: dict[str, Any] = {name: np.asarray(posterior.history[PREFIX + name]) for name in KEPT}
     numbers = {name: found[name].item() for name in ("num_draws", "k_hat", "effective_draws")}
     return ImportanceCheck(names=posterior.problem.latents.coordinate_names(), **(found | numbers))
 
