@@ -61,7 +61,7 @@ _PUBLIC = {
     "riesz.infer.problem": ("InverseProblem", "inverse_problem"),
     "riesz.infer.posterior": ("Posterior",),
     "riesz.infer.laplace": ("LaplaceSettings", "laplace"),
-    "riesz.infer.importance": ("importance_check",),
+    "riesz.infer.importance": ("importance_check", "with_importance_check"),
     "riesz.infer.nuts": ("nuts",),
     "riesz.infer.emulate_settings": ("EmulateSettings",),
     "riesz.infer.emulate": ("emulate",),

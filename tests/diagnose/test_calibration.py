@@ -68,3 +68,16 @@ def test_what_else_may_be_wrong_is_told(changes, words):
 
 def test_few_data_sets_have_few_bins():
     assert calibration(UNIFORM[::10]).histograms.shape == (1, 10)
+
+
+def test_among_many_unknowns_the_worst_may_be_chance():
+    """Of 64 unknowns with right posteriors, one in two would have a p-value below a hundredth."""
+    for seed in range(5):
+        ranks = np.random.default_rng(seed).uniform(size=(500, 64))
+        found = dataclasses.replace(
+            calibration(UNIFORM),
+            names=tuple(f"k[{i}]" for i in range(64)),
+            ranks=ranks,
+            contraction=np.full(64, 0.5),
+        )
+        assert found.calibrated, found.warnings()

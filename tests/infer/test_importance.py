@@ -10,12 +10,14 @@ from riesz.errors import RieszError
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.family import full_rank_of
 from riesz.infer.importance import (
+    checked,
     importance_check,
     told_check,
     warnings_of,
     with_importance_check,
 )
 from riesz.infer.posterior import Posterior
+from riesz.infer.spread_normals import spread_normals
 from riesz.infer.states import ExactStates
 from tests.infer.linear_gaussian import known_posterior, linear_problem
 
@@ -49,6 +51,7 @@ def test_one_that_is_too_wide_is_told_by_its_corrected_sd():
     assert found.k_hat < 0.5
     np.testing.assert_allclose(found.sd_ratio, 2.0, rtol=0.2)
     assert any("q is too wide" in note for note in warnings_of(found))
+    assert "(good)" not in str(found)
 
 
 def test_one_that_is_moved_is_told_and_corrected():
@@ -78,3 +81,42 @@ def test_draws_have_no_density_to_weigh():
     )
     with pytest.raises(RieszError, match="draws that have no density to weigh"):
         importance_check(sampler)
+
+
+def weighed(draws, logs):
+    """The check of plain standard normal draws with these log-weights."""
+    names = tuple(f"x{i}" for i in range(draws.shape[1]))
+    return checked(draws, logs, names, None)
+
+
+def test_moments_of_a_few_draws_are_no_reason_to_call_a_narrow_q_wide():
+    """In many dimensions one draw has nearly all the weight, and hence no spread."""
+    draws = spread_normals(0, 1000, 64)
+    found = weighed(draws, 0.5 * (1 - 0.5**2) * np.sum(draws**2, axis=1))
+    assert found.effective_draws < 2
+    (note,) = warnings_of(found)
+    assert "k-hat" in note
+
+
+def test_a_single_draw_with_all_the_weight_is_told_in_plain_words():
+    found = weighed(spread_normals(0, 1000, 2), np.r_[0.0, np.full(999, -1000.0)])
+    (note,) = warnings_of(found)
+    assert "k-hat is inf" in note
+    assert "nan" not in str(found)
+
+
+def test_an_offset_that_is_tolerated_hides_no_other():
+    right = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
+    found = dataclasses.replace(
+        right, mean_shift=np.array([0.24, 0.6]), mean_shift_error=np.array([0.01, 0.15])
+    )
+    assert any("the mean of x1 should lie +0.60" in note for note in warnings_of(found))
+
+
+def test_the_largest_of_many_offsets_may_be_chance():
+    """Weights by six of four thousand coordinates say nothing of the means."""
+    for seed in range(3):
+        draws = spread_normals(seed, 1000, 4000)
+        found = weighed(draws, 0.5 * (1 - 0.75**2) * np.sum(draws[:, :6] ** 2, axis=1))
+        assert not any("the mean of" in note for note in warnings_of(found))
+        assert any("q is too narrow: the standard deviation of x" in n for n in warnings_of(found))

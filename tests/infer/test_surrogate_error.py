@@ -45,3 +45,23 @@ def test_a_posterior_carries_it_to_its_summary(untrained):
 def test_exact_states_have_no_such_error():
     with pytest.raises(RieszError, match="by formula has no surrogate"):
         surrogate_error(exact_posterior())
+
+
+def test_errors_are_relative_to_the_energy_of_the_whole_state(untrained):
+    """Boundary values included: without them it would hang on the size of the cells."""
+    problem, found = untrained.problem, surrogate_error(untrained, num_draws=2)
+    draws = untrained.sample(jr.key(0), 2)
+    emulated = untrained.states(problem, jr.key(0), draws)
+    for draw, state, error in zip(draws, emulated, found.error, strict=True):
+        exact = problem.state(draw)
+        sizes = [dirichlet_energy(problem, values) for values in (state - exact, exact)]
+        assert error == pytest.approx(np.sqrt(sizes[0] / sizes[1]), rel=1e-8)
+
+
+def dirichlet_energy(problem, values):
+    """The integral of the squared gradient, triangle by triangle."""
+    mesh = problem.forward.space.mesh
+    corners, heights = mesh.nodes[mesh.cells], np.asarray(values)[mesh.cells]
+    edges = corners[:, 1:] - corners[:, :1]
+    slopes = np.linalg.solve(edges, (heights[:, 1:] - heights[:, :1])[:, :, None])[:, :, 0]
+    return np.sum(np.abs(np.linalg.det(edges)) / 2 * np.sum(slopes**2, axis=1))

@@ -209,3 +209,12 @@ def test_a_folder_that_cannot_be_made_is_told(problem, tmp_path):
 def test_a_checkpoint_must_know_its_fit(problem, tmp_path):
     with pytest.raises(RieszError, match=r"give it to rz\.fit\(problem, engine, checkpoint=\.\.\."):
         Checkpoint(tmp_path / "checkpoint").stored("mode")
+
+
+def test_an_object_that_served_another_fit_has_forgotten_it(problem, tmp_path):
+    """Else a fit with another seed would go on from states that are not its own."""
+    checkpoint = opened(tmp_path / "checkpoint", problem)
+    checkpoint.keep("chain 0", STATE)
+    checkpoint.path.unlink()
+    checkpoint.begin(problem, "nuts", 4, SETTINGS)
+    assert checkpoint.stored("chain 0") is None

@@ -14,10 +14,11 @@ NUM_BINS = 20
 
 FEWEST_IN_BIN = 5
 DOUBTFUL = 0.01
-"""P-values below which ranks are called not uniform."""
+"""P-values below which ranks are called not uniform; of many unknowns, all together."""
 
 SURE = 3.0
-"""Binomial standard errors beyond which a coverage is called wrong."""
+"""Binomial standard errors beyond which a coverage is called wrong; of many unknowns, as many as
+are as improbable for the worst of them."""
 
 HIDDEN = 0.1
 """Errors of a surrogate in units of the noise that do not show."""
@@ -81,15 +82,17 @@ class Calibration:
     def warnings(self) -> tuple[str, ...]:
         """What speaks against the posteriors, in words."""
         found = []
+        count = len(self.names)
+        sure = scipy.stats.norm.isf(scipy.stats.norm.sf(SURE) / count)
         for i, name in enumerate(self.names):
-            if self.p_values[i] < DOUBTFUL:
+            if self.p_values[i] < DOUBTFUL / count:
                 found.append(
                     f"the ranks of {name} are not uniform (p = {self.p_values[i]:.2g}): its "
                     f"posteriors are {self.fault(i)}."
                 )
             for level in LEVELS:
                 gap = self.coverage(level)[i] - level
-                if abs(gap) > SURE * self.standard_error(level):
+                if abs(gap) > sure * self.standard_error(level):
                     found.append(
                         f"{level:.0%} intervals of {name} hold {self.coverage(level)[i]:.1%} of "
                         f"the truths: they are too {'narrow' if gap < 0 else 'wide'}."
@@ -101,7 +104,7 @@ class Calibration:
                 f"{np.quantile(self.sensor_errors, 0.95):.2g}): ask for more features, or narrow "
                 "the prior."
             )
-        apart = float(np.mean(self.start_gaps > AGREED)) if len(self.start_gaps) else 0.0
+        apart = float(np.mean(~(self.start_gaps <= AGREED))) if len(self.start_gaps) else 0.0
         if apart > 0.05:
             found.append(
                 f"{apart:.0%} of the data sets end elsewhere from another start: the posterior may "

@@ -73,6 +73,7 @@ def sbc(
         again = fits_to_many(simulator, observed[:few], starts, seed)
         variances = jax.vmap(lambda q: q.variances())(fits.families)
         errors = sensor_errors(problem, surrogate, truths, exact)
+    check_found(fits)
     return Calibration(
         names=problem.latents.coordinate_names(),
         ranks=np.asarray(norm.cdf((truths - fits.families.mean) / jnp.sqrt(variances))),
@@ -82,6 +83,17 @@ def sbc(
         num_unsettled=int(np.sum(~(np.asarray(fits.moved) <= SETTLED))),
         seconds=perf_counter() - start,
     )
+
+
+def check_found(fits: ManyFits) -> None:
+    """Raise where a fit broke down: left out, it would flatter the rest."""
+    broken = ~np.isfinite(np.asarray(fits.families.mean)).all(axis=1)
+    if broken.any():
+        raise RieszError(
+            f"{broken.sum()} of {len(broken)} fits became NaN, first data set "
+            f"{np.argmax(broken)}: look for priors that allow impossible coefficients or noise of "
+            "zero, or narrow them."
+        )
 
 
 def prior_surrogate(

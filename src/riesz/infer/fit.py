@@ -194,13 +194,18 @@ def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
     wanted = nodes <= CHECKED_MESH if check is None else check
     if not (wanted and isinstance(posterior.distribution, AbstractFamily)):
         return posterior
+    if isinstance(posterior.states, SurrogateStates):
+        posterior = tried(with_surrogate_error, posterior, seed, "the surrogate")
+    return tried(with_importance_check, posterior, seed, "q")
+
+
+def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what: str) -> Posterior:
+    """The posterior after a check, or with a note of why there is none."""
     try:
-        if isinstance(posterior.states, SurrogateStates):
-            posterior = with_surrogate_error(posterior, seed=seed)
-        return with_importance_check(posterior, seed=seed)
+        return check(posterior, seed=seed)
     except RieszError as error:
-        note = f"q could not be checked: {error}"
-        warnings.warn(f"{posterior.engine}: {note}", stacklevel=3)
+        note = f"{what} could not be checked: {error}"
+        warnings.warn(f"{posterior.engine}: {note}", stacklevel=4)
         return dataclasses.replace(posterior, notes=(*posterior.notes, note))
 
 

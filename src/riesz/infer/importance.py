@@ -14,14 +14,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+from scipy.stats import norm
 
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import SparseLU
 from riesz.infer.epsilon import linearised, noise_variances
 from riesz.infer.family import AbstractFamily, AbstractGaussian, Draws
 from riesz.infer.nuts import log_density
-from riesz.infer.pareto import smoothed_weights
+from riesz.infer.pareto import SmoothedWeights, smoothed_weights
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import Coordinates, InverseProblem, in_precision
 from riesz.infer.relaxed_states import RelaxedStates
@@ -41,8 +42,12 @@ KEPT = (
 )
 """What of a check is kept with a posterior."""
 
+PREFIX = "importance_"
+"""Of the names under which it is kept."""
+
 SURE = 3.0
-"""Monte-Carlo errors by which a moment must be off before it is told."""
+"""Monte-Carlo errors by which a moment must be off before it is told, of one unknown; of many, as
+many errors as are as improbable for the largest of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,49 +72,67 @@ class ImportanceCheck:
 
     @property
     def verdict(self) -> str:
-        """In a few words, as the tail of the weights has it."""
+        """In a few words, as the tail of the weights has it, which alone does not make q good."""
         if self.k_hat <= GOOD:
-            return "good"
+            return "no heavy tail, but see below" if warnings_of(self) else "good"
         return "to be taken with its corrected moments" if self.k_hat <= DOUBTFUL else "not trusted"
 
     def __str__(self) -> str:
-        shift, ratio = (
-            farthest(self.mean_shift, self.mean_shift_error),
-            farthest(np.log(self.sd_ratio), self.sd_ratio_error / self.sd_ratio),
-        )
-        return (
+        told = (
             f"importance sampling with {self.num_draws} exact solves: k-hat {self.k_hat:.2f} "
-            f"({self.verdict}), {self.effective_draws:.0f} effective draws; corrected mean of "
-            f"{self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
+            f"({self.verdict}), {self.effective_draws:.0f} effective draws"
+        )
+        if not np.isfinite(self.sd_ratio).all():  # a single draw has all the weight
+            return told
+        shift = farthest(self.mean_shift, self.mean_shift_error, TOLERATED_SHIFT)
+        growth, errors = np.log(self.sd_ratio), self.sd_ratio_error / self.sd_ratio
+        ratio = farthest(growth, errors, TOLERATED_GROWTH)
+        return (
+            f"{told}; corrected mean of {self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
             f"{self.mean_shift_error[shift]:.2f} sd away, sd of {self.names[ratio]} "
             f"{self.sd_ratio[ratio]:.2f} +- {self.sd_ratio_error[ratio]:.2f} of the corrected one"
         )
 
 
+def beyond_chance(
+    offsets: Float[np.ndarray, " coordinate"],
+    errors: Float[np.ndarray, " coordinate"],
+    tolerated: float,
+) -> Bool[np.ndarray, " coordinate"]:
+    """Which offsets are larger than tolerated, and than the largest of so many by chance."""
+    sure = norm.isf(norm.sf(SURE) / len(offsets))
+    return np.abs(offsets) > np.maximum(tolerated, sure * errors)
+
+
 def farthest(
-    offsets: Float[np.ndarray, " coordinate"], errors: Float[np.ndarray, " coordinate"]
+    offsets: Float[np.ndarray, " coordinate"],
+    errors: Float[np.ndarray, " coordinate"],
+    tolerated: float,
 ) -> int:
-    """Where an offset is the largest beyond what chance explains."""
-    return int(np.argmax(np.abs(offsets) - SURE * errors))
+    """The largest offset of those beyond chance, or of all where none is."""
+    sizes = np.abs(offsets)
+    beyond = beyond_chance(offsets, errors, tolerated)
+    return int(np.argmax(np.where(beyond, sizes, -1.0) if beyond.any() else sizes))
 
 
 def warnings_of(check: ImportanceCheck) -> tuple[str, ...]:
     """What a reader of the posterior must know; nothing where q is good."""
-    found = []
     if not check.k_hat <= DOUBTFUL:
-        found.append(
+        # Nothing of the moments: a few draws have all the weight, and look like a narrow posterior.
+        return (
             f"k-hat is {check.k_hat:.2f}, above {DOUBTFUL}: the posterior reaches where q has next "
-            "to no draws; neither q nor its corrected moments can be trusted. Compare with nuts."
+            "to no draws; neither q nor its corrected moments can be trusted. Compare with nuts.",
         )
-    shift = farthest(check.mean_shift, check.mean_shift_error)
-    if abs(check.mean_shift[shift]) > max(TOLERATED_SHIFT, SURE * check.mean_shift_error[shift]):
+    found = []
+    shift = farthest(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)
+    if beyond_chance(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)[shift]:
         found.append(
             f"the mean of {check.names[shift]} should lie {check.mean_shift[shift]:+.2f} of its "
             f"standard deviations away (Monte-Carlo error {check.mean_shift_error[shift]:.2f})."
         )
     growth, errors = np.log(check.sd_ratio), check.sd_ratio_error / check.sd_ratio
-    ratio = farthest(growth, errors)
-    if abs(growth[ratio]) > max(TOLERATED_GROWTH, SURE * errors[ratio]):
+    ratio = farthest(growth, errors, TOLERATED_GROWTH)
+    if beyond_chance(growth, errors, TOLERATED_GROWTH)[ratio]:
         size = "narrow" if growth[ratio] < 0 else "wide"
         found.append(
             f"q is too {size}: the standard deviation of {check.names[ratio]} is "
@@ -164,7 +187,7 @@ def with_importance_check(
     words = tuple(f"importance sampling: {note}" for note in warnings_of(found))
     for note in words:
         warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
-    told = {f"importance_{name}": jnp.asarray(getattr(found, name)) for name in KEPT}
+    told = {PREFIX + name: jnp.asarray(getattr(found, name)) for name in KEPT}
     return dataclasses.replace(
         posterior, history=posterior.history | told, notes=(*posterior.notes, *words)
     )
@@ -172,11 +195,9 @@ def with_importance_check(
 
 def told_check(posterior: Posterior) -> ImportanceCheck | None:
     """The check that a posterior carries, if any."""
-    if f"importance_{KEPT[0]}" not in posterior.history:
+    if PREFIX + KEPT[0] not in posterior.history:
         return None
-    found: dict[str, Any] = {
-        name: np.asarray(posterior.history[f"importance_{name}"]) for name in KEPT
-    }
+    found: dict[str, Any] = {name: np.asarray(posterior.history[PREFIX + name]) for name in KEPT}
     numbers = {name: found[name].item() for name in ("num_draws", "k_hat", "effective_draws")}
     return ImportanceCheck(names=posterior.problem.latents.coordinate_names(), **(found | numbers))
 
@@ -193,6 +214,16 @@ def checked(
     is known better than either. It is applied to the moments of q where those are known.
     """
     found = smoothed_weights(logs)
+    with np.errstate(all="ignore"):  # a single draw may have all the weight, and no spread
+        return moved_moments(draws, found, names, moments)
+
+
+def moved_moments(
+    draws: Float[np.ndarray, "draw coordinate"],
+    found: SmoothedWeights,
+    names: tuple[str, ...],
+    moments: tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None,
+) -> ImportanceCheck:
     weights = found.weights[:, None]
     mean = np.sum(weights * draws, axis=0)
     squares = (draws - mean) ** 2

@@ -10,12 +10,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import chi, qmc
 
+MOST_EVEN = 64
+"""Coordinates up to which a thousand points of a Sobol sequence look independent in every pair of
+them. Beyond, some pairs are correlated (by 0.4 to 0.9 among several hundreds), and Monte-Carlo
+errors would be wrong."""
+
 
 def spread_normals(
     seed: int, num_draws: int, num_coordinates: int
 ) -> Float[np.ndarray, "draw coordinate"]:
     """So many draws of a standard normal vector."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed % 2**64)  # NumPy takes no seed below zero, JAX does
     draws = even_directions(rng, num_draws, num_coordinates)
     lengths = np.linalg.norm(draws, axis=1)
     ranks = np.argsort(np.argsort(lengths))
@@ -26,8 +31,8 @@ def spread_normals(
 def even_directions(
     rng: np.random.Generator, num_draws: int, num_coordinates: int
 ) -> Float[np.ndarray, "draw coordinate"]:
-    """From a Sobol sequence, as far as it is known; its balance takes a power of two of points."""
-    if num_coordinates > qmc.Sobol.MAXDIM:
+    """From a Sobol sequence, as far as it is even; its balance takes a power of two of points."""
+    if num_coordinates > MOST_EVEN:
         return rng.standard_normal((num_draws, num_coordinates))
     sequence = qmc.MultivariateNormalQMC(np.zeros(num_coordinates), rng=rng)
     return sequence.random(2 ** int(np.ceil(np.log2(num_draws))))[:num_draws]

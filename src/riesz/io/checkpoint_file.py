@@ -70,6 +70,8 @@ class Checkpoint(AbstractCheckpoint):
         self, problem: InverseProblem, engine: str, seed: int, settings: Mapping[str, Any]
     ) -> None:
         self.began = self.written = time.monotonic()
+        # What was kept of another fit, by the same object, is not of this one.
+        self.read, self.states, self.spent, self.is_whole = {}, {}, 0.0, True
         fit = fit_identity(problem, engine, seed, settings)
         self.header = {"fit": fit, "versions": versions() | {"device": jax.default_backend()}}
         remove_partials(self.path)

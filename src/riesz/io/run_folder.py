@@ -37,7 +37,7 @@ from riesz.io.unfinished import (
     partial_of,
     unfinished_of,
 )
-from riesz.io.whole_file import read_bytes
+from riesz.io.whole_file import read_bytes, settle, write_bytes
 
 PROBLEM = "problem.toml"
 TABLE = "observations.csv"
@@ -170,11 +170,11 @@ def write_run(
     shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
     try:
         partial.mkdir(parents=True)
-        (partial / PROBLEM).write_bytes(case.content)
-        (partial / TABLE).write_bytes(case.columns.content)
+        write_bytes(partial / PROBLEM, case.content)
+        write_bytes(partial / TABLE, case.columns.content)
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
-        (partial / SUMMARY).write_text(f"{found}\n", encoding="utf-8")
+        write_bytes(partial / SUMMARY, f"{found}\n".encode())
         content = results(command, config, seed, found.rows, short)
         names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
         write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})
@@ -187,6 +187,8 @@ def write_run(
             raise RieszError(not_written(folder, cause)) from None
         raise
     take_name(partial, folder)
+    settle(folder)
+    settle(folder.parent)  # before the checkpoint goes: a power cut may come between the two
     clear(folder)
     return short
 

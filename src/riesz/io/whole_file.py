@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,3 +37,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise FileFormatError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def settle(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can say so."""
+    with suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)

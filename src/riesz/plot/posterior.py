@@ -10,11 +10,15 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
+from riesz.infer import importance, surrogate_error
 from riesz.infer.posterior import Posterior, is_field
 from riesz.infer.prediction import Prediction
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure
+
+CHECKS = (importance.PREFIX, surrogate_error.PREFIX)
+"""How the names of figures in a history begin that are no curves."""
 
 MOST_PAIRS = 8
 """Panels would be too small beyond so many unknowns."""
@@ -131,11 +135,15 @@ def draw_history(
 ) -> None:
     """Draw the curves of a training, or of a sampler's chains, each term apart.
 
-    By default all entries with one number a step are drawn.
+    By default all entries with one number a step are drawn, but not what a check found.
     """
     curves = {name: np.asarray(values) for name, values in history.items()}
     if terms is None:
-        terms = [name for name, values in curves.items() if values.ndim == 1]
+        terms = [
+            name
+            for name, values in curves.items()
+            if values.ndim == 1 and not name.startswith(CHECKS)
+        ]
     missing = [term for term in terms if term not in curves]
     if missing or not terms:
         raise RieszError(
