@@ -177,8 +177,10 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
     assert manifest["summary"]["engine"] == "nuts"
     assert manifest["config"]["engine"]["nuts"]["num_samples"] == 8
     assert manifest["command"].startswith("riesz fit ")
-    assert set(manifest["files"]) == {"problem.toml", "observations.csv", "mesh.npz"}
-    assert not list(made.parent.glob(".*"))
+    archive = next(out.glob("posterior/*.npz"))
+    written = {"summary.txt", "posterior/posterior.json", f"posterior/{archive.name}"}
+    assert set(manifest["files"]) == {"problem.toml", "observations.csv", "mesh.npz"} | written
+    assert [path.name for path in made.parent.iterdir()] == ["aquifer"]
 
 
 def test_fit_says_which_engine_and_prints_one_object_last(fit_command):
@@ -227,16 +229,42 @@ def test_a_run_that_cannot_take_its_name_is_kept(fitted, made, tmp_path):
     (tmp_path / "run" / "mine").touch()
     with pytest.raises(RieszError, match=r"cannot be named .*run: Directory not empty; it is kept"):
         written_again(fitted, tmp_path / "run")
-    (kept,) = tmp_path.glob(".run.*.partial")
+    kept = tmp_path / "run.unfinished" / "run"
     assert {path.name for path in kept.iterdir()} == {path.name for path in made.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["problem.toml", "observations.csv", "mesh.npz"])
+@pytest.mark.parametrize(
+    "name",
+    ["problem.toml", "observations.csv", "mesh.npz", "summary.txt", "posterior/posterior.json"],
+)
 def test_a_file_that_changed_after_the_fit_is_named(name, made, tmp_path):
     shutil.copytree(made, tmp_path / "run")
     with (tmp_path / "run" / name).open("ab") as file:
         file.write(b"\n")
     with pytest.raises(RieszError, match=f"{name} changed after the fit: a changed problem needs"):
+        read_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("pattern", ["problem.toml", "summary.txt", "posterior/*.npz"])
+def test_a_file_that_is_missing_is_named(pattern, made, tmp_path):
+    shutil.copytree(made, tmp_path / "run")
+    (path,) = (tmp_path / "run").glob(pattern)
+    path.unlink()
+    with pytest.raises(RieszError, match=re.escape(path.name)):
+        read_run(tmp_path / "run")
+
+
+def test_a_run_of_another_version_is_read_with_a_note_and_a_newer_one_refused(made, tmp_path):
+    shutil.copytree(made, tmp_path / "run")
+    manifest = json.loads((made / "manifest.json").read_text())
+    manifest["versions"]["riesz"] = "0.0.7"
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    (note,) = read_run(tmp_path / "run").notes
+    assert note.startswith("the run was written by riesz 0.0.7; this is")
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
+    with pytest.raises(
+        RieszError, match=r"by a newer version of riesz \(schema 99; this one reads"
+    ):
         read_run(tmp_path / "run")
 
 

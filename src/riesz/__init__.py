@@ -75,6 +75,7 @@ _PUBLIC = {
     "riesz.infer.quantity": ("BudgetTerm", "Outflow"),
     "riesz.infer.summary": ("summary",),
     "riesz.infer.arviz_adapter": ("to_arviz",),
+    "riesz.io.checkpoint_file": ("Checkpoint",),
     "riesz.io.posterior_file": ("load_posterior", "save_posterior"),
     "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
 }

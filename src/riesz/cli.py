@@ -16,8 +16,10 @@ import typer
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
+    from riesz.diagnose.calibration import Calibration
     from riesz.experiments.task import Experiment
     from riesz.experiments.workers import Build
+    from riesz.io.problem_file import Case
 
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
@@ -109,15 +111,67 @@ ProblemArgument = Annotated[
 CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 
-@app.command(epilog="Example: riesz check examples/aquifer/problem.toml")
-def check(problem: ProblemArgument, as_json: CheckJsonOption = False) -> None:
+@app.command(epilog="Example: riesz check examples/transport/problem.toml --calibrate")
+def check(
+    problem: ProblemArgument,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Fit data made up from the prior: are posteriors right?"),
+    ] = False,
+    data_sets: Annotated[
+        int, typer.Option("--data-sets", help="So many for --calibrate.", min=20)
+    ] = 500,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for results.json and ranks.png of --calibrate."),
+    ] = None,
+    seed: FitSeedOption = 0,
+    as_json: CheckJsonOption = False,
+) -> None:
     """Read a problem file and say in plain words what was understood."""
     use_float64()
     from riesz.io.problem_check import case_numbers, case_text
     from riesz.io.problem_file import read_problem
 
+    if out is not None and not calibrate:
+        raise RieszError("--out is for what --calibrate finds: add --calibrate, or leave it out.")
     case = read_problem(problem)
-    typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
+    if not calibrate:
+        typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
+        return
+    words = ["riesz", "check", str(problem), "--calibrate", "--data-sets", str(data_sets)]
+    words += ["--seed", str(seed)]
+    found = calibration_of(case, data_sets, seed, out, shlex.join(words))
+    typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
+
+
+def made_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RieszError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+
+
+def calibration_of(
+    case: "Case", num_data_sets: int, seed: int, out: Path | None, command: str
+) -> "Calibration":
+    """Simulation-based calibration of a problem file, and its files where they are wanted."""
+    progress_on_error_stream()
+    from riesz.diagnose.simulation import sbc
+    from riesz.infer.fit import check_suits
+
+    check_suits("emulate", case.problem)
+    if out is not None:
+        made_folder(out)
+    found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
+    if out is not None:
+        from riesz.io.calibration_file import write_calibration
+        from riesz.plot.calibration import ranks_figure
+        from riesz.plot.figure import save_figure
+
+        write_calibration(out, found, case, command=command, seed=seed)
+        save_figure(out / "ranks.png", ranks_figure(found))
+    return found
 
 
 @app.command(epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")
@@ -136,29 +190,66 @@ def fit(
             help="Check the posterior by exact solves afterwards [default: if that is quick].",
         ),
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a fit of this --out that was stopped.")
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float,
+        typer.Option("--checkpoint-seconds", help="Keep the state of the fit so often.", min=0),
+    ] = 30.0,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
     use_float64()
     progress_on_error_stream()
     from riesz.infer.fit import check_engine
+    from riesz.io.checkpoint_file import Checkpoint
     from riesz.io.problem_file import read_problem
-    from riesz.io.run_folder import check_free, fit_case
+    from riesz.io.run_folder import check_free, finished_numbers, fit_case, is_finished
+    from riesz.io.unfinished import checkpoint_of
 
     if engine is not None:
         check_engine(engine)
-    check_free(out)
+    finished = resume and is_finished(out)
+    if not finished:
+        check_free(out, resume=resume)
     case = read_problem(problem)
     words = ["riesz", "fit", str(problem), "--out", str(out), "--seed", str(seed)]
     words += [] if engine is None else ["--engine", engine]
     choice = case.choice(engine)
+    if finished:
+        numbers = finished_numbers(out, case, choice, seed)
+        typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"finished already: {out}")
+        return
     typer.echo(f"engine {choice.engine}: {choice.why}", err=True)
     for note in case.notes:
         typer.echo(f"note: {note}", err=True)
     words += [] if check is None else ["--check" if check else "--no-check"]
-    summary, numbers = fit_case(
-        case, choice, out, seed=seed, command=shlex.join(words), check=check
+    checkpoint = Checkpoint(
+        checkpoint_of(out),
+        seconds=checkpoint_seconds,
+        told=lambda message: typer.echo(f"note: {message}", err=True),
     )
+    if resume:
+        found = checkpoint.path.exists()
+        told = "going on from" if found else "starting from the beginning, there is no"
+        typer.echo(f"{told} {checkpoint.path}", err=True)
+    command = shlex.join(words)
+    try:
+        summary, numbers = fit_case(
+            case,
+            choice,
+            out,
+            seed=seed,
+            command=command,
+            check=check,
+            checkpoint=checkpoint,
+        )
+    except KeyboardInterrupt:
+        kept = checkpoint.path.exists()
+        told = f"go on with: {command} --resume" if kept else "nothing was done yet"
+        typer.echo(f"stopped; {told}", err=True)
+        raise typer.Exit(130) from None
     typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}")
 
 

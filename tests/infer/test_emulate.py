@@ -1,6 +1,7 @@
 """The engine emulate: right posteriors without a solve, in any precision, and guarded."""
 
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
+from riesz.infer import rounds
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import full_rank_of, mean_field
@@ -20,6 +22,7 @@ from riesz.infer.refine import matched_normals
 from riesz.infer.rounds import REACH, SETTLED, between, localised, reach
 from riesz.infer.setup import at_sensors, default_penalty, equation_inputs, initial_surrogate
 from riesz.infer.training import TrainingError, train
+from tests.infer.stopping import check_same, stopped_and_resumed
 
 SETTINGS = EmulateSettings(features=32, readout_batches=20, refining_draws=256)
 
@@ -88,20 +91,67 @@ def test_rounds_give_the_data_their_weight_bit_by_bit_until_nothing_moves(poster
     assert posterior.notes == ()
 
 
+def test_rounds_that_are_stopped_go_on_to_the_same_posterior(problem, posterior, tmp_path):
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: emulate(
+            problem, seed=1, settings=SETTINGS, quiet=True, checkpoint=checkpoint
+        ),
+        tmp_path / "checkpoint",
+    )
+    assert stops == len(posterior.history["share"]) > 2
+    check_same(again, posterior)
+
+
+@pytest.mark.slow
+def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "HIDDEN_BY_NOISE", 0.0)  # nothing is good enough
+    monkeypatch.setattr(rounds, "LARGEST", 2000)
+    monkeypatch.setattr(rounds, "SETTLED", 0.0)
+    monkeypatch.setattr(rounds, "PATIENCE", 1)
+    settings = dataclasses.replace(SETTINGS, rounds=8)
+
+    def fit(**given):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return emulate(problem, seed=1, settings=settings, quiet=True, **given)
+
+    posterior = fit()
+    added = []
+
+    def counted(checkpoint):
+        kept = checkpoint.stored("rounds")
+        added.append(kept is not None and kept["sums"] is not None)
+        return fit(checkpoint=checkpoint)
+
+    again, stops = stopped_and_resumed(counted, tmp_path / "checkpoint")
+    assert stops == 8
+    assert sum(added) > 1
+    assert posterior.states.surrogate.network.readout.shape[1] == 64  # from 32
+    check_same(again, posterior)
+
+
 def test_a_posterior_that_has_not_settled_is_told(problem):
     with pytest.warns(UserWarning, match="has not settled") as told:
         posterior = emulate(problem, settings=dataclasses.replace(SETTINGS, rounds=1), quiet=True)
     assert f"emulate: {posterior.notes[0]}" in [str(one.message) for one in told]
 
 
-def test_gradients_train_what_cannot_be_solved_for(problem):
+def test_gradients_train_what_cannot_be_solved_for(problem, tmp_path):
     """The exact norm is no sum over patches: its surrogate is trained, and q with it."""
     settings = EmulateSettings(
         width=16, features=16, prior_steps=100, steps=100, block_steps=50, refining_draws=64
     )
-    posterior = emulate(
-        problem, settings=settings, penalty=rz.exact_penalty(problem.forward), quiet=True
+    exact = rz.exact_penalty(problem.forward)
+    posterior = emulate(problem, settings=settings, penalty=exact, quiet=True)
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: emulate(
+            problem, settings=settings, penalty=exact, quiet=True, checkpoint=checkpoint
+        ),
+        tmp_path / "checkpoint",
+        blocks=3,
     )
+    assert stops == 1
+    check_same(again, posterior)
     physics = np.asarray(posterior.history["physics"])
     assert physics.shape == (200,)
     assert physics[-20:].mean() < 0.1 * physics[:10].mean()

@@ -69,7 +69,7 @@ def test_an_engine_that_cannot_is_not_chosen():
 
 
 def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
-    def run(problem, seed, quiet, settings):
+    def run(problem, seed, quiet, settings, checkpoint):
         assert (quiet, settings) == (True, {})
         draws = EmpiricalDraws(jnp.zeros((1, 4, 1)))
         return Posterior(problem, draws, ExactStates(), {}, "nuts", seed, ("slow",))
@@ -116,7 +116,7 @@ def test_every_default_is_allowed():
 def run_to(family):
     """An engine that ends with this q at once."""
 
-    def run(problem, seed, quiet, settings):
+    def run(problem, seed, quiet, settings, checkpoint):
         return Posterior(problem, family, ExactStates(), {}, "emulate", seed)
 
     return dataclasses.replace(ENGINES["emulate"], run=run)

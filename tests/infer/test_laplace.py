@@ -13,6 +13,7 @@ from riesz.infer.family import full_rank_of
 from riesz.infer.laplace import LaplaceSettings, laplace
 from riesz.infer.prior_update import PriorUpdate
 from riesz.latent.spde import SPDEField
+from tests.infer.stopping import check_same, stopped_and_resumed
 
 SOLVER = SparseLU()
 
@@ -80,6 +81,18 @@ def test_the_mode_is_one(problem, posterior):
     assert np.linalg.norm(slope) < 1e-5 * np.linalg.norm(first)
 
 
+def test_a_search_that_is_stopped_after_each_step_goes_on_to_the_same_mode(
+    problem, posterior, tmp_path
+):
+    settings = LaplaceSettings(num_modes=45)
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: laplace(problem, settings=settings, checkpoint=checkpoint),
+        tmp_path / "checkpoint",
+    )
+    assert stops == len(posterior.history["cost"]) > 2
+    check_same(again, posterior)
+
+
 def test_eigenvalues_and_spread_agree_with_the_dense_hessian(posterior, dense):
     told = np.linalg.eigvalsh(dense - np.eye(len(dense)))
     told = told[np.argsort(-np.abs(told))]
@@ -87,6 +100,32 @@ def test_eigenvalues_and_spread_agree_with_the_dense_hessian(posterior, dense):
     variances = np.diag(np.linalg.inv(dense))
     found = np.diag(posterior.coordinate_covariance())
     np.testing.assert_allclose(found, variances, rtol=0.02)
+
+
+@pytest.mark.slow
+def test_with_289_unknowns_all_agrees_with_dense_algebra():
+    """Mode, eigenvalues and pointwise variance of the field on 17^2 nodes."""
+    problem = field_problem(16)
+    posterior = laplace(problem, settings=LaplaceSettings(num_modes=60))
+    mode = np.asarray(posterior.coordinate_mean())
+    curvature = jax.jit(jax.hessian(problem.log_prob))
+    slope = jax.jit(jax.grad(problem.log_prob))
+    # Newton's method with the dense Hessian, from the prior's median.
+    place = jnp.zeros(problem.num_coordinates)
+    for _ in range(20):
+        place = place - jnp.linalg.solve(curvature(place), slope(place))
+    assert float(jnp.linalg.norm(slope(place))) < 1e-6
+    dense = -np.asarray(curvature(place))
+    scale = np.sqrt(np.diag(np.linalg.inv(dense)))
+    np.testing.assert_allclose((mode - np.asarray(place)) / scale, 0.0, atol=1e-3)
+
+    told = np.linalg.eigvalsh(dense - np.eye(len(dense)))
+    told = told[np.argsort(-np.abs(told))]
+    np.testing.assert_allclose(posterior.history["eigenvalues"][:12], told[:12], rtol=1e-3)
+    field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"])(place))
+    variances = np.sum(field @ np.linalg.inv(dense) * field, axis=1)
+    found = np.sum(field @ np.asarray(posterior.coordinate_covariance()) * field, axis=1)
+    np.testing.assert_allclose(found, variances, rtol=0.01)
 
 
 def test_random_subspaces_hold_the_leading_eigenpairs():

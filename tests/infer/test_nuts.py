@@ -13,19 +13,25 @@ from riesz.fem import host_lu
 from riesz.fem.linear_solve import Dense, SparseLU
 from riesz.fem.weakform import advection, diffusion, source
 from riesz.infer import nuts as engine
-from riesz.infer.nuts import log_density, nuts, steadied, warnings_of
+from riesz.infer.chain_start import steadied
+from riesz.infer.nuts import log_density, nuts, warnings_of
 from riesz.infer.problem import inverse_problem
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from tests.infer.linear_gaussian import exact_posterior, known_posterior, linear_problem
+from tests.infer.stopping import check_same, stopped_and_resumed
 
 NUM_WARMUP = 100  # one value everywhere: each is a compilation
 
 
+def three_hundred(**given):
+    return nuts(linear_problem(), seed=1, num_warmup=NUM_WARMUP, num_samples=300, **given)
+
+
 @pytest.fixture(scope="module")
 def sampled():
-    return nuts(linear_problem(), seed=1, num_warmup=NUM_WARMUP, num_samples=300)
+    return three_hundred()
 
 
 def test_a_linear_gaussian_posterior_is_met_within_monte_carlo_error(sampled):
@@ -81,6 +87,14 @@ def test_the_log_density_told_is_that_of_the_posterior_up_to_a_constant(sampled)
     exact = -0.5 * np.einsum("di,ij,dj->d", offsets, np.linalg.inv(covariance), offsets)
     constant = np.asarray(sampled.history["log_density"]).ravel() - exact
     np.testing.assert_allclose(constant, constant[0], rtol=1e-8)
+
+
+def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: three_hundred(checkpoint=checkpoint), tmp_path / "checkpoint", blocks=5
+    )
+    assert stops == 3  # of sixteen blocks
+    check_same(again, sampled)
 
 
 def test_chains_that_disagree_are_told(monkeypatch):

@@ -26,6 +26,7 @@ from riesz.observe.observations import observations
 from riesz.penalty.penalty import exact_penalty
 from riesz.surrogate import nodal
 from tests.infer.source_strengths import errors, most_likely, source_problem
+from tests.infer.stopping import check_same, stopped_and_resumed
 
 SHORT = RelaxSettings(steps=40, block_steps=20, tail=0.5, num_samples=8, polishing_draws=8)
 
@@ -36,7 +37,7 @@ def norm(problem):
 
 
 @lru_cache
-def nodal_fit(epsilon_rel, problem=None, settings=SHORT):
+def nodal_fit(epsilon_rel, problem=None, settings=SHORT, **given):
     problem = source_problem(model_error=1.0) if problem is None else problem
     return relax(
         problem,
@@ -45,6 +46,7 @@ def nodal_fit(epsilon_rel, problem=None, settings=SHORT):
         surrogate="nodal",
         settings=settings,
         quiet=True,
+        **given,
     )
 
 
@@ -72,6 +74,19 @@ def test_annealing_ends_at_the_posterior_of_its_end_value():
     means, ratios = errors(posterior, 0.3)
     assert abs(means).max() < 0.01, means
     assert abs(ratios - 1).max() < 0.01, ratios
+
+
+@pytest.mark.parametrize(("epsilon_rel", "model_error"), [(1.0, 1.0), (Learned(), 3.0)])
+def test_training_that_is_stopped_after_each_block_goes_on_to_the_same_q(
+    epsilon_rel, model_error, tmp_path
+):
+    problem = source_problem(model_error=model_error)
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: nodal_fit(epsilon_rel, problem, checkpoint=checkpoint),
+        tmp_path / "checkpoint",
+    )
+    assert stops == 2
+    check_same(again, nodal_fit(epsilon_rel, problem))
 
 
 def test_the_terms_of_the_objective_are_told_apart_step_by_step():

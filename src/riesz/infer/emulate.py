@@ -15,6 +15,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.emulate_training import trained
 from riesz.infer.family import AbstractFamily, full_rank
@@ -47,6 +48,7 @@ def emulate(
     surrogate: Surrogate | None = None,
     family: AbstractFamily | None = None,
     quiet: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Posterior:
     """Infer the unknowns with an emulated state.
 
@@ -66,11 +68,15 @@ def emulate(
         reference = reference_penalty(problem, penalty, surrogate)
         if isinstance(penalty, WeakFormPenalty) and has_squares(penalty, surrogate):
             found = rounds_in_double(
-                problem, penalty, surrogate, family, settings, reference, key, quiet=quiet
+                *(problem, penalty, surrogate, family, settings, reference, key),
+                quiet=quiet,
+                checkpoint=checkpoint,
             )
         else:
             surrogate, family, history = trained(
-                problem, penalty, surrogate, family, settings, reference, key, quiet=quiet
+                *(problem, penalty, surrogate, family, settings, reference, key),
+                quiet=quiet,
+                checkpoint=checkpoint,
             )
             size = problem.num_coordinates
             normals = matched_normals(refine_key, settings.refining_draws, size, family.dtype)
@@ -98,6 +104,7 @@ def rounds_in_double(
     key: PRNGKeyArray,
     *,
     quiet: bool,
+    checkpoint: AbstractCheckpoint,
 ) -> Rounds:
     """Rounds in double precision, whatever that of the problem.
 
@@ -121,6 +128,7 @@ def rounds_in_double(
             reference.astype(jnp.float64),
             key,
             quiet=quiet,
+            checkpoint=checkpoint,
         )
     return dataclasses.replace(
         double,

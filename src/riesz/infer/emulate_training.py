@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import AbstractFamily, Draws, antithetic
 from riesz.infer.problem import InverseProblem
@@ -119,6 +120,7 @@ def trained(
     key: PRNGKeyArray,
     *,
     quiet: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> tuple[Surrogate, AbstractFamily, dict[str, Float[np.ndarray, " step"]]]:
     """Surrogate and q after both stages, and the curves of the terms."""
     prior_key, key = jr.split(key)
@@ -129,15 +131,22 @@ def trained(
         family_optimiser(settings).init(eqx.filter(family, eqx.is_inexact_array)),
     )
     data = EmulateData(problem, penalty, surrogate, reference)
-    before, on_prior = run(EmulateStep(settings, True), state, prior_key, data, quiet=quiet)
-    after, on_family = run(EmulateStep(settings, False), before, key, data, quiet=quiet)
+    first, second = EmulateStep(settings, True), EmulateStep(settings, False)
+    before, on_prior = run(first, state, prior_key, data, quiet=quiet, checkpoint=checkpoint)
+    after, on_family = run(second, before, key, data, quiet=quiet, checkpoint=checkpoint)
     physics = np.concatenate([on_prior.get("physics", []), on_family.get("physics", [])])
     history = {"physics": physics, "bound": on_family["bound"]}
     return dataclasses.replace(surrogate, network=after.network), after.family, history
 
 
 def run(
-    step: EmulateStep, state: EmulateState, key: PRNGKeyArray, data: EmulateData, *, quiet: bool
+    step: EmulateStep,
+    state: EmulateState,
+    key: PRNGKeyArray,
+    data: EmulateData,
+    *,
+    quiet: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> tuple[EmulateState, dict[str, Any]]:
     settings = step.settings
     return train(
@@ -151,4 +160,6 @@ def run(
         quiet=quiet,
         patience=settings.patience,
         watched="physics",
+        checkpoint=checkpoint,
+        stage="prior" if step.on_prior else "posterior",
     )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from riesz.errors import RieszError
 from riesz.fem.solve import require_float64
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import AbstractFamily
@@ -27,6 +28,8 @@ from riesz.infer.problem import InverseProblem
 from riesz.infer.relax import RelaxSettings, relax
 from riesz.infer.relaxed_setup import check_problem
 from riesz.infer.schedule import AbstractSchedule
+from riesz.infer.surrogate_error import with_surrogate_error
+from riesz.infer.surrogate_states import SurrogateStates
 from riesz.spelling import listed, nearest
 from riesz.surrogate.boundary import affine_values
 
@@ -55,36 +58,59 @@ class Choice:
 class Engine:
     """How an engine is run, and what may be set: names and their defaults."""
 
-    run: Callable[[InverseProblem, int, bool, dict[str, Any]], Posterior]
+    run: Callable[[InverseProblem, int, bool, dict[str, Any], AbstractCheckpoint], Posterior]
     defaults: Mapping[str, Any]
 
 
 def run_emulate(
-    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+    problem: InverseProblem,
+    seed: int,
+    quiet: bool,
+    settings: dict[str, Any],
+    checkpoint: AbstractCheckpoint,
 ) -> Posterior:
-    return emulate(problem, seed=seed, settings=EmulateSettings(**settings), quiet=quiet)
+    own = EmulateSettings(**settings)
+    return emulate(problem, seed=seed, settings=own, quiet=quiet, checkpoint=checkpoint)
 
 
 def run_nuts(
-    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+    problem: InverseProblem,
+    seed: int,
+    quiet: bool,
+    settings: dict[str, Any],
+    checkpoint: AbstractCheckpoint,
 ) -> Posterior:
-    return nuts(problem, seed=seed, progress=not quiet, **settings)
+    return nuts(problem, seed=seed, progress=not quiet, checkpoint=checkpoint, **settings)
 
 
 def run_relax(
-    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+    problem: InverseProblem,
+    seed: int,
+    quiet: bool,
+    settings: dict[str, Any],
+    checkpoint: AbstractCheckpoint,
 ) -> Posterior:
     own = {name: value for name, value in settings.items() if name != EPSILON}
     epsilon = settings.get(EPSILON, RELAX_DEFAULTS[EPSILON])
     return relax(
-        problem, epsilon_rel=epsilon, seed=seed, settings=RelaxSettings(**own), quiet=quiet
+        problem,
+        epsilon_rel=epsilon,
+        seed=seed,
+        settings=RelaxSettings(**own),
+        quiet=quiet,
+        checkpoint=checkpoint,
     )
 
 
 def run_laplace(
-    problem: InverseProblem, seed: int, quiet: bool, settings: dict[str, Any]
+    problem: InverseProblem,
+    seed: int,
+    quiet: bool,
+    settings: dict[str, Any],
+    checkpoint: AbstractCheckpoint,
 ) -> Posterior:
-    return laplace(problem, seed=seed, settings=LaplaceSettings(**settings), progress=not quiet)
+    own = LaplaceSettings(**settings)
+    return laplace(problem, seed=seed, settings=own, progress=not quiet, checkpoint=checkpoint)
 
 
 def fields_of(settings: type) -> dict[str, Any]:
@@ -122,6 +148,7 @@ def fit(
     seed: int = 0,
     quiet: bool = False,
     check: bool | None = None,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     **settings: Any,
 ) -> Posterior:
     """The posterior by an engine: emulate, relax, laplace, nuts, or the one that suits (auto).
@@ -130,6 +157,8 @@ def fit(
     the posterior says which engine was taken and why. A q is checked by importance sampling with
     exact solves afterwards: always or never as `check` says, and without it on meshes where that
     takes no more than about half a minute.
+    With a `checkpoint` a fit that was stopped goes on from the last one that was written, to the
+    same numbers.
     """
     if engine == AUTO and settings:
         raise RieszError(
@@ -141,7 +170,14 @@ def fit(
     choice = choose_engine(problem) if engine == AUTO else Choice(engine, "it was asked for")
     check_settings(choice.engine, settings)
     check_suits(choice.engine, problem)
-    posterior = ENGINES[choice.engine].run(problem, seed, quiet, settings)
+    own = ENGINES[choice.engine]
+    checkpoint.begin(problem, choice.engine, seed, {**own.defaults, **settings})
+    try:
+        posterior = own.run(problem, seed, quiet, settings, checkpoint)
+    except KeyboardInterrupt:
+        checkpoint.flush()
+        raise
+    checkpoint.flush()
     posterior = checked(posterior, check, seed)
     if engine != AUTO:
         return posterior
@@ -159,6 +195,8 @@ def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
     if not (wanted and isinstance(posterior.distribution, AbstractFamily)):
         return posterior
     try:
+        if isinstance(posterior.states, SurrogateStates):
+            posterior = with_surrogate_error(posterior, seed=seed)
         return with_importance_check(posterior, seed=seed)
     except RieszError as error:
         note = f"q could not be checked: {error}"

@@ -15,9 +15,10 @@ import numpy as np
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import require_float64
+from riesz.infer.chain_start import check_shape
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.curvature import data_actions, leading_eigenpairs
 from riesz.infer.newton_cg import Mode, NewtonSettings, most_likely
-from riesz.infer.nuts import check_shape
 from riesz.infer.posterior import Posterior
 from riesz.infer.prior_update import PriorUpdate
 from riesz.infer.problem import Coordinates, InverseProblem
@@ -47,6 +48,7 @@ def laplace(
     start: Coordinates | None = None,
     linear_solver: AbstractLinearSolver | None = None,
     progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Posterior:
     """The mode of the posterior, and the Gaussian that its curvature there makes."""
     require_float64(problem.forward)
@@ -62,6 +64,7 @@ def laplace(
             settings,
             origin,
             lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
+            checkpoint,
         )
     mode, notes = found.place.coordinates, notes_of(found)
 

@@ -15,11 +15,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import AbstractLinearSolver
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.curvature import Place, data_action, place_at
 from riesz.infer.problem import Coordinates, InverseProblem
 
 SUFFICIENT = 1e-4
 """The part of the decrease that the slope promises which a step must reach (Armijo)."""
+
+STAGE = "mode"
+"""Its name in checkpoints."""
 
 MAX_ITERATIONS = 200
 """Of conjugate gradients in a step."""
@@ -61,6 +65,7 @@ def most_likely(
     settings: NewtonSettings,
     start: Coordinates,
     told: Callable[[dict[str, float]], None],
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Mode:
     """The mode near `start`."""
     place, curves = place_at(problem, start, solver), []
@@ -71,7 +76,11 @@ def most_likely(
             "observations far outside their likelihood, or pass start=..."
         )
     first = size = float(jnp.linalg.norm(place.slope))
-    for number in range(settings.max_steps):
+    kept = checkpoint.stored(STAGE)
+    if kept is not None:
+        place, curves = place_at(problem, kept["coordinates"], solver), kept["curves"]
+        size = float(jnp.linalg.norm(place.slope))
+    for number in range(len(curves), settings.max_steps):
         if size <= settings.tolerance * first:
             break
         # Eisenstat and Walker's rule: far from the mode, exact steps are a waste.
@@ -84,6 +93,7 @@ def most_likely(
         place = moved
         size = float(jnp.linalg.norm(place.slope))
         curves.append({"cost": float(place.cost), "slope": size, "iterations": float(iterations)})
+        checkpoint.keep(STAGE, {"coordinates": place.coordinates, "curves": list(curves)})
         told(curves[-1])
     names = ("cost", "slope", "iterations")
     history = {name: np.array([one[name] for one in curves]) for name in names}

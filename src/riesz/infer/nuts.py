@@ -24,6 +24,8 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import Newton, find_root, require_float64
+from riesz.infer.chain_start import InverseMass, beginning
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import Coordinates, InverseProblem
@@ -37,10 +39,6 @@ FEW_EFFECTIVE = 100
 
 R_HAT = 1.01
 """Chains that differ by more have not converged (Vehtari et al. 2021)."""
-
-
-InverseMass = Float[Array, "coordinate coordinate"] | Float[Array, " coordinate"]
-"""All of a matrix, or its diagonal."""
 
 
 class NutsSettings(eqx.Module):
@@ -77,6 +75,7 @@ def nuts(
     dense_mass: bool = True,
     max_tree_depth: int = 10,
     progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Posterior:
     """Sample the exact posterior, chain after chain, from the priors' medians or from `start`.
 
@@ -107,6 +106,8 @@ def nuts(
             sampled(
                 *(problem, solver, settings, key, origin, inverse_mass, total),
                 lambda n, t=t: bar.advance(t, n),
+                checkpoint=checkpoint,
+                stage=f"chain {t}",
             )
             for t, key in zip(tasks, jr.split(jr.key(seed), num_chains), strict=True)
         ]
@@ -141,41 +142,6 @@ def log_density(
     state = with_dirichlet(problem.forward, solution.free_values, z)
     density = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
     return jnp.where(solution.converged, density, jnp.nan)
-
-
-def beginning(
-    problem: InverseProblem, start: Coordinates | Posterior | None, *, dense: bool
-) -> tuple[Coordinates, InverseMass | None]:
-    """Where chains start, and their inverse mass where it is known."""
-    if not isinstance(start, Posterior):
-        origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
-        check_shape(problem, origin)
-        return origin, None
-    origin, covariance = start.coordinate_mean(), start.coordinate_covariance()
-    check_shape(problem, origin)
-    if not dense:
-        return origin, jnp.diagonal(covariance)
-    if isinstance(start.distribution, EmpiricalDraws):
-        covariance = steadied(covariance, start.distribution.num_draws)
-    return origin, covariance
-
-
-def steadied(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n n"]:
-    """A covariance of few draws with its correlations made smaller.
-
-    By the share that the unknowns have in unknowns and draws: of few draws most of them are chance,
-    and directions in which none of the draws went would get no variance at all.
-    """
-    share = len(covariance) / (len(covariance) + num_draws)
-    return (1 - share) * covariance + share * jnp.diag(jnp.diagonal(covariance))
-
-
-def check_shape(problem: InverseProblem, start: Float[Array, "..."]) -> None:
-    if start.shape != (problem.num_coordinates,):
-        raise RieszError(
-            f"start has shape {start.shape}, but the problem has {problem.num_coordinates} "
-            "coordinates."
-        )
 
 
 def check_begun(problem: InverseProblem, start: Coordinates, potential: Float[Array, ""]) -> None:
@@ -246,17 +212,26 @@ def sampled(
     inverse_mass: InverseMass | None,
     total: int,
     advanced: Callable[[int], None],
+    *,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    stage: str = "chain",
 ) -> Transition:
     """All transitions of one chain, warm-up included."""
     begin, advance = kernels(settings)
-    state, blocks = begin(problem, solver, key, start, inverse_mass), []
+    state, rows = begin(problem, solver, key, start, inverse_mass), ()
     check_begun(problem, start, state.potential_energy)
-    for done in range(0, total, BLOCK):
+    kept = checkpoint.stored(stage)
+    if kept is not None:
+        state, rows = with_leaves(state, kept["state"]), kept["rows"]
+        advanced(len(rows[0]))
+    for done in range(len(rows[0]) if rows else 0, total, BLOCK):
         count = min(BLOCK, total - done)
         state, block = advance(problem, solver, state, jnp.asarray(count))
-        blocks.append(jax.tree.map(lambda leaf, count=count: leaf[:count], block))
+        block = [np.asarray(leaf)[:count] for leaf in jax.tree.leaves(block)]
+        rows = tuple(map(np.concatenate, zip(rows, block, strict=True))) if rows else tuple(block)
+        checkpoint.keep(stage, {"state": leaves_of(state), "rows": rows})
         advanced(count)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *blocks)
+    return jax.tree.unflatten(jax.tree.structure(seen(state)), map(jnp.asarray, rows))
 
 
 def history_of(kept: Transition) -> dict[str, Array]:

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.epsilon import gram_factor, most_likely_epsilon
 from riesz.infer.family import AbstractGaussian, full_rank
 from riesz.infer.posterior import Posterior
@@ -159,6 +160,7 @@ def relax(
     penalty: AbstractPenalty | None = None,
     family: AbstractGaussian | None = None,
     quiet: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Posterior:
     """Infer the unknowns of an equation that may be wrong by `epsilon_rel`, in units of the noise.
 
@@ -187,10 +189,15 @@ def relax(
     state = initial_state(start, prior if family is None else family, settings)
     data = initial_data(problem, penalty, start, prior, unit, schedule, settings)
     if surrogate == "network":
-        state, _ = run(RelaxStep(settings, True), state, prior_key, data, quiet=quiet)
+        state, _ = run(
+            RelaxStep(settings, True), state, prior_key, data, "prior", quiet, checkpoint
+        )
     refreshed = partial(most_likely_epsilon, problem, factor, float(exact_unit))
-    state, data, history = approached(schedule, state, key, data, refreshed, settings, quiet)
-    state, tail = run(RelaxStep(settings, False), state, jr.fold_in(key, 1), data, quiet=quiet)
+    state, data, history = approached(
+        schedule, state, key, data, refreshed, settings, quiet, checkpoint
+    )
+    last_step, tail_key = RelaxStep(settings, False), jr.fold_in(key, 1)
+    state, tail = run(last_step, state, tail_key, data, "tail", quiet, checkpoint)
     curves = {name: np.concatenate([*history.get(name, ()), tail[name]]) for name in tail}
     last = float(data.path[-1])
     q = tail_average(state, len(tail["kl"]))
@@ -251,6 +258,7 @@ def approached(
     refreshed: Callable[[Coordinates], float],
     settings: RelaxSettings,
     quiet: bool,
+    checkpoint: AbstractCheckpoint,
 ) -> tuple[RelaxState, RelaxData, dict[str, list[np.ndarray]]]:
     """The training up to the tail; a learned epsilon is found again after each block."""
     before, step = int(data.tail_start), RelaxStep(settings, False)
@@ -258,8 +266,8 @@ def approached(
     length = settings.block_steps if isinstance(schedule, Learned) else max(before, 1)
     for number, start in enumerate(range(0, before, length)):
         block_key = jr.fold_in(key, 2 + number)
-        count = min(length, before - start)
-        state, terms = run(step, state, block_key, data, quiet=quiet, num_steps=count)
+        count, stage = min(length, before - start), f"approach {number}"
+        state, terms = run(step, state, block_key, data, stage, quiet, checkpoint, num_steps=count)
         for name, values in terms.items():
             curves.setdefault(name, []).append(values)
         if isinstance(schedule, Learned):
@@ -274,8 +282,10 @@ def run(
     state: RelaxState,
     key: PRNGKeyArray,
     data: RelaxData,
-    *,
+    stage: str,
     quiet: bool,
+    checkpoint: AbstractCheckpoint,
+    *,
     num_steps: int | None = None,
 ) -> tuple[RelaxState, dict[str, Any]]:
     settings = step.settings
@@ -296,6 +306,8 @@ def run(
         quiet=quiet,
         patience=settings.patience if still and not in_tail else None,
         watched="penalty",
+        checkpoint=checkpoint,
+        stage=stage,
     )
 
 

@@ -20,6 +20,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.family import AbstractFamily, Draws, antithetic
 from riesz.infer.problem import InverseProblem
 from riesz.infer.readout import (
@@ -69,6 +70,9 @@ HIDDEN_BY_NOISE = 0.2
 TELLING = 4.0
 """How far beyond that (squared) a surrogate may be before its posterior carries a warning."""
 
+STAGE = "rounds"
+"""Its name in checkpoints."""
+
 SCORED_DRAWS, SCORED_PATCHES = 32, 16
 
 
@@ -103,16 +107,27 @@ def emulated_in_rounds(
     key: PRNGKeyArray,
     *,
     quiet: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Rounds:
     """Surrogate and q, each fitted to the other until neither moves."""
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
     normals = matched_normals(normal_key, settings.refining_draws, size, dtype)
-    share, curves, sums, settling = 0.0, [], None, 0
+    share, curves, sums, settling, settled = 0.0, [], None, 0, False
     tolerance = tolerated_physics(problem, surrogate)
+    kept = checkpoint.stored(STAGE)
+    if kept is not None:
+        surrogate, family, curves = kept["surrogate"], kept["family"], kept["curves"]
+        share, settling, settled = kept["share"], kept["settling"], kept["settled"]
+        sums = None if kept["sums"] is None else NormalEquations(*kept["sums"])
     with bar(quiet) as progress:
-        task = progress.add_task("surrogate and posterior", total=settings.max_rounds, terms="")
-        for number, one in enumerate(jr.split(key, settings.max_rounds)):
+        most = settings.max_rounds
+        task = progress.add_task(
+            "surrogate and posterior", total=most, completed=len(curves), terms=""
+        )
+        for number, one in list(enumerate(jr.split(key, most)))[len(curves) :]:
+            if settled:
+                break
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
             surrogate, sums = fitted_around(
@@ -133,13 +148,16 @@ def emulated_in_rounds(
             curves.append(terms)
             progress.update(task, advance=1, terms=spoken(terms))
             coarse = terms["physics"] > tolerance and may_grow(surrogate)
-            if share == 1.0 and moved < SETTLED and not coarse:
-                break
+            settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
             settling = settling + 1 if near else 0
-            sums = sums if settling >= PATIENCE else None
+            sums = sums if settling >= PATIENCE and not settled else None
             if near and coarse:
                 surrogate, settling, sums = grown(surrogate, feature_key), 0, None
+            state = {"surrogate": surrogate, "family": family, "curves": list(curves)}
+            state |= {"sums": None if sums is None else (sums.matrix, sums.slope)}
+            state |= {"share": share, "settling": settling, "settled": settled}
+            checkpoint.keep(STAGE, state)
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
     notes = told(curves[-1], settings.max_rounds, tolerance)
     return Rounds(surrogate, family, history, notes)

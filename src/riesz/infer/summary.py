@@ -15,6 +15,7 @@ from riesz.infer.predict import measured, quantity_draws
 from riesz.infer.problem import InverseProblem
 from riesz.infer.quantity import UnknownAt
 from riesz.infer.sampler_check import SamplerCheck, sampler_check
+from riesz.infer.surrogate_error import SurrogateError, told_error
 
 NUM_DRAWS = 1000
 UNCHECKED = (
@@ -30,7 +31,8 @@ class Summary:
     `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, about one or
     a little less where the model is right; `coverage` is the share of observations inside their
     95 % posterior-predictive interval. `check` says whether the distribution is the posterior:
-    importance sampling of a q, or what a sampler tells of itself.
+    importance sampling of a q, or what a sampler tells of itself; `surrogate` how well an emulated
+    state is the exact one.
     """
 
     engine: str
@@ -40,6 +42,7 @@ class Summary:
     coverage: float
     notes: tuple[str, ...]
     check: ImportanceCheck | SamplerCheck | None = None
+    surrogate: SurrogateError | None = None
 
     def __str__(self) -> str:
         fit = (
@@ -47,6 +50,7 @@ class Summary:
             f"(root mean square), {self.coverage:.0%} inside the 95 % predictive interval"
         )
         check = [UNCHECKED if self.check is None else str(self.check)]
+        check += [] if self.surrogate is None else [str(self.surrogate)]
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join([f"posterior by {self.engine}", *table(self.rows), fit, *check, *notes])
 
@@ -67,6 +71,7 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
         coverage=float(np.mean((observed >= low) & (observed <= high))),
         notes=posterior.notes,
         check=told_check(posterior) or sampler_check(posterior),
+        surrogate=told_error(posterior),
     )
 
 

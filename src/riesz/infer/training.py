@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from riesz.errors import RieszError
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 
 Terms = Mapping[str, Float[Array, ""]]
 Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
@@ -44,32 +45,45 @@ def train(
     quiet: bool = False,
     patience: int | None = None,
     watched: str = "",
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    stage: str = "training",
 ) -> tuple[Any, History]:
     """Repeat a step; stop early when the watched term has not fallen for `patience` blocks.
 
     `data` is what the step reads and does not change; it is an argument of the compiled block, so
     that nothing as large as a mesh is folded into the code.
     """
-    curves: dict[str, list[np.ndarray]] = {}
-    best, waited = np.inf, 0
+    curves: dict[str, np.ndarray] = {}
+    done, best, waited = 0, np.inf, 0
+    kept = checkpoint.stored(stage)
+    if kept is not None:
+        state, curves = with_leaves(state, kept["state"]), kept["curves"]
+        done, best, waited = kept["done"], float(kept["best"]), kept["waited"]
     with bar(quiet) as progress:
-        task = progress.add_task(label, total=num_steps, terms="compiling")
+        task = progress.add_task(label, total=num_steps, completed=done, terms="compiling")
         for start in range(0, num_steps, block_steps):
             key, block_key = jr.split(key)
+            if start < done:
+                continue
+            if patience is not None and waited >= patience:
+                break
             keys = jr.split(block_key, min(block_steps, num_steps - start))
             after, terms = run_block(step, state, keys, data)
             terms = {name: np.asarray(values) for name, values in terms.items()}
             check_finite(terms, start, label, state)
             state = after
-            for name, values in terms.items():
-                curves.setdefault(name, []).append(values)
+            curves = {
+                name: np.concatenate([*([curves[name]] if curves else []), values])
+                for name, values in terms.items()
+            }
             levels = {name: smoothed(values) for name, values in terms.items()}
             progress.update(task, advance=len(keys), terms=spoken(levels))
             waited = 0 if watched and levels[watched] < 0.99 * best else waited + 1
             best = min(best, levels[watched]) if watched else best
-            if patience is not None and waited >= patience:
-                break
-    return state, {name: np.concatenate(parts) for name, parts in curves.items()}
+            done = start + len(keys)
+            progress_so_far = {"done": done, "best": np.asarray(best), "waited": waited}
+            checkpoint.keep(stage, {"state": leaves_of(state), "curves": curves, **progress_so_far})
+    return state, curves
 
 
 @eqx.filter_jit

@@ -59,7 +59,11 @@ def write_npz(
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    data = read_bytes(path)
+    return arrays_in(path, read_bytes(path))
+
+
+def arrays_in(path: Path, data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an archive, whose file an error names."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         raise FileFormatError(f"{path} is not a NumPy archive, or is cut short.")
     try:

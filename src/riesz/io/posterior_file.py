@@ -29,6 +29,7 @@ from riesz.infer.surrogate_states import SurrogateStates
 from riesz.io.module_arrays import from_plain, to_plain
 from riesz.io.npz import read_arrays
 from riesz.io.problem_probe import differing_parts, prior_of, probe, tolerance_of
+from riesz.io.results import check_not_newer
 from riesz.io.whole_file import read_bytes, replacing
 from riesz.mesh.digest import mesh_digest
 from riesz.surrogate.boundary import BoundaryValues
@@ -173,6 +174,16 @@ EXACT = (
 
 
 def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
+    differing = differing_in(saved, given)
+    if differing:
+        raise RieszError(
+            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
+            ": load it with the problem that was fitted, or fit again."
+        )
+
+
+def differing_in(saved: dict[str, Any], given: dict[str, Any]) -> list[str]:
+    """What tells two problems apart, in words."""
     differing = [
         f"{name} (saved: {saved.get(name)}; given: {given[name]})"
         for name in EXACT
@@ -182,11 +193,7 @@ def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
         tolerance = tolerance_of(saved.get("precision"), given["precision"])
         parts = differing_parts(saved.get("computed"), given["computed"], tolerance)
         differing = [f"{part}{prior_texts(part, saved, given)}" for part in parts]
-    if differing:
-        raise RieszError(
-            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
-            ": load it with the problem that was fitted, or fit again."
-        )
+    return differing
 
 
 def prior_texts(part: str, saved: dict[str, Any], given: dict[str, Any]) -> str:
@@ -214,6 +221,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         "states": dict,
         "history": dict,
     }
+    check_not_newer(path, content, SCHEMA)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}.")
     wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]

@@ -105,7 +105,7 @@ def write_prediction_of(run: Run, request: PredictionRequest) -> dict[str, Any]:
         "out": str(request.out),
         "places": len(inside[0][1]),
         "ranges": ranges,
-        "notes": list(run.posterior.notes),
+        "notes": [*run.posterior.notes, *run.notes],
     }
 
 

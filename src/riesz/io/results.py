@@ -90,6 +90,7 @@ def read_results(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a result file: {error}.") from None
+    check_not_newer(path, content, SCHEMA)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise FileFormatError(f"{path} is not a result file with schema {SCHEMA}: delete it.")
     wrong = [key for key, kind in KEYS.items() if not isinstance(content.get(key), kind)]
@@ -100,6 +101,16 @@ def read_results(path: Path) -> dict[str, Any]:
     if not all(isinstance(row, dict) for row in content["rows"]):
         raise FileFormatError(f"{path} is not a result file: a row is no object; delete it.")
     return content
+
+
+def check_not_newer(path: Path, content: Any, schema: int) -> None:
+    """Raise where a file is of a later format than this version knows."""
+    found = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > schema:
+        raise FileFormatError(
+            f"{path} was written by a newer version of riesz (schema {found}; this one reads "
+            f"{schema}): use that version, or make it again with this one."
+        )
 
 
 def markdown_table(rows: Sequence[Row]) -> str:

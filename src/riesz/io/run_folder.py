@@ -1,14 +1,13 @@
 """Run folders: a fit with all that it takes to predict from it again.
 
-All is written to a folder beside and renamed at the end: a fit that is stopped leaves nothing.
-What was read is kept as it was, and its digests stand in the manifest: a posterior goes with the
-very files that were fitted.
+All is written to a folder beside and renamed at the end: a run folder is whole or not there. What
+was read is kept as it was, and the digests of all files stand in the manifest: a posterior goes
+with the very files that were fitted.
 """
 
 import dataclasses
 import math
 import shutil
-import uuid
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,15 +19,24 @@ from typing import Any
 import numpy as np
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.infer.fit import Choice, fit
+from riesz.infer.checkpoint import NO_CHECKPOINT
+from riesz.infer.fit import ENGINES, Choice, fit
 from riesz.infer.importance import ImportanceCheck
 from riesz.infer.posterior import Posterior
 from riesz.infer.sampler_check import SamplerCheck
 from riesz.infer.summary import Summary, summary
+from riesz.io.checkpoint_file import Checkpoint, differing_fits, fit_identity
 from riesz.io.npz import read_npz, write_npz
 from riesz.io.posterior_file import load_posterior, save_posterior
 from riesz.io.problem_file import Case, read_problem
-from riesz.io.results import read_results, results, write_results
+from riesz.io.results import read_results, results, versions, write_results
+from riesz.io.unfinished import (
+    check_none_unfinished,
+    checkpoint_of,
+    clear,
+    partial_of,
+    unfinished_of,
+)
 from riesz.io.whole_file import read_bytes
 
 PROBLEM = "problem.toml"
@@ -40,7 +48,7 @@ MANIFEST = "manifest.json"
 SUMMARY = "summary.txt"
 
 FILES = "files"
-"""The manifest's key for the digests of what the posterior goes with."""
+"""The manifest's key for the digests of all other files."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,9 +57,15 @@ class Run:
 
     case: Case
     posterior: Posterior
+    notes: tuple[str, ...]  # about the version that wrote it
 
 
-def check_free(folder: Path) -> None:
+def is_finished(folder: Path) -> bool:
+    """Whether there is a run folder of that name."""
+    return (folder / MANIFEST).is_file()
+
+
+def check_free(folder: Path, *, resume: bool = False) -> None:
     """Raise, before any work, where a run folder could not be made."""
     try:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -63,6 +77,8 @@ def check_free(folder: Path) -> None:
         # It is replaced at the end, which would pull the ground from under the caller.
         if folder.resolve() == Path.cwd():
             raise RieszError(f"{folder} is where this runs: choose another --out.")
+        if not resume:
+            check_none_unfinished(folder)
         try_making(folder.resolve())
     except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError
         told = error.strerror if isinstance(error, OSError) else error
@@ -71,7 +87,7 @@ def check_free(folder: Path) -> None:
 
 def try_making(folder: Path) -> None:
     """Make all folders that a run needs, and remove those that were not there before."""
-    wanted = [*reversed(folder.parents), partial_of(folder), folder]
+    wanted = [*reversed(folder.parents), unfinished_of(folder), folder]
     missing = [path for path in wanted if not path.exists()]
     made: list[Path] = []
     try:
@@ -84,11 +100,6 @@ def try_making(folder: Path) -> None:
                 path.rmdir()
 
 
-def partial_of(folder: Path) -> Path:
-    """A new name beside a folder, not much longer than its own, since names have a largest size."""
-    return folder.with_name(f".{folder.name[:40]}.{uuid.uuid4().hex}.partial")
-
-
 def fit_case(
     case: Case,
     choice: Choice,
@@ -98,6 +109,7 @@ def fit_case(
     command: str,
     check: bool | None = None,
     quiet: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     settings = case.tables.engine.settings(choice.engine)
@@ -105,9 +117,15 @@ def fit_case(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         posterior = fit(
-            case.problem, choice.engine, seed=seed, quiet=quiet, check=check, **settings
+            case.problem,
+            choice.engine,
+            seed=seed,
+            quiet=quiet,
+            check=check,
+            checkpoint=checkpoint or NO_CHECKPOINT,
+            **settings,
         )
-    seconds = perf_counter() - start
+    seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
     told = (str(warning.message).removeprefix(f"{choice.engine}: ") for warning in caught)
     posterior = dataclasses.replace(
         posterior, notes=tuple(dict.fromkeys((*posterior.notes, *told)))
@@ -149,6 +167,7 @@ def write_run(
     config = case.tables.model_dump(mode="json", exclude_none=True)
     folder = folder.resolve()
     partial = partial_of(folder)
+    shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
     try:
         partial.mkdir(parents=True)
         (partial / PROBLEM).write_bytes(case.content)
@@ -157,13 +176,18 @@ def write_run(
         save_posterior(partial / POSTERIOR, posterior)
         (partial / SUMMARY).write_text(f"{found}\n", encoding="utf-8")
         content = results(command, config, seed, found.rows, short)
-        write_results(partial / MANIFEST, content | {FILES: digests(partial, GOES_WITH)})
+        names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
+        write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise RieszError(f"the folder {folder} cannot be written: {error.strerror}.") from None
+        with suppress(OSError):
+            partial.parent.rmdir()  # where there is no checkpoint in it
+        cause = error.__cause__ if isinstance(error, FileFormatError) else error
+        if isinstance(cause, OSError):
+            raise RieszError(not_written(folder, cause)) from None
         raise
     take_name(partial, folder)
+    clear(folder)
     return short
 
 
@@ -177,6 +201,13 @@ def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
 
     found = dataclasses.asdict(check)
     return {name: spoken(np.asarray(value).tolist()) for name, value in found.items()}
+
+
+def not_written(folder: Path, error: OSError) -> str:
+    kept = checkpoint_of(folder)
+    advice = f" The fit is kept in {kept.parent}: mend that, and add --resume."
+    told = f"the run folder {folder} cannot be written: {error.strerror}."
+    return f"{told}{advice if kept.exists() else ''}"
 
 
 def take_name(partial: Path, folder: Path) -> None:
@@ -196,21 +227,31 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: blake2b(read_bytes(folder / name), digest_size=16).hexdigest() for name in names}
 
 
-def check_unchanged(folder: Path) -> None:
-    """Raise where a file is no more what it was when the run was written."""
-    saved = read_results(folder / MANIFEST).get(FILES)
-    if not isinstance(saved, dict):
+def check_unchanged(folder: Path, manifest: dict[str, Any]) -> None:
+    """Raise where a file is missing, or no more what it was when the run was written."""
+    saved = manifest.get(FILES)
+    if not isinstance(saved, dict) or not set(GOES_WITH) <= set(saved):
         raise FileFormatError(
             f"{folder / MANIFEST} has no digests of the files that were fitted: fit again."
         )
-    changed = [
-        name for name, digest in digests(folder, GOES_WITH).items() if saved.get(name) != digest
-    ]
+    missing = [name for name in saved if not (folder / name).is_file()]
+    if missing:
+        raise FileFormatError(
+            f"{folder} is not whole: {', '.join(missing)} missing. Bring it back, or fit again."
+        )
+    changed = [name for name, digest in digests(folder, saved).items() if saved[name] != digest]
     if changed:
         raise FileFormatError(
             f"{folder}: {' and '.join(changed)} changed after the fit: a changed problem needs a "
-            "new fit, by riesz fit."
+            "new fit, by riesz fit; what the fit wrote must stay as it is."
         )
+
+
+def version_notes(manifest: dict[str, Any]) -> tuple[str, ...]:
+    """That a run comes from another version of riesz."""
+    saved = (manifest.get("versions") or {}).get("riesz")
+    own = versions()["riesz"]
+    return () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
 
 
 def read_run(folder: Path) -> Run:
@@ -220,6 +261,29 @@ def read_run(folder: Path) -> Run:
     missing = [name for name in (*GOES_WITH, MANIFEST) if not (folder / name).is_file()]
     if missing:
         raise FileFormatError(f"{folder} is not a run folder: it has no {', '.join(missing)}.")
-    check_unchanged(folder)
+    manifest = read_results(folder / MANIFEST)
+    check_unchanged(folder, manifest)
     case = read_problem(folder / PROBLEM, coarse=read_npz(folder / MESH), table=folder / TABLE)
-    return Run(case, load_posterior(folder / POSTERIOR, case.problem))
+    posterior = load_posterior(folder / POSTERIOR, case.problem)
+    return Run(case, posterior, version_notes(manifest))
+
+
+def finished_numbers(folder: Path, case: Case, choice: Choice, seed: int) -> dict[str, Any]:
+    """The summary in the manifest of a finished run, which must be of this very fit."""
+    run = read_run(folder)
+    differing = differing_fits(
+        fit_of(run.case, run.posterior.engine, run.posterior.seed),
+        fit_of(case, choice.engine, seed),
+    )
+    if differing:
+        raise RieszError(
+            f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "
+            "choose another --out."
+        )
+    clear(folder.resolve())  # where a fit was killed between its last two steps
+    return read_results(folder / MANIFEST)["summary"]
+
+
+def fit_of(case: Case, engine: str, seed: int | None) -> dict[str, Any]:
+    settings = {**ENGINES[engine].defaults, **case.tables.engine.settings(engine)}
+    return fit_identity(case.problem, engine, seed, settings)

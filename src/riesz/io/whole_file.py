@@ -1,5 +1,6 @@
 """Reading and writing whole files, with errors that name the file."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,12 @@ def read_bytes(path: Path) -> bytes:
         raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from error
 
 
+def remove_partials(path: Path) -> None:
+    """What is left of a process that was killed while it wrote this file."""
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
+        partial.unlink(missing_ok=True)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write; it takes the name `path` only when all has been written."""
@@ -23,6 +30,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with partial.open("xb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave the name without the content
         partial.replace(path)
     except OSError as error:
         raise FileFormatError(f"{path} cannot be written: {error.strerror}.") from error

@@ -1,5 +1,6 @@
 """Figures: free functions that draw on given axes; nothing here opens a window."""
 
+from riesz.plot.calibration import ranks_figure
 from riesz.plot.fields import draw_field, draw_mesh, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.plot.patches import draw_mini_patch
@@ -23,5 +24,6 @@ __all__ = [
     "draw_vectors",
     "new_figure",
     "pairs_figure",
+    "ranks_figure",
     "save_figure",
 ]

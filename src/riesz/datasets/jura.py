@@ -1,0 +1,184 @@
+"""Heavy metals in the topsoil of the Swiss Jura: a benchmark of geostatistics.
+
+Sources: Atteia, Dubois & Webster (1994), Environmental Pollution 86; Webster, Atteia & Dubois
+(1994), European Journal of Soil Science 45; split by Goovaerts (1997), Geostatistics for Natural
+Resources Evaluation.
+"""
+
+import csv
+import gzip
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from riesz.errors import FileFormatError, RieszError
+from riesz.spelling import listed, nearest
+
+METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
+CATEGORIES = ("landuse", "rock")
+PLACES = ("x_km", "y_km")
+SETS = ("train", "validation")
+FOLDER = "jura_files"
+
+SECONDARIES = {
+    "Cd": ("Pb", "Ni", "Zn"),
+    "Cu": ("Ni", "Zn"),
+    "Pb": ("Cu", "Ni", "Zn"),
+    "Co": ("Ni", "Zn"),
+}
+"""The metals that are known at the validation points too, by the one that is predicted there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Places in km, categories of each, and concentrations in mg/kg."""
+
+    points: Float[np.ndarray, "sample 2"]
+    categories: Mapping[str, tuple[str, ...]]
+    metals: Mapping[str, Float[np.ndarray, " sample"]]
+    is_training: Bool[np.ndarray, " sample"]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def of(self, names: Sequence[str]) -> Float[np.ndarray, "sample metal"]:
+        """Concentrations of some metals, one a column; all of them must have been measured."""
+        for name in names:
+            if name not in self.metals:
+                known = tuple(self.metals)
+                raise RieszError(
+                    f"there is no metal {name!r}: {nearest(name, known)}The samples have "
+                    f"{listed(known)}."
+                )
+        columns = np.stack([self.metals[name] for name in names], axis=1)
+        missing = np.argwhere(np.isnan(columns))
+        if len(missing):
+            row, column = missing[0]
+            raise RieszError(
+                f"{names[column]} was not measured at {len(np.unique(missing[:, 0]))} samples, "
+                f"first sample {row}: leave those out, or choose other metals."
+            )
+        return columns
+
+    def subset(self, kept: Bool[np.ndarray, " sample"]) -> "Samples":
+        """Some of the samples."""
+        return Samples(
+            self.points[kept],
+            {n: tuple(np.array(v)[kept].tolist()) for n, v in self.categories.items()},
+            {name: values[kept] for name, values in self.metals.items()},
+            self.is_training[kept],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Places that cover the sampled region, in km, with their categories."""
+
+    points: Float[np.ndarray, "place 2"]
+    categories: Mapping[str, tuple[str, ...]]
+
+
+@lru_cache(maxsize=1)
+def jura() -> Samples:
+    """The 359 samples; 259 are for training, 100 for validation."""
+    return samples_in(embedded("jura.csv").decode(), "jura.csv")
+
+
+@lru_cache(maxsize=1)
+def jura_grid() -> Grid:
+    """5,957 places, 50 m apart."""
+    name = "jura_grid.csv.gz"
+    rows = table_in(gzip.decompress(embedded(name)).decode(), name, (*PLACES, *CATEGORIES))
+    points = numbers_in(rows, PLACES, name)
+    return Grid(points, {key: tuple(row[key] for row in rows) for key in CATEGORIES})
+
+
+def read_samples(path: Path) -> Samples:
+    """Samples of one's own, from a CSV file with the columns of `jura.csv`."""
+    try:
+        return samples_in(path.read_text(encoding="utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise FileFormatError(f"{path} cannot be read: {told}.") from None
+
+
+def embedded(name: str) -> bytes:
+    return files("riesz.datasets").joinpath(FOLDER, name).read_bytes()
+
+
+def samples_in(text: str, name: str) -> Samples:
+    rows = table_in(text, name, ("set", *PLACES, *CATEGORIES, *METALS))
+    for number, row in enumerate(rows, 2):
+        if row["set"] not in SETS:
+            raise FileFormatError(
+                f"{name}, line {number}: set is {row['set']!r}; it is {listed(SETS)}."
+            )
+    values = numbers_in(rows, METALS, name, may_be_missing=True)
+    bad = np.argwhere(values <= 0)
+    if len(bad):
+        line, column = bad[0]
+        raise FileFormatError(
+            f"{name}, line {line + 2}: {METALS[column]} is {values[line, column]:g}; a "
+            "concentration is positive. Leave the cell empty where nothing was measured."
+        )
+    return Samples(
+        points=numbers_in(rows, PLACES, name),
+        categories={key: tuple(row[key] for row in rows) for key in CATEGORIES},
+        metals=dict(zip(METALS, values.T, strict=True)),
+        is_training=np.array([row["set"] == SETS[0] for row in rows]),
+    )
+
+
+def table_in(text: str, name: str, needed: Sequence[str]) -> list[dict[str, str]]:
+    """Rows by column name, all of the needed ones there."""
+    reader = csv.DictReader(io.StringIO(text))
+    found = reader.fieldnames or ()
+    missing = [column for column in needed if column not in found]
+    if missing:
+        raise FileFormatError(
+            f"{name} has no column {' and no '.join(missing)}: it has "
+            f"{', '.join(found) or 'none at all'}."
+        )
+    rows = list(reader)
+    if not rows:
+        raise FileFormatError(f"{name} has no rows below its heading.")
+    for number, row in enumerate(rows, 2):
+        if any(row[column] is None for column in needed):
+            raise FileFormatError(f"{name}, line {number}: it has fewer cells than the heading.")
+    return rows
+
+
+def numbers_in(
+    rows: Sequence[Mapping[str, str]],
+    columns: Sequence[str],
+    name: str,
+    *,
+    may_be_missing: bool = False,
+) -> Float[np.ndarray, "row column"]:
+    """Cells as numbers; empty ones, where they may be, as NaN."""
+    values = np.empty((len(rows), len(columns)))
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            cell = row[column].strip()
+            values[i, j] = math.nan if may_be_missing and not cell else number(cell)
+            if not cell and may_be_missing:
+                continue
+            if not math.isfinite(values[i, j]):
+                raise FileFormatError(
+                    f"{name}, line {i + 2}: {column} is {cell!r}, which is not a number."
+                )
+    return values
+
+
+def number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan

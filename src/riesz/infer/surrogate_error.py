@@ -1,0 +1,133 @@
+r"""The dual residual as an error estimate of a surrogate, held against the true error.
+
+With the Gram matrix $A$ of the energy, the symmetric part of the equation at the posterior's mean,
+the estimate is $\|r(\mu)\|_{A^{-1}}$ and the error $\|\mu - u_h\|_A$. Were the equation $A$ itself
+they would be equal; their ratio is the efficiency index.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.errors import RieszError
+from riesz.fem.assembly import jacobian, residual
+from riesz.fem.linear_solve import SparseLU
+from riesz.fem.sparse import SparseMatrix
+from riesz.infer.family import Draws
+from riesz.infer.posterior import Posterior
+from riesz.infer.problem import InverseProblem, in_precision
+from riesz.infer.surrogate_states import SurrogateStates
+from riesz.penalty.dual_norm import DualNorm
+
+NUM_DRAWS = 32
+PREFIX = "surrogate_"
+"""Of the names under which a posterior keeps the figures."""
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateError:
+    """For draws of a posterior: estimate and true error, by the energy norm of the state.
+
+    `sensor_error` is the largest error at a sensor, in units of the noise.
+    """
+
+    estimate: Float[np.ndarray, " draw"]
+    error: Float[np.ndarray, " draw"]
+    sensor_error: Float[np.ndarray, " draw"]
+
+    @property
+    def efficiency(self) -> Float[np.ndarray, " draw"]:
+        """Estimate over error: one at best; far below, residuals hide errors."""
+        return self.estimate / self.error
+
+    def __str__(self) -> str:
+        index = self.efficiency
+        return (
+            f"surrogate over {len(self.error)} exact solves: off by {rms(self.error):.2%} of the "
+            f"state in the energy norm, the dual residual says {rms(self.estimate):.2%} "
+            f"(efficiency index {np.median(index):.2f}, {index.min():.2f} to {index.max():.2f}); "
+            f"at the sensors by up to {self.sensor_error.max():.2g} of the noise"
+        )
+
+
+def rms(values: Float[np.ndarray, " draw"]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def surrogate_error(
+    posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0
+) -> SurrogateError:
+    """Compare the surrogate's states at draws of q with exact ones: a solve each."""
+    if not isinstance(posterior.states, SurrogateStates):
+        raise RieszError(
+            f"a posterior by {posterior.engine} has no surrogate whose error could be told."
+        )
+    with jax.enable_x64(True):
+        problem, family, states = in_precision(
+            (posterior.problem, posterior.distribution, posterior.states), jnp.float64
+        )
+        draws = family.sample(jr.key(seed), num_draws)
+        mean = jnp.mean(draws, axis=0)
+        found = energies(problem, energy_norm(problem, mean), states, draws)
+        squares, gaps = np.asarray(found[0]), np.asarray(found[1])
+    if not (squares > 0).all():
+        raise RieszError(
+            "the equation has no energy norm at the posterior's mean: its symmetric part is not "
+            "positive, or the surrogate is exact, so that no error can be told."
+        )
+    estimate, error, size = np.sqrt(squares)
+    return SurrogateError(estimate / size, error / size, gaps)
+
+
+def energy_norm(problem: InverseProblem, coordinates: Float[Array, " coordinate"]) -> DualNorm:
+    """The norm by the symmetric part of the equation's matrix."""
+    matrix = jacobian(problem.forward, problem.state(coordinates), problem.z(coordinates))
+    transposed = matrix.to_scipy().T.tocsr()  # its entries stand where those of the matrix do
+    transposed.sort_indices()
+    values = (matrix.values + jnp.asarray(transposed.data)) / 2
+    return DualNorm(SparseMatrix(matrix.pattern, values), SparseLU())
+
+
+@eqx.filter_jit
+def energies(
+    problem: InverseProblem, norm: DualNorm, states: SurrogateStates, draws: Draws
+) -> tuple[Float[Array, "3 draw"], Float[Array, " draw"]]:
+    """Squares of the dual residual, the error and the state; the largest error at a sensor."""
+    surrogates = states(problem, jr.key(0), draws)
+    free = problem.forward.free
+
+    def one(drawn):
+        coordinates, emulated = drawn
+        z, exact = problem.z(coordinates), problem.state(coordinates)
+        gap = emulated - exact
+        squares = [norm.squared(residual(problem.forward, emulated, z)[free])]
+        squares += [values[free] @ (norm.gram @ values[free]) for values in (gap, exact)]
+        noise = problem.likelihood.noise_sd(z)
+        return jnp.stack(squares), jnp.max(jnp.abs(problem.operator @ gap) / noise)
+
+    squares, gaps = jax.lax.map(one, (draws, surrogates))
+    return squares.T, gaps
+
+
+def with_surrogate_error(posterior: Posterior, *, seed: int = 0) -> Posterior:
+    """The same posterior with these figures in its history."""
+    found = surrogate_error(posterior, seed=seed)
+    told = {
+        PREFIX + field.name: jnp.asarray(getattr(found, field.name))
+        for field in dataclasses.fields(found)
+    }
+    return dataclasses.replace(posterior, history=posterior.history | told)
+
+
+def told_error(posterior: Posterior) -> SurrogateError | None:
+    """The figures that a posterior carries, if any."""
+    names = [field.name for field in dataclasses.fields(SurrogateError)]
+    if any(PREFIX + name not in posterior.history for name in names):
+        return None
+    return SurrogateError(*(np.asarray(posterior.history[PREFIX + name]) for name in names))

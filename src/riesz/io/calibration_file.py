@@ -1,0 +1,19 @@
+"""What simulation-based calibration found, as a result file."""
+
+from pathlib import Path
+
+from riesz.diagnose.calibration import Calibration
+from riesz.io.problem_file import Case
+from riesz.io.results import results, write_results
+
+RESULTS = "results.json"
+
+
+def write_calibration(
+    folder: Path, calibration: Calibration, case: Case, *, command: str, seed: int
+) -> None:
+    """One row for each unknown number, and what holds for all of them in the summary."""
+    config = case.tables.model_dump(mode="json", exclude_none=True)
+    content = results(command, config, seed, calibration.rows(), calibration.figures())
+    folder.mkdir(parents=True, exist_ok=True)
+    write_results(folder / RESULTS, content)

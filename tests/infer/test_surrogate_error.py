@@ -1,0 +1,47 @@
+"""The dual residual of a surrogate against its true error."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from riesz.errors import RieszError
+from riesz.infer.family import full_rank
+from riesz.infer.posterior import Posterior
+from riesz.infer.setup import initial_surrogate
+from riesz.infer.summary import summary
+from riesz.infer.surrogate_error import surrogate_error, told_error, with_surrogate_error
+from riesz.infer.surrogate_states import SurrogateStates
+from tests.infer.linear_gaussian import exact_posterior, linear_problem
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    """A surrogate that knows its boundary values and nothing else."""
+    problem = linear_problem()
+    surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
+    return Posterior(
+        problem, full_rank(3, jnp.float64), SurrogateStates(surrogate), engine="emulate"
+    )
+
+
+def test_for_a_symmetric_equation_the_estimate_is_the_error(untrained):
+    """Whatever the surrogate: the residual is the Riesz representer of the error."""
+    found = surrogate_error(untrained, num_draws=5)
+    np.testing.assert_allclose(found.efficiency, 1.0, rtol=1e-8)
+    assert found.error.min() > 0.1  # it was not trained
+    assert found.sensor_error.min() > 0.1
+
+
+def test_a_posterior_carries_it_to_its_summary(untrained):
+    posterior = with_surrogate_error(untrained)
+    found = told_error(posterior)
+    assert found is not None
+    assert len(found.error) == 32
+    assert told_error(untrained) is None
+    assert "efficiency index 1.00" in str(summary(posterior, num_draws=10))
+
+
+def test_exact_states_have_no_such_error():
+    with pytest.raises(RieszError, match="by formula has no surrogate"):
+        surrogate_error(exact_posterior())

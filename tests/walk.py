@@ -1,0 +1,58 @@
+"""The `riesz` command with an engine that only walks about, one slow step at a time.
+
+It takes the name of nuts, and compiles in no time: for tests of what happens around an engine.
+"""
+
+import dataclasses
+import time
+
+import jax.numpy as jnp
+import jax.random as jr
+
+from riesz.cli import main
+from riesz.infer import fit
+from riesz.infer.family import MeanField
+from riesz.infer.posterior import Posterior
+from riesz.infer.states import ExactStates
+from riesz.infer.training import train
+
+STEPS, SECONDS = 400, 0.02
+
+
+def step(state, key, data):
+    place = state + 0.1 * jr.normal(key, state.shape)
+    return place, {"distance": jnp.sum(jnp.sin(place) ** 2)}
+
+
+def walked(problem, seed, quiet, settings, checkpoint):
+    class Slowly(type(checkpoint)):
+        """So that there is time to be killed in."""
+
+        def __init__(self):
+            self.__dict__ = checkpoint.__dict__
+
+        def keep(self, stage, state):
+            time.sleep(SECONDS)
+            super().keep(stage, state)
+
+    place, history = train(
+        step,
+        jnp.zeros(2 * problem.num_coordinates),
+        jr.key(seed),
+        None,
+        num_steps=STEPS,
+        block_steps=10,
+        label="walk",
+        quiet=quiet,
+        checkpoint=Slowly(),
+    )
+    family = MeanField(*jnp.split(place, 2))
+    history = {name: jnp.asarray(curve) for name, curve in history.items()}
+    return Posterior(problem, family, ExactStates(), history, "nuts", seed, ())
+
+
+WALK = dataclasses.replace(fit.ENGINES["nuts"], run=walked)
+
+if __name__ == "__main__":
+    fit.ENGINES["nuts"] = WALK
+    main()
