@@ -46,6 +46,15 @@ def test_a_singular_matrix_has_no_solution(matrix):
     assert np.isnan(lu_solve(*parts(matrix), side, transposed=False)).all()
 
 
+def test_columns_of_zeros_have_no_solution_and_never_reach_superlu(monkeypatch):
+    """Where a coefficient underflows; its pivots may come from rows that it does not have."""
+    monkeypatch.setattr(host_lu.spla, "splu", None)
+    values, columns, starts = parts(on_a_square(4) + sp.eye_array(16))
+    values[columns == 3] = 0.0
+    values[starts[3] : starts[4]] = 0.0
+    assert np.isnan(lu_solve(values, columns, starts, np.ones(16), transposed=False)).all()
+
+
 def test_infinite_entries_have_no_solution():
     values, columns, starts = parts(np.diag([1.0, 2.0]))
     values[0] = np.inf

@@ -13,7 +13,8 @@ from riesz.fem import host_lu
 from riesz.fem.linear_solve import Dense, SparseLU
 from riesz.fem.weakform import advection, diffusion, source
 from riesz.infer import nuts as engine
-from riesz.infer.nuts import log_density, nuts, steadied, warnings_of
+from riesz.infer.chain_start import steadied
+from riesz.infer.nuts import log_density, nuts, warnings_of
 from riesz.infer.problem import inverse_problem
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian

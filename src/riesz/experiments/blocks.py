@@ -4,6 +4,7 @@ Each row is a method with all it says of itself, and the moments of all log-diff
 against NUTS follow from the rows.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,13 +20,12 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from riesz.experiments.blocks_chains import Chain, ChainSettings, block_chain, side_by_side
 from riesz.experiments.blocks_figures import draw_moments
-from riesz.experiments.blocks_problem import FINER, LEVELS, PRIOR_SD, block_problem
+from riesz.experiments.blocks_problem import FINER, LEVELS, NUM_BLOCKS, PRIOR_SD, block_problem
 from riesz.experiments.task import Experiment, Task
-from riesz.infer.emulate import emulate
-from riesz.infer.importance import ImportanceCheck, importance_check, warnings_of
-from riesz.infer.laplace import LaplaceSettings, laplace
+from riesz.infer.fit import checked, fit
+from riesz.infer.importance import told_check
 from riesz.infer.posterior import Posterior
-from riesz.infer.problem import InverseProblem
+from riesz.infer.surrogate_error import rms, told_error
 from riesz.io.results import Row, markdown_table
 from riesz.io.whole_file import replacing
 
@@ -43,12 +43,11 @@ class Sizes:
     num_warmup: int
     num_samples: int  # in each chain
     num_chains: int  # a process each
-    importance_draws: int
 
 
 SIZES = {
-    "quick": Sizes(2, 100, 50, 50, 50, 2, 200),
-    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1000),
+    "quick": Sizes(2, 100, 50, 50, 50, 2),
+    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2),
 }
 
 
@@ -57,23 +56,13 @@ def blocks(seed: int, mode: str) -> Experiment:
     sizes = SIZES[mode]
     runs: dict[str, Callable[[], Row]] = {
         REFERENCE: partial(nuts_row, seed, sizes),
-        "laplace": partial(approximate_row, run_laplace, seed, sizes),
-        "emulate": partial(approximate_row, run_emulate, seed, sizes),
+        "laplace": partial(approximate_row, "laplace", {"num_modes": NUM_BLOCKS**2}, seed, sizes),
+        "emulate": partial(approximate_row, "emulate", {}, seed, sizes),
     }
     nodes = (8 * 2 ** (sizes.levels - 1) + 1) ** 2
     tasks = [Task({"method": name, "nodes": nodes}, run) for name, run in runs.items()]
     config = {"mode": mode, "finer": FINER, **vars(sizes)}
     return Experiment("blocks", config, tasks, summarise, draw)
-
-
-def run_laplace(problem: InverseProblem, seed: int) -> Posterior:
-    """With all directions, as there are few."""
-    settings = LaplaceSettings(num_modes=problem.num_coordinates)
-    return laplace(problem, seed=seed, settings=settings)
-
-
-def run_emulate(problem: InverseProblem, seed: int) -> Posterior:
-    return emulate(problem, seed=seed, quiet=True)
 
 
 def nuts_row(seed: int, sizes: Sizes) -> Row:
@@ -92,6 +81,7 @@ def sampler_row(chains: Sequence[Chain], seconds: float) -> Row:
     return {
         "seconds": seconds,
         "cpu_seconds": float(sum(chain.cpu_seconds for chain in chains)),
+        "cpu_seconds_chain": float(max(chain.cpu_seconds for chain in chains)),
         "num_gradients": sum(chain.num_gradients for chain in chains),
         "steps_median": float(np.median(steps)),
         "steps_most": int(steps.max()),
@@ -99,69 +89,73 @@ def sampler_row(chains: Sequence[Chain], seconds: float) -> Row:
         "r_hat": float(split_gelman_rubin(draws).max()),
         "effective_draws": float(effective.min()),
         "effective_draws_median": float(np.median(effective)),
-        **NOT_WEIGHED,
+        **NOT_CHECKED,
+        "notes": None,
         **moments(draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))),
     }
 
 
 NO_CHAINS: Row = dict.fromkeys(
     (
-        *("num_gradients", "steps_median", "steps_most", "divergences"),
+        *("cpu_seconds_chain", "num_gradients", "steps_median", "steps_most", "divergences"),
         *("r_hat", "effective_draws", "effective_draws_median"),
     )
 )
-NOT_WEIGHED: Row = dict.fromkeys(
+NOT_CHECKED: Row = dict.fromkeys(
     (
         *("k_hat", "weighed_draws", "largest_shift", "largest_shift_error"),
-        *("q_sd_ratio_low", "q_sd_ratio_high", "physics", "rounds", "notes"),
+        *("corrected_sd_ratio_low", "corrected_sd_ratio_high"),
+        *("dual_residual", "energy_error", "efficiency", "sensor_error_noise_sd", "rounds"),
     )
 )
 
 
-def approximate_row(
-    run: Callable[[InverseProblem, int], Posterior], seed: int, sizes: Sizes
-) -> Row:
+def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Sizes) -> Row:
+    """Seconds are those of the fit alone, with its compilation; checks come after."""
     problem = block_problem(seed, levels=sizes.levels)
-    clock, cpu = perf_counter(), process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are kept as notes
-        found = jax.block_until_ready(run(problem, seed))
-    seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
-    check = importance_check(found, num_draws=sizes.importance_draws, seed=seed)
+        clock, cpu = perf_counter(), process_time()
+        fitted = jax.block_until_ready(
+            fit(problem, engine, seed=seed, quiet=True, check=False, **settings)
+        )
+        seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
+        found = checked(fitted, check=True, seed=seed)
     variances = np.diag(np.asarray(found.coordinate_covariance()))
     return {
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         **NO_CHAINS,
-        **weighed(check),
-        **surrogate_measures(found),
-        "notes": " ".join((*found.notes, *warnings_of(check))),
+        **told(found),
+        "notes": " ".join(found.notes),
         **moments(np.asarray(found.coordinate_mean()), np.sqrt(variances)),
     }
 
 
-def weighed(check: ImportanceCheck) -> Row:
-    """What importance weights say; shifts and ratios are those of the corrected moments."""
-    farthest = int(np.argmax(np.abs(check.mean_shift)))
-    return {
-        "k_hat": check.k_hat,
-        "weighed_draws": check.effective_draws,
-        "largest_shift": float(check.mean_shift[farthest]),
-        "largest_shift_error": float(check.mean_shift_error[farthest]),
-        "q_sd_ratio_low": float(check.sd_ratio.min()),
-        "q_sd_ratio_high": float(check.sd_ratio.max()),
-    }
-
-
-def surrogate_measures(posterior: Posterior) -> Row:
-    """How much of the equation the surrogate leaves, in the dual norm, and after how many rounds.
-
-    Exact solves leave nothing.
-    """
-    physics = posterior.history.get("physics")
-    if physics is None:
-        return {"physics": None, "rounds": None}
-    return {"physics": float(np.sqrt(physics[-1])), "rounds": len(physics)}
+def told(posterior: Posterior) -> Row:
+    """What the checks say: weights and the moments that they correct, and the surrogate's error."""
+    row = dict(NOT_CHECKED)
+    check, error = told_check(posterior), told_error(posterior)
+    if check is not None:
+        farthest = int(np.argmax(np.abs(check.mean_shift)))
+        row |= {
+            "k_hat": check.k_hat,
+            "weighed_draws": check.effective_draws,
+            "largest_shift": float(check.mean_shift[farthest]),
+            "largest_shift_error": float(check.mean_shift_error[farthest]),
+            "corrected_sd_ratio_low": float(check.sd_ratio.min()),
+            "corrected_sd_ratio_high": float(check.sd_ratio.max()),
+        }
+    if error is not None:
+        row |= {
+            "dual_residual": rms(error.estimate),
+            "energy_error": rms(error.error),
+            "efficiency": float(np.median(error.efficiency)),
+            "sensor_error_noise_sd": float(error.sensor_error.max()),
+            "rounds": len(posterior.history["moved"]),
+        }
+    # Where a single draw has all the weight, nothing is left to be corrected.
+    return {k: v if v is None or math.isfinite(v) else None for k, v in row.items()}
 
 
 def moments(mean: Float[np.ndarray, " block"], sd: Float[np.ndarray, " block"]) -> Row:
@@ -192,6 +186,8 @@ def errors(rows: Sequence[Row]) -> list[Row]:
                 "sd_ratio_high": float(ratios.max()),
                 "k_hat": row["k_hat"],
                 "weighed_draws": row["weighed_draws"],
+                "dual_residual": row["dual_residual"],
+                "energy_error": row["energy_error"],
                 "cpu_seconds": row["cpu_seconds"],
             }
         )
@@ -202,7 +198,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
     summary: dict[str, Any] = {"rows": len(rows)}
     for row in rows:
         if row["method"] == REFERENCE:
-            for key in ("seconds", "effective_draws", "r_hat", "divergences"):
+            for key in ("seconds", "cpu_seconds_chain", "effective_draws", "r_hat", "divergences"):
                 summary[f"{REFERENCE}: {key.replace('_', ' ')}"] = row[key]
     for row in errors(rows):
         for key, value in row.items():

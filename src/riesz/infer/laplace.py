@@ -15,10 +15,10 @@ import numpy as np
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import require_float64
+from riesz.infer.chain_start import check_shape
 from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.infer.curvature import data_actions, leading_eigenpairs
 from riesz.infer.newton_cg import Mode, NewtonSettings, most_likely
-from riesz.infer.nuts import check_shape
 from riesz.infer.posterior import Posterior
 from riesz.infer.prior_update import PriorUpdate
 from riesz.infer.problem import Coordinates, InverseProblem

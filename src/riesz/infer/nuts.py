@@ -24,6 +24,7 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import Newton, find_root, require_float64
+from riesz.infer.chain_start import InverseMass, beginning
 from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.posterior import Posterior
@@ -38,10 +39,6 @@ FEW_EFFECTIVE = 100
 
 R_HAT = 1.01
 """Chains that differ by more have not converged (Vehtari et al. 2021)."""
-
-
-InverseMass = Float[Array, "coordinate coordinate"] | Float[Array, " coordinate"]
-"""All of a matrix, or its diagonal."""
 
 
 class NutsSettings(eqx.Module):
@@ -145,41 +142,6 @@ def log_density(
     state = with_dirichlet(problem.forward, solution.free_values, z)
     density = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
     return jnp.where(solution.converged, density, jnp.nan)
-
-
-def beginning(
-    problem: InverseProblem, start: Coordinates | Posterior | None, *, dense: bool
-) -> tuple[Coordinates, InverseMass | None]:
-    """Where chains start, and their inverse mass where it is known."""
-    if not isinstance(start, Posterior):
-        origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
-        check_shape(problem, origin)
-        return origin, None
-    origin, covariance = start.coordinate_mean(), start.coordinate_covariance()
-    check_shape(problem, origin)
-    if not dense:
-        return origin, jnp.diagonal(covariance)
-    if isinstance(start.distribution, EmpiricalDraws):
-        covariance = steadied(covariance, start.distribution.num_draws)
-    return origin, covariance
-
-
-def steadied(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n n"]:
-    """A covariance of few draws with its correlations made smaller.
-
-    By the share that the unknowns have in unknowns and draws: of few draws most of them are chance,
-    and directions in which none of the draws went would get no variance at all.
-    """
-    share = len(covariance) / (len(covariance) + num_draws)
-    return (1 - share) * covariance + share * jnp.diag(jnp.diagonal(covariance))
-
-
-def check_shape(problem: InverseProblem, start: Float[Array, "..."]) -> None:
-    if start.shape != (problem.num_coordinates,):
-        raise RieszError(
-            f"start has shape {start.shape}, but the problem has {problem.num_coordinates} "
-            "coordinates."
-        )
 
 
 def check_begun(problem: InverseProblem, start: Coordinates, potential: Float[Array, ""]) -> None:
