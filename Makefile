@@ -43,6 +43,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment field --full --resume --out results/field
 	$(BIN)/riesz experiment amortised --full --resume --out results/amortised
 	$(BIN)/riesz experiment checkerboard --full --resume --out results/checkerboard
+	$(BIN)/riesz experiment misspecified --full --resume --out results/misspecified
 
 clean:
 	rm -rf $(VENV) $(OUT)

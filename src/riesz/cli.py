@@ -38,6 +38,7 @@ class ExperimentName(StrEnum):
     AMORTISED = "amortised"
     CHECKERBOARD = "checkerboard"
     FIELD = "field"
+    MISSPECIFIED = "misspecified"
 
 
 OutOption = Annotated[
@@ -207,6 +208,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     from riesz.experiments.amortised import amortised
     from riesz.experiments.checkerboard import checkerboard
     from riesz.experiments.field import field
+    from riesz.experiments.misspecified import misspecified
     from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
     from riesz.experiments.taper import taper
@@ -228,6 +230,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.AMORTISED: amortised,
         ExperimentName.CHECKERBOARD: checkerboard,
         ExperimentName.FIELD: field,
+        ExperimentName.MISSPECIFIED: misspecified,
     }
     return builders[name](seed, mode)
 
