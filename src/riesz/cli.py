@@ -41,6 +41,7 @@ class ExperimentName(StrEnum):
     CHECKERBOARD = "checkerboard"
     FIELD = "field"
     BLOCKS = "blocks"
+    MISSPECIFIED = "misspecified"
 
 
 OutOption = Annotated[
@@ -310,6 +311,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
     from riesz.experiments.blocks import blocks
     from riesz.experiments.checkerboard import checkerboard
     from riesz.experiments.field import field
+    from riesz.experiments.misspecified import misspecified
     from riesz.experiments.norms import norms
     from riesz.experiments.smoother import smoother
     from riesz.experiments.taper import taper
@@ -332,6 +334,7 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.CHECKERBOARD: checkerboard,
         ExperimentName.FIELD: field,
         ExperimentName.BLOCKS: blocks,
+        ExperimentName.MISSPECIFIED: misspecified,
     }
     return builders[name](seed, mode)
 

@@ -1,9 +1,10 @@
 """In which coordinates is the solution of an equation affine? Found by asking the residual."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Float, Int
 
 from riesz.fem.assembly import residual
 from riesz.fem.problem import BoundaryValueProblem
@@ -28,12 +29,8 @@ def affine_coordinates(
     functional = jnp.asarray(rng.normal(size=num_dofs), problem.dtype)
     functional = functional.at[problem.fixed].set(0.0)
 
-    @jax.jit
     def slopes(state, place):
-        def asked(state, place):
-            return functional @ residual(problem, state, latents.z(place))
-
-        return jax.grad(asked, argnums=(0, 1))(state, place)
+        return functional_slopes(problem, latents, functional, state, place)
 
     tolerance = ROUNDING * np.finfo(problem.dtype).eps
     by_state, by_place = slopes(states[0], places[0])
@@ -50,6 +47,22 @@ def affine_coordinates(
         if close(by_state, by_moved_state, tolerance).all()
         else (np.zeros(0, int))
     )
+
+
+@eqx.filter_jit
+def functional_slopes(
+    problem: BoundaryValueProblem,
+    latents: LatentSpace,
+    functional: Float[Array, " dof"],
+    state: Float[Array, " dof"],
+    place: Float[Array, " coordinate"],
+) -> tuple[Float[Array, " dof"], Float[Array, " coordinate"]]:
+    """Derivatives of a functional of the residual by the state and by the coordinates."""
+
+    def asked(state, place):
+        return functional @ residual(problem, state, latents.z(place))
+
+    return jax.grad(asked, argnums=(0, 1))(state, place)
 
 
 def close(one, other, tolerance: float) -> np.ndarray:

@@ -37,7 +37,8 @@ class NodalSurrogate(eqx.Module):
     ) -> Float[Array, " node"]:
         """All nodal values, with the prescribed ones put in."""
         affine = jnp.concatenate([jnp.ones(1, coordinates.dtype), coordinates])
-        free = self.start @ affine + self.modes @ (self.weights @ affine)
+        # Modes by weights first: draws of the coordinates outnumber the columns of the weights.
+        free = (self.start + self.modes @ self.weights) @ affine
         return with_dirichlet(problem, free, latents.z(coordinates))
 
 
@@ -54,14 +55,22 @@ def nodal_surrogate(
             f"{LARGEST} nodes): use the network."
         )
     origin = jnp.zeros(latents.num_coordinates, problem.dtype)
+    state, slopes, matrix = linearised(problem, latents, origin)
+    factor = np.linalg.cholesky(np.asarray(gram.to_dense()))
+    modes = np.linalg.solve(np.asarray(matrix.to_dense()), factor)
+    start = jnp.column_stack([state, slopes])[problem.free]
+    return NodalSurrogate(jnp.zeros_like(start), start, epsilon * jnp.asarray(modes))
 
-    @jax.jit
+
+@eqx.filter_jit
+def linearised(
+    problem: BoundaryValueProblem, latents: LatentSpace, coordinates: Coordinates
+) -> tuple[Float[Array, " node"], Float[Array, "node coordinate"], SparseMatrix]:
+    """The solution, its derivatives by the coordinates, and the matrix there."""
+
     def solution(coordinates: Coordinates) -> Float[Array, " node"]:
         return solve(problem, latents.z(coordinates))
 
-    state, slopes = solution(origin), jax.jit(jax.jacfwd(solution))(origin)
-    matrix = jacobian(problem, state, latents.z(origin)).to_dense()
-    factor = np.linalg.cholesky(np.asarray(gram.to_dense()))
-    modes = np.linalg.solve(np.asarray(matrix), factor)
-    start = jnp.column_stack([state, slopes])[problem.free]
-    return NodalSurrogate(jnp.zeros_like(start), start, epsilon * jnp.asarray(modes))
+    state = solution(coordinates)
+    matrix = jacobian(problem, state, latents.z(coordinates))
+    return state, jax.jacfwd(solution)(coordinates), matrix
