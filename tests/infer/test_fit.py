@@ -129,7 +129,7 @@ def test_a_q_is_checked_after_the_fit(small, monkeypatch):
     assert found is not None
     assert found.sd_ratio[0] > 1.2  # the prior is wider than the posterior
     assert told_check(fit(small, "emulate", check=False)) is None
-    monkeypatch.setattr(fit_module, "CHECKED_MESH", 24)
+    monkeypatch.setitem(fit_module.CHECKED_MESH, 2, 24)
     assert told_check(fit(small, "emulate")) is None
     with pytest.warns(UserWarning, match="importance sampling"):
         assert told_check(fit(small, "emulate", check=True)) is not None
