@@ -43,8 +43,8 @@ SMALL_MESH = 65**2
 
 
 CHECKED_MESH = {1: 129**2, 2: 129**2, 3: 16**3}
-"""Nodes, by dimension, up to which a thousand exact solves follow a fit to check it: they take about
-half a minute there. In three dimensions factors fill up far sooner."""
+"""Nodes, by dimension, up to which a thousand exact solves follow a fit to check it, half a minute
+there. In three dimensions factors fill up far sooner."""
 
 
 @dataclasses.dataclass(frozen=True)
