@@ -90,7 +90,7 @@ def check_found(fits: ManyFits) -> None:
     broken = ~np.isfinite(np.asarray(fits.families.mean)).all(axis=1)
     if broken.any():
         raise RieszError(
-            f"{broken.sum()} of {len(broken)} fits became NaN, first data set "
+            f"{broken.sum()} of {broken.size} fits became NaN, first data set "
             f"{np.argmax(broken)}: look for priors that allow impossible coefficients or noise of "
             "zero, or narrow them."
         )
