@@ -135,9 +135,14 @@ def test_ratios_compare_the_same_data_sets():
         {"method": "oracle", "replicate": 0, "mean_width": 1.0},
         {"method": "oracle", "replicate": 1, "mean_width": 100.0},
         {"method": "relax-1", "replicate": 0, "mean_width": 3.0},
+        {"method": "relax-3", "replicate": 0, "mean_width": 4.0},
+        {"method": "relax-3", "replicate": 1, "mean_width": 200.0},
     ]
     assert experiment.ratio(rows, "relax-1", "oracle", "mean_width") == 3.0
     assert experiment.ratio(rows, "relax-1", "nuts", "mean_width") is None
+    assert experiment.ratio(rows, "relax-3", "oracle", "mean_width") == pytest.approx(204 / 101)
+    assert experiment.mean_ratio(rows[3:], rows, "oracle", "mean_width") == 3.0
+    assert experiment.mean_ratio(rows[3:], rows, "nuts", "mean_width") is None
 
 
 @pytest.mark.slow  # two minutes, nearly all of it compilation

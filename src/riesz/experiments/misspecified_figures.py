@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from riesz.experiments.misspecified_scores import relative
 from riesz.io.results import Row
 from riesz.plot.figure import new_figure, save_figure
 
 COLOURS = {"laplace": "tab:red", "oracle": "tab:blue", "relax-learned": "black"}
 """Of the methods that are drawn against the strength of the eddy."""
-NOMINAL, BAND = 0.95, (0.90, 0.99)
+BAND = (0.90, 0.99)
+"""Where the coverage of intervals for 95 % should be."""
+WIDTHS = (1, 1.5, 2, 3, 5)
 
 
 def draw_scores(rows: Sequence[Row], path: Path) -> None:
@@ -19,9 +22,11 @@ def draw_scores(rows: Sequence[Row], path: Path) -> None:
     figure, (coverage, width, by_eddy, doubt) = new_figure(2, 2, width=5.4, height=3.8)
     by_method(coverage, rows, "field_coverage95")
     coverage.set(xlabel="field inside 95 % intervals", xlim=(None, 1.02))
-    by_method(width, relative(rows, "mean_width", "oracle"), "mean_width")
+    by_method(width, relative(rows, rows, "mean_width", "oracle"), "mean_width")
     width.axvline(1.5, color="grey", linestyle=":")
     width.set(xlabel="width of intervals / the oracle's", xscale="log")
+    width.set_xticks(WIDTHS, [f"{one:g}" for one in WIDTHS])
+    width.minorticks_off()
     for axes in (coverage, by_eddy):
         band = axes.axvspan if axes is coverage else axes.axhspan
         band(*BAND, color="0.9", zorder=0)
@@ -50,11 +55,3 @@ def by_method(axes: Axes, rows: Sequence[Row], measure: str) -> None:
         axes.scatter(np.mean(values), place, s=40, marker="D", color="black")
     axes.set_yticks(range(len(methods)), methods)
     axes.invert_yaxis()
-
-
-def relative(rows: Sequence[Row], measure: str, to: str) -> list[Row]:
-    """Rows with a measure divided by that of another method on the same data set."""
-    units = {r["replicate"]: r[measure] for r in rows if r["method"] == to}
-    return [
-        {**r, measure: r[measure] / units[r["replicate"]]} for r in rows if r["replicate"] in units
-    ]

@@ -1,5 +1,7 @@
 """How good draws of a field and of parameters are, held against the truth: one way for all."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 
@@ -46,3 +48,11 @@ def crps(
     ranks = 2 * np.arange(1, count + 1) - count - 1
     apart = np.tensordot(ranks, np.sort(draws, axis=0), axes=1) / (count * (count - 1))
     return np.mean(np.abs(draws - truth), axis=0) - apart
+
+
+def relative(rows: Sequence[Row], among: Sequence[Row], measure: str, to: str) -> list[Row]:
+    """Rows with a measure divided by that of another method on the same data set, if it has one."""
+    units = {r["replicate"]: r[measure] for r in among if r["method"] == to}
+    return [
+        {**r, measure: r[measure] / units[r["replicate"]]} for r in rows if r["replicate"] in units
+    ]
