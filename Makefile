@@ -48,6 +48,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment amortised --full --resume --out results/amortised
 	$(BIN)/riesz experiment checkerboard --full --resume --out results/checkerboard
 	$(BIN)/riesz experiment blocks --full --resume --out results/blocks
+	$(BIN)/riesz check examples/transport/problem.toml --calibrate --out results/calibration
 	$(BIN)/riesz experiment misspecified --full --resume --out results/misspecified
 
 clean:
