@@ -154,3 +154,11 @@ def test_doubt_widens_intervals_until_they_hold_the_field():
     }
     assert mean["laplace"] < mean["relax-learned"] - 0.02
     assert mean["oracle"] > 0.85
+
+
+@pytest.mark.slow
+def test_weights_hardly_change_the_oracle():
+    normal_one, weighed = (experiment.row(name, 3, 0) for name in ("oracle", "oracle-weighed"))
+    assert weighed["effective_draws"] > 300
+    assert weighed["mean_width"] == pytest.approx(normal_one["mean_width"], rel=0.1)
+    assert weighed["field_crps"] == pytest.approx(normal_one["field_crps"], rel=0.2)
