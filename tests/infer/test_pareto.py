@@ -55,6 +55,16 @@ def test_weights_sum_to_one_and_the_largest_is_cut():
     assert found.k_hat > 0.7
 
 
+@pytest.mark.parametrize("spread", [1e2, 1e3, 1e4])
+def test_weights_of_any_contrast_have_a_tail_that_is_told(spread):
+    """Hundreds of orders of magnitude apart, they overflow: no warning, and never NaN."""
+    for seed in range(20):
+        logs = spread * np.random.default_rng(seed).normal(size=1000)
+        found = smoothed_weights(logs)
+        assert found.k_hat > 0.7
+        np.testing.assert_allclose(found.weights.sum(), 1)
+
+
 def test_draws_that_are_impossible_have_no_weight():
     logs = np.random.default_rng(2).normal(size=1000)
     logs[::2] = -np.inf

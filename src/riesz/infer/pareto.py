@@ -51,8 +51,10 @@ def smoothed_weights(log_weights: Float[np.ndarray, " draw"]) -> SmoothedWeights
     if np.count_nonzero(excess > 0) < FEWEST_IN_TAIL:
         # A few draws have it all.
         return SmoothedWeights(weights / weights.sum(), np.inf)
-    shape, scale = pareto_fit(excess)
-    if np.isfinite(shape):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        shape, scale = pareto_fit(excess)
+        if not (np.isfinite(shape) and scale > 0):  # weights hundreds of orders of magnitude apart
+            return SmoothedWeights(weights / weights.sum(), np.inf)
         levels = (np.arange(size) + 0.5) / size
         weights[tail] = np.minimum(cutoff + pareto_quantiles(levels, shape, scale), 1.0)
     return SmoothedWeights(weights / weights.sum(), shape)
