@@ -184,7 +184,8 @@ def test_damage_is_told(saved):
             load_posterior(folder, problem)
 
     refused("{", "not a saved posterior")
-    refused({"schema": 99}, "schema 2")
+    refused({"schema": 99}, "newer version of riesz .schema 99; this one reads 2")
+    refused({"schema": 1}, "schema 2")
     refused({**manifest, "notes": None}, "notes missing or wrong")
     refused({**manifest, "notes": [3]}, "notes missing or wrong")
     refused({**manifest, "seed": "x"}, "seed missing or wrong")

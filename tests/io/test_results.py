@@ -30,7 +30,13 @@ def test_nan_is_never_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"schema": 99})])
+def test_a_file_of_a_newer_version_is_told(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps({"schema": 99}))
+    with pytest.raises(FileFormatError, match="newer version of riesz"):
+        read_results(tmp_path / "results.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"schema": 0})])
 def test_other_files_are_refused(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(FileFormatError, match="not a result file"):
