@@ -47,7 +47,7 @@ def test_a_singular_matrix_has_no_solution(matrix):
 
 
 def test_columns_of_zeros_have_no_solution_and_never_reach_superlu(monkeypatch):
-    """Where a coefficient underflows; its pivots may come from rows that it does not have."""
+    """Where a coefficient underflows: it has been seen to call BLAS with illegal sizes."""
     monkeypatch.setattr(host_lu.spla, "splu", None)
     values, columns, starts = parts(on_a_square(4) + sp.eye_array(16))
     values[columns == 3] = 0.0

@@ -61,6 +61,8 @@ def test_rows_that_are_no_objects_are_refused(tmp_path):
 def test_rows_become_a_table():
     lines = markdown_table(ROWS).splitlines()
     assert lines == ["| method | error |", "| --- | --- |", "| a | 0.1235 |", "| b | 2 |"]
+    with_lists = [{**row, "moments": [1.0, 2.0]} for row in ROWS]
+    assert markdown_table(with_lists).splitlines() == lines  # lists are for programs
 
 
 def repository(folder, *tracked):

@@ -53,8 +53,8 @@ def block_chain(settings: ChainSettings, number: int) -> Chain:
     """One chain on the problem of blocks, as a process runs it.
 
     Draws with a diagonal mass are its pilot, whose covariance makes the dense mass: from nothing,
-    dense ones take a window of draws several times as long as there are unknowns, and until then
-    hundreds of steps a draw; and the curvature at the mode is that of no other place here.
+    dense ones take a window of draws several times as long as there are unknowns; and the curvature
+    at the mode is that of no other place here.
     """
     pin(number, settings.num_chains)
     jax.config.update("jax_enable_x64", True)  # a process of its own may choose

@@ -167,7 +167,7 @@ def factorise(
     elimination = elimination_of(columns, row_starts)
     matrix = elimination.matrix(values)
     sizes = largest_of_columns(matrix)
-    if not sizes.all():  # SuperLU may pivot on rows that it does not have
+    if not sizes.all():  # SuperLU has been seen to call BLAS with illegal sizes
         return None
     try:
         # Finite-element matrices are structurally symmetric and nearly diagonally dominant:
