@@ -24,12 +24,12 @@ def step(state, key, data):
     return place, {"distance": jnp.sum(jnp.sin(place) ** 2)}
 
 
-def walked(problem, seed, quiet, settings, checkpoint):
-    class Slowly(type(checkpoint)):
+def walked(job):
+    class Slowly(type(job.checkpoint)):
         """So that there is time to be killed in."""
 
         def __init__(self):
-            self.__dict__ = checkpoint.__dict__
+            self.__dict__ = job.checkpoint.__dict__
 
         def keep(self, stage, state):
             time.sleep(SECONDS)
@@ -37,18 +37,18 @@ def walked(problem, seed, quiet, settings, checkpoint):
 
     place, history = train(
         step,
-        jnp.zeros(2 * problem.num_coordinates),
-        jr.key(seed),
+        jnp.zeros(2 * job.problem.num_coordinates),
+        jr.key(job.seed),
         None,
         num_steps=STEPS,
         block_steps=10,
         label="walk",
-        quiet=quiet,
+        quiet=job.quiet,
         checkpoint=Slowly(),
     )
     family = MeanField(*jnp.split(place, 2))
     history = {name: jnp.asarray(curve) for name, curve in history.items()}
-    return Posterior(problem, family, ExactStates(), history, "nuts", seed, ())
+    return Posterior(job.problem, family, ExactStates(), history, "nuts", job.seed, ())
 
 
 WALK = dataclasses.replace(fit.ENGINES["nuts"], run=walked)

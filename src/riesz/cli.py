@@ -146,24 +146,18 @@ def check(
     typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
 
 
-def made_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RieszError(f"the folder {folder} cannot be made: {error.strerror}.") from None
-
-
 def calibration_of(
     case: "Case", num_data_sets: int, seed: int, out: Path | None, command: str
 ) -> "Calibration":
     """Simulation-based calibration of a problem file, and its files where they are wanted."""
     progress_on_error_stream()
     from riesz.diagnose.simulation import sbc
+    from riesz.experiments.runner import prepared_folder
     from riesz.infer.fit import check_suits
 
     check_suits("emulate", case.problem)
     if out is not None:
-        made_folder(out)
+        prepared_folder(out)
     found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
     if out is not None:
         from riesz.io.calibration_file import write_calibration

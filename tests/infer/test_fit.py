@@ -69,10 +69,10 @@ def test_an_engine_that_cannot_is_not_chosen():
 
 
 def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
-    def run(problem, seed, quiet, settings, checkpoint):
-        assert (quiet, settings) == (True, {})
+    def run(job):
+        assert (job.quiet, job.settings) == (True, {})
         draws = EmpiricalDraws(jnp.zeros((1, 4, 1)))
-        return Posterior(problem, draws, ExactStates(), {}, "nuts", seed, ("slow",))
+        return Posterior(job.problem, draws, ExactStates(), {}, "nuts", job.seed, ("slow",))
 
     monkeypatch.setitem(ENGINES, "nuts", dataclasses.replace(ENGINES["nuts"], run=run))
     posterior = fit(small, seed=3, quiet=True)
@@ -116,8 +116,8 @@ def test_every_default_is_allowed():
 def run_to(family):
     """An engine that ends with this q at once."""
 
-    def run(problem, seed, quiet, settings, checkpoint):
-        return Posterior(problem, family, ExactStates(), {}, "emulate", seed)
+    def run(job):
+        return Posterior(job.problem, family, ExactStates(), {}, "emulate", job.seed)
 
     return dataclasses.replace(ENGINES["emulate"], run=run)
 

@@ -56,62 +56,64 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
+class Job:
+    """What every engine is given."""
+
+    problem: InverseProblem
+    seed: int
+    quiet: bool
+    settings: Mapping[str, Any]
+    checkpoint: AbstractCheckpoint
+
+
+@dataclasses.dataclass(frozen=True)
 class Engine:
     """How an engine is run, and what may be set: names and their defaults."""
 
-    run: Callable[[InverseProblem, int, bool, dict[str, Any], AbstractCheckpoint], Posterior]
+    run: Callable[[Job], Posterior]
     defaults: Mapping[str, Any]
 
 
-def run_emulate(
-    problem: InverseProblem,
-    seed: int,
-    quiet: bool,
-    settings: dict[str, Any],
-    checkpoint: AbstractCheckpoint,
-) -> Posterior:
-    own = EmulateSettings(**settings)
-    return emulate(problem, seed=seed, settings=own, quiet=quiet, checkpoint=checkpoint)
-
-
-def run_nuts(
-    problem: InverseProblem,
-    seed: int,
-    quiet: bool,
-    settings: dict[str, Any],
-    checkpoint: AbstractCheckpoint,
-) -> Posterior:
-    return nuts(problem, seed=seed, progress=not quiet, checkpoint=checkpoint, **settings)
-
-
-def run_relax(
-    problem: InverseProblem,
-    seed: int,
-    quiet: bool,
-    settings: dict[str, Any],
-    checkpoint: AbstractCheckpoint,
-) -> Posterior:
-    own = {name: value for name, value in settings.items() if name != EPSILON}
-    epsilon = settings.get(EPSILON, RELAX_DEFAULTS[EPSILON])
-    return relax(
-        problem,
-        epsilon_rel=epsilon,
-        seed=seed,
-        settings=RelaxSettings(**own),
-        quiet=quiet,
-        checkpoint=checkpoint,
+def run_emulate(job: Job) -> Posterior:
+    return emulate(
+        job.problem,
+        seed=job.seed,
+        settings=EmulateSettings(**job.settings),
+        quiet=job.quiet,
+        checkpoint=job.checkpoint,
     )
 
 
-def run_laplace(
-    problem: InverseProblem,
-    seed: int,
-    quiet: bool,
-    settings: dict[str, Any],
-    checkpoint: AbstractCheckpoint,
-) -> Posterior:
-    own = LaplaceSettings(**settings)
-    return laplace(problem, seed=seed, settings=own, progress=not quiet, checkpoint=checkpoint)
+def run_nuts(job: Job) -> Posterior:
+    return nuts(
+        job.problem,
+        seed=job.seed,
+        progress=not job.quiet,
+        checkpoint=job.checkpoint,
+        **job.settings,
+    )
+
+
+def run_relax(job: Job) -> Posterior:
+    own = {name: value for name, value in job.settings.items() if name != EPSILON}
+    return relax(
+        job.problem,
+        epsilon_rel=job.settings.get(EPSILON, RELAX_DEFAULTS[EPSILON]),
+        seed=job.seed,
+        settings=RelaxSettings(**own),
+        quiet=job.quiet,
+        checkpoint=job.checkpoint,
+    )
+
+
+def run_laplace(job: Job) -> Posterior:
+    return laplace(
+        job.problem,
+        seed=job.seed,
+        settings=LaplaceSettings(**job.settings),
+        progress=not job.quiet,
+        checkpoint=job.checkpoint,
+    )
 
 
 def fields_of(settings: type) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def fit(
     own = ENGINES[choice.engine]
     checkpoint.begin(problem, choice.engine, seed, {**own.defaults, **settings})
     try:
-        posterior = own.run(problem, seed, quiet, settings, checkpoint)
+        posterior = own.run(Job(problem, seed, quiet, settings, checkpoint))
     except KeyboardInterrupt:
         checkpoint.flush()
         raise

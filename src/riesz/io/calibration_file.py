@@ -12,8 +12,7 @@ RESULTS = "results.json"
 def write_calibration(
     folder: Path, calibration: Calibration, case: Case, *, command: str, seed: int
 ) -> None:
-    """One row for each unknown number, and what holds for all of them in the summary."""
+    """Into a folder that is there: a row for each unknown number, the rest in the summary."""
     config = case.tables.model_dump(mode="json", exclude_none=True)
     content = results(command, config, seed, calibration.rows(), calibration.figures())
-    folder.mkdir(parents=True, exist_ok=True)
     write_results(folder / RESULTS, content)
