@@ -1,0 +1,135 @@
+r"""The model family: logarithms of a quantity = effects of covariates + a field in space + noise.
+
+$$\log y(x) = c + \sum_j g_j(\log s_j) + b_{\text{category}} + w(x) + \text{noise}$$
+
+Smooth $g_j$ of other quantities that were measured at the same places, a number for each category,
+and a field $w$ that obeys an equation on a mesh. Everything but a few scales is integrated out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import RieszError
+from riesz.regression.covariates import Covariates, check_length
+from riesz.regression.effects import (
+    AbstractEffect,
+    Grouped,
+    Joint,
+    Level,
+    Linear,
+    Smooth,
+    Stationary,
+)
+from riesz.regression.gaussian import Conditioned, fitted, gaussian_model
+from riesz.regression.method import Draws, Method, Values, normal_draws
+from riesz.regression.physical_field import Modes, physical_field
+from riesz.regression.sites import Encoding, encoding_of
+from riesz.spelling import listed, nearest
+
+NUMBERS: dict[str, dict[str, Callable[[], AbstractEffect]]] = {
+    "none": {},
+    "linear": {"linear": Linear},
+    "smooth": {"smooth": Smooth},
+    "joint": {"joint": Joint},
+    "smooth and joint": {"smooth": Smooth, "joint": Joint},
+}
+FIELDS = ("none", "stationary", "physical")
+PHYSICAL = FIELDS[-1]
+FIELD = "field"
+FIELD_SHARE, LOCAL_SHARE = 0.2, 0.03
+"""Where searches for the ranges of field and local effect start, as shares of the extent."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Which effects a model has."""
+
+    numbers: str = "smooth"  # how other quantities act: a key of NUMBERS
+    categories: bool = True  # whether categories act
+    field: str = PHYSICAL  # one of FIELDS
+    local: bool = True  # whether neighbours share more than the field resolves
+
+    def __post_init__(self):
+        for name, found, known in (
+            ("numbers", self.numbers, tuple(NUMBERS)),
+            ("field", self.field, FIELDS),
+        ):
+            if found not in known:
+                raise RieszError(
+                    f"{name} is {found!r}: {nearest(found, known)}it is {listed(known)}."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A trained model."""
+
+    conditioned: Conditioned
+    encoding: Encoding
+    centre: float  # of the logarithms of the target
+    scale: float
+
+    def __call__(self, at: Covariates) -> Draws:
+        mean, sd = self.log_moments(at)
+        return np.exp(normal_draws(mean, sd))
+
+    def log_moments(self, at: Covariates) -> tuple[Values, Values]:
+        """Mean and sd of the logarithm of the quantity as it would be measured."""
+        mean, variance = self.conditioned.at(self.encoding(at))
+        sd = np.sqrt(np.asarray(variance + self.conditioned.noise_variance()))
+        return self.centre + self.scale * np.asarray(mean), self.scale * sd
+
+    def field(self, points: Float[np.ndarray, "place 2"]) -> tuple[Values, Values]:
+        """Mean and sd of the field in space, in logarithms of the quantity."""
+        training = self.encoding.training
+        nowhere = Covariates(
+            points,
+            {name: np.ones(len(points)) for name in training.numbers},
+            {name: ("",) * len(points) for name in training.categories},
+        )
+        mean, variance = self.conditioned.effect_at(FIELD, self.encoding(nowhere))
+        return self.scale * np.asarray(mean), self.scale * np.sqrt(np.asarray(variance))
+
+
+def regression(structure: Structure, modes: Modes | None = None) -> Method:
+    """A method of the family; a physical field needs the modes of a mesh around all places."""
+    if structure.field == PHYSICAL and modes is None:
+        raise RieszError("a physical field needs the modes of a mesh: give `modes_of(mesh)`.")
+    used = modes if structure.field == PHYSICAL else None
+
+    def train(training: Covariates, target: Values, *, seed: int) -> Regression:
+        check_length("the target", len(target), len(training))
+        encoding = encoding_of(training, None if used is None else used.at)
+        sites = encoding(training)
+        logs = np.log(target)
+        centre, scale = float(logs.mean()), float(logs.std()) or 1.0
+        model = gaussian_model(effects_of(structure, training, used), sites)
+        # The first search starts at the priors' centres, others at random.
+        key = None if seed == 0 else jr.key(seed)
+        found = fitted(model, sites, jnp.asarray((logs - centre) / scale), key)
+        return Regression(found, encoding, centre, scale)
+
+    return train
+
+
+def effects_of(
+    structure: Structure, training: Covariates, modes: Modes | None
+) -> dict[str, AbstractEffect]:
+    effects: dict[str, AbstractEffect] = {"level": Level()}
+    if training.numbers:
+        effects |= {name: kind() for name, kind in NUMBERS[structure.numbers].items()}
+    if structure.categories and training.categories:
+        effects["categories"] = Grouped()
+    extent = float(np.ptp(training.points, axis=0).max())
+    if modes is not None:
+        effects[FIELD] = physical_field(modes, length=FIELD_SHARE * extent)
+    elif structure.field == "stationary":
+        effects[FIELD] = Stationary(length=FIELD_SHARE * extent)
+    if structure.local:
+        effects["local"] = Stationary(length=LOCAL_SHARE * extent)
+    return effects
