@@ -42,6 +42,7 @@ class ExperimentName(StrEnum):
     FIELD = "field"
     BLOCKS = "blocks"
     MISSPECIFIED = "misspecified"
+    JURA = "jura"
 
 
 OutOption = Annotated[
@@ -72,7 +73,7 @@ def demo(
 ) -> None:
     """Run the main job on built-in data: figures and a table in a minute."""
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    prepared = prepare(ExperimentName.SMOOTHER, seed, "quick", None)
+    prepared = prepare(ExperimentName.SMOOTHER, seed, "quick")
     run_and_report(prepared, out, seed, resume=False, as_json=as_json, command=command)
 
 
@@ -85,6 +86,17 @@ def experiment(
     ] = False,
     seed: SeedOption = 0,
     domain: DomainOption = None,
+    metal: Annotated[
+        str | None, typer.Option("--metal", help="Cd, Cu, Pb or Co; for jura.")
+    ] = None,
+    select: Annotated[
+        bool,
+        typer.Option("--select", help="Choose settings on training samples alone; for jura."),
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="A CSV with the columns of the built-in samples; for jura."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="So many processes at once.", min=1)] = 1,
     as_json: JsonOption = False,
@@ -93,8 +105,11 @@ def experiment(
     mode = "full" if full else "quick"
     words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), "--seed", str(seed)]
     words += [] if domain is None else ["--domain", str(domain)]
+    words += [] if metal is None else ["--metal", metal]
+    words += ["--select"] if select else []
+    words += [] if data is None else ["--data", str(data)]
     words += [] if jobs == 1 else ["--jobs", str(jobs)]
-    build = partial(prepare, name, seed, mode, domain)
+    build = partial(prepare, name, seed, mode, domain, metal, data, select=select)
     run_and_report(
         build(),
         out,
@@ -298,9 +313,22 @@ def predict(
     typer.echo(f"written: {out}")
 
 
-def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> "Experiment":
+def prepare(
+    name: ExperimentName,
+    seed: int,
+    mode: str,
+    domain: Path | None = None,
+    metal: str | None = None,
+    data: Path | None = None,
+    *,
+    select: bool = False,
+) -> "Experiment":
     """The experiment of that name, ready to run."""
     use_float64()
+    if name is ExperimentName.JURA and domain is None:
+        return prepare_jura(seed, mode, metal, data, select=select)
+    if metal is not None or data is not None or select:
+        raise RieszError(f"--metal, --data and --select are for jura: leave them out for {name}.")
     from riesz.experiments.amortised import amortised
     from riesz.experiments.blocks import blocks
     from riesz.experiments.checkerboard import checkerboard
@@ -331,6 +359,24 @@ def prepare(name: ExperimentName, seed: int, mode: str, domain: Path | None) -> 
         ExperimentName.MISSPECIFIED: misspecified,
     }
     return builders[name](seed, mode)
+
+
+def prepare_jura(
+    seed: int, mode: str, metal: str | None, data: Path | None, *, select: bool
+) -> "Experiment":
+    from riesz.datasets.jura import jura, read_samples
+    from riesz.experiments.jura_select import jura_select
+
+    samples = jura() if data is None else read_samples(data)
+    if select:
+        return jura_select(samples, mode, metal)
+    try:
+        from riesz.experiments.jura import jura_experiment
+    except ModuleNotFoundError as error:
+        raise RieszError(
+            f"the experiment jura needs {error.name}: pip install '.[experiments]'."
+        ) from None
+    return jura_experiment(samples, seed, mode, metal)
 
 
 def run_and_report(

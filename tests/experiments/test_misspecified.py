@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm as normal
 
+from riesz.diagnose.scores import crps, share_inside
 from riesz.experiments import misspecified as experiment
 from riesz.experiments import misspecified_data as setting
 from riesz.experiments import misspecified_methods as methods
-from riesz.experiments.misspecified_scores import crps, scores, share_inside
+from riesz.experiments.misspecified_scores import scores
 from riesz.experiments.runner import run_experiment
 from riesz.infer.family import full_rank
 from riesz.infer.posterior import Posterior

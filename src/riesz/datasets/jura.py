@@ -6,6 +6,7 @@ Resources Evaluation.
 """
 
 import csv
+import dataclasses
 import gzip
 import io
 import math
@@ -44,6 +45,7 @@ class Samples:
     categories: Mapping[str, tuple[str, ...]]
     metals: Mapping[str, Float[np.ndarray, " sample"]]
     is_training: Bool[np.ndarray, " sample"]
+    is_built_in: bool = False
 
     def __len__(self) -> int:
         return len(self.points)
@@ -74,6 +76,7 @@ class Samples:
             {n: tuple(np.array(v)[kept].tolist()) for n, v in self.categories.items()},
             {name: values[kept] for name, values in self.metals.items()},
             self.is_training[kept],
+            self.is_built_in,
         )
 
 
@@ -88,7 +91,8 @@ class Grid:
 @lru_cache(maxsize=1)
 def jura() -> Samples:
     """The 359 samples; 259 are for training, 100 for validation."""
-    return samples_in(embedded("jura.csv").decode(), "jura.csv")
+    found = samples_in(embedded("jura.csv").decode(), "jura.csv")
+    return dataclasses.replace(found, is_built_in=True)
 
 
 @lru_cache(maxsize=1)

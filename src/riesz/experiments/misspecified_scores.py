@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from riesz.diagnose.scores import TAILS, crps, share_inside
 from riesz.io.results import Row
-
-TAILS = (0.025, 0.975)
 
 
 def scores(
@@ -27,27 +26,6 @@ def scores(
         "field_crps": float(np.mean(crps(field, true_field))),
         "mean_width": float(np.mean(high - low)),
     }
-
-
-def share_inside(
-    draws: Float[np.ndarray, "draw place"], truth: Float[np.ndarray, " place"]
-) -> float:
-    low, high = np.quantile(draws, TAILS, axis=0)
-    return float(np.mean((low <= truth) & (truth <= high)))
-
-
-def crps(
-    draws: Float[np.ndarray, "draw place"], truth: Float[np.ndarray, " place"]
-) -> Float[np.ndarray, " place"]:
-    r"""The continuous ranked probability score, $E|X - y| - \frac12 E|X - X'|$, without bias.
-
-    Pairs of different draws estimate the second mean; of sorted draws $x_1 \le \dots \le x_n$,
-    the sum over pairs is $\sum_k (2k - n - 1)\,x_k$ (Gneiting & Raftery 2007, section 4.2).
-    """
-    count = len(draws)
-    ranks = 2 * np.arange(1, count + 1) - count - 1
-    apart = np.tensordot(ranks, np.sort(draws, axis=0), axes=1) / (count * (count - 1))
-    return np.mean(np.abs(draws - truth), axis=0) - apart
 
 
 def relative(rows: Sequence[Row], among: Sequence[Row], measure: str, to: str) -> list[Row]:

@@ -6,6 +6,7 @@ is what is fitted. Scales enter as logarithms, with normal priors around the ini
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -24,6 +25,8 @@ PRIOR_SPREAD = 1.0
 class AbstractEffect(eqx.Module):
     """A Gaussian function of a place."""
 
+    reads_numbers: ClassVar[bool]
+
     @abstractmethod
     def initial(self, sites: Sites) -> Parameters:
         """Parameters to start from: the centres of their priors."""
@@ -40,6 +43,7 @@ class AbstractEffect(eqx.Module):
 class Level(AbstractEffect):
     """One unknown number, the same everywhere."""
 
+    reads_numbers: ClassVar[bool] = False
     sd: float = 3.0  # of data that are scaled to sd 1: hardly a prior at all
 
     def initial(self, sites: Sites) -> Parameters:
@@ -55,6 +59,8 @@ class Level(AbstractEffect):
 class Linear(AbstractEffect):
     """Proportional to each number, with unknown slopes."""
 
+    reads_numbers: ClassVar[bool] = True
+
     def initial(self, sites: Sites) -> Parameters:
         return {"log_slope": jnp.full(sites.numbers.shape[1], jnp.log(0.3))}
 
@@ -68,6 +74,8 @@ class Linear(AbstractEffect):
 
 class Smooth(AbstractEffect):
     """A smooth function of each number, all of them added."""
+
+    reads_numbers: ClassVar[bool] = True
 
     def initial(self, sites: Sites) -> Parameters:
         count = sites.numbers.shape[1]
@@ -90,6 +98,8 @@ class Smooth(AbstractEffect):
 class Joint(AbstractEffect):
     """A smooth function of all numbers together: they may act upon each other."""
 
+    reads_numbers: ClassVar[bool] = True
+
     def initial(self, sites: Sites) -> Parameters:
         count = sites.numbers.shape[1]
         return {"log_sd": jnp.log(0.5), "log_length": jnp.full(count, jnp.log(2.0))}
@@ -105,6 +115,8 @@ class Joint(AbstractEffect):
 
 class Grouped(AbstractEffect):
     """A number for each level of each category."""
+
+    reads_numbers: ClassVar[bool] = False
 
     def initial(self, sites: Sites) -> Parameters:
         return {"log_sd": jnp.full(len(sites.groups), jnp.log(0.3))}
@@ -127,7 +139,8 @@ class Grouped(AbstractEffect):
 class Stationary(AbstractEffect):
     """A field in space without any physics: a Matern 3/2 kernel of the coordinates."""
 
-    length: float  # in the coordinates' unit, where the search starts
+    reads_numbers: ClassVar[bool] = False
+    length: Float[Array, ""]  # in the coordinates' unit, where the search starts
 
     def initial(self, sites: Sites) -> Parameters:
         return {"log_sd": jnp.log(0.5), "log_length": jnp.log(self.length)}

@@ -35,11 +35,16 @@ class GaussianModel(eqx.Module):
 
     def covariance(self, sites: Sites, others: Sites) -> Matrix:
         each = [e.covariance(self.scales[n], sites, others) for n, e in self.effects.items()]
-        return reduce(jnp.add, each)
+        return sum(each, jnp.zeros((len(sites), len(others))))
 
     def variances(self, sites: Sites) -> Variances:
         each = [e.variances(self.scales[n], sites) for n, e in self.effects.items()]
-        return reduce(jnp.add, each)
+        return sum(each, jnp.zeros(len(sites)))
+
+    def part(self, *, reads_numbers: bool) -> "GaussianModel":
+        """Only those effects that read numbers, or only those that do not."""
+        kept = {n: e for n, e in self.effects.items() if e.reads_numbers is reads_numbers}
+        return GaussianModel(kept, {n: self.scales[n] for n in kept}, self.log_noise)
 
     def factor(self, sites: Sites) -> Float[Array, "place place"]:
         noise = jnp.exp(2 * self.log_noise) + JITTER
@@ -58,6 +63,25 @@ class Conditioned(eqx.Module):
     def at(self, sites: Sites) -> tuple[Responses, Responses]:
         """Mean and variance of the sum of all effects, without noise."""
         return self.moments(self.model.covariance(self.sites, sites), self.model.variances(sites))
+
+    @eqx.filter_jit
+    def at_draws(
+        self, sites: Sites, numbers: Float[Array, "draw place number"]
+    ) -> tuple[Float[Array, "draw place"], Float[Array, "draw place"]]:
+        """The same for many draws of the numbers at the same places.
+
+        Effects that do not read numbers, the field among them, are evaluated once.
+        """
+        fixed, moving = (self.model.part(reads_numbers=reads) for reads in (False, True))
+        covariance, prior = fixed.covariance(self.sites, sites), fixed.variances(sites)
+
+        def of_draw(own):
+            drawn = dataclasses.replace(sites, numbers=own)
+            return self.moments(
+                covariance + moving.covariance(self.sites, drawn), prior + moving.variances(drawn)
+            )
+
+        return jax.lax.map(of_draw, numbers)
 
     @eqx.filter_jit
     def effect_at(self, name: str, sites: Sites) -> tuple[Responses, Responses]:

@@ -84,15 +84,26 @@ class Regression:
         sd = np.sqrt(np.asarray(variance + self.conditioned.noise_variance()))
         return self.centre + self.scale * np.asarray(mean), self.scale * sd
 
+    def log_moments_given(
+        self, at: Covariates, logs: Float[np.ndarray, "draw place number"]
+    ) -> tuple[Draws, Draws]:
+        """The same for many draws of the logarithms of all numbers at the places."""
+        sites = self.encoding(self.without_numbers(at))
+        scaled = jnp.asarray((logs - self.encoding.centre) / self.encoding.scale)
+        mean, variance = self.conditioned.at_draws(sites, scaled)
+        sd = np.sqrt(np.asarray(variance + self.conditioned.noise_variance()))
+        return self.centre + self.scale * np.asarray(mean), self.scale * sd
+
+    def without_numbers(self, at: Covariates) -> Covariates:
+        """Places with numbers that nobody reads."""
+        unread = {name: np.ones(len(at)) for name in self.encoding.training.numbers}
+        return Covariates(at.points, unread, at.categories)
+
     def field(self, points: Float[np.ndarray, "place 2"]) -> tuple[Values, Values]:
         """Mean and sd of the field in space, in logarithms of the quantity."""
-        training = self.encoding.training
-        nowhere = Covariates(
-            points,
-            {name: np.ones(len(points)) for name in training.numbers},
-            {name: ("",) * len(points) for name in training.categories},
-        )
-        mean, variance = self.conditioned.effect_at(FIELD, self.encoding(nowhere))
+        unread = {name: ("",) * len(points) for name in self.encoding.training.categories}
+        sites = self.encoding(self.without_numbers(Covariates(points, {}, unread)))
+        mean, variance = self.conditioned.effect_at(FIELD, sites)
         return self.scale * np.asarray(mean), self.scale * np.sqrt(np.asarray(variance))
 
 
@@ -129,7 +140,7 @@ def effects_of(
     if modes is not None:
         effects[FIELD] = physical_field(modes, length=FIELD_SHARE * extent)
     elif structure.field == "stationary":
-        effects[FIELD] = Stationary(length=FIELD_SHARE * extent)
+        effects[FIELD] = Stationary(jnp.asarray(FIELD_SHARE * extent))
     if structure.local:
-        effects["local"] = Stationary(length=LOCAL_SHARE * extent)
+        effects["local"] = Stationary(jnp.asarray(LOCAL_SHARE * extent))
     return effects

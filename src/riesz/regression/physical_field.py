@@ -12,9 +12,8 @@ $w = \sum_k c_k \phi_k$ is $(\kappa^2 + \lambda_k)\,c_k + \sum_l (\tau\cdot D)_{
 with standard normal $\xi_k$: without transport, a fit never solves anything.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
@@ -49,9 +48,11 @@ class Modes(NamedTuple):
 class PhysicalField(AbstractEffect):
     """Diffusion, decay and, if modes are carried, transport of what an unknown source releases."""
 
+    reads_numbers: ClassVar[bool] = False
+
     rates: Float[Array, " mode"]
     carried: Float[Array, "2 mode mode"] | None
-    length: float = eqx.field(static=True)  # the range where the search starts
+    length: Float[Array, ""]  # the range where the search starts
 
     def initial(self, sites: Sites) -> Parameters:
         scales = {"log_sd": jnp.log(0.5), "log_range": jnp.log(self.length)}
@@ -86,7 +87,7 @@ def on_mesh(sites: Sites) -> Float[Array, "place mode"]:
 def physical_field(modes: Modes, *, length: float) -> PhysicalField:
     """`length` is where the search for the range starts."""
     carried = None if modes.carried is None else jnp.asarray(modes.carried)
-    return PhysicalField(jnp.asarray(modes.rates), carried, length)
+    return PhysicalField(jnp.asarray(modes.rates), carried, jnp.asarray(length))
 
 
 def modes_of(mesh: Mesh, *, transport: bool) -> Modes:

@@ -1,0 +1,83 @@
+r"""Predictions where covariates are not known either.
+
+Other quantities are predicted too, one after the other, each from those before it:
+
+$$p(s_1, \dots, s_m, y \mid x) = p(s_1 \mid x)\,p(s_2 \mid s_1, x) \cdots p(y \mid s, x),$$
+
+every factor a model of the same family. Draws run down the chain, so that what is not known of a
+covariate is carried into all that follows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import RieszError
+from riesz.regression.covariates import Covariates
+from riesz.regression.method import Draws, Values
+from riesz.regression.model import Regression, Structure, regression
+from riesz.regression.physical_field import Modes
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Models by the quantity that each predicts, the one of interest last."""
+
+    models: dict[str, Regression]
+
+    @property
+    def target(self) -> str:
+        return list(self.models)[-1]
+
+    def draws(self, at: Covariates, *, num_draws: int, seed: int) -> dict[str, Draws]:
+        """Of every quantity as it would be measured, jointly at each place.
+
+        Different places are drawn apart: maps of means, sds and probabilities need no more.
+        """
+        rng = np.random.default_rng(seed)
+        found: dict[str, Draws] = {}
+        for name, model in self.models.items():
+            known = np.zeros((num_draws, len(at), 0))
+            if found:
+                known = np.log(np.stack(list(found.values()), axis=2))
+            mean, sd = model.log_moments_given(at, known)
+            found[name] = np.exp(mean + sd * rng.standard_normal(mean.shape))
+        return found
+
+
+def chain(
+    training: Covariates,
+    target: Values,
+    name: str,
+    *,
+    structure: Structure,
+    modes: Modes | None,
+    seed: int = 0,
+) -> Chain:
+    """Models for the numbers among the covariates, in their order, and for the target."""
+    if name in training.numbers:
+        raise RieszError(f"{name} is both the target and a covariate: leave it out of those.")
+    train = regression(structure, modes)
+    models = {}
+    names = tuple(training.numbers)
+    for place, own in enumerate(names):
+        known = with_only(training, names[:place])
+        models[own] = train(known, training.numbers[own], seed=seed)
+    models[name] = train(training, target, seed=seed)
+    return Chain(models)
+
+
+def with_only(covariates: Covariates, names: Sequence[str]) -> Covariates:
+    numbers = {name: covariates.numbers[name] for name in names}
+    return Covariates(covariates.points, numbers, covariates.categories)
+
+
+def summary_of(draws: Draws, threshold: float) -> dict[str, Float[np.ndarray, " place"]]:
+    """What a map shows: mean, sd, and the probability to exceed a threshold."""
+    return {
+        "mean": draws.mean(axis=0),
+        "sd": draws.std(axis=0),
+        "exceeds": (draws > threshold).mean(axis=0),
+    }
