@@ -8,7 +8,7 @@ OUT ?= out
 .PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision bench-laplace reproduce clean
 
 demo: $(READY)
-	$(BIN)/riesz demo --out $(OUT)/demo
+	$(BIN)/riesz demo --out demo-output
 
 # Most of the time goes into compiling: less of that, and tests are done a quarter sooner.
 test: $(READY)
@@ -50,9 +50,11 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment blocks --full --resume --out results/blocks
 	$(BIN)/riesz check examples/transport/problem.toml --calibrate --out results/calibration
 	$(BIN)/riesz experiment misspecified --full --resume --out results/misspecified
+	$(BIN)/riesz experiment jura --select --full --resume --out results/jura-select
+	$(BIN)/riesz experiment jura --full --resume --out results/jura
 
 clean:
-	rm -rf $(VENV) $(OUT)
+	rm -rf $(VENV) $(OUT) demo-output
 
 # The environment is made once, and again when its description changes.
 $(READY): pyproject.toml constraints.txt

@@ -45,6 +45,12 @@ class ExperimentName(StrEnum):
     JURA = "jura"
 
 
+OWN_DATA = """with data of your own:
+  samples of metals, a CSV with the columns of the built-in ones:
+    riesz experiment jura --data samples.csv --metal Cd --out out/mine
+  any measurements and any equation, by a problem file such as examples/aquifer/problem.toml:
+    riesz fit problem.toml --out out/run"""
+
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder for results.json, table and figures.")
 ]
@@ -67,14 +73,18 @@ def riesz_command() -> None:
     """Bayesian PDE inverse problems from scattered measurements."""
 
 
-@app.command(epilog="Example: riesz demo --out out/demo")
+@app.command(epilog="Example: riesz demo --out demo-output")
 def demo(
-    out: OutOption = Path("out/demo"), seed: SeedOption = 0, as_json: JsonOption = False
+    out: OutOption = Path("demo-output"), seed: SeedOption = 0, as_json: JsonOption = False
 ) -> None:
-    """Run the main job on built-in data: figures and a table in a minute."""
+    """Run the main job on built-in data: figures, maps and a table in three minutes."""
+    use_float64()
+    from riesz.experiments.demo import demo as prepared
+
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    prepared = prepare(ExperimentName.SMOOTHER, seed, "quick")
-    run_and_report(prepared, out, seed, resume=False, as_json=as_json, command=command)
+    run_and_report(prepared(seed), out, seed, resume=False, as_json=as_json, command=command)
+    if not as_json:
+        typer.echo(OWN_DATA)
 
 
 @app.command(epilog="Example: riesz experiment smoother --quick --out out/smoother")

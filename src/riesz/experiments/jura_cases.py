@@ -16,7 +16,7 @@ from riesz.spelling import listed, nearest
 
 VALIDATION = "validation"
 RESPLIT = "resplit-"
-MAX_EDGE, MARGIN, GAP = 0.15, 0.1, 0.5  # of the mesh around all samples, in km
+MAX_EDGE, MARGIN, GAP = 0.25, 0.1, 0.5  # of the mesh around all samples, in km
 MANY_SECONDARIES = ("Pb", "Ni", "Zn")
 """Those of cadmium; for copper in the literature before the paper."""
 

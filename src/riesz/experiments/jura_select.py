@@ -5,6 +5,7 @@ No validation sample is read here.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -59,6 +60,7 @@ def row(samples: Samples, training: Samples, case: Case, candidate: int, repeats
     return {
         "numbers": structure.numbers,
         "local": structure.local,
+        "robust": structure.robust,
         "cv_mae": float(np.mean(errors)),
         "cv_mae_error": float(np.std(errors) / len(errors) ** 0.5),
         "cv_crps": float(np.mean(scores)),
@@ -71,7 +73,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
     summary: dict[str, Any] = {"rows": len(rows)}
     for choice in chosen(rows):
         mark = " (selected)" if choice.selected else ""
-        told = f"{choice.structure.numbers}, local {choice.structure.local}"
+        told = ", ".join(f"{key} {value}" for key, value in asdict(choice.structure).items())
         summary[f"{choice.case.metal} from {choice.case.inputs}"] = told + mark
     return summary
 

@@ -21,9 +21,9 @@ from riesz.regression.model import Structure
 FILE = "jura_settings.json"
 
 CANDIDATES = tuple(
-    Structure(numbers=numbers, field="physical", local=local)
-    for numbers in ("smooth", "joint", "smooth and joint")
-    for local in (False, True)
+    Structure(numbers=numbers, field="physical", robust=robust)
+    for numbers in ("smooth", "joint")
+    for robust in (False, True)
 )
 
 

@@ -114,5 +114,10 @@ def paired(own: Float[np.ndarray, " pair"], other: Float[np.ndarray, " pair"]) -
         "relative": float(differences.mean() / other.mean()),
         "low": float(differences.mean() - margin),
         "high": float(differences.mean() + margin),
-        "p": 1.0 if same else float(scipy.stats.wilcoxon(own, other)[1]),
+        "p": 1.0 if same else wilcoxon_p(own, other),
     }
+
+
+def wilcoxon_p(own: Float[np.ndarray, " pair"], other: Float[np.ndarray, " pair"]) -> float:
+    _, p = np.asarray(scipy.stats.wilcoxon(own, other), dtype=float)
+    return float(p)

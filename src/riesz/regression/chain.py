@@ -17,7 +17,7 @@ from jaxtyping import Float
 from riesz.errors import RieszError
 from riesz.regression.covariates import Covariates
 from riesz.regression.method import Draws, Values
-from riesz.regression.model import Regression, Structure, regression
+from riesz.regression.model import Regression, Structure, freedom_of, regression
 from riesz.regression.physical_field import Modes
 
 
@@ -43,7 +43,8 @@ class Chain:
             if found:
                 known = np.log(np.stack(list(found.values()), axis=2))
             mean, sd = model.log_moments_given(at, known)
-            found[name] = np.exp(mean + sd * rng.standard_normal(mean.shape))
+            noise = model.noise * noise_of(rng, freedom_of(model.structure), mean.shape)
+            found[name] = np.exp(mean + sd * rng.standard_normal(mean.shape) + noise)
         return found
 
 
@@ -67,6 +68,10 @@ def chain(
         models[own] = train(known, training.numbers[own], seed=seed)
     models[name] = train(training, target, seed=seed)
     return Chain(models)
+
+
+def noise_of(rng: np.random.Generator, freedom: float | None, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.standard_normal(shape) if freedom is None else rng.standard_t(freedom, shape)
 
 
 def with_only(covariates: Covariates, names: Sequence[str]) -> Covariates:

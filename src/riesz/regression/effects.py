@@ -105,7 +105,7 @@ class Joint(AbstractEffect):
         return {"log_sd": jnp.log(0.5), "log_length": jnp.full(count, jnp.log(2.0))}
 
     def covariance(self, parameters: Parameters, sites: Sites, others: Sites) -> Matrix:
-        length = jnp.exp(parameters["log_length"])
+        length = jnp.exp(parameters["log_length"])[None, :]
         squared = squared_distances(sites.numbers / length, others.numbers / length)
         return jnp.exp(2 * parameters["log_sd"]) * profile(squared)
 

@@ -1,7 +1,10 @@
 r"""A Gaussian model of measurements: effects that add up, and independent noise.
 
 All effects are integrated out exactly. Their scales maximise the marginal likelihood times weak
-priors: $\log N(y;\,0,\,K_\theta + \sigma^2 I) + \log p(\theta)$.
+priors: $\log N(y;\,0,\,K_\theta + \sigma^2 W^{-1}) + \log p(\theta)$. For normal noise $W = I$;
+noise with heavy tails, Student's $t$ with $\nu$ degrees of freedom, is a mixture of normals whose
+expected precisions $w_i = (\nu + 1) / (\nu + E[r_i^2] / \sigma^2)$ are found in turns with the
+scales (variational EM; Tipping & Lawrence 2005).
 """
 
 import dataclasses
@@ -21,6 +24,7 @@ from riesz.regression.sites import Matrix, Sites, Variances
 
 INITIAL_NOISE = 0.5
 JITTER = 1e-8
+NUM_TURNS = 5
 
 Responses = Float[Array, " place"]
 Scales = Mapping[str, Parameters]
@@ -46,9 +50,10 @@ class GaussianModel(eqx.Module):
         kept = {n: e for n, e in self.effects.items() if e.reads_numbers is reads_numbers}
         return GaussianModel(kept, {n: self.scales[n] for n in kept}, self.log_noise)
 
-    def factor(self, sites: Sites) -> Float[Array, "place place"]:
-        noise = jnp.exp(2 * self.log_noise) + JITTER
-        return jnp.linalg.cholesky(self.covariance(sites, sites) + noise * jnp.eye(len(sites)))
+    def factor(self, sites: Sites, precisions: Responses) -> Float[Array, "place place"]:
+        """Of the measurements' covariance; the precisions are relative to the noise's."""
+        noise = jnp.exp(2 * self.log_noise) / precisions + JITTER
+        return jnp.linalg.cholesky(self.covariance(sites, sites) + jnp.diag(noise))
 
 
 class Conditioned(eqx.Module):
@@ -58,6 +63,7 @@ class Conditioned(eqx.Module):
     sites: Sites
     factor: Float[Array, "place place"]
     weights: Responses  # inverse covariance of the measurements, times them
+    precisions: Responses  # of the noise of each, relative to its scale
 
     @eqx.filter_jit
     def at(self, sites: Sites) -> tuple[Responses, Responses]:
@@ -91,12 +97,11 @@ class Conditioned(eqx.Module):
             effect.covariance(scales, self.sites, sites), effect.variances(scales, sites)
         )
 
-    def moments(self, covariance: Matrix, prior: Variances) -> tuple[Responses, Responses]:
+    def moments(
+        self, covariance: Matrix, prior: Float[Array, " other"]
+    ) -> tuple[Float[Array, " other"], Float[Array, " other"]]:
         white = jsp.linalg.solve_triangular(self.factor, covariance, lower=True)
         return covariance.T @ self.weights, prior - jnp.sum(white**2, axis=0)
-
-    def noise_variance(self) -> Float[Array, ""]:
-        return jnp.exp(2 * self.model.log_noise)
 
 
 def gaussian_model(effects: dict[str, AbstractEffect], sites: Sites) -> GaussianModel:
@@ -105,22 +110,50 @@ def gaussian_model(effects: dict[str, AbstractEffect], sites: Sites) -> Gaussian
     return GaussianModel(effects, scales, jnp.log(INITIAL_NOISE))
 
 
-def conditioned(model: GaussianModel, sites: Sites, measured: Responses) -> Conditioned:
-    factor = model.factor(sites)
-    return Conditioned(model, sites, factor, jsp.linalg.cho_solve((factor, True), measured))
+def conditioned(
+    model: GaussianModel, sites: Sites, measured: Responses, precisions: Responses
+) -> Conditioned:
+    factor = model.factor(sites, precisions)
+    return Conditioned(
+        model, sites, factor, jsp.linalg.cho_solve((factor, True), measured), precisions
+    )
 
 
 def fitted(
-    model: GaussianModel, sites: Sites, measured: Responses, key: PRNGKeyArray | None = None
+    model: GaussianModel,
+    sites: Sites,
+    measured: Responses,
+    *,
+    key: PRNGKeyArray | None = None,
+    freedom: float | None = None,
 ) -> Conditioned:
     """The model at its most probable scales, given measurements.
 
-    With a key the search starts from scales that are drawn near the priors' centres.
+    With a key the search starts from scales that are drawn near the priors' centres; `freedom` are
+    the degrees of freedom of noise with heavy tails.
     """
     centre = trained_part(model)
-    start = centre if key is None else jittered(centre, key)
-    found = minimised(start, cost, model, centre, sites, measured)
-    return conditioned(with_trained(model, found), sites, measured)
+    found = centre if key is None else jittered(centre, key)
+    precisions = jnp.ones(len(sites))
+    for _ in range(1 if freedom is None else NUM_TURNS):
+        found = minimised(found, cost, model, centre, sites, measured, precisions)
+        now = with_trained(model, found)
+        if freedom is not None:
+            precisions = expected_precisions(now, sites, measured, precisions, freedom)
+    return conditioned(with_trained(model, found), sites, measured, precisions)
+
+
+@eqx.filter_jit
+def expected_precisions(
+    model: GaussianModel,
+    sites: Sites,
+    measured: Responses,
+    precisions: Responses,
+    freedom: float,
+) -> Responses:
+    mean, variance = conditioned(model, sites, measured, precisions).at(sites)
+    squares = ((measured - mean) ** 2 + variance) / jnp.exp(2 * model.log_noise)
+    return (freedom + 1) / (freedom + squares)
 
 
 def trained_part(model: GaussianModel) -> tuple[dict[str, Parameters], Float[Array, ""]]:
@@ -144,9 +177,16 @@ def jittered(tree, key: PRNGKeyArray):
 
 @eqx.filter_jit
 @eqx.filter_value_and_grad
-def cost(found, model: GaussianModel, centre, sites: Sites, measured: Responses):
+def cost(
+    found,
+    model: GaussianModel,
+    centre,
+    sites: Sites,
+    measured: Responses,
+    precisions: Responses,
+):
     """The negative log of marginal likelihood and priors, up to a constant."""
-    factor = with_trained(model, found).factor(sites)
+    factor = with_trained(model, found).factor(sites, precisions)
     white = jsp.linalg.solve_triangular(factor, measured, lower=True)
     likelihood = 0.5 * white @ white + jnp.sum(jnp.log(jnp.diag(factor)))
     away = jax.tree.map(lambda a, b: jnp.sum(((a - b) / PRIOR_SPREAD) ** 2), found, centre)

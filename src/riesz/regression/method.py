@@ -4,7 +4,7 @@ A method is trained on places where the quantity is known, and gives a predictor
 quantity at other places, in its own units. Scores need nothing else.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.special
@@ -18,6 +18,7 @@ Values = Float[np.ndarray, " place"]
 Draws = Float[np.ndarray, "draw place"]
 
 
+@runtime_checkable
 class Predictor(Protocol):
     """A trained method."""
 
@@ -26,6 +27,7 @@ class Predictor(Protocol):
         ...
 
 
+@runtime_checkable
 class Method(Protocol):
     """How a predictor is trained; the same seed gives the same one."""
 
@@ -36,3 +38,13 @@ def normal_draws(mean: Values, sd: Values, num_draws: int = NUM_DRAWS) -> Draws:
     """Quantiles of normal distributions at evenly spread levels: draws without their noise."""
     levels = (np.arange(num_draws) + 0.5) / num_draws
     return mean[None, :] + sd[None, :] * scipy.special.ndtri(levels)[:, None]
+
+
+def noisy_draws(mean: Values, sd: Values, noise: float, freedom: float | None) -> Draws:
+    """Of a normal quantity with noise, normal or by Student's t; their median is the mean."""
+    if freedom is None:
+        return normal_draws(mean, np.hypot(sd, noise))
+    rng = np.random.default_rng(0)
+    shape = (NUM_DRAWS // 2, 1)
+    away = sd * rng.standard_normal(shape) + noise * rng.standard_t(freedom, shape)
+    return mean + np.concatenate([away, -away])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.regression.covariates import Covariates, check_length
@@ -22,13 +22,20 @@ from riesz.regression.effects import (
     Joint,
     Level,
     Linear,
+    Parameters,
     Smooth,
     Stationary,
 )
-from riesz.regression.gaussian import Conditioned, fitted, gaussian_model
-from riesz.regression.method import Draws, Method, Values, normal_draws
+from riesz.regression.gaussian import (
+    Conditioned,
+    GaussianModel,
+    conditioned,
+    fitted,
+    gaussian_model,
+)
+from riesz.regression.method import Draws, Method, Values, noisy_draws
 from riesz.regression.physical_field import Modes, physical_field
-from riesz.regression.sites import Encoding, encoding_of
+from riesz.regression.sites import Encoding, Sites, encoding_of
 from riesz.spelling import listed, nearest
 
 NUMBERS: dict[str, dict[str, Callable[[], AbstractEffect]]] = {
@@ -41,6 +48,8 @@ NUMBERS: dict[str, dict[str, Callable[[], AbstractEffect]]] = {
 FIELDS = ("none", "stationary", "physical")
 PHYSICAL = FIELDS[-1]
 FIELD = "field"
+HEAVY_TAILS = 4.0
+"""Degrees of freedom of robust noise."""
 FIELD_SHARE, LOCAL_SHARE = 0.2, 0.03
 """Where searches for the ranges of field and local effect start, as shares of the extent."""
 
@@ -52,6 +61,7 @@ class Structure:
     numbers: str = "smooth"  # how other quantities act: a key of NUMBERS
     categories: bool = True  # whether categories act
     field: str = PHYSICAL  # one of FIELDS
+    robust: bool = False  # whether noise has heavy tails
     local: bool = True  # whether neighbours share more than the field resolves
 
     def __post_init__(self):
@@ -69,20 +79,26 @@ class Structure:
 class Regression:
     """A trained model."""
 
-    conditioned: Conditioned
+    structure: Structure
+    modes: Modes | None
     encoding: Encoding
+    target: Values
+    conditioned: Conditioned
     centre: float  # of the logarithms of the target
     scale: float
 
     def __call__(self, at: Covariates) -> Draws:
         mean, sd = self.log_moments(at)
-        return np.exp(normal_draws(mean, sd))
+        return np.exp(noisy_draws(mean, sd, self.noise, freedom_of(self.structure)))
+
+    @property
+    def noise(self) -> float:
+        """The scale of the noise of the quantity's logarithm."""
+        return self.scale * float(jnp.exp(self.conditioned.model.log_noise))
 
     def log_moments(self, at: Covariates) -> tuple[Values, Values]:
-        """Mean and sd of the logarithm of the quantity as it would be measured."""
-        mean, variance = self.conditioned.at(self.encoding(at))
-        sd = np.sqrt(np.asarray(variance + self.conditioned.noise_variance()))
-        return self.centre + self.scale * np.asarray(mean), self.scale * sd
+        """Mean and sd of the logarithm of the quantity, noise apart."""
+        return self.in_units(*self.conditioned.at(self.encoding(at)))
 
     def log_moments_given(
         self, at: Covariates, logs: Float[np.ndarray, "draw place number"]
@@ -90,8 +106,14 @@ class Regression:
         """The same for many draws of the logarithms of all numbers at the places."""
         sites = self.encoding(self.without_numbers(at))
         scaled = jnp.asarray((logs - self.encoding.centre) / self.encoding.scale)
-        mean, variance = self.conditioned.at_draws(sites, scaled)
-        sd = np.sqrt(np.asarray(variance + self.conditioned.noise_variance()))
+        mean, sd = self.in_units(*self.conditioned.at_draws(sites, scaled))
+        return mean, sd
+
+    def in_units(
+        self, mean: Float[Array, "..."], variance: Float[Array, "..."]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # Rounding may leave a variance of zero a little below it.
+        sd = np.sqrt(np.maximum(np.asarray(variance), 0.0))
         return self.centre + self.scale * np.asarray(mean), self.scale * sd
 
     def without_numbers(self, at: Covariates) -> Covariates:
@@ -103,8 +125,8 @@ class Regression:
         """Mean and sd of the field in space, in logarithms of the quantity."""
         unread = {name: ("",) * len(points) for name in self.encoding.training.categories}
         sites = self.encoding(self.without_numbers(Covariates(points, {}, unread)))
-        mean, variance = self.conditioned.effect_at(FIELD, sites)
-        return self.scale * np.asarray(mean), self.scale * np.sqrt(np.asarray(variance))
+        mean, sd = self.in_units(*self.conditioned.effect_at(FIELD, sites))
+        return mean - self.centre, sd
 
 
 def regression(structure: Structure, modes: Modes | None = None) -> Method:
@@ -114,18 +136,88 @@ def regression(structure: Structure, modes: Modes | None = None) -> Method:
     used = modes if structure.field == PHYSICAL else None
 
     def train(training: Covariates, target: Values, *, seed: int) -> Regression:
-        check_length("the target", len(target), len(training))
-        encoding = encoding_of(training, None if used is None else used.at)
-        sites = encoding(training)
-        logs = np.log(target)
-        centre, scale = float(logs.mean()), float(logs.std()) or 1.0
-        model = gaussian_model(effects_of(structure, training, used), sites)
+        untrained = setup(structure, used, training, target)
         # The first search starts at the priors' centres, others at random.
         key = None if seed == 0 else jr.key(seed)
-        found = fitted(model, sites, jnp.asarray((logs - centre) / scale), key)
-        return Regression(found, encoding, centre, scale)
+        return untrained.with_conditioned(
+            fitted(
+                untrained.model,
+                untrained.sites,
+                untrained.measured,
+                key=key,
+                freedom=freedom_of(structure),
+            )
+        )
 
     return train
+
+
+def reconditioned(
+    structure: Structure,
+    modes: Modes | None,
+    training: Covariates,
+    target: Values,
+    *,
+    scales: dict[str, Parameters],
+    log_noise: Float[Array, ""],
+    precisions: Float[Array, " place"],
+) -> Regression:
+    """A model that was trained before, from its scales."""
+    untrained = setup(structure, modes, training, target)
+    model = GaussianModel(untrained.model.effects, scales, log_noise)
+    found = conditioned(model, untrained.sites, untrained.measured, precisions)
+    return untrained.with_conditioned(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Untrained:
+    """A model and its data, in units in which they have mean 0 and sd 1."""
+
+    structure: Structure
+    modes: Modes | None
+    encoding: Encoding
+    target: Values
+    sites: Sites
+    model: GaussianModel
+    centre: float
+    scale: float
+
+    @property
+    def measured(self) -> Float[Array, " place"]:
+        return jnp.asarray((np.log(self.target) - self.centre) / self.scale)
+
+    def with_conditioned(self, found: Conditioned) -> Regression:
+        return Regression(
+            self.structure,
+            self.modes,
+            self.encoding,
+            self.target,
+            found,
+            self.centre,
+            self.scale,
+        )
+
+
+def setup(
+    structure: Structure, modes: Modes | None, training: Covariates, target: Values
+) -> Untrained:
+    check_length("the target", len(target), len(training))
+    (bad,) = np.nonzero(~(np.isfinite(target) & (target > 0)))
+    if bad.size:
+        raise RieszError(
+            f"the target is {target[bad[0]]:g} at place {bad[0]} ({bad.size} of {len(target)} are "
+            "missing or not positive): leave those places out; the model is one of logarithms."
+        )
+    encoding = encoding_of(training, None if modes is None else modes.at)
+    sites = encoding(training)
+    logs = np.log(target)
+    model = gaussian_model(effects_of(structure, training, modes), sites)
+    scale = float(logs.std()) or 1.0
+    return Untrained(structure, modes, encoding, target, sites, model, float(logs.mean()), scale)
+
+
+def freedom_of(structure: Structure) -> float | None:
+    return HEAVY_TAILS if structure.robust else None
 
 
 def effects_of(

@@ -28,8 +28,8 @@ from riesz.mesh.mesh import Mesh
 from riesz.regression.effects import AbstractEffect, Parameters
 from riesz.regression.sites import Matrix, Sites, Variances
 
-NUM_CARRIED = 500
-"""Transport couples all modes: so many of them are kept, or a fit would solve large systems."""
+NUM_MODES = 400
+"""Those of the longest waves are kept; what is finer is left to noise and local effects."""
 
 
 class Modes(NamedTuple):
@@ -95,7 +95,7 @@ def modes_of(mesh: Mesh, *, transport: bool) -> Modes:
     masses = matrix_of(mesh, reaction(1.0)).sum(axis=1)
     roots = np.sqrt(masses)
     stiffness = matrix_of(mesh, diffusion(1.0)) / np.outer(roots, roots)
-    kept = [0, min(NUM_CARRIED, len(masses)) - 1] if transport else None
+    kept = [0, min(NUM_MODES, len(masses)) - 1]
     rates, white = scipy.linalg.eigh(stiffness, subset_by_index=kept)
     shapes = white / roots[:, None]
     carried = None
