@@ -4,7 +4,7 @@ A method is trained on places where the quantity is known, and gives a predictor
 quantity at other places, in its own units. Scores need nothing else.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import scipy.special
@@ -18,6 +18,7 @@ Values = Float[np.ndarray, " place"]
 Draws = Float[np.ndarray, "draw place"]
 
 
+@runtime_checkable
 class Predictor(Protocol):
     """A trained method."""
 
@@ -26,6 +27,7 @@ class Predictor(Protocol):
         ...
 
 
+@runtime_checkable
 class Method(Protocol):
     """How a predictor is trained; the same seed gives the same one."""
 
