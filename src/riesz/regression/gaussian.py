@@ -67,7 +67,9 @@ class Conditioned(eqx.Module):
             effect.covariance(scales, self.sites, sites), effect.variances(scales, sites)
         )
 
-    def moments(self, covariance: Matrix, prior: Variances) -> tuple[Responses, Responses]:
+    def moments(
+        self, covariance: Matrix, prior: Float[Array, " other"]
+    ) -> tuple[Float[Array, " other"], Float[Array, " other"]]:
         white = jsp.linalg.solve_triangular(self.factor, covariance, lower=True)
         return covariance.T @ self.weights, prior - jnp.sum(white**2, axis=0)
 
