@@ -83,7 +83,11 @@ class Kriging:
 
 
 def kriging(shape: str = "exponential") -> Method:
-    """Ordinary kriging of a quantity in its own units; other numbers are not looked at."""
+    """Ordinary kriging of a quantity in its own units; other numbers are not looked at.
+
+    The likelihood of a spherical covariance may have several maxima: seeds may end in different
+    ones.
+    """
     if shape not in SHAPES:
         raise RieszError(
             f"the shape is {shape!r}: {nearest(shape, tuple(SHAPES))}it is {listed(tuple(SHAPES))}."
