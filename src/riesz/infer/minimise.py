@@ -12,7 +12,7 @@ MAX_STEPS = 200
 Tree = TypeVar("Tree")
 
 
-def minimised(tree: Tree, cost, *arguments) -> Tree:
+def minimised(tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS) -> Tree:
     """The parameters that minimise a smooth cost, which returns its gradient too."""
     start, rebuild = ravel_pytree(tree)
 
@@ -25,6 +25,6 @@ def minimised(tree: Tree, cost, *arguments) -> Tree:
         np.asarray(start, dtype=float),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": MAX_STEPS},
+        options={"maxiter": max_steps},
     )
     return rebuild(jnp.asarray(found.x, start.dtype))
