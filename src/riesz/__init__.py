@@ -80,7 +80,7 @@ _PUBLIC = {
     "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-_SUBPACKAGES = ("datasets", "diagnose", "io", "plot")
+_SUBPACKAGES = ("datasets", "diagnose", "io", "plot", "regression")
 
 __all__ = [*_MODULE_OF, *_SUBPACKAGES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 

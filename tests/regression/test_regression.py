@@ -10,7 +10,7 @@ from riesz.io.chain_file import load_chain, save_chain
 from riesz.mesh.shapes import rectangle
 from riesz.regression.chain import chain
 from riesz.regression.covariates import Covariates
-from riesz.regression.model import Structure, regression
+from riesz.regression.model import Structure, field_regression
 from riesz.regression.physical_field import modes_of, physical_field
 from riesz.regression.sites import encoding_of
 
@@ -38,7 +38,7 @@ def data():
 @pytest.mark.parametrize("robust", [False, True])
 def test_predictions_come_close_and_intervals_cover(data, robust):
     structure = Structure("smooth", True, "physical", robust=robust, local=False)
-    predict = regression(structure, MODES)(*data, seed=0)
+    predict = field_regression(structure, MODES)(*data, seed=0)
     at, truth = made_up(200, 1)
     draws = predict(at)
     assert draws.shape == (1000, 200)
@@ -49,7 +49,7 @@ def test_predictions_come_close_and_intervals_cover(data, robust):
 
 
 def test_the_field_is_found_in_logarithms(data):
-    predict = regression(Structure("smooth", True, local=False), MODES)(*data, seed=0)
+    predict = field_regression(Structure("smooth", True, local=False), MODES)(*data, seed=0)
     places = np.array([[0.25, 0.1], [0.75, 0.1]])
     mean, sd = predict.field(places)
     high, low = 0.5 * np.sin(2 * np.pi * places[:, 0]) * np.cos(np.pi * 0.1)
@@ -58,7 +58,7 @@ def test_the_field_is_found_in_logarithms(data):
 
 
 def test_other_starts_end_at_nearly_the_same_prediction(data):
-    method = regression(Structure("smooth", True, local=False), MODES)
+    method = field_regression(Structure("smooth", True, local=False), MODES)
     at, _ = made_up(20, 2)
     first, second = (np.median(method(*data, seed=seed)(at), axis=0) for seed in (0, 7))
     np.testing.assert_allclose(first, second, rtol=0.03)
@@ -118,7 +118,7 @@ def test_a_chain_carries_what_is_not_known_of_covariates(data, tmp_path):
 
 def test_bad_input_is_told(data):
     covariates, target = data
-    method = regression(Structure("smooth", True, "none", local=False))
+    method = field_regression(Structure("smooth", True, "none", local=False))
     with pytest.raises(RieszError, match="119 values for 120 places"):
         method(covariates, target[1:], seed=0)
     with pytest.raises(RieszError, match=r"target is -1 at place 3 \(1 of 120"):
@@ -128,7 +128,7 @@ def test_bad_input_is_told(data):
     with pytest.raises(RieszError, match="no number lead, which the model was trained with"):
         method(covariates, target, seed=0)(Covariates(covariates.points, {}, covariates.categories))
     with pytest.raises(RieszError, match="needs the modes of a mesh"):
-        regression(Structure())
+        field_regression(Structure())
     with pytest.raises(RieszError, match=r"numbers is 'smoth'.*smooth"):
         Structure("smoth")
     with pytest.raises(RieszError, match="both the target and a covariate"):
@@ -137,7 +137,9 @@ def test_bad_input_is_told(data):
 
 def test_a_category_that_was_never_seen_gets_the_mean_of_the_others(data):
     covariates, target = data
-    predict = regression(Structure("smooth", True, "none", local=False))(covariates, target, seed=0)
+    predict = field_regression(Structure("smooth", True, "none", local=False))(
+        covariates, target, seed=0
+    )
     one = covariates.subset(np.arange(120) == 0)
     middle, *known = (
         np.median(predict(Covariates(one.points, one.numbers, {"use": (label,)})))

@@ -12,7 +12,7 @@ from riesz.regression.covariates import Covariates, check_length
 from riesz.regression.effects import AbstractEffect, Level, Parameters, squared_distances
 from riesz.regression.gaussian import Conditioned, fitted, gaussian_model
 from riesz.regression.method import Draws, Method, Values
-from riesz.regression.model import Structure, regression
+from riesz.regression.model import Structure, field_regression
 from riesz.regression.sites import Matrix, Sites, Variances, encoding_of
 
 LENGTH_SHARE = 0.2
@@ -64,7 +64,7 @@ def gp_on_coordinates() -> Method:
 
 def additive_log_gp() -> Method:
     """Logarithms: a field in space plus a smooth effect of each number, and of categories."""
-    return regression(Structure("smooth", categories=True, field="stationary", local=False))
+    return field_regression(Structure("smooth", categories=True, field="stationary", local=False))
 
 
 def sites_of(at: Covariates) -> Sites:

@@ -27,7 +27,7 @@ from riesz.infer.emulate import emulate
 from riesz.infer.posterior import Posterior
 from riesz.io.chain_file import save_chain
 from riesz.io.results import Row
-from riesz.regression.model import Structure, regression
+from riesz.regression.model import Structure, field_regression
 
 METAL = "Cd"
 LEVELS = 5  # 65 x 65 nodes
@@ -81,9 +81,9 @@ def metal_row(samples: Samples, choice: Choice, physical: bool) -> Row:
     training = trained_on(samples, VALIDATION)
     covariates, target = choice.case.covariates(samples), choice.case.target(samples)
     method = (
-        regression(choice.structure, modes_around(samples))
+        field_regression(choice.structure, modes_around(samples))
         if physical
-        else regression(Structure("smooth", True, "stationary", local=False))
+        else field_regression(Structure("smooth", True, "stationary", local=False))
     )
     draws = method(covariates.subset(training), target[training], seed=0)(
         covariates.subset(~training)

@@ -14,7 +14,7 @@ from riesz.datasets.jura import Samples
 from riesz.experiments.jura_cases import Case, modes_around
 from riesz.experiments.jura_settings import Choice
 from riesz.regression.method import Method
-from riesz.regression.model import regression
+from riesz.regression.model import field_regression
 
 Build = Callable[[Samples, Choice], Method]
 
@@ -34,18 +34,18 @@ class Entry:
 
 
 def ours(samples: Samples, choice: Choice) -> Method:
-    return regression(choice.structure, modes_around(samples))
+    return field_regression(choice.structure, modes_around(samples))
 
 
 def with_field(kind: str) -> Build:
     def build(samples: Samples, choice: Choice) -> Method:
-        return regression(replace(choice.structure, field=kind, local=False))
+        return field_regression(replace(choice.structure, field=kind, local=False))
 
     return build
 
 
 def with_transport(samples: Samples, choice: Choice) -> Method:
-    return regression(choice.structure, modes_around(samples, transport=True))
+    return field_regression(choice.structure, modes_around(samples, transport=True))
 
 
 def always(method: Method) -> Build:

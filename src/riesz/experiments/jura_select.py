@@ -20,7 +20,7 @@ from riesz.experiments.jura_settings import CANDIDATES, FILE, as_json, chosen, f
 from riesz.experiments.task import Experiment, Task
 from riesz.io.results import Row
 from riesz.io.whole_file import replacing
-from riesz.regression.model import regression
+from riesz.regression.model import field_regression
 
 NUM_FOLDS = 7  # 259 samples in folds of one size: one compilation
 NUM_REPEATS = {"quick": 1, "full": 2}
@@ -45,7 +45,7 @@ def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
 def row(samples: Samples, training: Samples, case: Case, candidate: int, repeats: int) -> Row:
     clock = perf_counter()
     structure = CANDIDATES[candidate]
-    method = regression(structure, modes_around(samples))
+    method = field_regression(structure, modes_around(samples))
     covariates, target = case.covariates(training), case.target(training)
     errors, scores, inside = [], [], []
     for repeat in range(repeats):

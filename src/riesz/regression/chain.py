@@ -17,7 +17,7 @@ from jaxtyping import Float
 from riesz.errors import RieszError
 from riesz.regression.covariates import Covariates
 from riesz.regression.method import Draws, Values
-from riesz.regression.model import Regression, Structure, freedom_of, regression
+from riesz.regression.model import Regression, Structure, field_regression, freedom_of
 from riesz.regression.physical_field import Modes
 
 
@@ -60,7 +60,7 @@ def chain(
     """Models for the numbers among the covariates, in their order, and for the target."""
     if name in training.numbers:
         raise RieszError(f"{name} is both the target and a covariate: leave it out of those.")
-    train = regression(structure, modes)
+    train = field_regression(structure, modes)
     models = {}
     names = tuple(training.numbers)
     for place, own in enumerate(names):

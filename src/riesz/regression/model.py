@@ -129,7 +129,7 @@ class Regression:
         return mean - self.centre, sd
 
 
-def regression(structure: Structure, modes: Modes | None = None) -> Method:
+def field_regression(structure: Structure, modes: Modes | None = None) -> Method:
     """A method of the family; a physical field needs the modes of a mesh around all places."""
     if structure.field == PHYSICAL and modes is None:
         raise RieszError("a physical field needs the modes of a mesh: give `modes_of(mesh)`.")
