@@ -5,9 +5,10 @@ decoder gives mean and scale of the primary, $p(y \mid x, z)$ (supplement D of T
 2020). Predictions draw $z$ from $q$ and $y$ from the decoder.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -18,14 +19,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.baselines.vae_columns import Columns, Places, columns_of
 from riesz.baselines.vae_networks import Networks, fresh_networks
-from riesz.baselines.vae_settings import MODERN, VaeSettings
+from riesz.baselines.vae_settings import MODERN, PAPER, VaeSettings
 from riesz.baselines.vae_training import AbstractCoefficients, Task, Trained, fitted
 from riesz.infer.training import History
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.regression.covariates import Covariates, check_same_columns
 from riesz.regression.method import NUM_DRAWS, Draws, Method, Values
 
+__all__ = ["MODERN", "PAPER", "Equation", "VaePredictor", "VaeSettings", "trained_vae", "vae"]
 
+
+@runtime_checkable
 class Equation(Protocol):
     """An equation that the decoder's mean is to satisfy."""
 
@@ -77,21 +81,21 @@ def trained_vae(
     """
     columns = columns_of(training, target, logs=settings.logs)
     places, known = columns.places(training), jnp.asarray(columns.known(training))
-    dtype = known.dtype
-    if np.isinf(settings.epsilon):
-        equation = None
-    start = Trained(
-        fresh_networks(known.shape[1], settings, key_for(seed, "networks"), dtype),
-        equation and equation.coefficients(key_for(seed, "equation"), settings.num_codes, dtype),
-    )
+    networks = fresh_networks(known.shape[1], settings, key_for(seed, "networks"), known.dtype)
+    coefficients = penalty = None
+    if equation is not None and np.isfinite(settings.epsilon):
+        key = key_for(seed, "equation")
+        coefficients = equation.coefficients(key, settings.num_codes, known.dtype)
+        penalty = equation.penalty(places, settings.num_patches)
     task = Task(
         places=jnp.asarray(places),
         known=known,
         target=jnp.asarray(columns.standardised(target)),
-        penalty=equation and equation.penalty(places, settings.num_patches),
-        penalty_weight=jnp.asarray(0.5 / settings.epsilon**2, dtype),
-        settings=settings,
+        penalty=penalty,
+        penalty_weight=jnp.asarray(0.5 / settings.epsilon**2, known.dtype),
+        settings=dataclasses.replace(settings, epsilon=1.0),  # another one compiles nothing new
     )
+    start = Trained(networks, coefficients)
     trained, history = fitted(start, task, key_for(seed, "steps"))
     return VaePredictor(trained, columns, training, seed, history)
 
@@ -117,6 +121,7 @@ def drawn(
         index, x, known = one
         code_key, noise_key = jr.split(jr.fold_in(key, index))
         codes = networks.encoded(x, known).sample(code_key, NUM_DRAWS)
-        return networks.observed(jnp.broadcast_to(x, (NUM_DRAWS, len(x))), codes).sample(noise_key)
+        same = jnp.broadcast_to(x, (NUM_DRAWS, len(x)))
+        return jnp.asarray(networks.observed(same, codes).sample(noise_key))
 
     return jax.lax.map(at, (jnp.arange(len(places)), places, known)).T

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from riesz.errors import RieszError
+
 
 @dataclass(frozen=True)
 class VaeSettings:
@@ -24,6 +26,13 @@ class VaeSettings:
     moves_encoder: bool  # whether the penalty's gradient reaches q too, as in the paper
     num_physics_draws: int = 4  # of z, for the penalty in each step
     num_codes: int = 10  # dimensions of z
+
+    def __post_init__(self):
+        if not self.epsilon > 0:
+            raise RieszError(
+                f"epsilon is {self.epsilon}: give a positive error of the equation, math.inf to "
+                "leave it out."
+            )
 
 
 PAPER = VaeSettings(
