@@ -11,10 +11,11 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-from riesz.baselines.vae import vae
+from riesz.baselines.vae import VaePredictor, vae
 from riesz.baselines.vae_columns import columns_of
 from riesz.baselines.vae_networks import fresh_networks
 from riesz.baselines.vae_settings import MODERN, PAPER
+from riesz.baselines.vae_training import Trained
 from riesz.errors import RieszError
 from riesz.regression.covariates import Covariates
 from riesz.regression.method import NUM_DRAWS
@@ -111,8 +112,9 @@ def test_a_level_not_seen_in_training_has_zeros():
 
 def test_a_prediction_without_a_column_of_training_is_refused():
     training, target = made_up(30, seed=3)
-    brief = dataclasses.replace(MODERN, num_steps=2, encoder=(4,), decoder=(4,))
-    predictor = vae(brief)(training, target, seed=0)
+    untrained = Trained(fresh_networks(4, MODERN, jr.key(0), FLOAT))
+    columns = columns_of(training, target, logs=True)
+    predictor = VaePredictor(untrained, columns, training, 0, {})
     without = Covariates(training.points, {"Pb": training.numbers["Pb"]}, training.categories)
     with pytest.raises(RieszError, match="no number Zn"):
         predictor(without)
