@@ -47,11 +47,12 @@ PAPER = VaeSettings(
     learning_rate=1e-3,
     cosine=False,
     weight_decay=0.0,
-    epsilon=3.0,
+    epsilon=10.0,
     num_patches=1,
     moves_encoder=True,
 )
-"""Supplement D of Tait & Damoulas (2020); steps, batch and epsilon are not in it, so are ours."""
+"""Supplement D of Tait & Damoulas (2020). Steps, batch and epsilon are not in it: the last was
+chosen of 3 and 10 by cross-validation of VAE-DT on the 259 training samples of the Jura (Cd)."""
 
 MODERN = VaeSettings(
     logs=True,
@@ -69,4 +70,6 @@ MODERN = VaeSettings(
     num_patches=4,
     moves_encoder=False,
 )
-"""Logs, heavy tails, short training, and a KL weight at which the latents do not collapse."""
+"""Logs, heavy tails, short training, and a KL weight at which the latents do not collapse.
+
+In cross-validation on the training samples of the Jura (Cd), epsilons of 1, 3 and 10 were equal."""
