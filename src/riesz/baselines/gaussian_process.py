@@ -46,7 +46,8 @@ class OnCoordinates:
 
     def __call__(self, at: Covariates) -> Draws:
         mean, variance = self.conditioned.at(sites_of(at))
-        return self.standard.draws(mean, variance + self.conditioned.noise_variance())
+        noise = jnp.exp(2 * self.conditioned.model.log_noise)
+        return self.standard.draws(mean, variance + noise)
 
 
 def gp_on_coordinates() -> Method:
@@ -57,7 +58,7 @@ def gp_on_coordinates() -> Method:
         sites, standard = sites_of(training), standard_of(target)
         model = gaussian_model({"level": Level(), "field": StretchedField()}, sites)
         key = None if seed == 0 else jr.key(seed)
-        return OnCoordinates(fitted(model, sites, standard.scaled(target), key), standard)
+        return OnCoordinates(fitted(model, sites, standard.scaled(target), key=key), standard)
 
     return train
 
