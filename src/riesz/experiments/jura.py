@@ -79,9 +79,9 @@ def check_samples(samples: Samples, cases: Sequence[Case]) -> None:
     counts = {"training": samples.is_training.sum(), VALIDATION: (~samples.is_training).sum()}
     for name, count in counts.items():
         if count < FEWEST:
-            found = "no samples" if count == 0 else f"{count} samples only"
+            found = "is 1 sample only" if count == 1 else f"are {count} samples only"
             raise RieszError(
-                f"there are {found} for {name}: at least {FEWEST} are needed; the column set says "
+                f"there {found} for {name}: at least {FEWEST} are needed; the column set says "
                 "which is which."
             )
 
