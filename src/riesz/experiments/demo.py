@@ -4,9 +4,10 @@ First a wind is found from twenty-five sensors, and the posterior is held agains
 Then cadmium in the Swiss Jura is predicted where it was not measured, and mapped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from riesz.regression.model import Structure, field_regression
 METAL = "Cd"
 LEVELS = 5  # 65 x 65 nodes
 RUN = "jura-run"
-EMPTY: Row = dict.fromkeys(("mean_error_sd", "sd_ratio", "mae", "crps", "coverage95"))
+EMPTY: Row = dict.fromkeys(("mean_error_sd", "sd_ratio", "mae", "crps", "coverage95", "seconds"))
 
 
 def demo(seed: int) -> Experiment:
@@ -41,17 +42,30 @@ def demo(seed: int) -> Experiment:
     choice = selected(METAL)
     wind = Case("square", LEVELS, 0, seed)
     tasks = [
-        Task({"part": "wind", "method": "emulate"}, partial(wind_row, wind)),
-        Task({"part": METAL, "method": "ours"}, partial(metal_row, samples, choice, True)),
-        Task({"part": METAL, "method": "additive GP"}, partial(metal_row, samples, choice, False)),
+        Task({"part": "wind", "method": "emulate"}, partial(clocked, partial(wind_row, wind))),
+        *(
+            Task(
+                {"part": METAL, "method": name},
+                partial(clocked, partial(metal_row, samples, choice, physical=physical)),
+            )
+            for name, physical in (("ours", True), ("additive GP", False))
+        ),
         *(
             Task({"part": METAL, "method": name}, partial(published, mae))
             for name, (mae, _) in zip(METHODS, ERRORS[METAL], strict=True)
         ),
-        Task({"part": "map", "method": "ours"}, partial(map_row, samples, choice, seed)),
+        Task(
+            {"part": "map", "method": "ours"},
+            partial(clocked, partial(map_row, samples, choice, seed)),
+        ),
     ]
     config = {"metal": METAL, "secondaries": choice.case.inputs, "nodes": 65**2}
     return Experiment("demo", config, tasks, summarise, partial(draw, samples, choice, wind))
+
+
+def clocked(run: Callable[[], Row]) -> Row:
+    clock = perf_counter()
+    return {**run(), "seconds": perf_counter() - clock}
 
 
 def selected(metal: str) -> Choice:
@@ -76,7 +90,7 @@ def wind_row(case: Case) -> Row:
     return {**EMPTY, "mean_error_sd": float(shift.max()), "sd_ratio": float(farthest)}
 
 
-def metal_row(samples: Samples, choice: Choice, physical: bool) -> Row:
+def metal_row(samples: Samples, choice: Choice, *, physical: bool) -> Row:
     """Trained on the training samples, scored on the others."""
     training = trained_on(samples, VALIDATION)
     covariates, target = choice.case.covariates(samples), choice.case.target(samples)

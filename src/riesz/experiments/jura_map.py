@@ -15,7 +15,7 @@ from riesz.regression.covariates import Covariates
 THRESHOLDS = {"Cd": 0.8, "Cu": 50.0, "Pb": 50.0, "Co": 12.0}
 """mg/kg; of cadmium, copper and lead the Swiss guide values for soil, of cobalt a high value."""
 CELL = 0.1  # km: every second place of the grid along each axis
-NUM_DRAWS = 200
+NUM_DRAWS = 256
 
 
 @dataclass(frozen=True, eq=False)

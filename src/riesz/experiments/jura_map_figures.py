@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from riesz.datasets.jura import Samples
 from riesz.experiments.jura_cases import mesh_around
@@ -28,7 +30,8 @@ def draw_map(samples: Samples, found: MetalMap, path: Path) -> None:
     dots = seen.scatter(
         *samples.points.T, c=measured, norm=scale, s=14, edgecolors="0.3", linewidths=0.3
     )
-    figure.colorbar(dots, ax=seen, label=f"{name}, mg/kg", location="bottom", shrink=0.8)
+    bar = figure.colorbar(dots, ax=seen, label=f"{name}, mg/kg", location="bottom", shrink=0.8)
+    plain_ticks(bar)
     draw_outline(seen, mesh_around(samples))
     seen.set_title(f"{len(samples)} samples")
     cells(mean, found, found.mean, scale, "viridis", f"{name}, mg/kg")
@@ -82,4 +85,13 @@ def cells(
         cmap=colours,
         interpolation="nearest",
     )
-    axes.figure.colorbar(picture, ax=axes, label=label, location="bottom", shrink=0.8)
+    bar = axes.figure.colorbar(picture, ax=axes, label=label, location="bottom", shrink=0.8)
+    if isinstance(scale, LogNorm):
+        plain_ticks(bar)
+
+
+def plain_ticks(bar: Colorbar) -> None:
+    """Numbers on a logarithmic scale as people write them, not as powers of ten."""
+    bar.ax.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    bar.ax.xaxis.set_major_formatter("{x:g}")
+    bar.ax.xaxis.set_minor_formatter(NullFormatter())

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 
 from riesz.errors import RieszError
+from riesz.infer.spread_normals import spread_normals
 from riesz.regression.covariates import Covariates
 from riesz.regression.method import Draws, Values
 from riesz.regression.model import Regression, Structure, field_regression, freedom_of
@@ -34,17 +36,19 @@ class Chain:
     def draws(self, at: Covariates, *, num_draws: int, seed: int) -> dict[str, Draws]:
         """Of every quantity as it would be measured, jointly at each place.
 
-        Different places are drawn apart: maps of means, sds and probabilities need no more.
+        All places share the same evenly spread random numbers, so that maps of means, sds and
+        probabilities are not speckled; nothing is said of how places go together.
         """
-        rng = np.random.default_rng(seed)
+        normals = spread_normals(seed, num_draws, 2 * len(self.models))[:, :, None]
         found: dict[str, Draws] = {}
-        for name, model in self.models.items():
+        for place, (name, model) in enumerate(self.models.items()):
             known = np.zeros((num_draws, len(at), 0))
             if found:
                 known = np.log(np.stack(list(found.values()), axis=2))
             mean, sd = model.log_moments_given(at, known)
-            noise = model.noise * noise_of(rng, freedom_of(model.structure), mean.shape)
-            found[name] = np.exp(mean + sd * rng.standard_normal(mean.shape) + noise)
+            unknown, luck = normals[:, 2 * place], normals[:, 2 * place + 1]
+            noise = model.noise * with_tails(luck, freedom_of(model.structure))
+            found[name] = np.exp(mean + sd * unknown + noise)
         return found
 
 
@@ -70,8 +74,13 @@ def chain(
     return Chain(models)
 
 
-def noise_of(rng: np.random.Generator, freedom: float | None, shape: tuple[int, ...]) -> np.ndarray:
-    return rng.standard_normal(shape) if freedom is None else rng.standard_t(freedom, shape)
+def with_tails(
+    normals: Float[np.ndarray, "draw 1"], freedom: float | None
+) -> Float[np.ndarray, "draw 1"]:
+    """Standard normals, or the numbers of Student's t at their levels."""
+    if freedom is None:
+        return normals
+    return scipy.special.stdtrit(freedom, scipy.special.ndtr(normals))
 
 
 def with_only(covariates: Covariates, names: Sequence[str]) -> Covariates:
