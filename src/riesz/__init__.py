@@ -76,6 +76,7 @@ _PUBLIC = {
     "riesz.infer.summary": ("summary",),
     "riesz.infer.arviz_adapter": ("to_arviz",),
     "riesz.io.checkpoint_file": ("Checkpoint",),
+    "riesz.io.chain_file": ("load_chain", "save_chain"),
     "riesz.io.posterior_file": ("load_posterior", "save_posterior"),
     "riesz.errors": ("FileFormatError", "FormError", "MeshError", "RieszError", "SolveError"),
 }

@@ -45,6 +45,7 @@ class ExperimentName(StrEnum):
     JURA = "jura"
 
 
+NUM_DATA_SETS = 500
 OWN_DATA = """with data of your own:
   samples of metals, a CSV with the columns of the built-in ones:
     riesz experiment jura --data samples.csv --metal Cd --out out/mine
@@ -145,8 +146,9 @@ def check(
         typer.Option("--calibrate", help="Fit data made up from the prior: are posteriors right?"),
     ] = False,
     data_sets: Annotated[
-        int, typer.Option("--data-sets", help="So many for --calibrate.", min=20)
-    ] = 500,
+        int | None,
+        typer.Option("--data-sets", help="So many for --calibrate [default: 500].", min=20),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for results.json and ranks.png of --calibrate."),
@@ -159,15 +161,17 @@ def check(
     from riesz.io.problem_check import case_numbers, case_text
     from riesz.io.problem_file import read_problem
 
-    if out is not None and not calibrate:
-        raise RieszError("--out is for what --calibrate finds: add --calibrate, or leave it out.")
+    for option, value in (("--out", out), ("--data-sets", data_sets)):
+        if value is not None and not calibrate:
+            raise RieszError(f"{option} is for --calibrate: add --calibrate, or leave it out.")
     case = read_problem(problem)
     if not calibrate:
         typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
         return
-    words = ["riesz", "check", str(problem), "--calibrate", "--data-sets", str(data_sets)]
+    num = NUM_DATA_SETS if data_sets is None else data_sets
+    words = ["riesz", "check", str(problem), "--calibrate", "--data-sets", str(num)]
     words += ["--seed", str(seed)]
-    found = calibration_of(case, data_sets, seed, out, shlex.join(words))
+    found = calibration_of(case, num, seed, out, shlex.join(words))
     typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
 
 

@@ -22,9 +22,14 @@ FILE = "jura_settings.json"
 
 CANDIDATES = tuple(
     Structure(numbers=numbers, field="physical", robust=robust)
-    for numbers in ("smooth", "joint")
-    for robust in (False, True)
+    for numbers, tails in (
+        *((numbers, (False, True)) for numbers in ("smooth", "joint")),
+        ("linear", (False,)),
+        *((numbers, (False, True)) for numbers in ("linear and smooth", "linear and joint")),
+    )
+    for robust in tails
 )
+"""A first choice was among the first four; linear effects came with the second."""
 
 
 @dataclass(frozen=True)

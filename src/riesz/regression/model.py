@@ -43,7 +43,8 @@ NUMBERS: dict[str, dict[str, Callable[[], AbstractEffect]]] = {
     "linear": {"linear": Linear},
     "smooth": {"smooth": Smooth},
     "joint": {"joint": Joint},
-    "smooth and joint": {"smooth": Smooth, "joint": Joint},
+    "linear and smooth": {"linear": Linear, "smooth": Smooth},
+    "linear and joint": {"linear": Linear, "joint": Joint},
 }
 FIELDS = ("none", "stationary", "physical")
 PHYSICAL = FIELDS[-1]
