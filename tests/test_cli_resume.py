@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -147,7 +146,9 @@ def stop_writing(monkeypatch, number, error):
 
 
 SLOWLY = str(Path(walk.__file__))
-FULLY = ("-c", "from riesz.cli import main; main()")
+# A shell that starts the tests in the background lets them ignore SIGINT, and all their children.
+HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+FULLY = ("-c", f"{HEEDING}from riesz.cli import main; main()")
 
 
 def begun(folder, program, words):
@@ -160,8 +161,6 @@ def begun(folder, program, words):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # Shells start commands in the background with SIGINT ignored, and so would this one be.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
