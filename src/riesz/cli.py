@@ -339,7 +339,11 @@ def prepare(
 ) -> "Experiment":
     """The experiment of that name, ready to run."""
     use_float64()
-    if name is ExperimentName.JURA and domain is None:
+    if name is not ExperimentName.SMOOTHER and domain is not None:
+        raise RieszError(
+            f"the experiment {name} has domains of its own: leave --domain out; it is for smoother."
+        )
+    if name is ExperimentName.JURA:
         return prepare_jura(seed, mode, metal, data, select=select)
     if metal is not None or data is not None or select:
         raise RieszError(f"--metal, --data and --select are for jura: leave them out for {name}.")
@@ -358,10 +362,6 @@ def prepare(
         if domain is None:
             return smoother(seed, mode)
         return smoother(seed, mode, read_domain(domain), domain=str(domain))
-    if domain is not None:
-        raise RieszError(
-            f"the experiment {name} has domains of its own: leave --domain out; it is for smoother."
-        )
     builders = {
         ExperimentName.TAPER: taper,
         ExperimentName.NORMS: norms,

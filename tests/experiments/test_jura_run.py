@@ -41,7 +41,7 @@ def test_rows_have_the_agreed_names_and_restarts_are_pooled(tmp_path, monkeypatc
     assert all(0.8 < row["coverage95"] <= 1 for row in own)
     theirs = [row for row in results["rows"] if row["role"] == "published"]
     assert [row["mae"] for row in theirs] == [1.755, 1.820, 1.801, 1.692]
-    assert {path.name for path in tmp_path.iterdir()} >= {"scores.md", "paired.md", "scores.png"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"scores.md", "scores.png"}
 
 
 @pytest.mark.slow

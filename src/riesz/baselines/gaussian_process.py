@@ -8,7 +8,7 @@ import jax.random as jr
 
 from riesz.baselines.standard import Standard, standard_of
 from riesz.latent.kernels import Matern32
-from riesz.regression.covariates import Covariates, check_length
+from riesz.regression.covariates import Covariates, check_target
 from riesz.regression.effects import AbstractEffect, Level, Parameters, squared_distances
 from riesz.regression.gaussian import Conditioned, fitted, gaussian_model
 from riesz.regression.method import Draws, Method, Values
@@ -54,7 +54,7 @@ def gp_on_coordinates() -> Method:
     """A Gaussian process of places, for a quantity in its own units."""
 
     def train(training: Covariates, target: Values, *, seed: int) -> OnCoordinates:
-        check_length("the target", len(target), len(training))
+        check_target(training, target)
         sites, standard = sites_of(training), standard_of(target)
         model = gaussian_model({"level": Level(), "field": StretchedField()}, sites)
         key = None if seed == 0 else jr.key(seed)

@@ -18,7 +18,7 @@ from riesz.baselines.unbiased import best_unbiased, restricted_cost
 from riesz.errors import RieszError
 from riesz.infer.minimise import minimised
 from riesz.latent.kernels import TINY
-from riesz.regression.covariates import Covariates, check_length
+from riesz.regression.covariates import Covariates, check_target
 from riesz.regression.effects import squared_distances
 from riesz.regression.gaussian import jittered
 from riesz.regression.method import Draws, Method, Values
@@ -94,7 +94,7 @@ def kriging(shape: str = "exponential") -> Method:
         )
 
     def train(training: Covariates, target: Values, *, seed: int) -> Kriging:
-        check_length("the target", len(target), len(training))
+        check_target(training, target)
         points, standard = jnp.asarray(training.points), standard_of(target)
         extent = float(np.ptp(training.points, axis=0).max())
         centre = Variogram(jnp.log(0.7), jnp.log(RANGE_SHARE * extent), jnp.log(0.3))

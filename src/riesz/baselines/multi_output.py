@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from riesz.baselines.standard import Standard, standard_of
 from riesz.baselines.unbiased import best_unbiased, restricted_cost
 from riesz.infer.minimise import minimised
-from riesz.regression.covariates import Covariates, check_length, check_same_columns
+from riesz.regression.covariates import Covariates, check_same_columns, check_target
 from riesz.regression.effects import PRIOR_SPREAD
 from riesz.regression.gaussian import jittered
 from riesz.regression.method import Draws, Method, Values
@@ -74,7 +74,7 @@ def multi_output(outputs: AbstractOutputs) -> Method:
     """The method that fits a model of many outputs; categories are not looked at."""
 
     def train(training: Covariates, target: Values, *, seed: int) -> MultiOutput:
-        check_length("the target", len(target), len(training))
+        check_target(training, target)
         known = Covariates(training.points, training.numbers, {})
         columns = [target, *known.numbers.values()]
         standards = tuple(standard_of(column) for column in columns)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.ensemble import RandomForestRegressor
 
-from riesz.regression.covariates import Covariates, check_length
+from riesz.regression.covariates import Covariates, check_target
 from riesz.regression.method import NUM_DRAWS, Draws, Method, Values
 from riesz.regression.sites import Encoding, encoding_of
 
@@ -40,11 +40,11 @@ def random_forest(num_trees: int = NUM_TREES) -> Method:
     """Trees over coordinates, numbers and categories, for a quantity in its own units."""
 
     def train(training: Covariates, target: Values, *, seed: int) -> Forest:
-        check_length("the target", len(target), len(training))
+        check_target(training, target)
         encoding = encoding_of(training)
         known = features(encoding, training)
         trees = RandomForestRegressor(
-            num_trees, min_samples_leaf=LEAST_IN_LEAF, random_state=seed
+            num_trees, min_samples_leaf=LEAST_IN_LEAF, random_state=seed % 2**32
         ).fit(known, target)
         return Forest(trees, encoding, target, trees.apply(known), seed)
 

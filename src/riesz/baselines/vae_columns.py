@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import RieszError
-from riesz.regression.covariates import Covariates, check_length, levels_of
+from riesz.regression.covariates import Covariates, check_target, check_varies, levels_of
 from riesz.regression.method import Draws, Values
 
 Places = Float[np.ndarray, "place 2"]
@@ -72,36 +71,19 @@ class Columns:
 
 def columns_of(training: Covariates, target: Values, *, logs: bool) -> Columns:
     """What standardises the given places and values."""
-    check_length("the target", len(target), len(training))
-    check_target(target)
+    check_target(training, target)
+    check_varies(training.points.ravel(), "a coordinate")
     raw = np.log if logs else np.asarray
     return Columns(
         logs=logs,
         centre=training.points.mean(axis=0),
-        length=spread_of(np.sqrt(training.points.var(axis=0).mean()), "the coordinates"),
+        length=float(np.sqrt(training.points.var(axis=0).mean())),
         numbers={name: scale_of(raw(values), name) for name, values in training.numbers.items()},
         levels={name: levels_of(labels) for name, labels in training.categories.items()},
         target=scale_of(raw(target), "the target"),
     )
 
 
-def check_target(target: Values) -> None:
-    (bad,) = np.nonzero(~(np.isfinite(target) & (target > 0)))
-    if bad.size:
-        raise RieszError(
-            f"the target is {target[bad[0]]:g} at place {bad[0]} ({bad.size} of {len(target)} are "
-            "missing or not positive): leave those places out."
-        )
-
-
 def scale_of(values: Values, name: str) -> Scale:
-    return Scale(float(values.mean()), spread_of(values.std(), name))
-
-
-def spread_of(sd: float, name: str) -> float:
-    if not sd > 0:
-        raise RieszError(
-            f"{name} has the same value at all places of training, from which nothing can be "
-            "learnt: leave it out, or add places."
-        )
-    return float(sd)
+    check_varies(values, name)
+    return Scale(float(values.mean()), float(values.std()))

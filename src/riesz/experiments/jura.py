@@ -14,8 +14,7 @@ import numpy as np
 
 from riesz.datasets.jura import Samples
 from riesz.diagnose.scores import absolute_errors, crps, share_inside
-from riesz.errors import RieszError
-from riesz.experiments.jura_cases import RESPLIT, VALIDATION, Case, cases_of, trained_on
+from riesz.experiments.jura_cases import RESPLIT, VALIDATION, cases_of, check_samples, trained_on
 from riesz.experiments.jura_figures import draw_scores
 from riesz.experiments.jura_methods import (
     ADDITIVE,
@@ -33,7 +32,6 @@ from riesz.io.results import Row, markdown_table
 from riesz.io.whole_file import replacing
 from riesz.regression.method import Draws
 
-FEWEST = 10
 ENSEMBLE = "ensemble"
 ENSEMBLED = (PLAIN, "vae-dt", "vae-nld")
 NUM_RESPLITS = {"quick": 0, "full": 20}
@@ -69,21 +67,6 @@ def jura_experiment(samples: Samples, seed: int, mode: str, metal: str | None = 
     if samples.is_built_in:
         tasks += published_tasks(tuple(dict.fromkeys(case.metal for case in cases_of(metal))))
     return Experiment("jura", config, tasks, summarise, draw)
-
-
-def check_samples(samples: Samples, cases: Sequence[Case]) -> None:
-    """All that is needed was measured, and there is something to train on and to score."""
-    for case in cases:
-        case.covariates(samples)
-        case.target(samples)
-    counts = {"training": samples.is_training.sum(), VALIDATION: (~samples.is_training).sum()}
-    for name, count in counts.items():
-        if count < FEWEST:
-            found = "is 1 sample only" if count == 1 else f"are {count} samples only"
-            raise RieszError(
-                f"there {found} for {name}: at least {FEWEST} are needed; the column set says "
-                "which is which."
-            )
 
 
 def task(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from riesz.baselines.co_kriging import co_kriging
 from riesz.baselines.diffusion_kernel import diffusion_kernel
@@ -37,9 +38,11 @@ def ours(samples: Samples, choice: Choice) -> Method:
     return field_regression(choice.structure, modes_around(samples))
 
 
-def with_field(kind: str) -> Build:
+def without(**changes: Any) -> Build:
+    """Ours, with other effects and all else the same."""
+
     def build(samples: Samples, choice: Choice) -> Method:
-        return field_regression(replace(choice.structure, field=kind, local=False))
+        return field_regression(replace(choice.structure, **changes), modes_around(samples))
 
     return build
 
@@ -58,8 +61,9 @@ def always(method: Method) -> Build:
 
 ENTRIES = (
     Entry(OURS, "ours", ours),
-    Entry("field-regression-no-field", "ours", with_field("none"), restarts=1),
-    Entry("field-regression-no-physics", "ours", with_field("stationary"), restarts=1),
+    Entry("field-regression-no-field", "ours", without(field="none", local=False), restarts=1),
+    Entry("field-regression-no-physics", "ours", without(field="stationary"), restarts=1),
+    Entry("field-regression-no-local", "ours", without(local=False), restarts=1),
     Entry("field-regression-transport", "ours", with_transport, restarts=1),
     Entry(ADDITIVE, "baseline", always(additive_log_gp())),
     Entry(PLAIN, "paper-method", always(vae(MODERN))),

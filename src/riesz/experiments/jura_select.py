@@ -15,7 +15,7 @@ import numpy as np
 
 from riesz.datasets.jura import Samples
 from riesz.diagnose.scores import absolute_errors, crps, share_inside
-from riesz.experiments.jura_cases import Case, cases_of, modes_around
+from riesz.experiments.jura_cases import Case, cases_of, check_samples, modes_around
 from riesz.experiments.jura_settings import CANDIDATES, FILE, as_json, chosen, fold_of
 from riesz.experiments.task import Experiment, Task
 from riesz.io.results import Row
@@ -28,6 +28,7 @@ NUM_REPEATS = {"quick": 1, "full": 2}
 
 def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
     """One row a case and candidate."""
+    check_samples(samples, cases_of(metal))
     training = samples.subset(samples.is_training)
     repeats = NUM_REPEATS[mode]
     tasks = [

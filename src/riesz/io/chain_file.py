@@ -10,15 +10,17 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import riesz
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.mesh_file import read_mesh, write_mesh
 from riesz.io.results import check_not_newer
 from riesz.io.whole_file import read_bytes, write_bytes
-from riesz.regression.chain import Chain
+from riesz.regression.chain import Chain, with_only
 from riesz.regression.covariates import Covariates
-from riesz.regression.model import Regression, Structure, reconditioned
+from riesz.regression.effects import Parameters
+from riesz.regression.model import PHYSICAL, Regression, Structure, reconditioned
 from riesz.regression.physical_field import Modes, modes_of
 
 SCHEMA = 1
@@ -53,40 +55,45 @@ def load_chain(folder: Path) -> Chain:
         content = json.loads(read_bytes(path))
         check_not_newer(path, content, SCHEMA)
         structure = Structure(**content["structure"])
-        training = from_json(content["training"])
-        saved = content["models"]
-    except (ValueError, KeyError, TypeError) as error:
+        training, saved = from_json(content["training"]), dict(content["models"])
+        if len(saved) != len(training.numbers) + 1:
+            raise ValueError(f"{len(saved)} models for {len(training.numbers)} covariates")
+        modes = None
+        if structure.field == PHYSICAL:
+            modes = modes_of(read_mesh(folder / MESH), transport=bool(content["transport"]))
+        names = tuple(training.numbers)
+        models = {
+            name: loaded(structure, modes, with_only(training, names[:place]), saved[name])
+            for place, name in enumerate(saved)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{path} is not a saved chain: {error}.") from None
-    modes = None
-    if (folder / MESH).exists():
-        modes = modes_of(read_mesh(folder / MESH), transport=bool(content["transport"]))
-    names = tuple(training.numbers)
-    models = {}
-    for place, (name, scales) in enumerate(saved.items()):
-        known = {other: training.numbers[other] for other in names[:place]}
-        own = Covariates(training.points, known, training.categories)
-        models[name] = loaded(structure, modes, own, scales, path)
     return Chain(models)
 
 
 def loaded(
-    structure: Structure, modes: Modes | None, training: Covariates, saved: Any, path: Path
+    structure: Structure, modes: Modes | None, training: Covariates, saved: Any
 ) -> Regression:
-    try:
-        return reconditioned(
-            structure,
-            modes,
-            training,
-            np.asarray(saved["target"], float),
-            scales={
-                effect: {name: jnp.asarray(value, float) for name, value in own.items()}
-                for effect, own in saved["scales"].items()
-            },
-            log_noise=jnp.asarray(saved["log_noise"], float),
-            precisions=jnp.asarray(saved["precisions"], float),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{path} is not a saved chain: {error}.") from None
+    scales: dict[str, Parameters] = {
+        effect: {name: finite(value) for name, value in own.items()}
+        for effect, own in saved["scales"].items()
+    }
+    return reconditioned(
+        structure,
+        modes,
+        training,
+        np.asarray(saved["target"], float),
+        scales=scales,
+        log_noise=finite(saved["log_noise"]),
+        precisions=finite(saved["precisions"]),
+    )
+
+
+def finite(content: Any) -> Float[Array, "..."]:
+    values = np.asarray(content, float)
+    if not np.isfinite(values).all():
+        raise ValueError(f"a scale is {values}, which is no number")
+    return jnp.asarray(values)
 
 
 def scales_of(model: Regression) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from jaxtyping import Bool, Float
 
 from riesz.errors import RieszError
 
+SAME = 1e-12
+"""Values that differ by less, relatively, are the same."""
+
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
@@ -55,6 +58,27 @@ class Covariates:
 def check_length(name: str, found: int, wanted: int) -> None:
     if found != wanted:
         raise RieszError(f"{name} has {found} values for {wanted} places: give one for each.")
+
+
+def check_target(training: Covariates, target: Float[np.ndarray, " value"]) -> None:
+    """One positive number for each place, and not the same everywhere."""
+    check_length("the target", len(target), len(training))
+    (bad,) = np.nonzero(~(np.isfinite(target) & (target > 0)))
+    if bad.size:
+        raise RieszError(
+            f"the target is {target[bad[0]]:g} at place {bad[0]} ({bad.size} of {len(target)} are "
+            "missing or not positive): leave those places out."
+        )
+    check_varies(np.log(target), "the target")
+
+
+def check_varies(values: Float[np.ndarray, " value"], name: str) -> None:
+    # Rounding leaves a spread of some 1e-16 where all values are the same.
+    if np.ptp(values) <= SAME * (1 + np.abs(values).max()):
+        raise RieszError(
+            f"{name} has the same value at all places of training, from which nothing can be "
+            "learnt: leave it out, or add places."
+        )
 
 
 def check_same_columns(training: Covariates, at: Covariates) -> None:

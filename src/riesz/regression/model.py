@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.regression.covariates import Covariates, check_length
+from riesz.regression.covariates import Covariates, check_target
 from riesz.regression.effects import (
     AbstractEffect,
     Grouped,
@@ -202,18 +202,12 @@ class Untrained:
 def setup(
     structure: Structure, modes: Modes | None, training: Covariates, target: Values
 ) -> Untrained:
-    check_length("the target", len(target), len(training))
-    (bad,) = np.nonzero(~(np.isfinite(target) & (target > 0)))
-    if bad.size:
-        raise RieszError(
-            f"the target is {target[bad[0]]:g} at place {bad[0]} ({bad.size} of {len(target)} are "
-            "missing or not positive): leave those places out; the model is one of logarithms."
-        )
+    check_target(training, target)
     encoding = encoding_of(training, None if modes is None else modes.at)
     sites = encoding(training)
     logs = np.log(target)
     model = gaussian_model(effects_of(structure, training, modes), sites)
-    scale = float(logs.std()) or 1.0
+    scale = float(logs.std())
     return Untrained(structure, modes, encoding, target, sites, model, float(logs.mean()), scale)
 
 

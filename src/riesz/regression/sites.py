@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.regression.covariates import Covariates, check_same_columns, levels_of
+from riesz.regression.covariates import Covariates, check_same_columns, check_varies, levels_of
 
 Matrix = Float[Array, "place other"]
 Variances = Float[Array, " place"]
@@ -60,9 +60,10 @@ def encoding_of(training: Covariates, modes_at: ModesAt | None = None) -> Encodi
     """Logarithms of numbers are scaled to mean 0 and sd 1 over the training places."""
     if not training.numbers:
         return Encoding(training, np.zeros(0), np.ones(0), modes_at)
+    for name, values in training.numbers.items():
+        check_varies(np.log(values), name)
     logs = training.logs()
-    spread = logs.std(axis=0)
-    return Encoding(training, logs.mean(axis=0), np.where(spread > 0, spread, 1.0), modes_at)
+    return Encoding(training, logs.mean(axis=0), logs.std(axis=0), modes_at)
 
 
 def one_hot(labels: Sequence[str], levels: Sequence[str]) -> Float[Array, "place level"]:
