@@ -1,8 +1,8 @@
 """Settings of the experiment `jura`: chosen on training samples alone, and kept in a file.
 
 `riesz experiment jura --select` scores candidates by cross-validation on the 259 training samples
-and writes such a file. The one in this folder was committed before any model was scored on the
-validation samples.
+and writes such a file. The one in this folder is a copy of `results/jura-select`: a second choice,
+committed before its models were scored (`docs/jura.md` tells of the first).
 """
 
 import json
