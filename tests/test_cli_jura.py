@@ -27,7 +27,9 @@ def told(arguments, monkeypatch, capsys):
         (["jura", "--metal", "cd"], "did you mean 'Cd'"),
         (["smoother", "--metal", "Cd"], "are for jura"),
         (["taper", "--select"], "are for jura"),
-        (["jura", "--domain", "x.geojson"], "has domains of its own"),
+        (["jura", "--domain", "x.geojson", "--metal", "Cd"], "has domains of its own"),
+        (["jura", "--settings", "nowhere.json"], "nowhere.json is not a settings file"),
+        (["jura", "--settings", "x.json", "--select"], "take one"),
         (["jura", "--data", "nowhere.csv"], "nowhere.csv cannot be read"),
     ],
 )

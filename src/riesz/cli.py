@@ -108,6 +108,9 @@ def experiment(
         Path | None,
         typer.Option("--data", help="A CSV with the columns of the built-in samples; for jura."),
     ] = None,
+    settings: Annotated[
+        Path | None, typer.Option("--settings", help="A file that --select wrote; for jura.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="So many processes at once.", min=1)] = 1,
     as_json: JsonOption = False,
@@ -119,8 +122,9 @@ def experiment(
     words += [] if metal is None else ["--metal", metal]
     words += ["--select"] if select else []
     words += [] if data is None else ["--data", str(data)]
+    words += [] if settings is None else ["--settings", str(settings)]
     words += [] if jobs == 1 else ["--jobs", str(jobs)]
-    build = partial(prepare, name, seed, mode, domain, metal, data, select=select)
+    build = partial(prepare, name, seed, mode, domain, metal, data, settings, select=select)
     run_and_report(
         build(),
         out,
@@ -334,6 +338,7 @@ def prepare(
     domain: Path | None = None,
     metal: str | None = None,
     data: Path | None = None,
+    settings: Path | None = None,
     *,
     select: bool = False,
 ) -> "Experiment":
@@ -344,9 +349,11 @@ def prepare(
             f"the experiment {name} has domains of its own: leave --domain out; it is for smoother."
         )
     if name is ExperimentName.JURA:
-        return prepare_jura(seed, mode, metal, data, select=select)
-    if metal is not None or data is not None or select:
-        raise RieszError(f"--metal, --data and --select are for jura: leave them out for {name}.")
+        return prepare_jura(seed, mode, metal, data, settings, select=select)
+    if metal is not None or data is not None or settings is not None or select:
+        raise RieszError(
+            f"--metal, --data, --settings and --select are for jura: leave them out for {name}."
+        )
     from riesz.experiments.amortised import amortised
     from riesz.experiments.blocks import blocks
     from riesz.experiments.checkerboard import checkerboard
@@ -376,10 +383,20 @@ def prepare(
 
 
 def prepare_jura(
-    seed: int, mode: str, metal: str | None, data: Path | None, *, select: bool
+    seed: int,
+    mode: str,
+    metal: str | None,
+    data: Path | None,
+    settings: Path | None,
+    *,
+    select: bool,
 ) -> "Experiment":
     from riesz.datasets.jura import jura, read_samples
     from riesz.experiments.jura_select import jura_select
+    from riesz.experiments.jura_settings import read_choices
+
+    if select and settings is not None:
+        raise RieszError("--select chooses settings and --settings gives them: take one.")
 
     samples = jura() if data is None else read_samples(data)
     if select:
@@ -390,7 +407,8 @@ def prepare_jura(
         raise RieszError(
             f"the experiment jura needs {error.name}: pip install '.[experiments]'."
         ) from None
-    return jura_experiment(samples, seed, mode, metal)
+    choices = None if settings is None else read_choices(settings)
+    return jura_experiment(samples, seed, mode, metal, choices)
 
 
 def run_and_report(

@@ -50,6 +50,7 @@ def test_an_unknown_metal_is_told_with_the_nearest():
         (f"{HEADING}\n{ROW.replace('3', 'three')}", "line 2: Cr is 'three', which is not a number"),
         (f"{HEADING}\n{ROW}\n{ROW.replace('2.0', 'nan')}", "line 3: y_km is 'nan'"),
         (f"{HEADING}\n{ROW.replace('train', 'test')}", "line 2: set is 'test'"),
+        (f"{HEADING}\n{ROW.replace('Argovian', ' ')}", "line 2: rock is empty; write 'unknown'"),
         (f"{HEADING}\n{ROW[:-4]}", "fewer cells than the heading"),
         (f"{HEADING}\n{ROW[:-1]}-7", "line 2: Zn is -7; a concentration is positive"),
     ],

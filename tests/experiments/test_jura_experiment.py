@@ -7,6 +7,7 @@ import pytest
 
 from riesz.datasets.jura import CATEGORIES, SECONDARIES, jura, read_samples
 from riesz.errors import FileFormatError, RieszError
+from riesz.experiments.jura import jura_experiment
 from riesz.experiments.jura_cases import (
     CASES,
     VALIDATION,
@@ -23,6 +24,7 @@ from riesz.experiments.jura_settings import (
     chosen,
     fold_of,
     frozen_choices,
+    read_choices,
 )
 from riesz.experiments.jura_tables import comparisons, mean_scores, paired, resampled
 
@@ -94,6 +96,19 @@ def test_settings_survive_their_file_and_a_wrong_one_is_told():
     assert set(frozen) == set(CASES)
     with pytest.raises(FileFormatError, match="wrong is not a settings file"):
         choices_in([{"metal": "Cd"}], "wrong")
+
+
+def test_settings_of_ones_own_must_have_all_cases(tmp_path):
+    path = tmp_path / "own.json"
+    few = [choice for choice in frozen_choices().values() if choice.case.metal == "Cd"]
+    path.write_text(json.dumps(as_json(few)))
+    own = read_choices(path)
+    assert jura_experiment(jura(), 0, "quick", "Cd", own).config["settings"] == as_json(few)
+    with pytest.raises(RieszError, match="nothing for Co from Ni, Zn"):
+        jura_experiment(jura(), 0, "quick", "Co", own)
+    path.write_text("[1, 2]")
+    with pytest.raises(FileFormatError, match="is not a settings file"):
+        read_choices(path)
 
 
 def test_each_metal_has_one_model_that_cross_validation_chose():

@@ -1,5 +1,7 @@
 """Regressions with a physical field find what made the data, and say how sure they are."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.special import kv
@@ -114,6 +116,18 @@ def test_a_chain_carries_what_is_not_known_of_covariates(data, tmp_path):
     save_chain(tmp_path / "run", found)
     again = load_chain(tmp_path / "run").draws(places, num_draws=300, seed=0)
     np.testing.assert_allclose(again["Cd"], draws["Cd"], rtol=1e-6)
+    path = tmp_path / "run" / "chain.json"
+    whole = json.loads(path.read_text())
+    for change in (
+        {"transport": None, "models": {}},
+        {"training": {**whole["training"], "numbers": [1.0]}},
+        {"models": {**whole["models"], "Cd": {**whole["models"]["Cd"], "target": "text"}}},
+        {"models": {**whole["models"], "Cd": {**whole["models"]["Cd"], "log_noise": None}}},
+        {"structure": {"numbers": "smooth", "colour": "red"}},
+    ):
+        path.write_text(json.dumps({**whole, **change}))
+        with pytest.raises(RieszError, match="is not a saved chain"):
+            load_chain(tmp_path / "run")
 
 
 def test_bad_input_is_told(data):

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
 
@@ -69,6 +70,14 @@ class Samples:
             )
         return columns
 
+    def digest(self) -> str:
+        """What tells these samples from others."""
+        found = blake2b(digest_size=8)
+        for values in (self.points, *self.metals.values(), self.is_training):
+            found.update(np.ascontiguousarray(values).tobytes())
+        found.update(repr(dict(self.categories)).encode())
+        return found.hexdigest()
+
     def subset(self, kept: Bool[np.ndarray, " sample"]) -> "Samples":
         """Some of the samples."""
         return Samples(
@@ -124,6 +133,11 @@ def samples_in(text: str, name: str) -> Samples:
             raise FileFormatError(
                 f"{name}, line {number}: set is {row['set']!r}; it is {listed(SETS)}."
             )
+        for key in CATEGORIES:
+            if not row[key].strip():
+                raise FileFormatError(
+                    f"{name}, line {number}: {key} is empty; write 'unknown' where it is not known."
+                )
     values = numbers_in(rows, METALS, name, may_be_missing=True)
     bad = np.argwhere(values <= 0)
     if len(bad):

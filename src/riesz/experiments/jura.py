@@ -14,7 +14,15 @@ import numpy as np
 
 from riesz.datasets.jura import Samples
 from riesz.diagnose.scores import absolute_errors, crps, share_inside
-from riesz.experiments.jura_cases import RESPLIT, VALIDATION, cases_of, check_samples, trained_on
+from riesz.errors import RieszError
+from riesz.experiments.jura_cases import (
+    RESPLIT,
+    VALIDATION,
+    Case,
+    cases_of,
+    check_samples,
+    trained_on,
+)
 from riesz.experiments.jura_figures import draw_scores
 from riesz.experiments.jura_methods import (
     ADDITIVE,
@@ -25,7 +33,7 @@ from riesz.experiments.jura_methods import (
     entries_for,
 )
 from riesz.experiments.jura_published import published_tasks
-from riesz.experiments.jura_settings import Choice, frozen_choices
+from riesz.experiments.jura_settings import Choice, as_json, frozen_choices
 from riesz.experiments.jura_tables import comparisons, mean_scores
 from riesz.experiments.task import Experiment, Task
 from riesz.io.results import Row, markdown_table
@@ -38,11 +46,27 @@ NUM_RESPLITS = {"quick": 0, "full": 20}
 MAX_RESTARTS = {"quick": 3, "full": 10}
 
 
-def jura_experiment(samples: Samples, seed: int, mode: str, metal: str | None = None) -> Experiment:
-    """One row a method, case, split and restart; the quick run has one metal."""
+def jura_experiment(
+    samples: Samples,
+    seed: int,
+    mode: str,
+    metal: str | None = None,
+    choices: Mapping[Case, Choice] | None = None,
+) -> Experiment:
+    """One row a method, case, split and restart; the quick run has one metal.
+
+    `choices` are settings of one's own; those of the package are the default.
+    """
     metal = "Cd" if metal is None and mode == "quick" else metal
     check_samples(samples, cases_of(metal))
-    choices = frozen_choices()
+    own = choices is not None
+    choices = frozen_choices() if choices is None else choices
+    missing = [case for case in cases_of(metal) if case not in choices]
+    if missing:
+        raise RieszError(
+            f"the settings have nothing for {missing[0].metal} from {missing[0].inputs}: make them "
+            "with --select and the same --metal."
+        )
     tasks = []
     for case in cases_of(metal):
         make = partial(task, samples, choices[case], seed)
@@ -57,14 +81,18 @@ def jura_experiment(samples: Samples, seed: int, mode: str, metal: str | None = 
                 for k in range(NUM_RESPLITS[mode])
                 for name in (OURS, ADDITIVE)
             ]
-    config = {
+    config: dict[str, Any] = {
         "mode": mode,
         "metal": metal,
         "samples": len(samples),
         "max_restarts": MAX_RESTARTS[mode],
         "resplits": NUM_RESPLITS[mode],
     }
-    if samples.is_built_in:
+    if own:
+        config["settings"] = as_json(list(choices.values()))
+    if not samples.is_built_in:
+        config["data"] = samples.digest()
+    else:
         tasks += published_tasks(tuple(dict.fromkeys(case.metal for case in cases_of(metal))))
     return Experiment("jura", config, tasks, summarise, draw)
 

@@ -39,7 +39,9 @@ def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
         for case in cases_of(metal)
         for k in range(len(CANDIDATES))
     ]
-    config = {"mode": mode, "metal": metal, "folds": NUM_FOLDS, "repeats": repeats}
+    config: dict[str, Any] = {"mode": mode, "metal": metal, "folds": NUM_FOLDS, "repeats": repeats}
+    if not samples.is_built_in:
+        config["data"] = samples.digest()
     return Experiment("jura --select", config, tasks, summarise, write_settings)
 
 

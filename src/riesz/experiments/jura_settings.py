@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,21 @@ def as_json(choices: Sequence[Choice]) -> list[dict[str, Any]]:
 def choices_in(content: Any, name: str) -> dict[Case, Choice]:
     try:
         return dict(choice_in(entry) for entry in content)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{name} is not a settings file: {error}.") from None
 
 
 def choice_in(entry: Mapping[str, Any]) -> tuple[Case, Choice]:
     case = Case(entry["metal"], tuple(entry["secondaries"]), entry["categories"])
     return case, Choice(case, Structure(**entry["structure"]), entry["selected"])
+
+
+def read_choices(path: Path) -> dict[Case, Choice]:
+    """Those of a file that `--select` wrote."""
+    try:
+        return choices_in(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a settings file: {error}.") from None
 
 
 def frozen_choices() -> dict[Case, Choice]:
