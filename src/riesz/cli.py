@@ -6,13 +6,13 @@ line on the error stream and exit status 2; anything else is a bug and keeps its
 
 import shlex
 import sys
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from riesz.catalogue import ExperimentName, Request, experiment_of
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -28,21 +28,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-class ExperimentName(StrEnum):
-    """Experiments that can be run."""
-
-    SMOOTHER = "smoother"
-    TAPER = "taper"
-    NORMS = "norms"
-    TRANSPORT = "transport"
-    AMORTISED = "amortised"
-    CHECKERBOARD = "checkerboard"
-    FIELD = "field"
-    BLOCKS = "blocks"
-    MISSPECIFIED = "misspecified"
-    JURA = "jura"
 
 
 NUM_DATA_SETS = 500
@@ -117,14 +102,10 @@ def experiment(
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
     mode = "full" if full else "quick"
-    words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), "--seed", str(seed)]
-    words += [] if domain is None else ["--domain", str(domain)]
-    words += [] if metal is None else ["--metal", metal]
-    words += ["--select"] if select else []
-    words += [] if data is None else ["--data", str(data)]
-    words += [] if settings is None else ["--settings", str(settings)]
+    request = Request(name, mode, seed, domain, metal, data, settings, select=select)
+    words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), *request.words()]
     words += [] if jobs == 1 else ["--jobs", str(jobs)]
-    build = partial(prepare, name, seed, mode, domain, metal, data, settings, select=select)
+    build = partial(prepare, request)
     run_and_report(
         build(),
         out,
@@ -134,6 +115,12 @@ def experiment(
         command=shlex.join(words),
         workers=None if jobs == 1 else (build, jobs),
     )
+
+
+def prepare(request: Request) -> "Experiment":
+    """The experiment that is asked for, ready to run, in any process."""
+    use_float64()
+    return experiment_of(request)
 
 
 ProblemArgument = Annotated[
@@ -329,86 +316,6 @@ def predict(
     for name, (low, high) in numbers["ranges"].items():
         typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
     typer.echo(f"written: {out}")
-
-
-def prepare(
-    name: ExperimentName,
-    seed: int,
-    mode: str,
-    domain: Path | None = None,
-    metal: str | None = None,
-    data: Path | None = None,
-    settings: Path | None = None,
-    *,
-    select: bool = False,
-) -> "Experiment":
-    """The experiment of that name, ready to run."""
-    use_float64()
-    if name is not ExperimentName.SMOOTHER and domain is not None:
-        raise RieszError(
-            f"the experiment {name} has domains of its own: leave --domain out; it is for smoother."
-        )
-    if name is ExperimentName.JURA:
-        return prepare_jura(seed, mode, metal, data, settings, select=select)
-    if metal is not None or data is not None or settings is not None or select:
-        raise RieszError(
-            f"--metal, --data, --settings and --select are for jura: leave them out for {name}."
-        )
-    from riesz.experiments.amortised import amortised
-    from riesz.experiments.blocks import blocks
-    from riesz.experiments.checkerboard import checkerboard
-    from riesz.experiments.field import field
-    from riesz.experiments.misspecified import misspecified
-    from riesz.experiments.norms import norms
-    from riesz.experiments.smoother import smoother
-    from riesz.experiments.taper import taper
-    from riesz.experiments.transport import transport
-    from riesz.io.domain_file import read_domain
-
-    if name is ExperimentName.SMOOTHER:
-        if domain is None:
-            return smoother(seed, mode)
-        return smoother(seed, mode, read_domain(domain), domain=str(domain))
-    builders = {
-        ExperimentName.TAPER: taper,
-        ExperimentName.NORMS: norms,
-        ExperimentName.TRANSPORT: transport,
-        ExperimentName.AMORTISED: amortised,
-        ExperimentName.CHECKERBOARD: checkerboard,
-        ExperimentName.FIELD: field,
-        ExperimentName.BLOCKS: blocks,
-        ExperimentName.MISSPECIFIED: misspecified,
-    }
-    return builders[name](seed, mode)
-
-
-def prepare_jura(
-    seed: int,
-    mode: str,
-    metal: str | None,
-    data: Path | None,
-    settings: Path | None,
-    *,
-    select: bool,
-) -> "Experiment":
-    from riesz.datasets.jura import jura, read_samples
-    from riesz.experiments.jura_select import jura_select
-    from riesz.experiments.jura_settings import read_choices
-
-    if select and settings is not None:
-        raise RieszError("--select chooses settings and --settings gives them: take one.")
-
-    samples = jura() if data is None else read_samples(data)
-    if select:
-        return jura_select(samples, mode, metal)
-    try:
-        from riesz.experiments.jura import jura_experiment
-    except ModuleNotFoundError as error:
-        raise RieszError(
-            f"the experiment jura needs {error.name}: pip install '.[experiments]'."
-        ) from None
-    choices = None if settings is None else read_choices(settings)
-    return jura_experiment(samples, seed, mode, metal, choices)
 
 
 def run_and_report(

@@ -138,7 +138,7 @@ def test_bad_input_is_told(data):
     with pytest.raises(RieszError, match=r"target is -1 at place 3 \(1 of 120"):
         method(covariates, np.where(np.arange(120) == 3, -1.0, target), seed=0)
     with pytest.raises(RieszError, match="lead is nan at place 0"):
-        covariates.with_numbers(lead=np.full(120, np.nan))
+        Covariates(covariates.points, {"lead": np.full(120, np.nan)}, {})
     with pytest.raises(RieszError, match="no number lead, which the model was trained with"):
         method(covariates, target, seed=0)(Covariates(covariates.points, {}, covariates.categories))
     with pytest.raises(RieszError, match="needs the modes of a mesh"):

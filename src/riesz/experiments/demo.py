@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from riesz.baselines.gaussian_process import additive_log_gp
 from riesz.datasets.jura import Samples, jura
 from riesz.diagnose.scores import absolute_errors, crps, share_inside
 from riesz.experiments.demo_figures import draw_winds
@@ -28,7 +29,7 @@ from riesz.infer.emulate import emulate
 from riesz.infer.posterior import Posterior
 from riesz.io.chain_file import save_chain
 from riesz.io.results import Row
-from riesz.regression.model import Structure, field_regression
+from riesz.regression.model import field_regression
 
 METAL = "Cd"
 LEVELS = 5  # 65 x 65 nodes
@@ -95,9 +96,7 @@ def metal_row(samples: Samples, choice: Choice, *, physical: bool) -> Row:
     training = trained_on(samples, VALIDATION)
     covariates, target = choice.case.covariates(samples), choice.case.target(samples)
     method = (
-        field_regression(choice.structure, modes_around(samples))
-        if physical
-        else field_regression(Structure("smooth", True, "stationary", local=False))
+        field_regression(choice.structure, modes_around(samples)) if physical else additive_log_gp()
     )
     draws = method(covariates.subset(training), target[training], seed=0)(
         covariates.subset(~training)

@@ -50,10 +50,6 @@ class Covariates:
         """Logarithms of the numbers, one a column."""
         return np.log(np.stack(list(self.numbers.values()), axis=1))
 
-    def with_numbers(self, **numbers: Float[np.ndarray, " place"]) -> "Covariates":
-        """The same places with more numbers known."""
-        return Covariates(self.points, {**self.numbers, **numbers}, self.categories)
-
 
 def check_length(name: str, found: int, wanted: int) -> None:
     if found != wanted:
