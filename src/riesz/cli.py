@@ -195,7 +195,7 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.", metavar="RUN")],
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="auto, emulate, relax, laplace or nuts."),
+        typer.Option("--engine", help="auto, emulate, relax, laplace, conditional or nuts."),
     ] = None,
     seed: FitSeedOption = 0,
     check: Annotated[

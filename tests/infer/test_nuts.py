@@ -14,7 +14,8 @@ from riesz.fem.linear_solve import Dense, SparseLU
 from riesz.fem.weakform import advection, diffusion, source
 from riesz.infer import nuts as engine
 from riesz.infer.chain_start import steadied
-from riesz.infer.nuts import log_density, nuts, warnings_of
+from riesz.infer.chains import warnings_of
+from riesz.infer.nuts import log_density, nuts
 from riesz.infer.problem import inverse_problem
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian

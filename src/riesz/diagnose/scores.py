@@ -1,7 +1,7 @@
 """Scores of predictions that are given as draws: how far off, and how honest."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 TAILS = (0.025, 0.975)
 
@@ -13,11 +13,37 @@ def absolute_errors(
     return np.abs(np.median(draws, axis=0) - truth)
 
 
+def squared_errors(
+    draws: Float[np.ndarray, "draw place"], truth: Float[np.ndarray, " place"]
+) -> Float[np.ndarray, " place"]:
+    """Of the mean, which is the prediction that makes them least."""
+    return (np.mean(draws, axis=0) - truth) ** 2
+
+
+def negative_log_densities(
+    draws: Float[np.ndarray, "draw place"], truth: Float[np.ndarray, " place"]
+) -> Float[np.ndarray, " place"]:
+    """Of the normal distribution with the draws' mean and sd.
+
+    All methods are scored alike so, those whose density is not known too; mixtures of normal
+    distributions are given no credit for their tails.
+    """
+    mean, sd = draws.mean(axis=0), draws.std(axis=0)
+    return 0.5 * ((truth - mean) / sd) ** 2 + np.log(sd) + 0.5 * np.log(2 * np.pi)
+
+
+def is_inside(
+    draws: Float[np.ndarray, "draw place"], truth: Float[np.ndarray, " place"]
+) -> Bool[np.ndarray, " place"]:
+    """Whether the central 95 % interval holds the truth."""
+    low, high = np.quantile(draws, TAILS, axis=0)
+    return (low <= truth) & (truth <= high)
+
+
 def share_inside(
     draws: Float[np.ndarray, "draw place"], truth: Float[np.ndarray, " place"]
 ) -> float:
-    low, high = np.quantile(draws, TAILS, axis=0)
-    return float(np.mean((low <= truth) & (truth <= high)))
+    return float(np.mean(is_inside(draws, truth)))
 
 
 def crps(

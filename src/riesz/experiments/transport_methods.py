@@ -18,7 +18,8 @@ from riesz.experiments.transport_data import Case, posed
 from riesz.fem.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
-from riesz.infer.nuts import NutsSettings, log_density, nuts, sampled
+from riesz.infer.chains import NutsSettings, sampled
+from riesz.infer.nuts import ExactDensity, log_density, nuts
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
 from riesz.infer.relax import RelaxSettings, relax
@@ -159,7 +160,8 @@ def sampled_by_nuts(
     start = jax.numpy.zeros(problem.num_coordinates)
 
     def warm_up():
-        return sampled(problem, solver, settings, jr.key(0), start, None, 1, lambda _: None)
+        density = ExactDensity(problem, solver)
+        return sampled(density, settings, jr.key(0), start, None, 1, lambda _: None)
 
     def run() -> Posterior:
         with warnings.catch_warnings():

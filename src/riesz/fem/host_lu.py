@@ -106,6 +106,9 @@ def solve_batch(
     one_pattern = columns.reshape(-1, columns.shape[-1])[0], row_starts.reshape(-1, size + 1)[0]
     matrices = np.broadcast_to(values, (*batch, values.shape[-1])).reshape(-1, values.shape[-1])
     sides = np.broadcast_to(right_hand_side, (*batch, size)).reshape(-1, size)
+    if values.size == values.shape[-1]:
+        together = solve_one(matrices[0], *one_pattern, sides.T, transposed=transposed)
+        return together.T.reshape(*batch, size).astype(right_hand_side.dtype)
     solutions = np.empty(sides.shape, dtype=right_hand_side.dtype)
     for solution, matrix, side in zip(solutions, matrices, sides, strict=True):
         solution[:] = solve_one(matrix, *one_pattern, side, transposed=transposed)
@@ -116,10 +119,10 @@ def solve_one(
     values: Float[np.ndarray, " entry"],
     columns: Int[np.ndarray, " entry"],
     row_starts: Int[np.ndarray, " size_plus_one"],
-    right_hand_side: Float[np.ndarray, " size"],
+    right_hand_side: Float[np.ndarray, "size *side"],
     *,
     transposed: bool,
-) -> Float[np.ndarray, " size"]:
+) -> Float[np.ndarray, "size *side"]:
     factors = factorised(values, columns, row_starts)
     if factors is None:
         return np.full_like(right_hand_side, np.nan)

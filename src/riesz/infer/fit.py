@@ -10,18 +10,20 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_args
 
 import jax.numpy as jnp
 
 from riesz.errors import RieszError
 from riesz.fem.solve import require_float64
 from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.infer.conditional import ConditionalSettings, Over, conditional
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
 from riesz.infer.family import AbstractFamily
 from riesz.infer.importance import with_importance_check
 from riesz.infer.laplace import LaplaceSettings, laplace
+from riesz.infer.linear_parts import linear_parts
 from riesz.infer.nuts import nuts
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem
@@ -116,6 +118,16 @@ def run_laplace(job: Job) -> Posterior:
     )
 
 
+def run_conditional(job: Job) -> Posterior:
+    return conditional(
+        job.problem,
+        seed=job.seed,
+        settings=ConditionalSettings(**job.settings),
+        progress=not job.quiet,
+        checkpoint=job.checkpoint,
+    )
+
+
 def fields_of(settings: type) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(settings)}
 
@@ -131,6 +143,7 @@ ENGINES = {
     "emulate": Engine(run_emulate, fields_of(EmulateSettings)),
     "relax": Engine(run_relax, RELAX_DEFAULTS),
     "laplace": Engine(run_laplace, fields_of(LaplaceSettings)),
+    "conditional": Engine(run_conditional, fields_of(ConditionalSettings)),
     "nuts": Engine(
         run_nuts,
         defaults_of(
@@ -154,7 +167,7 @@ def fit(
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     **settings: Any,
 ) -> Posterior:
-    """The posterior by an engine: emulate, relax, laplace, nuts, or the one that suits (auto).
+    """The posterior by an engine, of those in `ENGINES`, or by the one that suits (auto).
 
     `settings` are the engine's own, by name; with `"auto"` there are none to give, and a note of
     the posterior says which engine was taken and why. A q is checked by importance sampling with
@@ -218,6 +231,11 @@ def choose_engine(problem: InverseProblem) -> Choice:
     unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
         return Choice("emulate", "exact solves need float64, and the problem is in float32")
+    if size > FEW_UNKNOWNS and (others := num_others(problem)) <= FEW_UNKNOWNS:
+        return Choice(
+            "conditional",
+            f"the state is linear in {size - others} of {unknowns}, which are integrated out",
+        )
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
         return Choice("nuts", "a single mesh has no coarser levels, which emulate trains on")
     try:
@@ -233,10 +251,20 @@ def choose_engine(problem: InverseProblem) -> Choice:
     return Choice("emulate", f"with {' and '.join(reasons)}, sampling by exact solves is slow")
 
 
+def num_others(problem: InverseProblem) -> int:
+    """Unknowns that cannot be integrated out."""
+    try:
+        return len(linear_parts(problem).others)
+    except RieszError:
+        return problem.num_coordinates
+
+
 def check_suits(engine: str, problem: InverseProblem) -> None:
     """Raise where an engine cannot do a problem, before any work is done for it."""
-    if engine in ("nuts", "laplace"):
+    if engine in ("nuts", "laplace", "conditional"):
         require_float64(problem.forward)
+        if engine == "conditional":
+            linear_parts(problem)
     elif problem.hierarchy is None:
         raise RieszError(
             f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "
@@ -278,6 +306,8 @@ def check_settings(engine: str, settings: Mapping[str, Any]) -> None:
 def expected(name: str, default: Any) -> str:
     if isinstance(default, bool):
         return "true or false"
+    if isinstance(default, str):
+        return listed(get_args(Over))
     if isinstance(default, float):
         return "a positive number" if name == EPSILON else "a number between 0 and 1"
     return f"a whole number of at least {0 if name in MAY_BE_ZERO else 1}"
@@ -289,6 +319,8 @@ def suits(name: str, value: Any, default: Any) -> bool:
         return True
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, str):
+        return value in get_args(Over)
     if isinstance(default, float):
         limit = math.inf if name == EPSILON else 1
         return isinstance(value, Real) and 0 < float(value) < limit

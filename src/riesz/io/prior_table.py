@@ -13,6 +13,7 @@ from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 from riesz.latent.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
+from riesz.latent.scales import LearnedScales
 
 
 class AbstractPriorTable(Table):
@@ -135,7 +136,16 @@ class AbstractFieldTable(AbstractPriorTable):
         return KERNELS[self.kernel](self.length_scale, sd)
 
 
-class GPTable(AbstractFieldTable):
+class AbstractProcessTable(AbstractFieldTable):
+    """By inducing points; with `learn_scales` sd and length scale are medians of unknown ones."""
+
+    learn_scales: bool = False
+
+    def learned(self) -> LearnedScales | None:
+        return LearnedScales() if self.learn_scales else None
+
+
+class GPTable(AbstractProcessTable):
     """A Gaussian process by inducing points; may also be a prescribed value on a boundary."""
 
     prior: Literal["gp"]
@@ -144,10 +154,12 @@ class GPTable(AbstractFieldTable):
     inducing: PositiveInt = 50
 
     def distribution(self) -> GP:
-        return GP(self.covariance(self.sd), self.inducing, self.mean)
+        return GP(
+            self.covariance(self.sd), self.inducing, self.mean, learned=self.learned()
+        )
 
 
-class BoundaryGPTable(AbstractFieldTable):
+class BoundaryGPTable(AbstractProcessTable):
     """Values on a boundary: a Gaussian process about a linear trend that is unknown too."""
 
     prior: Literal["boundary-gp"]
@@ -157,10 +169,12 @@ class BoundaryGPTable(AbstractFieldTable):
     inducing: PositiveInt = 12
 
     def distribution(self) -> BoundaryGP:
-        return BoundaryGP(self.covariance(self.sd), self.mean, self.trend_sd, self.inducing)
+        return BoundaryGP(
+            *(self.covariance(self.sd), self.mean, self.trend_sd, self.inducing), self.learned()
+        )
 
 
-class LogGPTable(AbstractFieldTable):
+class LogGPTable(AbstractProcessTable):
     """A positive field whose logarithm is a Gaussian process."""
 
     prior: Literal["log-gp"]
@@ -169,7 +183,9 @@ class LogGPTable(AbstractFieldTable):
     inducing: PositiveInt = 50
 
     def distribution(self) -> GP:
-        return LogGP(self.covariance(self.log_sd), self.inducing, self.median)
+        return LogGP(
+            self.covariance(self.log_sd), self.inducing, self.median, self.learned()
+        )
 
 
 class KLTable(AbstractFieldTable):

@@ -129,6 +129,7 @@ class EngineTable(Table):
     emulate: dict[str, Any] = Field(default_factory=dict)
     relax: dict[str, Any] = Field(default_factory=dict)
     laplace: dict[str, Any] = Field(default_factory=dict)
+    conditional: dict[str, Any] = Field(default_factory=dict)
     nuts: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("name")

@@ -22,6 +22,7 @@ from riesz.latent.gaussian_process import KernelField, inducing_factor, variance
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import farthest_points
+from riesz.latent.scales import LearnedScales, ScaledField
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 
@@ -36,7 +37,7 @@ class TrendField(AbstractPlaceField):
     def at_place(
         self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        count = len(self.rough.inducing)
+        count = self.rough.num_weights
         level, slopes = weights[count], weights[count + 1 :]
         trend = level + slopes @ ((x - self.centre) / self.half_length)
         return self.rough.at_place(x, weights[:count]) + trend
@@ -56,12 +57,14 @@ class BoundaryGP(AbstractFieldPrior):
     the west than in the east does not. So level and slopes are unknown too, each normal with
     `trend_sd` in the unit of the values (by default the kernel's `sd`); $c$ is the middle of the
     domain and $L$ half its longest side. `inducing` is how many nodes of the boundary stand for it.
+    With `learned` the kernel's scales are unknown as well: its own are then their medians.
     """
 
     kernel: AbstractKernel
     mean: Mean = eqx.field(static=True, default=0.0)
     trend_sd: float | None = eqx.field(static=True, default=None, converter=as_trend_sd)
     inducing: int = eqx.field(static=True, default=12)
+    learned: LearnedScales | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         check_mean(self.mean)
@@ -70,18 +73,17 @@ class BoundaryGP(AbstractFieldPrior):
         if self.trend_sd is not None and not 0 < self.trend_sd < np.inf:
             raise RieszError(f"trend_sd is {self.trend_sd}: it must be positive and finite.")
 
-    def on(self, mesh: Mesh) -> GaussianField:
+    def on(self, mesh: Mesh) -> GaussianField | ScaledField:
         kernel = kernel_on(self.kernel, mesh)
         rim = mesh.nodes[boundary_node_mask(mesh)]
         scales = np.asarray(kernel.length_scale)
         places = rim[farthest_points(rim / scales, min(self.inducing, len(rim)))]
         factor = inducing_factor(kernel, places)
-        whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         trend_sd = float(kernel.sd) if self.trend_sd is None else self.trend_sd
-        whitening = sla.block_diag(whitening, trend_sd * np.eye(1 + mesh.dim))
         low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
+        learned, device_places, nodes = self.learned, jnp.asarray(places), jnp.asarray(mesh.nodes)
         field = TrendField(
-            KernelField(kernel, jnp.asarray(places), jnp.asarray(mesh.nodes), self.mean, None),
+            KernelField(kernel, device_places, nodes, self.mean, None, learned is not None),
             jnp.asarray((low + high) / 2),
             jnp.asarray((high - low).max() / 2),
         )
@@ -93,5 +95,11 @@ class BoundaryGP(AbstractFieldPrior):
             f"{range_text(mean_at_nodes(self.mean, mesh), np.atleast_1d(spread), None)} in the "
             "middle"
         )
+        if learned is not None:
+            description += f"; its sd and length learned, {learned.describe()}"
+            trend = jnp.full(1 + mesh.dim, trend_sd)
+            return ScaledField(field, kernel, device_places, trend, learned, description)
+        whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
+        whitening = sla.block_diag(whitening, trend_sd * np.eye(1 + mesh.dim))
         count = len(places) + 1 + mesh.dim
         return GaussianField(field, description, count, jnp.asarray(whitening))

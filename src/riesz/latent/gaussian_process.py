@@ -31,11 +31,8 @@ from riesz.latent.field import (
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import spread_nodes
+from riesz.latent.scales import JITTER, LearnedScales, ScaledField, num_scales, with_scales
 from riesz.mesh.mesh import Mesh
-
-JITTER = 1e-6
-"""Added to the correlations' diagonal; without it the weights of smooth kernels would be so large
-that they cancel only in float64."""
 
 PLACES_OF_REPORT = 500
 """At so many nodes the variance that the inducing points keep is measured."""
@@ -49,11 +46,20 @@ class KernelField(AbstractPlaceField):
     nodes: Float[Array, "node dim"]
     mean: Mean = eqx.field(static=True)
     transform: Transform | None = eqx.field(static=True)
+    learned: bool = eqx.field(static=True, default=False)  # the first weights are the scales
+
+    @property
+    def num_weights(self) -> int:
+        return len(self.inducing) + (num_scales(self.kernel) if self.learned else 0)
 
     def at_place(
         self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        covariances = jax.vmap(lambda inducing: self.kernel(x, inducing))(self.inducing)
+        kernel = self.kernel
+        if self.learned:
+            count = num_scales(kernel)
+            kernel, weights = with_scales(kernel, weights[:count]), weights[count:]
+        covariances = jax.vmap(lambda inducing: kernel(x, inducing))(self.inducing)
         return transformed(self.transform, mean_at(self.mean, x) + covariances @ weights)
 
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
@@ -71,24 +77,25 @@ class GP(AbstractFieldPrior):
 
     `inducing` is how many nodes of the mesh to choose, far from each other, or the points
     themselves. `mean` is a number or a function of one place; `transform` turns the Gaussian value
-    at each point into the quantity.
+    at each point into the quantity. With `learned` the kernel's scales are unknown as well: its own
+    are then their medians.
     """
 
     kernel: AbstractKernel
     inducing: int | Float[np.ndarray, "inducing dim"] = eqx.field(default=50, converter=as_inducing)
     mean: Mean = eqx.field(static=True, default=0.0)
     transform: Transform | None = eqx.field(static=True, default=None)
+    learned: LearnedScales | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         check_mean(self.mean)
         if isinstance(self.inducing, int) and self.inducing < 1:
             raise RieszError(f"inducing is {self.inducing}: give at least one point.")
 
-    def on(self, mesh: Mesh) -> GaussianField:
+    def on(self, mesh: Mesh) -> GaussianField | ScaledField:
         kernel = kernel_on(self.kernel, mesh)
         places = inducing_points(self.inducing, mesh, kernel)
         factor = inducing_factor(kernel, places)
-        whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         nodes = jnp.asarray(mesh.nodes)
         mean = mean_at_nodes(self.mean, mesh)
         description = (
@@ -96,20 +103,32 @@ class GP(AbstractFieldPrior):
             f"{100 * variance_kept(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )
-        field = KernelField(kernel, jnp.asarray(places), nodes, self.mean, self.transform)
+        learned, device_places = self.learned, jnp.asarray(places)
+        field = KernelField(
+            kernel, device_places, nodes, self.mean, self.transform, learned is not None
+        )
+        if learned is not None:
+            description += f"; sd and length learned, {learned.describe()}"
+            return ScaledField(field, kernel, device_places, jnp.zeros(0), learned, description)
+        whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         return GaussianField(field, description, len(places), jnp.asarray(whitening))
 
 
-def LogGP(kernel: AbstractKernel, inducing: Any = 50, median: Mean = 1.0) -> GP:
+def LogGP(
+    kernel: AbstractKernel,
+    inducing: Any = 50,
+    median: Mean = 1.0,
+    learned: LearnedScales | None = None,
+) -> GP:
     """A positive field whose logarithm is a Gaussian process about that of its median.
 
     The kernel's `sd` is then the spread of the logarithm: 1 allows factors of 1/7 to 7.
     """
     if callable(median):
-        return GP(kernel, inducing, lambda x: jnp.log(median(x)), jnp.exp)
+        return GP(kernel, inducing, lambda x: jnp.log(median(x)), jnp.exp, learned)
     if not (np.isfinite(median) and median > 0):
         raise RieszError(f"the median of a positive field is {median}: it must be positive.")
-    return GP(kernel, inducing, float(np.log(median)), jnp.exp)
+    return GP(kernel, inducing, float(np.log(median)), jnp.exp, learned)
 
 
 def inducing_points(

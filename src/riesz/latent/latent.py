@@ -25,6 +25,11 @@ class AbstractLatent(eqx.Module):
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
         """What `z` holds for these coordinates: a number, a vector, or the weights of a field."""
 
+    @property
+    def num_scales(self) -> int:
+        """How many of its coordinates, the first ones, are scales of what the others make."""
+        return 0
+
     def coefficient(self, name: str) -> AbstractCoefficient:
         """What stands in an equation where the unknown is named."""
         return Latent(name)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from riesz.errors import RieszError
 from riesz.latent.latent import AbstractFieldPrior, AbstractLatent
@@ -33,6 +33,13 @@ class LatentSpace(eqx.Module):
             name: slice(start, start + count)
             for name, start, count in zip(self.names, starts, counts, strict=False)
         }
+
+    def are_scales(self) -> Bool[np.ndarray, " coordinate"]:
+        """Which coordinates are scales of what others make."""
+        marks = np.zeros(self.num_coordinates, dtype=bool)
+        for name, part in self.slices().items():
+            marks[part.start : part.start + self.latents[name].num_scales] = True
+        return marks
 
     def z(self, coordinates: Float[Array, " coordinate"]) -> dict[str, Float[Array, "..."]]:
         """The values of all unknowns, as equations read them."""

@@ -18,8 +18,8 @@ from riesz.fem.linear_solve import SparseLU
 from riesz.fem.pointwise import Point
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.space import P1
-from riesz.fem.sparse import SparseMatrix
-from riesz.fem.weakform import diffusion, reaction, robin
+from riesz.fem.sparse import SparseMatrix, SparsePattern
+from riesz.fem.weakform import WeakForm, diffusion, reaction, robin
 from riesz.latent.field import (
     AbstractField,
     AbstractFieldLatent,
@@ -33,6 +33,7 @@ from riesz.latent.field import (
 )
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import node_volumes, spread_nodes
+from riesz.latent.scales import LearnedScales, scale_labels
 from riesz.mesh.mesh import Mesh
 
 BOUNDARY_LENGTH = 1.42
@@ -83,18 +84,59 @@ class NodalLatent(AbstractFieldLatent):
         return self.description
 
 
+class ScaledNodalLatent(AbstractFieldLatent):
+    r"""The same with an sd and a length scale that are unknown too; their coordinates come first.
+
+    The variance of the field that unit white noise makes falls with $\kappa^{-2\nu}$.
+    """
+
+    field: AbstractField
+    pattern: SparsePattern
+    parts: Float[Array, "3 entry"]  # of the operator: without kappa, times kappa, times its square
+    root_volumes: Float[Array, " node"]
+    kappa: float = eqx.field(static=True)  # at the median of the length scale
+    tau: float = eqx.field(static=True)  # at both medians
+    smoothness: float = eqx.field(static=True)
+    spread: LearnedScales = eqx.field(static=True)
+    description: str = eqx.field(static=True)
+
+    @property
+    def num_scales(self) -> int:
+        return 2
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.num_scales + len(self.root_volumes)
+
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
+        larger = jnp.exp(self.spread.sd * coordinates[0])
+        shorter = jnp.exp(-self.spread.length * coordinates[1])
+        powers = (self.kappa * shorter) ** jnp.arange(3, dtype=coordinates.dtype)
+        tau = self.tau * shorter**-self.smoothness / larger
+        operator = SparseMatrix(self.pattern, tau * (powers @ self.parts))
+        return SparseLU()(operator, self.root_volumes * coordinates[2:])
+
+    def labels(self) -> tuple[str, ...]:
+        return scale_labels(1) + tuple(map(str, range(len(self.root_volumes))))
+
+    def describe(self) -> str:
+        return self.description
+
+
 class SPDEField(AbstractFieldPrior):
     """A Matern field on all nodes of the mesh, for data that may tell something anywhere.
 
     `sd` is its standard deviation (a mean over the domain), `length_scale` that of the Matern
     kernel; `mean` is a number or a function of one place, `transform`, such as `jnp.exp`, turns the
-    Gaussian value at each point into the quantity.
+    Gaussian value at each point into the quantity. With `learned` both scales are unknown as well,
+    the given ones being their medians.
     """
 
     sd: float = eqx.field(static=True)
     length_scale: float = eqx.field(static=True)
     mean: Mean = eqx.field(static=True, default=0.0)
     transform: Transform | None = eqx.field(static=True, default=None)
+    learned: LearnedScales | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         check_mean(self.mean)
@@ -102,26 +144,42 @@ class SPDEField(AbstractFieldPrior):
             if not (np.isfinite(value) and value > 0):
                 raise RieszError(f"the {name} of a field is {value}: it must be positive.")
 
-    def on(self, mesh: Mesh) -> NodalLatent:
+    def on(self, mesh: Mesh) -> NodalLatent | ScaledNodalLatent:
         smoothness = 2 - mesh.dim / 2
-        kappa = np.sqrt(2 * smoothness) / self.length_scale
-        form = diffusion(1.0) + reaction(kappa**2) + robin(kappa / BOUNDARY_LENGTH, 0.0)
-        problem = boundary_value_problem(P1(mesh), form)
-        operator = jacobian(problem, jnp.zeros(mesh.num_nodes), {})
+        kappa = float(np.sqrt(2 * smoothness) / self.length_scale)
+        pattern, parts = operator_parts(mesh)
+        operator = SparseMatrix(pattern, kappa ** jnp.arange(3.0) @ parts)
         root_volumes = jnp.asarray(np.sqrt(node_volumes(mesh)))
-        scale = np.sqrt(mean_variance(mesh, operator, root_volumes, self.length_scale)) / self.sd
+        tau = np.sqrt(mean_variance(mesh, operator, root_volumes, self.length_scale)) / self.sd
         mean = mean_at_nodes(self.mean, mesh)
         description = (
             f"Matern field by a stochastic PDE, sd {self.sd:.4g}, length scale "
             f"{self.length_scale:.4g}, one unknown a node, "
             f"{range_text(mean, np.array([self.sd]), self.transform)}"
         )
-        return NodalLatent(
-            NodalField(jnp.asarray(mean), self.transform),
-            SparseMatrix(operator.pattern, scale * operator.values),
-            root_volumes,
-            description,
+        field, learned = NodalField(jnp.asarray(mean), self.transform), self.learned
+        if learned is None:
+            scaled = SparseMatrix(pattern, tau * operator.values)
+            return NodalLatent(field, scaled, root_volumes, description)
+        description += f"; sd and length learned, {learned.describe()}"
+        return ScaledNodalLatent(
+            *(field, pattern, parts, root_volumes),
+            *(kappa, float(tau), smoothness, learned, description),
         )
+
+
+def operator_parts(mesh: Mesh) -> tuple[SparsePattern, Float[Array, "3 entry"]]:
+    r"""Of $-\Delta + \kappa^2$ with its boundary condition: the factors of $1, \kappa, \kappa^2$."""
+    forms = (diffusion(1.0), robin(1 / BOUNDARY_LENGTH, 0.0), reaction(1.0))
+    # An equation needs a term over the cells, so the rim is what the condition adds to one.
+    inside = matrix_of(mesh, forms[0])
+    rim = matrix_of(mesh, forms[0] + forms[1]).values - inside.values
+    return inside.pattern, jnp.stack([inside.values, rim, matrix_of(mesh, forms[2]).values])
+
+
+def matrix_of(mesh: Mesh, form: WeakForm) -> SparseMatrix:
+    problem = boundary_value_problem(P1(mesh), form)
+    return jacobian(problem, jnp.zeros(mesh.num_nodes), {})
 
 
 def mean_variance(

@@ -37,7 +37,8 @@ def affine_coordinates(
     other_by_state, other_by_place = slopes(states[1], places[0])
     if not close(by_state, other_by_state, tolerance).all():
         return np.zeros(0, int)
-    affine = close(by_place, other_by_place, tolerance)
+    # A scale times what it scales is affine in each; what it scales is the larger part.
+    affine = close(by_place, other_by_place, tolerance) & ~latents.are_scales()
     # All at once: a product of two unknowns is affine in each, but not in both.
     moved = jnp.where(affine, places[1], places[0])
     affine &= close(by_place, slopes(states[0], moved)[1], tolerance)

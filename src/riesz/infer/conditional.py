@@ -1,0 +1,239 @@
+r"""The engine `conditional`: sources and boundary values of a linear equation, integrated out.
+
+Given the other unknowns $h$ (scales of fields, a diffusivity, a velocity, the noise) everything is
+Gaussian: $p(h \mid y) \propto p(h)\, N(y;\, b(h),\, S(h))$ is a density over few unknowns, and the
+rest follows exactly. $h$ is taken at its most probable value, from the Gaussian that the curvature
+there makes, or by NUTS.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key, PRNGKeyArray
+
+from riesz.errors import RieszError
+from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.solve import require_float64
+from riesz.infer.chains import AbstractDensity, NutsSettings, history_of, sampled, warnings_of
+from riesz.infer.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.infer.draws import EmpiricalDraws
+from riesz.infer.linear_parts import Parts, linear_parts
+from riesz.infer.linear_system import Others, linear_system
+from riesz.infer.minimise import minimised
+from riesz.infer.posterior import Posterior
+from riesz.infer.problem import InverseProblem
+from riesz.infer.states import ExactStates
+from riesz.infer.training import bar, spoken
+
+STEP = 1e-3
+"""Of differences of slopes, in prior standard deviations: third derivatives of a solve would be
+exact too, but take minutes to compile."""
+
+FLAT = 1e-6
+"""Curvatures are no smaller: the prior alone has one."""
+
+STEEP = 0.05
+"""A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
+
+Over = Literal["mode", "laplace", "nuts"]
+
+
+@dataclass(frozen=True)
+class ConditionalSettings:
+    """How the unknowns that cannot be integrated out are treated, and how many draws are kept.
+
+    The last three are those of `nuts`.
+    """
+
+    over: Over = "laplace"
+    num_draws: int = 400
+    num_others: int = 50  # values of those unknowns that the draws share, with `laplace`
+    max_steps: int = 200
+    num_warmup: int = 300
+    num_samples: int = 300
+    num_chains: int = 2
+
+    def __post_init__(self):
+        if self.over not in get_args(Over):
+            raise RieszError(f"over is {self.over!r}: it is one of {', '.join(get_args(Over))}.")
+
+
+class MarginalDensity(AbstractDensity):
+    """The log-density of the other unknowns, the linear ones being integrated out."""
+
+    problem: InverseProblem
+    parts: Parts
+    solver: AbstractLinearSolver
+
+    def __call__(self, coordinates: Others) -> Float[Array, ""]:
+        system = linear_system(self.problem, self.parts, coordinates, self.solver)
+        return self.problem.latents.log_prior(coordinates) + system.log_likelihood()
+
+    def explain(self, coordinates: Others) -> None:
+        linear = jnp.zeros(len(self.parts.linear))
+        self.problem.state(self.parts.together(linear, coordinates))
+        raise RieszError(
+            "the density of the unknowns that are not integrated out is not finite where the "
+            "search starts: look for noise of zero, or priors that allow impossible coefficients."
+        )
+
+
+def conditional(
+    problem: InverseProblem,
+    *,
+    seed: int = 0,
+    settings: ConditionalSettings | None = None,
+    start: Others | None = None,
+    linear_solver: AbstractLinearSolver | None = None,
+    progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> Posterior:
+    """The posterior of a problem whose equation is linear and whose noise is normal.
+
+    `start` is where the search over the unknowns that cannot be integrated out begins, in standard
+    normal coordinates. `conditional_moments` gives means and variances of the state without the
+    scatter of draws.
+    """
+    require_float64(problem.forward)
+    settings = ConditionalSettings() if settings is None else settings
+    solver = SparseLU() if linear_solver is None else linear_solver
+    parts = linear_parts(problem)
+    density = MarginalDensity(problem, parts, solver)
+    search_key, others_key, draw_key = jr.split(jr.key(seed), 3)
+    origin = jnp.zeros(len(parts.others)) if start is None else jnp.asarray(start)
+    if origin.shape != parts.others.shape:
+        raise RieszError(
+            f"start has shape {origin.shape}, but {len(parts.others)} unknowns are not integrated "
+            "out."
+        )
+    mode, history, notes = most_probable(density, origin, settings, progress=progress)
+    each = 1
+    if settings.over == "nuts" and len(origin):
+        others, sampling = by_nuts(density, mode, settings, search_key, checkpoint)
+        history |= sampling
+        notes += warnings_of(history, names_of(problem, parts))
+    else:
+        others = around(density, mode, settings, others_key)[None]
+        each = -(-settings.num_draws // others.shape[1])
+    keys = jr.split(draw_key, (others.shape[0] * others.shape[1], each))
+    flat = drawn(problem, parts, others.reshape(len(keys), -1), keys, solver)
+    draws = EmpiricalDraws(flat.reshape(len(others), -1, parts.num_coordinates))
+    for note in notes:
+        warnings.warn(f"conditional: {note}", stacklevel=2)
+    return Posterior(problem, draws, ExactStates(solver), history, "conditional", seed, notes)
+
+
+def most_probable(
+    density: MarginalDensity, origin: Others, settings: ConditionalSettings, *, progress: bool
+) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
+    """The mode of the other unknowns, how the search went, and what to warn of."""
+    if not len(origin):
+        return origin, {"log_density": density(origin)[None]}, ()
+    value, slope = value_and_slope(origin, density)
+    if not bool(jnp.isfinite(value)):
+        density.explain(origin)
+    with bar(not progress) as shown:
+        task = shown.add_task("marginal likelihood", total=None, terms="")
+        costs = []
+
+        def cost(others: Others):
+            found = value_and_slope(others, density)
+            costs.append(float(found[0]))
+            shown.update(task, advance=1, terms=spoken({"cost": costs[-1]}))
+            return found
+
+        mode = minimised(origin, cost, max_steps=settings.max_steps)
+    _, slope = value_and_slope(mode, density)
+    steepness = float(jnp.linalg.norm(slope))
+    notes = ()
+    if steepness > STEEP:
+        notes = (
+            f"the search for the most probable values ended where the slope still was "
+            f"{steepness:.2g}: allow more with max_steps=..., or start elsewhere.",
+        )
+    return mode, {"log_density": -jnp.asarray(costs), "mode": mode}, notes
+
+
+@eqx.filter_jit
+def value_and_slope(
+    others: Others, density: MarginalDensity
+) -> tuple[Float[Array, ""], Float[Array, " other"]]:
+    """Of the negative log-density; infinite where there is none, so that searches turn back."""
+    value, slope = jax.value_and_grad(lambda h: -density(h))(others)
+    return jnp.where(jnp.isfinite(value), value, jnp.inf), jnp.nan_to_num(slope)
+
+
+def curvature(density: MarginalDensity, mode: Others) -> Float[np.ndarray, "other other"]:
+    """Of the negative log-density, by differences of slopes."""
+    columns = []
+    for axis in np.eye(len(mode)):
+        ahead, behind = (value_and_slope(mode + sign * STEP * axis, density)[1] for sign in (1, -1))
+        columns.append(np.asarray(ahead - behind) / (2 * STEP))
+    matrix = np.stack(columns, axis=1)
+    return (matrix + matrix.T) / 2
+
+
+def around(
+    density: MarginalDensity, mode: Others, settings: ConditionalSettings, key: PRNGKeyArray
+) -> Float[Array, "draw other"]:
+    """Values of the other unknowns: their mode, or draws from the Gaussian about it."""
+    if settings.over == "mode" or not len(mode):
+        return mode[None]
+    count = min(settings.num_others, settings.num_draws)
+    values, vectors = np.linalg.eigh(curvature(density, mode))
+    factor = vectors / np.sqrt(np.maximum(values, FLAT))
+    return mode[None, :] + jr.normal(key, (count, len(mode)), mode.dtype) @ jnp.asarray(factor.T)
+
+
+def by_nuts(
+    density: MarginalDensity,
+    mode: Others,
+    settings: ConditionalSettings,
+    key: PRNGKeyArray,
+    checkpoint: AbstractCheckpoint,
+) -> tuple[Float[Array, "chain draw other"], dict[str, Array]]:
+    """Chains that start at the mode, with the inverse curvature there for a mass."""
+    values, vectors = np.linalg.eigh(curvature(density, mode))
+    inverse_mass = jnp.asarray((vectors / np.maximum(values, FLAT)) @ vectors.T)
+    own = NutsSettings(settings.num_warmup, 0.8, True, 10, adapt_mass=False)
+    total = settings.num_warmup + settings.num_samples
+    chains = [
+        sampled(
+            *(density, own, one, mode, inverse_mass, total, lambda _: None),
+            checkpoint=checkpoint,
+            stage=f"chain {number}",
+        )
+        for number, one in enumerate(jr.split(key, settings.num_chains))
+    ]
+    every = jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
+    kept = jax.tree.map(lambda leaf: leaf[:, settings.num_warmup :], every)
+    return kept.coordinates, history_of(kept)
+
+
+@eqx.filter_jit
+def drawn(
+    problem: InverseProblem,
+    parts: Parts,
+    others: Float[Array, "value other"],
+    keys: Key[Array, "value each"],
+    solver: AbstractLinearSolver,
+) -> Float[Array, "value each coordinate"]:
+    """All coordinates: the linear ones are drawn, some for each value of the others."""
+
+    def at_one(given):
+        own, own_keys = given
+        system = linear_system(problem, parts, own, solver)
+        return jax.vmap(lambda key: parts.together(system.draw(key), own))(own_keys)
+
+    return jax.lax.map(at_one, (others, keys))
+
+
+def names_of(problem: InverseProblem, parts: Parts) -> tuple[str, ...]:
+    names = problem.latents.coordinate_names()
+    return tuple(names[i] for i in np.asarray(parts.others))

@@ -1,0 +1,103 @@
+"""Means and variances of a linear state given the data, without the scatter of draws."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.infer.linear_parts import Parts, linear_parts
+from riesz.infer.linear_system import affine_map, linear_system
+from riesz.infer.posterior import Posterior
+from riesz.infer.problem import InverseProblem
+
+MAX_OTHERS = 64
+"""Values of the unknowns that are not integrated out over which moments are averaged."""
+
+
+class Mixture(NamedTuple):
+    """The state at points is a mixture of normal distributions, one for each value of the others.
+
+    The noise is that of a new measurement.
+    """
+
+    means: Float[np.ndarray, "part point"]
+    sds: Float[np.ndarray, "part point"]
+    noise: Float[np.ndarray, " part"]
+
+
+class Moments(NamedTuple):
+    """Of the state at points, and of a new measurement there."""
+
+    mean: Float[np.ndarray, " point"]
+    sd: Float[np.ndarray, " point"]
+    measured_sd: Float[np.ndarray, " point"]
+
+
+def conditional_moments(
+    posterior: Posterior,
+    at: ArrayLike,
+    *,
+    max_others: int = MAX_OTHERS,
+    tolerance: float | None = None,
+    linear_solver: AbstractLinearSolver | None = None,
+) -> Moments:
+    """Of the state at points, one a row, under a posterior by `conditional`.
+
+    Exact given the unknowns that were not integrated out; averaged over at most `max_others` of
+    the posterior's values of these.
+    """
+    found = conditional_mixture(
+        posterior, at, max_others=max_others, tolerance=tolerance, linear_solver=linear_solver
+    )
+    variance = np.mean(found.sds**2, axis=0) + np.var(found.means, axis=0)
+    measured = variance + np.mean(found.noise**2)
+    return Moments(found.means.mean(axis=0), np.sqrt(variance), np.sqrt(measured))
+
+
+def conditional_mixture(
+    posterior: Posterior,
+    at: ArrayLike,
+    *,
+    max_others: int = MAX_OTHERS,
+    tolerance: float | None = None,
+    linear_solver: AbstractLinearSolver | None = None,
+) -> Mixture:
+    """The distribution of the state at points itself."""
+    problem = posterior.problem
+    parts = linear_parts(problem)
+    solver = SparseLU() if linear_solver is None else linear_solver
+    operator = point_operator(
+        problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance
+    )
+    every = np.asarray(posterior.distribution.sample(jr.key(0), max_others))
+    # Where all draws share the others, one part is all there is.
+    others = np.unique(every[:, np.asarray(parts.others)], axis=0)
+    found = mixture_of(problem, parts, jnp.asarray(others), operator, solver)
+    return Mixture(*map(np.asarray, found))
+
+
+@eqx.filter_jit
+def mixture_of(
+    problem: InverseProblem,
+    parts: Parts,
+    others: Float[Array, "part other"],
+    operator: PointOperator,
+    solver: AbstractLinearSolver,
+) -> tuple[Float[Array, "part point"], Float[Array, "part point"], Float[Array, " part"]]:
+    """Means, sds and noise for each value of the other unknowns."""
+
+    def one(own):
+        system = linear_system(problem, parts, own, solver)
+        offset, responses = affine_map(problem, parts, own, operator, solver)
+        mean = offset + responses @ system.mean()
+        sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
+        return mean, sd, jnp.sqrt(jnp.mean(system.noise_sd**2))
+
+    return jax.lax.map(one, others)

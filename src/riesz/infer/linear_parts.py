@@ -1,0 +1,84 @@
+"""Which unknowns enter a problem linearly, so that they can be integrated out."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from riesz.errors import RieszError
+from riesz.fem.assembly import dirichlet_values
+from riesz.infer.problem import InverseProblem
+from riesz.observe.likelihood import Gaussian
+from riesz.surrogate.affine import affine_coordinates, close
+
+TOLERANCE = 1e-9
+
+
+class Parts(eqx.Module):
+    """Coordinates in which the state is affine when the others are held, and those others."""
+
+    linear: Int[Array, " linear"]
+    others: Int[Array, " other"]
+
+    @property
+    def num_coordinates(self) -> int:
+        return len(self.linear) + len(self.others)
+
+    def together(
+        self, linear: Float[Array, " linear"], others: Float[Array, " other"]
+    ) -> Float[Array, " coordinate"]:
+        """All coordinates in their own order."""
+        whole = jnp.zeros(self.num_coordinates, linear.dtype)
+        return whole.at[self.linear].set(linear).at[self.others].set(others)
+
+
+def linear_parts(problem: InverseProblem) -> Parts:
+    """The split of a problem's coordinates; raises where nothing can be integrated out."""
+    if not isinstance(problem.likelihood, Gaussian):
+        raise RieszError(
+            f"conditional needs normal noise, and it is {type(problem.likelihood).__name__}: use "
+            "laplace, nuts or emulate."
+        )
+    linear = affine_coordinates(problem.forward, problem.latents)
+    linear = np.intersect1d(linear, affine_at_boundary(problem))
+    linear = np.setdiff1d(linear, moving_noise(problem))
+    if not len(linear):
+        raise RieszError(
+            "the state is affine in none of the unknowns, so that conditional has nothing to "
+            "integrate out: it is for linear equations with an unknown source or unknown boundary "
+            "values. Use laplace, nuts or emulate."
+        )
+    others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
+    return Parts(jnp.asarray(linear), jnp.asarray(others))
+
+
+def affine_at_boundary(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
+    """Coordinates by which the slopes of prescribed values do not depend on any of them."""
+    num_fixed, size = len(problem.forward.fixed), problem.num_coordinates
+    rng = np.random.default_rng(1)
+    functional = jnp.asarray(rng.normal(size=num_fixed), problem.forward.dtype)
+    one, other = jnp.asarray(rng.normal(size=(2, size)), problem.forward.dtype)
+
+    def asked(coordinates):
+        return functional @ dirichlet_values(problem.forward, problem.z(coordinates))
+
+    slopes = jax.jit(jax.grad(asked))
+    at_one = slopes(one)
+    affine = ~problem.latents.are_scales()
+    # Those that are not drop out one after the other: what is left must be affine together.
+    while not (good := close(at_one, slopes(jnp.where(affine, other, one)), TOLERANCE))[
+        affine
+    ].all():
+        affine &= good
+    return np.flatnonzero(affine)
+
+
+def moving_noise(problem: InverseProblem) -> Int[np.ndarray, " moving"]:
+    """Coordinates that the scale of the noise depends on."""
+    origin = jnp.full(problem.num_coordinates, 0.1, problem.forward.dtype)
+
+    def scale(coordinates):
+        return jnp.sum(problem.likelihood.noise_sd(problem.z(coordinates)))
+
+    return np.flatnonzero(np.asarray(jax.grad(scale)(origin)))

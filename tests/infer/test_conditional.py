@@ -1,0 +1,194 @@
+"""The engine that integrates out: against algebra on the whole problem, written out densely."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+
+import riesz as rz
+from riesz.diagnose.taylor import taylor_test
+from riesz.errors import RieszError
+from riesz.fem.linear_solve import SparseLU
+from riesz.infer.conditional import MarginalDensity
+from riesz.infer.linear_parts import linear_parts
+from riesz.infer.linear_system import linear_system
+
+MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))
+SENSORS = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (9, 2))
+VALUES = 2 + SENSORS[:, 0] - 0.5 * SENSORS[:, 1] ** 2
+ELSEWHERE = np.array([[0.33, 0.41], [1.2, 0.2], [0.7, 0.95]])
+SCALES = rz.LearnedScales(0.5, 0.3)
+
+
+def problem_with(
+    latents=None, *, equation=None, likelihood=None, sensors=SENSORS, values=VALUES, source=None
+):
+    source = rz.GP(rz.Matern52(0.4, 2.0), 8) if source is None else source
+    edge = rz.BoundaryGP(rz.Matern52(0.8, 0.5), mean=2.0, trend_sd=1.0, inducing=5)
+    return rz.inverse_problem(
+        MESH,
+        rz.diffusion(1.3) - rz.source("f") if equation is None else equation,
+        latents={"f": source, **(latents or {})},
+        observations=rz.observations(sensors, values),
+        likelihood=rz.Gaussian(0.05) if likelihood is None else likelihood,
+        dirichlet={"boundary": rz.Unknown(edge)},
+    )
+
+
+def dense_moments(problem, points, noise):
+    """Mean and sd of the state at points, from its derivative by all coordinates at once."""
+    at_points = rz.point_operator(problem.forward.space, points)
+
+    def both(coordinates):
+        state = problem.state(coordinates)
+        return jnp.concatenate([problem.operator @ state, at_points @ state])
+
+    origin = jnp.zeros(problem.num_coordinates)
+    start, slopes = np.asarray(both(origin)), np.asarray(jax.jacfwd(both)(origin))
+    count = len(problem.observed)
+    joint = slopes @ slopes.T
+    data = joint[:count, :count] + noise**2 * np.eye(count)
+    gain = np.linalg.solve(data, joint[:count, count:]).T
+    mean = start[count:] + gain @ (np.asarray(problem.observed) - start[:count])
+    covariance = joint[count:, count:] - gain @ joint[:count, count:]
+    evidence = scipy.stats.multivariate_normal(start[:count], data).logpdf(problem.observed)
+    return mean, np.sqrt(np.diag(covariance)), evidence
+
+
+@pytest.mark.parametrize("count", [9, 30], ids=["fewer sensors", "fewer unknowns"])
+def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
+    sensors = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (count, 2))
+    problem = problem_with(sensors=sensors, values=2 + sensors[:, 0])
+    mean, sd, evidence = dense_moments(problem, ELSEWHERE, 0.05)
+    posterior = rz.conditional(problem, settings=rz.ConditionalSettings(num_draws=2))
+    found = rz.conditional_moments(posterior, ELSEWHERE)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found.sd, sd, rtol=1e-7)
+    np.testing.assert_allclose(found.measured_sd, np.hypot(sd, 0.05), rtol=1e-7)
+    np.testing.assert_allclose(posterior.history["log_density"][0], evidence, rtol=1e-9)
+
+
+def test_draws_scatter_as_the_moments_say():
+    problem = problem_with()
+    posterior = rz.fit(problem, "conditional", quiet=True, num_draws=2000)
+    found = rz.predict(posterior, "u", ELSEWHERE, num_draws=2000, quantiles=())
+    mean, sd, _ = dense_moments(problem, ELSEWHERE, 0.05)
+    assert np.abs((found.mean - mean) / sd).max() < 4 / np.sqrt(2000)
+    np.testing.assert_allclose(found.sd / sd, 1.0, atol=4 / np.sqrt(2 * 2000))
+
+
+@pytest.fixture(scope="module")
+def rich():
+    """With a diffusivity, a velocity, unknown scales and noise that cannot be integrated out."""
+    with pytest.warns(UserWarning, match="only their ratios are identified"):
+        return problem_with(
+            {
+                "a": rz.LogGP(rz.Matern52(0.6, 0.4), 4),
+                "velocity": dist.Normal(jnp.zeros(2), 1.0),
+                "noise": dist.LogNormal(-3.0, 0.5),
+            },
+            equation=rz.diffusion("a") + rz.advection("velocity") - rz.source("f"),
+            likelihood=rz.Gaussian("noise"),
+            source=rz.SPDEField(2.0, 0.4, learned=SCALES),
+        )
+
+
+def test_what_is_linear_is_found(rich):
+    names = rich.latents.coordinate_names()
+    others = [names[i] for i in np.asarray(linear_parts(rich).others)]
+    assert others == [
+        *("f[log_sd]", "f[log_length]", "a[0]", "a[1]", "a[2]", "a[3]"),
+        *("velocity[0]", "velocity[1]", "noise"),
+    ]
+
+
+def test_the_marginal_density_has_the_gradient_it_claims(rich):
+    density = MarginalDensity(rich, linear_parts(rich), SparseLU())
+    place = 0.3 * jax.random.normal(jax.random.key(1), (9,))
+    assert taylor_test(jax.jit(density), place).passed
+
+
+def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
+    """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
+    parts = linear_parts(rich)
+    others = 0.3 * jax.random.normal(jax.random.key(2), (9,))
+    system = linear_system(rich, parts, others, SparseLU())
+    precision = np.eye(len(parts.linear)) + np.asarray(
+        (system.responses / system.noise_sd[:, None] ** 2).T @ system.responses
+    )
+    given = scipy.stats.multivariate_normal(
+        np.asarray(system.mean()), cov=scipy.stats.Covariance.from_precision(precision)
+    )
+    linear = jax.random.normal(jax.random.key(3), parts.linear.shape)
+    joint = rich.log_prob(parts.together(linear, others))
+    expected = float(joint) - given.logpdf(np.asarray(linear))
+    found = MarginalDensity(rich, parts, SparseLU())(others)
+    np.testing.assert_allclose(float(found), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("over", "tolerance"),
+    [("laplace", 0.25), pytest.param("nuts", 0.2, marks=pytest.mark.slow)],
+)
+def test_one_unknown_besides_is_found_as_by_quadrature(over, tolerance):
+    problem = problem_with(
+        {"noise": dist.LogNormal(-3.0, 0.5)}, likelihood=rz.Gaussian("noise")
+    )
+    posterior = rz.conditional(problem, settings=rz.ConditionalSettings(over=over))
+    density = MarginalDensity(problem, linear_parts(problem), SparseLU())
+    grid = np.linspace(-5, 5, 101)
+    logs = np.array([float(density(jnp.array([h]))) for h in grid])
+    weights = np.exp(logs - logs.max())
+    mean = np.average(grid, weights=weights)
+    sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
+    where = linear_parts(problem).others
+    draws = np.asarray(posterior.distribution.all()[:, where])
+    assert abs(draws.mean() - mean) < tolerance * sd
+    np.testing.assert_allclose(draws.std() / sd, 1.0, atol=0.2)
+
+
+def test_at_the_mode_all_draws_share_the_other_unknowns():
+    problem = problem_with(
+        {"noise": dist.LogNormal(-3.0, 0.5)}, likelihood=rz.Gaussian("noise")
+    )
+    posterior = rz.fit(problem, "conditional", over="mode", num_draws=5, quiet=True)
+    noise = np.asarray(posterior.values("noise"))
+    np.testing.assert_array_equal(noise, noise[0])
+    (mode,) = np.asarray(posterior.history["mode"])
+    np.testing.assert_allclose(noise[0], np.exp(-3.0 + 0.5 * mode), rtol=1e-12)
+
+
+def test_auto_takes_it_where_most_unknowns_are_linear():
+    problem = problem_with()
+    posterior = rz.fit(problem, quiet=True)
+    assert posterior.engine == "conditional"
+    assert "the state is linear in 16 of 16 unknown numbers" in posterior.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"likelihood": rz.StudentT(0.05)}, "needs normal noise, and it is StudentT"),
+        (
+            {"equation": rz.diffusion(lambda x, z, u, grad_u: 1 + u**2) - rz.source("f")},
+            "affine in none of the unknowns",
+        ),
+    ],
+)
+def test_what_is_not_linear_and_normal_is_refused(changes, message):
+    with pytest.raises(RieszError, match=message):
+        rz.fit(problem_with(**changes), "conditional")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: rz.fit(p, "conditional", over="guess"), "over of conditional is 'guess'"),
+        (lambda p: rz.conditional(p, start=jnp.zeros(3)), "start has shape"),
+    ],
+)
+def test_wrong_settings_are_told(call, message):
+    with pytest.raises(RieszError, match=message):
+        call(problem_with())
