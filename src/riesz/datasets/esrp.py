@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -36,7 +35,6 @@ SPLITS = ("A", "B1", "B2", "D")
 BLOCKED = "D"
 OUTSIDE = ("refuse", "keep", "drop")
 LAYERS = ("boundary_simplified.geojson", "inl_boundary.geojson", "streams.geojson")
-Outside = Literal["refuse", "keep", "drop"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +113,7 @@ class Aquifer:
                 yield from (wells.points, wells.head, wells.surface)
 
 
-def esrp(folder: Path | None = None, *, outside: Outside = "refuse") -> Aquifer:
+def esrp(folder: Path | None = None, *, outside: str = "refuse") -> Aquifer:
     """The data set in a folder, `$RIESZ_DATA/esrp` unless told otherwise.
 
     Wells outside the outline are refused; `outside` may be "keep" or "drop", with a warning.
@@ -176,7 +174,7 @@ def the_one_ring(layer: Layer) -> Line:
         raise FileFormatError(f"{layer.name}: {error}") from None
 
 
-def outsiders(wells: WellTable, ring: Line, outside: Outside) -> frozenset[str]:
+def outsiders(wells: WellTable, ring: Line, outside: str) -> frozenset[str]:
     """Site numbers to leave out; raises or warns where wells lie outside."""
     clash = unit_clash(wells.points, ring)
     if clash is not None:
@@ -218,13 +216,14 @@ def split_tables(
     is_training, is_test = stays & table.is_training, stays & ~table.is_training
     if table.blocks is None:
         return (split_from(name, table, every, is_training, is_test),)
-    found = []
-    for block in sorted(set(table.blocks)):
-        here = np.array([one == block for one in table.blocks])
-        found.append(
+    blocks = np.array(table.blocks)
+    splits = []
+    for block in sorted(set(blocks[is_test].tolist())):
+        here = blocks == block
+        splits.append(
             split_from(f"{name}-{block}", table, every, is_training & ~here, is_test & here)
         )
-    return tuple(found)
+    return tuple(splits)
 
 
 def split_from(

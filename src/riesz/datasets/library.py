@@ -2,7 +2,9 @@
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from riesz.errors import RieszError
 from riesz.spelling import listed, nearest
@@ -72,3 +74,11 @@ def state_of(one: DataSet) -> dict[str, str | bool | None]:
         return {**told, "present": False, "where": None}
     folder = data_folder(one.name)
     return {**told, "present": (folder / one.marker).is_file(), "where": str(folder)}
+
+
+def optional(package: str) -> Any:
+    """A package that only getting data needs."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError:
+        raise RieszError(f"getting data needs {package}: pip install '.[data]'.") from None
