@@ -31,7 +31,7 @@ def few_memory_maps():
 @pytest.fixture(scope="session")
 def esrp_folder() -> Path:
     """The wells of the Snake River Plain, which are no part of the project."""
-    folder = Path(os.environ.get("RIESZ_DATA", "")) / "esrp"
+    folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / "esrp"
     if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
         pytest.skip("needs RIESZ_DATA, a folder with esrp in it: riesz data fetch esrp")
     return folder

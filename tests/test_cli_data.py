@@ -30,6 +30,12 @@ def test_the_list_tells_what_is_here_and_what_is_not(tmp_path, monkeypatch, caps
     assert "not present, nowhere: set RIESZ_DATA" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["list", "fetch"])
+def test_help_has_an_example(command, monkeypatch, capsys):
+    assert run([command, "--help"], monkeypatch) == 0
+    assert f"Example: riesz data {command}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

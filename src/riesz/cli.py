@@ -319,7 +319,10 @@ def predict(
 
 
 data_app = typer.Typer(
-    help="Data sets that are not part of the package.", no_args_is_help=True, rich_markup_mode=None
+    help="List data sets, and get those that are not part of the package.",
+    epilog="Example: riesz data list",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
 
@@ -341,7 +344,7 @@ def list_data(as_json: CheckJsonOption = False) -> None:
         typer.echo(f"  {state}, {where}")
 
 
-@data_app.command("fetch", epilog="Example: RIESZ_DATA=~/data riesz data fetch esrp")
+@data_app.command("fetch", epilog="Example: riesz data fetch esrp --out data/esrp")
 def fetch_data(
     name: Annotated[str, typer.Argument(help="Which data set; riesz data list names them.")],
     out: Annotated[

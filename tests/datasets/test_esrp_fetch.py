@@ -8,11 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import rdata
+from rdata.conversion.to_r import ConverterFromPythonToR, build_r_object
+from rdata.parser import RObjectType
 
 from riesz.datasets import esrp, splits_of
 from riesz.datasets.csv_table import table_in, text_of
 from riesz.datasets.esrp_download import SHA256, fetch_esrp
-from riesz.datasets.esrp_raw import iso_dates, raster_from, read_raw
+from riesz.datasets.esrp_raw import constructors, iso_dates, raster_from, read_raw
 from riesz.errors import FileFormatError, RieszError
 from tests.datasets.raw_esrp import frame, texts, write, write_raw
 
@@ -145,6 +148,19 @@ def test_a_packed_raster_has_its_first_cell_in_the_north_west():
     np.testing.assert_allclose(raster.cell, [5, 5.25])
     with pytest.raises(FileFormatError, match="has 5 cells, not 3 x 2"):
         raster_from(SimpleNamespace(definition=[text], values=np.arange(5.0)))
+
+
+def test_a_raster_of_class_s4_is_read_by_its_slots():
+    slots = {
+        "definition": "rast(ncols=2, nrows=1, xmin=0, xmax=2, ymin=0, ymax=1)",
+        "values": np.array([[3.0], [4.0]]),
+        "class": "PackedSpatRaster",
+    }
+    attributes = ConverterFromPythonToR().convert_to_r_attributes(slots)
+    packed = build_r_object(RObjectType.S4, is_object=True, attributes=attributes)
+    with pytest.warns(UserWarning, match="Missing constructor"):
+        found = rdata.conversion.convert(packed, constructors(rdata))
+    np.testing.assert_array_equal(raster_from(found).values, [[3.0, 4.0]])
 
 
 def test_dates_are_those_of_the_place_before_1970_too():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float32
 from scipy.interpolate import RegularGridInterpolator
 
 from riesz.datasets.esrp_raw import Raster, Raw
@@ -70,7 +70,8 @@ def build_esrp(raw: Raw, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     packed = gzip.compress(csv_of(shown, LEVEL_COLUMNS).encode(), mtime=0)
     (folder / "levels_pre2000.csv.gz").write_bytes(packed)
-    np.savez_compressed(folder / "dem_1km.npz", **coarse_grid(raw.elevation))
+    x, y, feet = coarse_grid(raw.elevation)
+    np.savez_compressed(folder / "dem_1km.npz", elevation_ft=feet, x_m=x, y_m=y)
 
 
 def clean_tables(raw: Raw) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -123,17 +124,19 @@ def elevation_at(raster: Raster, points: Float[np.ndarray, "site 2"]) -> Float[n
     return at(points[:, ::-1])
 
 
-def coarse_grid(raster: Raster) -> dict[str, np.ndarray]:
+def coarse_grid(
+    raster: Raster,
+) -> tuple[
+    Float[np.ndarray, " column"], Float[np.ndarray, " row"], Float32[np.ndarray, "row column"]
+]:
     """Means over blocks of cells from the north-western corner; what is left over is cut off."""
     rows, columns = (size // COARSE for size in raster.values.shape)
     whole = raster.values[: rows * COARSE, : columns * COARSE]
     means = whole.reshape(rows, COARSE, columns, COARSE).mean(axis=(1, 3))
     step = COARSE * raster.cell
-    return {
-        "elevation_ft": np.round(means, 2).astype(np.float32),
-        "x_m": raster.corner[0] + step[0] * (np.arange(columns) + 0.5),
-        "y_m": raster.corner[1] - step[1] * (np.arange(rows) + 0.5),
-    }
+    x = raster.corner[0] + step[0] * (np.arange(columns) + 0.5)
+    y = raster.corner[1] - step[1] * (np.arange(rows) + 0.5)
+    return x, y, np.round(means, 2).astype(np.float32)
 
 
 def check_contains(outline: Line, sites: Table) -> None:

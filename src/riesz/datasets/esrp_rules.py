@@ -76,9 +76,8 @@ def is_perched(
     while (~perched).sum() > NUM_NEIGHBOURS:
         (kept,) = np.nonzero(~perched)
         _, near = KDTree(points[kept]).query(points[kept], NUM_NEIGHBOURS + 1)
-        own = np.arange(len(kept))
         # Not simply all but the first: wells at one place may come in any order.
-        others = [row[row != i][:NUM_NEIGHBOURS] for i, row in zip(own, near, strict=True)]
+        others = [row[row != i][:NUM_NEIGHBOURS] for i, row in enumerate(np.asarray(near))]
         excess = head[kept] - np.median(head[kept][np.array(others)], axis=1)
         if not (excess > PERCHED).any():
             break
