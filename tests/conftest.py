@@ -26,3 +26,12 @@ def few_memory_maps():
     maps = Path("/proc/self/maps")
     if maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MEMORY_MAPS:
         jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def esrp_folder() -> Path:
+    """The wells of the Snake River Plain, which are no part of the project."""
+    folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / "esrp"
+    if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
+        pytest.skip("needs RIESZ_DATA, a folder with esrp in it: riesz data fetch esrp")
+    return folder

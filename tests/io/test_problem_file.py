@@ -9,9 +9,9 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.errors import FileFormatError, MeshError, RieszError
+from riesz.geometry.crs import epsg_code
 from riesz.infer.fit import ENGINES
 from riesz.io import write_mesh
-from riesz.io.domain_file import epsg_code
 from riesz.io.observations_file import read_columns
 from riesz.io.problem_check import case_numbers, case_text
 from riesz.io.problem_file import read_problem, tables_in
@@ -387,6 +387,19 @@ def test_an_outline_in_another_crs_is_refused(tmp_path):
         read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}'))
     outline(tmp_path, crs="odd")
     assert read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}')).notes == ()
+
+
+def test_wells_in_degrees_on_a_domain_in_metres_are_told_as_such(tmp_path):
+    far = "rectangle = { lower = [3e5, 4e6], upper = [4e5, 4.1e6] }"
+    metres = SQUARE.replace("rectangle = { lower = [0, 0], upper = [2, 1] }", far)
+    metres = metres.replace("max_edge = 0.4", "max_edge = 4e4")
+    degrees = "x,y,value\n-113.2,43.1,0.3\n-112.9,43.4,0.9\n"
+    with pytest.raises(MeshError, match=r"points look like longitude and latitude in degrees"):
+        read_problem(written(tmp_path, metres, degrees))
+    with pytest.raises(MeshError, match=r"domain looks like longitude .* project one into"):
+        read_problem(written(tmp_path, SQUARE, "x,y,value\n3.5e5,4.05e6,0.3\n"))
+    with pytest.raises(MeshError, match=r"drop them, or see that both are in the same"):
+        read_problem(written(tmp_path, SQUARE, "x,y,value\n3,0.5,0.3\n"))
 
 
 def test_every_engine_has_a_table_of_settings():

@@ -5,11 +5,8 @@ Sources: Atteia, Dubois & Webster (1994), Environmental Pollution 86; Webster, A
 Resources Evaluation.
 """
 
-import csv
 import dataclasses
 import gzip
-import io
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from riesz.datasets.csv_table import numbers_in, table_in, text_of
 from riesz.errors import FileFormatError, RieszError
 from riesz.spelling import listed, nearest
 
@@ -115,11 +113,7 @@ def jura_grid() -> Grid:
 
 def read_samples(path: Path) -> Samples:
     """Samples of one's own, from a CSV file with the columns of `jura.csv`."""
-    try:
-        return samples_in(path.read_text(encoding="utf-8-sig"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise FileFormatError(f"{path} cannot be read: {told}.") from None
+    return samples_in(text_of(path), str(path))
 
 
 def embedded(name: str) -> bytes:
@@ -152,51 +146,3 @@ def samples_in(text: str, name: str) -> Samples:
         metals=dict(zip(METALS, values.T, strict=True)),
         is_training=np.array([row["set"] == SETS[0] for row in rows]),
     )
-
-
-def table_in(text: str, name: str, needed: Sequence[str]) -> list[dict[str, str]]:
-    """Rows by column name, all of the needed ones there."""
-    reader = csv.DictReader(io.StringIO(text))
-    found = reader.fieldnames or ()
-    missing = [column for column in needed if column not in found]
-    if missing:
-        raise FileFormatError(
-            f"{name} has no column {' and no '.join(missing)}: it has "
-            f"{', '.join(found) or 'none at all'}."
-        )
-    rows = list(reader)
-    if not rows:
-        raise FileFormatError(f"{name} has no rows below its heading.")
-    for number, row in enumerate(rows, 2):
-        if any(row[column] is None for column in needed):
-            raise FileFormatError(f"{name}, line {number}: it has fewer cells than the heading.")
-    return rows
-
-
-def numbers_in(
-    rows: Sequence[Mapping[str, str]],
-    columns: Sequence[str],
-    name: str,
-    *,
-    may_be_missing: bool = False,
-) -> Float[np.ndarray, "row column"]:
-    """Cells as numbers; empty ones, where they may be, as NaN."""
-    values = np.empty((len(rows), len(columns)))
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            cell = row[column].strip()
-            values[i, j] = math.nan if may_be_missing and not cell else number(cell)
-            if not cell and may_be_missing:
-                continue
-            if not math.isfinite(values[i, j]):
-                raise FileFormatError(
-                    f"{name}, line {i + 2}: {column} is {cell!r}, which is not a number."
-                )
-    return values
-
-
-def number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan

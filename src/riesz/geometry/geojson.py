@@ -1,13 +1,27 @@
 """Coordinates out of GeoJSON, whatever state it is in: all that is missing or odd is told."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from riesz.errors import MeshError
+from riesz.errors import FileFormatError, MeshError
 
 MEMBERS = {"FeatureCollection": "features", "GeometryCollection": "geometries"}
+
+
+def geojson_in(content: bytes, name: str) -> dict[str, Any]:
+    """The GeoJSON object that a file holds, named in errors."""
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise FileFormatError(f"{name} is not GeoJSON: {error}.") from None
+    except RecursionError:
+        raise FileFormatError(f"{name} is not GeoJSON: its lists are nested too deep.") from None
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{name} is not GeoJSON: it holds a {type(found).__name__}.")
+    return found
 
 
 def polygons_in(geojson: Mapping[str, Any]) -> list[list[Any]]:

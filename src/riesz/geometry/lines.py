@@ -17,7 +17,7 @@ from riesz.geometry.crossings import inside, offset_from_edge
 from riesz.geometry.geojson import lines_in
 from riesz.geometry.points import as_points
 
-Line = Float[np.ndarray, "vertex 2"]
+Line = Float[np.ndarray, "_ 2"]  # lines of one layer are of any lengths
 
 
 def lines_of(geometry: Any) -> list[Line]:

@@ -1,11 +1,11 @@
 """Domains from files: an outline in GeoJSON is meshed, a mesh file is read."""
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 from riesz.errors import FileFormatError, MeshError
+from riesz.geometry.crs import crs_of, epsg_code
+from riesz.geometry.geojson import geojson_in
 from riesz.geometry.outline import outline_from
 from riesz.io.mesh_file import read_mesh
 from riesz.io.whole_file import read_bytes
@@ -19,36 +19,17 @@ EDGES_ACROSS = 50
 
 def read_outline(path: Path) -> dict[str, Any]:
     """The GeoJSON object in a file."""
-    try:
-        content = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise FileFormatError(f"{path} is not GeoJSON: {error}.") from None
-    except RecursionError:
-        raise FileFormatError(f"{path} is not GeoJSON: its lists are nested too deep.") from None
-    if not isinstance(content, dict):
-        raise FileFormatError(f"{path} is not GeoJSON: it holds a {type(content).__name__}.")
-    return content
+    return geojson_in(read_bytes(path), str(path))
 
 
 def check_outline_crs(path: Path, content: dict[str, Any], crs: str) -> None:
     """Raise where an outline names another crs; most name none, and some what nobody knows."""
-    own = content.get("crs")
-    properties = own.get("properties") if isinstance(own, dict) else None
-    name = properties.get("name") if isinstance(properties, dict) else None
-    found = epsg_code(name) if isinstance(name, str) else None
+    found = epsg_code(crs_of(content) or "")
     if found is not None and found != crs:
         raise FileFormatError(
             f"{path} is in {found}, by its own crs, but the problem file says {crs}: bring both "
             "into the same coordinates."
         )
-
-
-def epsg_code(name: str) -> str | None:
-    """The code in the name of a crs, such as urn:ogc:def:crs:EPSG::32612."""
-    if name.endswith("CRS84"):  # WGS 84 with the longitude first, as GeoJSON always has it
-        return "EPSG:4326"
-    code = re.search(r"EPSG:(?:[\d.]*:)?(\d+)$", name)
-    return None if code is None else f"EPSG:{code[1]}"
 
 
 def read_domain(path: Path, *, max_edge: float | None = None) -> Mesh:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import FileFormatError, MeshError
+from riesz.geometry.crs import unit_clash
 from riesz.io.whole_file import read_bytes
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
@@ -117,9 +118,11 @@ def check_inside(columns: Columns, mesh: Mesh) -> None:
     if outside.size:
         x, y = columns.points[outside[0]]
         low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
+        clash = unit_clash(columns.points, mesh.nodes)
+        advice = clash or "drop them, or see that both are in the same coordinates"
         raise MeshError(
             f"{columns.path}: {outside.size} of {len(columns.points)} points lie outside the "
             f"domain, first line {columns.lines[outside[0]]} at ({x:.10g}, {y:.10g}); the domain "
-            f"spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): drop them, or "
-            "see that both are in the same coordinates."
+            f"spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): "
+            f"{advice}."
         )
