@@ -25,9 +25,9 @@ def told(arguments, monkeypatch, capsys):
     [
         (["jura", "--metal", "Zn"], "no metal 'Zn' in this experiment"),
         (["jura", "--metal", "cd"], "did you mean 'Cd'"),
-        (["smoother", "--metal", "Cd"], "are for jura"),
-        (["taper", "--select"], "are for jura"),
-        (["jura", "--domain", "x.geojson", "--metal", "Cd"], "has domains of its own"),
+        (["smoother", "--metal", "Cd"], "--metal is for jura: leave it out for smoother"),
+        (["taper", "--select"], "--select is for jura or aquifer: leave it out for taper"),
+        (["jura", "--domain", "x.geojson", "--metal", "Cd"], "--domain is for smoother"),
         (["jura", "--settings", "nowhere.json"], "nowhere.json is not a settings file"),
         (["jura", "--settings", "x.json", "--select"], "take one"),
         (["jura", "--data", "nowhere.csv"], "nowhere.csv cannot be read"),

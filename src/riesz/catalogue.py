@@ -6,9 +6,10 @@ Experiments are imported when they are built: naming them must cost nothing.
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from riesz.errors import RieszError
+from riesz.spelling import listed
 
 if TYPE_CHECKING:
     from riesz.experiments.task import Experiment
@@ -27,52 +28,63 @@ class ExperimentName(StrEnum):
     BLOCKS = "blocks"
     MISSPECIFIED = "misspecified"
     JURA = "jura"
+    AQUIFER = "aquifer"
+    AGREEMENT = "agreement"
+
+
+OPTIONS = {
+    ExperimentName.SMOOTHER: ("domain",),
+    ExperimentName.JURA: ("metal", "data", "settings", "select"),
+    ExperimentName.AQUIFER: ("split", "data", "select"),
+}
+"""What can be asked for besides mode and seed; of other experiments nothing can."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """An experiment with its options; most of those belong to one experiment only."""
+    """An experiment with its options, which are those of `OPTIONS`."""
 
     name: ExperimentName
     mode: str
     seed: int
-    domain: Path | None = None  # of the smoother
-    metal: str | None = None  # this and the rest: of jura
+    domain: Path | None = None
+    metal: str | None = None
+    split: str | None = None
     data: Path | None = None
     settings: Path | None = None
     select: bool = False
 
+    def given(self) -> dict[str, Any]:
+        """The options that were not left out."""
+        names = ("domain", "metal", "split", "data", "settings", "select")
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value not in (None, False)}
+
     def words(self) -> list[str]:
         """The options as they are typed."""
-        given = {
-            "--seed": self.seed,
-            "--domain": self.domain,
-            "--metal": self.metal,
-            "--data": self.data,
-            "--settings": self.settings,
-        }
-        words = [
-            w for name, value in given.items() if value is not None for w in (name, str(value))
-        ]
-        return [*words, "--select"] if self.select else words
+        words = ["--seed", str(self.seed)]
+        for name, value in self.given().items():
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return words
 
 
 def experiment_of(request: Request) -> "Experiment":
     """Ready to run; options of other experiments are refused."""
-    if request.name is not ExperimentName.SMOOTHER and request.domain is not None:
-        raise RieszError(
-            f"the experiment {request.name} has domains of its own: leave --domain out; it is for "
-            "smoother."
-        )
+    own = OPTIONS.get(request.name, ())
+    for name in request.given():
+        if name not in own:
+            others = [other for other, options in OPTIONS.items() if name in options]
+            raise RieszError(
+                f"--{name} is for {listed(others)}: leave it out for {request.name}, which has "
+                f"{listed([f'--{option}' for option in own]) if own else 'no such options'}."
+            )
     if request.name is ExperimentName.JURA:
         return jura_of(request)
-    if request.select or any((request.metal, request.data, request.settings)):
-        raise RieszError(
-            "--metal, --data, --settings and --select are for jura: leave them out for "
-            f"{request.name}."
-        )
+    if request.name is ExperimentName.AQUIFER:
+        return aquifer_of(request)
     if request.name is ExperimentName.SMOOTHER:
         return smoother_of(request)
+    from riesz.experiments.agreement import agreement
     from riesz.experiments.amortised import amortised
     from riesz.experiments.blocks import blocks
     from riesz.experiments.checkerboard import checkerboard
@@ -91,6 +103,7 @@ def experiment_of(request: Request) -> "Experiment":
         ExperimentName.FIELD: field,
         ExperimentName.BLOCKS: blocks,
         ExperimentName.MISSPECIFIED: misspecified,
+        ExperimentName.AGREEMENT: agreement,
     }
     return builders[request.name](request.seed, request.mode)
 
@@ -103,6 +116,21 @@ def smoother_of(request: Request) -> "Experiment":
         return smoother(request.seed, request.mode)
     mesh = read_domain(request.domain)
     return smoother(request.seed, request.mode, mesh, domain=str(request.domain))
+
+
+def aquifer_of(request: Request) -> "Experiment":
+    from riesz.datasets.esrp import esrp
+
+    aquifer = esrp(request.data)
+    if request.select:
+        if request.split is not None:
+            raise RieszError("--select chooses on the training wells of B1: leave --split out.")
+        from riesz.experiments.aquifer_select import aquifer_select
+
+        return aquifer_select(aquifer, request.mode)
+    from riesz.experiments.aquifer import aquifer_experiment
+
+    return aquifer_experiment(aquifer, request.seed, request.mode, request.split)
 
 
 def jura_of(request: Request) -> "Experiment":

@@ -85,13 +85,19 @@ def experiment(
     metal: Annotated[
         str | None, typer.Option("--metal", help="Cd, Cu, Pb or Co; for jura.")
     ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="A, B1, B2 or D; for aquifer.")
+    ] = None,
     select: Annotated[
         bool,
-        typer.Option("--select", help="Choose settings on training samples alone; for jura."),
+        typer.Option("--select", help="Choose by training data alone; for jura and aquifer."),
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="A CSV with the columns of the built-in samples; for jura."),
+        typer.Option(
+            "--data",
+            help="For jura a CSV with the columns of the built-in samples, for aquifer a folder.",
+        ),
     ] = None,
     settings: Annotated[
         Path | None, typer.Option("--settings", help="A file that --select wrote; for jura.")
@@ -102,7 +108,7 @@ def experiment(
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
     mode = "full" if full else "quick"
-    request = Request(name, mode, seed, domain, metal, data, settings, select=select)
+    request = Request(name, mode, seed, domain, metal, split, data, settings, select=select)
     words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), *request.words()]
     words += [] if jobs == 1 else ["--jobs", str(jobs)]
     build = partial(prepare, request)

@@ -16,9 +16,9 @@ from jaxtyping import Array, Float
 from riesz.baselines.pinn import pinn
 from riesz.experiments.transport_data import Case, posed
 from riesz.fem.linear_solve import AbstractLinearSolver, Dense, SparseLU
+from riesz.infer.chains import NutsSettings, sampled
 from riesz.infer.emulate import emulate
 from riesz.infer.emulate_settings import EmulateSettings
-from riesz.infer.chains import NutsSettings, sampled
 from riesz.infer.nuts import ExactDensity, log_density, nuts
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import InverseProblem

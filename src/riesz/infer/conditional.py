@@ -8,7 +8,7 @@ there makes, or by NUTS.
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -100,12 +100,46 @@ def conditional(
     normal coordinates. `conditional_moments` gives means and variances of the state without the
     scatter of draws.
     """
-    require_float64(problem.forward)
     settings = ConditionalSettings() if settings is None else settings
     solver = SparseLU() if linear_solver is None else linear_solver
+    search_key, draw_key = jr.split(jr.key(seed))
+    parts, found = other_unknowns(
+        problem, settings, search_key, start, solver, progress=progress, checkpoint=checkpoint
+    )
+    chains, count, _ = found.values.shape
+    each = 1 if settings.over == "nuts" else -(-settings.num_draws // count)
+    keys = jr.split(draw_key, (chains * count, each))
+    flat = drawn(problem, parts, found.values.reshape(chains * count, -1), keys, solver)
+    draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
+    for note in found.notes:
+        warnings.warn(f"conditional: {note}", stacklevel=2)
+    return Posterior(
+        problem, draws, ExactStates(solver), found.history, "conditional", seed, found.notes
+    )
+
+
+class FoundOthers(NamedTuple):
+    """Values of the unknowns that are not integrated out, and how they were found."""
+
+    values: Float[Array, "chain value other"]
+    history: dict[str, Array]
+    notes: tuple[str, ...]
+
+
+def other_unknowns(
+    problem: InverseProblem,
+    settings: ConditionalSettings,
+    key: PRNGKeyArray,
+    start: Others | None,
+    solver: AbstractLinearSolver,
+    *,
+    progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> tuple[Parts, FoundOthers]:
+    """Which unknowns are integrated out, and values of the others given the data."""
+    require_float64(problem.forward)
     parts = linear_parts(problem)
     density = MarginalDensity(problem, parts, solver)
-    search_key, others_key, draw_key = jr.split(jr.key(seed), 3)
     origin = jnp.zeros(len(parts.others)) if start is None else jnp.asarray(start)
     if origin.shape != parts.others.shape:
         raise RieszError(
@@ -113,20 +147,11 @@ def conditional(
             "out."
         )
     mode, history, notes = most_probable(density, origin, settings, progress=progress)
-    each = 1
     if settings.over == "nuts" and len(origin):
-        others, sampling = by_nuts(density, mode, settings, search_key, checkpoint)
-        history |= sampling
-        notes += warnings_of(history, names_of(problem, parts))
-    else:
-        others = around(density, mode, settings, others_key)[None]
-        each = -(-settings.num_draws // others.shape[1])
-    keys = jr.split(draw_key, (others.shape[0] * others.shape[1], each))
-    flat = drawn(problem, parts, others.reshape(len(keys), -1), keys, solver)
-    draws = EmpiricalDraws(flat.reshape(len(others), -1, parts.num_coordinates))
-    for note in notes:
-        warnings.warn(f"conditional: {note}", stacklevel=2)
-    return Posterior(problem, draws, ExactStates(solver), history, "conditional", seed, notes)
+        values, sampling = by_nuts(density, mode, settings, key, checkpoint)
+        notes += warnings_of(sampling, names_of(problem, parts))
+        return parts, FoundOthers(values, history | sampling, notes)
+    return parts, FoundOthers(around(density, mode, settings, key)[None], history, notes)
 
 
 def most_probable(

@@ -70,15 +70,29 @@ def conditional_mixture(
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
     """The distribution of the state at points itself."""
-    problem = posterior.problem
-    parts = linear_parts(problem)
+    parts = linear_parts(posterior.problem)
+    every = np.asarray(posterior.distribution.sample(jr.key(0), max_others))
+    # Where all draws share the others, one part is all there is.
+    others = np.unique(every[:, np.asarray(parts.others)], axis=0)
+    return mixture_at(
+        posterior.problem, parts, others, at, tolerance=tolerance, linear_solver=linear_solver
+    )
+
+
+def mixture_at(
+    problem: InverseProblem,
+    parts: Parts,
+    others: Float[np.ndarray, "part other"],
+    at: ArrayLike,
+    *,
+    tolerance: float | None = None,
+    linear_solver: AbstractLinearSolver | None = None,
+) -> Mixture:
+    """The same for given values of the unknowns that are not integrated out."""
     solver = SparseLU() if linear_solver is None else linear_solver
     operator = point_operator(
         problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance
     )
-    every = np.asarray(posterior.distribution.sample(jr.key(0), max_others))
-    # Where all draws share the others, one part is all there is.
-    others = np.unique(every[:, np.asarray(parts.others)], axis=0)
     found = mixture_of(problem, parts, jnp.asarray(others), operator, solver)
     return Mixture(*map(np.asarray, found))
 

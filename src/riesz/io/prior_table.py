@@ -154,9 +154,7 @@ class GPTable(AbstractProcessTable):
     inducing: PositiveInt = 50
 
     def distribution(self) -> GP:
-        return GP(
-            self.covariance(self.sd), self.inducing, self.mean, learned=self.learned()
-        )
+        return GP(self.covariance(self.sd), self.inducing, self.mean, learned=self.learned())
 
 
 class BoundaryGPTable(AbstractProcessTable):
@@ -183,9 +181,7 @@ class LogGPTable(AbstractProcessTable):
     inducing: PositiveInt = 50
 
     def distribution(self) -> GP:
-        return LogGP(
-            self.covariance(self.log_sd), self.inducing, self.median, self.learned()
-        )
+        return LogGP(self.covariance(self.log_sd), self.inducing, self.median, self.learned())
 
 
 class KLTable(AbstractFieldTable):

@@ -34,7 +34,9 @@ class LearnedScales(eqx.Module):
                 )
 
     def describe(self) -> str:
-        return f"within factors of {np.exp(1.96 * self.sd):.3g} and {np.exp(1.96 * self.length):.3g}"
+        return (
+            f"within factors of {np.exp(1.96 * self.sd):.3g} and {np.exp(1.96 * self.length):.3g}"
+        )
 
 
 class ScaledField(AbstractFieldLatent):

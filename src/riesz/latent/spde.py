@@ -169,7 +169,7 @@ class SPDEField(AbstractFieldPrior):
 
 
 def operator_parts(mesh: Mesh) -> tuple[SparsePattern, Float[Array, "3 entry"]]:
-    r"""Of $-\Delta + \kappa^2$ with its boundary condition: the factors of $1, \kappa, \kappa^2$."""
+    r"""Of $-\Delta + \kappa^2$ with its boundary: the factors of $1$, $\kappa$ and $\kappa^2$."""
     forms = (diffusion(1.0), robin(1 / BOUNDARY_LENGTH, 0.0), reaction(1.0))
     # An equation needs a term over the cells, so the rim is what the condition adds to one.
     inside = matrix_of(mesh, forms[0])

@@ -1,0 +1,84 @@
+"""The methods of the experiment `aquifer`, all behind one interface."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from riesz.baselines.deep_gp import deep_gp
+from riesz.baselines.gaussian_process import gp_on_coordinates
+from riesz.baselines.gp_physics import gp_d, gp_dt
+from riesz.baselines.linear_trend import linear_trend
+from riesz.baselines.nearest_well import nearest_well
+from riesz.baselines.spatial_network import spatial_network
+from riesz.datasets.esrp import Aquifer
+from riesz.experiments.aquifer_data import mesh_of, meshes_of
+from riesz.experiments.aquifer_emulated import emulated_head
+from riesz.experiments.aquifer_model import KM, Structure, conditional_head
+from riesz.latent.kernels import Matern52
+from riesz.regression.method import Method
+
+Build = Callable[[Aquifer], Method]
+
+GP_ZERO, GP_LINEAR, NETWORK = "gp-zero", "gp-linear", "network"
+"""Those that others are held against."""
+
+STRUCTURES = {
+    "conditional-d": Structure(),
+    "conditional-dt": Structure(transport=True),
+    "conditional-a": Structure(diffusivity_points=12),
+    "conditional-process": Structure(source="process"),
+}
+"""Candidates for the model to be selected."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method, what it is in the table, and how it is made for the plain."""
+
+    name: str
+    role: str
+    build: Build
+    restarts: int = 5
+    block_restarts: int = 1  # on split D, where a restart is eight fits
+
+
+def always(method: Method) -> Build:
+    def build(aquifer: Aquifer) -> Method:
+        del aquifer
+        return method
+
+    return build
+
+
+def integrated(structure: Structure, aquifer: Aquifer) -> Method:
+    return conditional_head(mesh_of(aquifer), structure)
+
+
+def emulated(aquifer: Aquifer, *, transport: bool) -> Method:
+    return emulated_head(meshes_of(aquifer, KM), transport=transport)
+
+
+ENTRIES = (
+    *(Entry(name, "ours", partial(integrated, each)) for name, each in STRUCTURES.items()),
+    Entry("gp-d", "ours", partial(emulated, transport=False)),
+    Entry("gp-dt", "ours", partial(emulated, transport=True)),
+    Entry("gp-d-paper", "paper-method", lambda aquifer: gp_d(meshes_of(aquifer))),
+    Entry("gp-dt-paper", "paper-method", lambda aquifer: gp_dt(meshes_of(aquifer))),
+    Entry(NETWORK, "baseline", always(spatial_network())),
+    Entry("deep-gp", "baseline", always(deep_gp())),
+    Entry(GP_ZERO, "baseline", always(gp_on_coordinates(Matern52(), trend="zero"))),
+    Entry(
+        "gp-zero-iso",
+        "baseline",
+        always(gp_on_coordinates(Matern52(), trend="zero", one_length=True)),
+    ),
+    Entry(GP_LINEAR, "baseline", always(gp_on_coordinates(Matern52(), trend="linear"))),
+    Entry(
+        "gp-linear-iso",
+        "baseline",
+        always(gp_on_coordinates(Matern52(), trend="linear", one_length=True)),
+    ),
+    Entry("linear-trend", "baseline", always(linear_trend()), restarts=1),
+    Entry("nearest-well", "baseline", always(nearest_well()), restarts=1),
+)
+BY_NAME = {entry.name: entry for entry in ENTRIES}
