@@ -26,13 +26,13 @@ NOISE = 0.3
 
 def with_best_q(model):
     """The q of one layer that makes the bound largest, in closed form."""
-    projection = model.last.projection()
-    kernels = projection.variance * jax.vmap(
-        lambda x: projection.family().profile(
-            jnp.sum(((x[None] - projection.inducing) / projection.length[None]) ** 2, axis=1), jnp
-        )
-    )(jnp.asarray(POINTS))
-    features = kernels @ projection.whitening.T
+    frame = model.last.frame()
+
+    def kernels(x):
+        squared = jnp.sum(((x[None] - frame.inducing) / frame.length[None]) ** 2, axis=1)
+        return frame.variance * frame.family().profile(squared, jnp)
+
+    features = jax.vmap(kernels)(jnp.asarray(POINTS)) @ frame.whitening.T
     precision = jnp.eye(features.shape[1]) + features.T @ features / NOISE**2
     covariance = jnp.linalg.inv(precision)
     mean = covariance @ features.T @ jnp.asarray(TARGET) / NOISE**2

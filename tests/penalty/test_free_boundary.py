@@ -70,8 +70,6 @@ def test_with_a_single_patch_it_is_the_dual_norm_of_the_interior_residual():
 
 def test_draws_of_patches_are_unbiased_for_the_sum_over_all():
     penalty = penalty_with(0.0, num_patches=2)
-    draws = eqx.filter_jit(jax.vmap(lambda key: penalty(key, bent, ZS)))(
-        jr.split(jr.key(1), 2000)
-    )
+    draws = eqx.filter_jit(jax.vmap(lambda key: penalty(key, bent, ZS)))(jr.split(jr.key(1), 2000))
     error = draws.std() / np.sqrt(len(draws))
     assert abs(draws.mean() - whole(penalty, bent).mean()) < 4 * error

@@ -2,8 +2,8 @@ r"""A Gaussian process seen through inducing values with a distribution of their
 
 With inducing points $Z$, $K_{ZZ} = L L^\top$ and $q(\xi) = N(m, S S^\top)$ of the whitened values
 $\xi = L^{-1} f(Z)$, the process at $x$ is normal with mean $\phi^\top m$ and variance
-$k(x, x) - |\phi|^2 + |S^\top\phi|^2$, $\phi = L^{-1} k(Z, x)$. The divergence of $q$ from the prior
-is that of $N(m, S S^\top)$ from $N(0, I)$. Source: Hensman, Matthews & Ghahramani (2015).
+$k(x, x) - \phi^\top (I - S S^\top) \phi$, $\phi = L^{-1} k(Z, x)$. The divergence of $q$ from
+the prior is that of $N(m, S S^\top)$ from $N(0, I)$. Source: Hensman et al. (2015).
 """
 
 import equinox as eqx
@@ -30,15 +30,39 @@ class Projection(eqx.Module):
     variance: Float[Array, ""]  # of the prior
     inducing: Float[Array, "inducing dim"]
     weights: Float[Array, " inducing"]  # of the kernels that make the mean
-    whitening: Float[Array, "inducing inducing"]
-    deviations: Float[Array, "inducing inducing"]  # transposed factor of q's covariance, whitened
+    known: Float[Array, "inducing inducing"]  # what q has taken from the prior's variance
 
     def at(self, x: Place) -> Moments:
         """Mean and variance at one place."""
         squared = jnp.sum(((x[None, :] - self.inducing) / self.length[None, :]) ** 2, axis=1)
         kernels = self.variance * self.family().profile(squared, jnp)
-        known, unknown = self.whitening @ kernels, self.deviations @ kernels
-        return self.weights @ kernels, self.variance - known @ known + unknown @ unknown
+        # Sums of products: mapped over places, inner products would become many tiny calls.
+        known = jnp.sum(kernels * (self.known @ kernels))
+        return jnp.sum(self.weights * kernels), self.variance - known
+
+
+class Frame(eqx.Module):
+    """A process before anything is known of its inducing values: all that q does not change."""
+
+    family: type[AbstractKernel] = eqx.field(static=True)
+    length: Float[Array, " axis"]
+    variance: Float[Array, ""]
+    inducing: Float[Array, "inducing dim"]
+    whitening: Float[Array, "inducing inducing"]  # the inverse of L
+
+    def projection(self, q: FullRank) -> Projection:
+        """The process with this distribution of its whitened inducing values."""
+        identity = jnp.eye(len(self.inducing), dtype=self.whitening.dtype)
+        # One matrix for both parts of the variance, exactly zero at the prior: half the work.
+        known = self.whitening.T @ (identity - q.covariance()) @ self.whitening
+        return Projection(
+            family=self.family,
+            length=self.length,
+            variance=self.variance,
+            inducing=self.inducing,
+            weights=q.mean @ self.whitening,
+            known=known,
+        )
 
 
 class SparseProcess(eqx.Module):
@@ -50,29 +74,21 @@ class SparseProcess(eqx.Module):
     inducing: Float[Array, "inducing dim"]
     q: FullRank  # of the whitened inducing values
 
-    def projection(self) -> Projection:
-        length, variance = jnp.exp(self.log_length), jnp.exp(2 * self.log_sd)
+    def frame(self) -> Frame:
+        length = jnp.exp(self.log_length)
         scaled = self.inducing / length[None, :]
         squared = jnp.sum((scaled[:, None, :] - scaled[None, :, :]) ** 2, axis=-1)
         identity = jnp.eye(len(scaled), dtype=scaled.dtype)
         correlations = self.family().profile(squared, jnp) + JITTER * identity
         factor = jnp.exp(self.log_sd) * jnp.linalg.cholesky(correlations)
         whitening = solve_triangular(factor, identity, lower=True)
-        return Projection(
-            family=self.family,
-            length=length,
-            variance=variance,
-            inducing=self.inducing,
-            weights=self.q.mean @ whitening,
-            whitening=whitening,
-            deviations=self.q.factor().T @ whitening,
-        )
+        return Frame(self.family, length, jnp.exp(2 * self.log_sd), self.inducing, whitening)
 
     def moments(
         self, places: Float[Array, "place dim"]
     ) -> tuple[Float[Array, " place"], Float[Array, " place"]]:
         """Means and variances at places."""
-        return jax.vmap(self.projection().at)(places)
+        return jax.vmap(self.frame().projection(self.q).at)(places)
 
 
 def sparse_process(
