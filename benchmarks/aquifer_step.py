@@ -1,7 +1,7 @@
 """What does a training step of GP-DT cost, and does it depend on the mesh?
 
-One step of Adam as the experiment does it: all wells, and the fields at the quadrature points of the
-drawn mini-patches, nowhere else. Meshes of some 1,400 and 90,000 nodes of one outline, that of the
+One step of Adam as the experiment does it: all wells, and the fields at the quadrature points of
+the drawn mini-patches, nowhere else. Meshes of some 1,400 and 90,000 nodes of one outline, that of the
 aquifer where RIESZ_DATA has it and a made-up one otherwise, are timed in turns in one process, so
 that whatever else the machine does disturbs both alike.
 """

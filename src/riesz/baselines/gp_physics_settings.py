@@ -23,7 +23,7 @@ class GpPhysicsSettings:
     length: float = 1.0  # of both kernels
     sd: float = 1.0  # of the source, and of the logarithm of the diffusivity
     num_patches: int = 2
-    patch_nodes: int = 32
+    patch_nodes: int = 16  # cost of an epoch grows in proportion
     num_draws: int = 1  # of the fields and the transport, in each epoch
 
     def __post_init__(self):
