@@ -1,9 +1,9 @@
 """What does a training step of GP-DT cost, and does it depend on the mesh?
 
 One step of Adam as the experiment does it: all wells, and the fields at the quadrature points of
-the drawn mini-patches, nowhere else. Meshes of some 1,400 and 90,000 nodes of one outline, that of the
-aquifer where RIESZ_DATA has it and a made-up one otherwise, are timed in turns in one process, so
-that whatever else the machine does disturbs both alike.
+the drawn mini-patches, nowhere else. Meshes of about 1,600 and 100,000 nodes of one outline, that
+of the aquifer where RIESZ_DATA has it and a made-up one otherwise, are timed in turns in one
+process, so that whatever else the machine does disturbs both alike.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 MAX_EDGE, SIMPLIFY = 20e3, {"aquifer": 3e3, "made-up": None}  # metres: about 400 nodes
-LEVELS = (2, 5)  # of which two make about 1,400 nodes and five about 90,000
+LEVELS = (2, 5)  # two make about 1,600 nodes, five about 100,000
 STEPS, ROUNDS = 20, 15
 LIMIT_RATIO = 1.15
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import riesz as rz
+from riesz.penalty.schwarz import ample_room
 
 MESHES = rz.hierarchy(rz.rectangle((2, 2)), 4)
 EQUATION = rz.diffusion(1.0) + rz.advection("tau") - rz.source("f")
@@ -73,3 +74,14 @@ def test_draws_of_patches_are_unbiased_for_the_sum_over_all():
     draws = eqx.filter_jit(jax.vmap(lambda key: penalty(key, bent, ZS)))(jr.split(jr.key(1), 2000))
     error = draws.std() / np.sqrt(len(draws))
     assert abs(draws.mean() - whole(penalty, bent).mean()) < 4 * error
+
+
+def test_room_to_spare_changes_tables_and_no_value():
+    problem = problem_with(0.0)
+    room = ample_room(8)
+    norm = rz.schwarz_norm(problem, MESHES, patch_nodes=8, room=room)
+    assert norm.fine.table.widths == norm.coarse.table.widths == room
+    wide = rz.weak_form_penalty(problem, MESHES, norm=norm, free_boundary=True)
+    narrow = penalty_with(0.0)
+    assert narrow.norm.fine.table.widths != room
+    np.testing.assert_allclose(whole(wide, bent), whole(narrow, bent), rtol=1e-12)

@@ -38,6 +38,7 @@ from riesz.latent.representatives import spread_nodes
 from riesz.mesh.mesh import BOUNDARY, Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
+from riesz.penalty.schwarz import ample_room, schwarz_norm
 from riesz.regression.covariates import Covariates, check_target
 from riesz.regression.method import Draws, Method, Values
 
@@ -177,8 +178,9 @@ def penalty_on(
         {BOUNDARY: 0.0},
         quadrature_degree=QUADRATURE_DEGREE,
     )
+    norm = schwarz_norm(problem, nested, patch_nodes=patch_nodes, room=ample_room(patch_nodes))
     return weak_form_penalty(
-        problem, nested, num_patches=num_patches, patch_nodes=patch_nodes, free_boundary=True
+        problem, nested, norm=norm, num_patches=num_patches, free_boundary=True
     )
 
 
