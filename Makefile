@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision bench-laplace reproduce clean
+.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -38,6 +38,9 @@ bench-precision: $(READY)
 
 bench-laplace: $(READY)
 	$(BIN)/python benchmarks/laplace.py --out results/bench-laplace.json
+
+bench-aquifer-step: $(READY)
+	$(BIN)/python benchmarks/aquifer_step.py --out results/bench-aquifer-step.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother

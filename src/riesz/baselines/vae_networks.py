@@ -15,7 +15,12 @@ from riesz.infer.family import FullRank
 Place = Float[Array, " dim"]
 Code = Float[Array, " code"]
 
-ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+}
 LIKELIHOODS = {"gaussian": dist.Normal, "laplace": dist.Laplace}
 
 SMALLEST_SCALE = 0.01

@@ -64,7 +64,7 @@ class WeakFormPenalty(AbstractPenalty):
 
     problem: BoundaryValueProblem
     norm: PatchNorm
-    prescribed: PrescribedNodes
+    prescribed: PrescribedNodes | None  # None where the state is u itself on the boundary too
     finest: TestedLevels | None  # where gradients of u are taken on the finest mesh too
     levels: TestedLevels | None
     num_patches: int = eqx.field(static=True)
@@ -77,8 +77,15 @@ class WeakFormPenalty(AbstractPenalty):
         self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
     ) -> Float[Array, ""]:
         sample = self.norm.sample(key, self.num_patches)
+        prescribes = self.prescribed is not None
         return jnp.mean(
-            over_states(self.problem, states, zs, lambda r: self.norm.squared(r, sample))
+            over_states(
+                self.problem,
+                states,
+                zs,
+                lambda r: self.norm.squared(r, sample),
+                prescribes=prescribes,
+            )
         )
 
     def estimates(
@@ -125,9 +132,10 @@ class WeakFormPenalty(AbstractPenalty):
         Float[Array, "patch row sample"], Float[Array, "coarse_patch coarse_row sample"] | None
     ]:
         """The same from the interpolant's residual on the whole mesh, restricted exactly."""
-        norm = self.norm
+        norm, prescribes = self.norm, self.prescribed is not None
         with full_precision():
-            residuals = free_residuals(self.problem, interpolants(self.problem, u, zs), zs)
+            states = interpolants(self.problem, u, zs)
+            residuals = free_residuals(self.problem, states, zs, prescribes=prescribes)
         fine = norm.fine.residuals_on(sample.fine, residuals)
         if norm.coarse is None or norm.restriction is None or sample.coarse is None:
             return fine, None
@@ -177,16 +185,22 @@ def over_states(
     states: Float[Array, "sample node"],
     zs: PyTree,
     squared: Callable[[Float[Array, " node"]], Float[Array, ""]],
+    *,
+    prescribes: bool = True,
 ) -> Float[Array, " sample"]:
-    """Squared norms of residuals of nodal states, with the prescribed values put in."""
+    """Squared norms of residuals of nodal states."""
     with full_precision():
-        return jax.vmap(squared)(free_residuals(problem, states, zs))
+        return jax.vmap(squared)(free_residuals(problem, states, zs, prescribes=prescribes))
 
 
 def free_residuals(
-    problem: BoundaryValueProblem, states: Float[Array, "sample node"], zs: PyTree
+    problem: BoundaryValueProblem,
+    states: Float[Array, "sample node"],
+    zs: PyTree,
+    *,
+    prescribes: bool = True,
 ) -> Float[Array, "sample node"]:
-    """Residuals at all nodes, zero where values are prescribed."""
+    """Residuals at all nodes, zero where values are prescribed, which are put in if asked for."""
     if states.ndim != 2:
         raise RieszError(
             f"the states have shape {states.shape}: give one row of nodal values a sample."
@@ -194,8 +208,9 @@ def free_residuals(
     check_state(problem, states[0])
 
     def one(state, z):
-        prescribed = dirichlet_values(problem, z).astype(state.dtype)
-        state = state.at[problem.fixed].set(prescribed)
+        if prescribes:
+            prescribed = dirichlet_values(problem, z).astype(state.dtype)
+            state = state.at[problem.fixed].set(prescribed)
         return residual(problem, state, z).at[problem.fixed].set(0.0)
 
     return jax.vmap(one, in_axes=(0, None if zs is None else 0))(states, zs)
@@ -237,6 +252,7 @@ def weak_form_penalty(
     norm: PatchNorm | None = None,
     gradients: bool = False,
     whole_mesh: bool = False,
+    free_boundary: bool = False,
 ) -> WeakFormPenalty:
     """Set up the penalty for a problem on P1 elements, on the finest mesh of a hierarchy.
 
@@ -251,6 +267,10 @@ def weak_form_penalty(
     of the mesh; on coarse meshes the two differ. With `whole_mesh` the interpolant's residual is
     formed on the whole mesh in every step and restricted exactly: right, and for small meshes
     cheaper.
+
+    With `free_boundary` the problem's Dirichlet conditions say only where test functions vanish:
+    their values are not used, and the state there is u's own. The penalty then holds u to the
+    equation inside and leaves its boundary values open.
     """
     if norm is None:
         norm = schwarz_norm(
@@ -272,7 +292,7 @@ def weak_form_penalty(
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
-        prescribed=prescribed_nodes(problem),
+        prescribed=None if free_boundary else prescribed_nodes(problem),
         finest=finest_part(problem) if gradients else None,
         levels=levels,
         num_patches=num_patches,

@@ -38,7 +38,7 @@ class TestedLevels(eqx.Module):
 
 def interpolant_rows(
     problem: BoundaryValueProblem,
-    prescribed: PrescribedNodes,
+    prescribed: PrescribedNodes | None,
     table: PatchTable,
     patch: Int[Array, ""],
     u: StateFunction,
@@ -47,7 +47,9 @@ def interpolant_rows(
     """The residual of the nodal interpolant of u, with prescribed values where there are any."""
     nodes = table.nodes[patch]
     x = problem.cells.domain.nodes[:, nodes].T
-    values = with_prescribed(problem, prescribed, nodes, x, values_at_nodes(u, nodes, x, z), z)
+    values = values_at_nodes(u, nodes, x, z)
+    if prescribed is not None:
+        values = with_prescribed(problem, prescribed, nodes, x, values, z)
     operators = tuple(operator for _, operator in problem.point_sources)
     total = point_loads(problem, operators, table.rows[patch], z)
     groups = zip((problem.cells, *problem.facets), (table.cells, *table.facets), strict=True)
