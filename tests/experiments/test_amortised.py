@@ -82,6 +82,7 @@ def given(problem, points):
     return ExactPosterior(mean, sd, mean[None], np.ones(1), np.zeros((1, 1)), 1)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_scores_of_the_worse_coordinate_and_the_figure(tmp_path, monkeypatch):
     """The prior, with mean 0 and sd 1, is held against a given posterior."""
     monkeypatch.setattr(experiment, "trained", untrained)

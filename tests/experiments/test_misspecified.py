@@ -113,6 +113,7 @@ def prior_of(data, seed):
     return Posterior(problem, prior, ExactStates(), {"epsilon_rel": jnp.array([1.0, 2.0])})
 
 
+@pytest.mark.slow
 def test_a_run_leaves_rows_summary_and_the_figure(tmp_path, monkeypatch):
     """All methods give the prior, which holds the truth that is drawn from it."""
     counts = {"laplace": 2, "oracle": 2, "relax-learned": 1}

@@ -49,6 +49,7 @@ def test_a_taper_over_the_whole_square_answers_all_frequencies_alike(setting):
     np.testing.assert_allclose(experiment.response(setting, "hard-taper", 1.5), 1.0, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_rows_with_all_keys_and_the_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "LEVELS", 3)
     monkeypatch.setattr(experiment, "RADII", (1.5,))

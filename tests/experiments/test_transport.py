@@ -95,6 +95,7 @@ def run(tmp_path, monkeypatch, *plans):
     return run_experiment(prepared, tmp_path, seed=3, command="riesz x")["rows"]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_rows_with_all_keys_and_the_figures(tmp_path, monkeypatch):
     (row,) = run(tmp_path, monkeypatch, ("quadrature", "square", 2, 1))
     assert set(row) >= KEYS

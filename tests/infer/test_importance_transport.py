@@ -75,6 +75,7 @@ def told_apart(seed, levels):
     return narrow.k_hat
 
 
+@pytest.mark.slow
 def test_wrong_posteriors_are_told_apart():
     assert PRIOR_SD == 3.0  # the problem of the experiment
     assert told_apart(0, levels=2) > DOUBTFUL

@@ -48,10 +48,12 @@ def check_the_same(posterior, other):
     np.testing.assert_allclose(ratio, 1.0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_emulate_finds_the_known_posterior():
     check_against_the_known_posterior(emulated())
 
 
+@pytest.mark.slow
 def test_relax_with_a_small_epsilon_finds_the_known_posterior():
     check_against_the_known_posterior(relaxed(0.05))
 

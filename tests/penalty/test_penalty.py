@@ -270,6 +270,7 @@ def test_at_the_finite_element_solution_the_penalty_is_next_to_nothing(penalty, 
     assert values[0] < 1e-3 * values[1]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_random_residuals_have_no_negative_estimate(problem, meshes):
     norm = rz.schwarz_norm(problem, meshes)
     assert norm.coarse is not None

@@ -68,6 +68,7 @@ def test_a_patch_that_holds_all_nodes_gives_the_exact_norm():
     np.testing.assert_allclose(norm.squared(r), exact, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_mean_over_all_patches_is_the_norm_and_so_are_its_gradients(square):
     problem, _, norm = square
     r = free_noise(problem, 1)
@@ -119,6 +120,7 @@ def extremes(problem, hierarchy):
     return values.min(), values.max()
 
 
+@pytest.mark.slow
 def test_the_norm_is_equivalent_to_the_dual_norm_uniformly_in_the_mesh():
     conditions = []
     for levels in (4, 5):

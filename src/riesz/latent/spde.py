@@ -64,6 +64,9 @@ class NodalField(AbstractField):
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
         return transformed(self.transform, self.mean + weights)
 
+    def degree(self) -> int:
+        return 1 if self.transform is None else super().degree()
+
 
 class NodalLatent(AbstractFieldLatent):
     """An unknown with one standard normal coordinate a node."""
