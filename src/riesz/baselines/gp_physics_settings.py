@@ -14,7 +14,7 @@ class GpPhysicsSettings:
     starts anew. An infinite one leaves the equation out.
     """
 
-    num_epochs: int = 4000
+    num_epochs: int = 3000
     cycle: int = 1000
     first_epsilon: float = 0.1
     last_epsilon: float = 0.01

@@ -46,7 +46,7 @@ class Fields(eqx.Module):
             same = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one)
             return jax.vmap(DrawnField)(same, jr.split(key, count))
 
-        zs = {
+        zs: dict[str, PyTree] = {
             "log_diffusivity": drawn(self.log_diffusivity, diffusivity_key),
             "source": drawn(self.source, source_key),
         }

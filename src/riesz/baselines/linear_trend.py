@@ -32,7 +32,7 @@ class LinearTrend:
 
     def __call__(self, at: Covariates) -> Draws:
         columns = columns_at(at, self.centre, self.spread)
-        away = scipy.linalg.solve_triangular(self.triangle, columns.T, trans="T")
+        away = scipy.linalg.solve_triangular(self.triangle.T, columns.T, lower=True)
         scales = self.scale * np.sqrt(1 + np.sum(away**2, axis=0))
         levels = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS
         quantiles = scipy.stats.t.ppf(levels, self.freedom)

@@ -30,7 +30,7 @@ def nearest_well() -> Method:
         del seed
         check_target(training, target)
         # The nearest place to each is itself, or one that shares its coordinates.
-        _, nearest = KDTree(training.points).query(training.points, k=2)
+        nearest = np.asarray(KDTree(training.points).query(training.points, k=2)[1])
         itself = nearest[:, 0] == np.arange(len(training))
         other = np.where(itself, nearest[:, 1], nearest[:, 0])
         differences = target - target[other]

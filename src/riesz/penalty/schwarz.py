@@ -107,8 +107,11 @@ def ample_room(patch_nodes: int) -> Widths:
     thousand patches of an irregular mesh the largest had 1.7 and 1.4 times as many.
     """
     side = np.sqrt(patch_nodes)
-    nodes, cells = 1.75 * (side + 2) ** 2, 3 * (side + 1) ** 2
-    return Widths(*(WIDTH_STEP * int(np.ceil(n / WIDTH_STEP)) for n in (nodes, cells)), ())
+
+    def rounded(count: float) -> int:
+        return WIDTH_STEP * int(np.ceil(count / WIDTH_STEP))
+
+    return Widths(rounded(1.75 * (side + 2) ** 2), rounded(3 * (side + 1) ** 2), ())
 
 
 def coarse_means(
