@@ -55,6 +55,9 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment misspecified --full --resume --out results/misspecified
 	$(BIN)/riesz experiment jura --select --full --resume --out results/jura-select
 	$(BIN)/riesz experiment jura --full --resume --out results/jura
+	$(BIN)/riesz experiment agreement --full --resume --out results/agreement
+	$(BIN)/riesz experiment aquifer --select --full --resume --out results/aquifer-select
+	$(BIN)/riesz experiment aquifer --full --resume --out results/aquifer
 
 clean:
 	rm -rf $(VENV) $(OUT) demo-output

@@ -179,9 +179,10 @@ def test_every_structure_leaves_few_unknowns_besides_source_and_boundary():
         for name, each in STRUCTURES.items()
     }
     # Scales of source and boundary, and the noise; then a velocity, or a diffusivity.
-    assert counts["conditional-d"] == counts["conditional-process"] == 5
+    assert counts["conditional-d"] == 5
     assert counts["conditional-dt"] == 7
-    assert counts["conditional-a"] == 5 + STRUCTURES["conditional-a"].diffusivity_points
+    assert counts["gp-d"] == 5 + STRUCTURES["gp-d"].diffusivity_points
+    assert counts["gp-dt"] == counts["gp-d"] + 2
 
 
 @pytest.mark.slow

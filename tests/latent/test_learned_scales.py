@@ -87,3 +87,14 @@ def test_a_stochastic_pde_with_moved_scales_has_the_covariance_of_the_one_with_t
 def test_impossible_spreads_are_refused(spread):
     with pytest.raises(RieszError, match="it must be positive and finite"):
         LearnedScales(**spread)
+
+
+@pytest.mark.parametrize("learned", [None, SPREAD], ids=["known scales", "unknown scales"])
+def test_at_the_nodes_it_is_the_same_field(learned):
+    kernel = Matern52(0.8, 0.5)
+    inside = LogGP(kernel, PLACES, 3.0, learned).on(MESH)
+    at_nodes = LogGP(kernel, PLACES, 3.0, learned, at_nodes=True).on(MESH)
+    coordinates = jnp.linspace(-1.0, 1.0, inside.num_coordinates)
+    values = [latent.field.nodal(latent.value(coordinates)) for latent in (inside, at_nodes)]
+    np.testing.assert_allclose(*values, rtol=1e-9)
+    assert inside.labels() == at_nodes.labels()

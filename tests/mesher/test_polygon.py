@@ -88,6 +88,12 @@ def test_square_mesh_is_true_to_its_outline_and_has_no_long_edge():
     assert np.median(lengths) > 0.06, "far finer than asked for"
 
 
+def test_lengths_may_be_whole_numbers():
+    square = [(0, 0), (8, 0), (8, 8), (0, 8)]
+    meshes = [mesh_from_polygon(square, max_edge=edge) for edge in (2, 2.0)]
+    np.testing.assert_array_equal(*(mesh.nodes for mesh in meshes))
+
+
 def test_mesh_with_holes_has_their_euler_characteristic_and_tags():
     mesh = mesh_from_polygon(WITH_HOLES, max_edge=0.4)
     assert_true_to(mesh, WITH_HOLES)

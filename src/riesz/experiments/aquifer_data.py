@@ -15,7 +15,7 @@ from riesz.regression.covariates import Covariates
 SPLITS = ("A", "B1", "B2", "D")
 QUANTITIES = ("head", "depth")
 NEAR_EDGE, MAX_EDGE = 2.0, 8.0  # km, at wells and far from them
-COARSE_EDGE, LEVELS = 24.0, 3
+COARSE_EDGE, SIMPLIFIED, LEVELS = 40.0, 8.0, 3  # km, and meshes, the finest of 1,541 nodes
 NEAR_KM = 25.0
 EVERY, NEAR = "all", "within 25 km"
 
@@ -36,10 +36,15 @@ def mesh_of(aquifer: Aquifer, refinement: float = 1.0) -> Mesh:
 
 
 @lru_cache(maxsize=2)
-def meshes_of(aquifer: Aquifer, unit: float = 1.0) -> Hierarchy:
-    """For mini-patches: from coarse to fine, everywhere alike; `unit` is in metres."""
-    edge = COARSE_EDGE * KM / unit
-    return hierarchy(mesh_from_polygon(aquifer.outline / unit, max_edge=edge), LEVELS)
+def meshes_of(aquifer: Aquifer) -> Hierarchy:
+    """For mini-patches: from coarse to fine, everywhere alike; in metres."""
+    coarse = mesh_from_polygon(
+        aquifer.outline,
+        max_edge=COARSE_EDGE * KM,
+        simplify=SIMPLIFIED * KM,
+        keep_inside=all_places(aquifer) * KM,
+    )
+    return hierarchy(coarse, LEVELS)
 
 
 def all_places(aquifer: Aquifer) -> Float[np.ndarray, "place 2"]:

@@ -20,7 +20,7 @@ from riesz.latent.kernels import Matern52
 from riesz.mesh.mesh import Mesh
 from riesz.regression.covariates import Covariates
 
-MAPPED = "conditional-a"
+MAPPED = "gp-d"
 """The candidate with every field there is to map."""
 
 

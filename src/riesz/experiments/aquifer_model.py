@@ -9,7 +9,6 @@ Lengths are in km, heads in standard deviations of the training wells.
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -26,13 +25,12 @@ from riesz.infer.linear_parts import Parts, linear_parts
 from riesz.infer.problem import InverseProblem, inverse_problem
 from riesz.infer.unknown import Unknown
 from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LogGP
+from riesz.latent.gaussian_process import LogGP
 from riesz.latent.kernels import Matern52
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import Observations
 from riesz.regression.covariates import Covariates, check_target
@@ -63,44 +61,26 @@ START_SPREAD = 0.5
 class Structure:
     """What a model of head consists of."""
 
-    source: Literal["spde", "process"] = "spde"
     transport: bool = False
     diffusivity_points: int = 0  # inducing points of its logarithm; none where it is constant
 
 
 def head_problem(
-    domain: Mesh | Hierarchy, points: np.ndarray, values: np.ndarray, structure: Structure
+    mesh: Mesh, points: np.ndarray, values: np.ndarray, structure: Structure
 ) -> InverseProblem:
     """Which source, boundary values and coefficients explain standardised heads?"""
-    scales = LearnedScales(1.0, 0.7)
-    seep = (
-        SPDEField(SOURCE_SD, SOURCE_LENGTH, learned=scales)
-        if structure.source == "spde"
-        else GP(Matern52(SOURCE_LENGTH, SOURCE_SD), learned=scales)
-    )
+    seep = SPDEField(SOURCE_SD, SOURCE_LENGTH, learned=LearnedScales(1.0, 0.7))
     edge = BoundaryGP(
         Matern52(BOUNDARY_LENGTH, BOUNDARY_SD),
         trend_sd=TREND_SD,
         inducing=BOUNDARY_POINTS,
         learned=LearnedScales(1.0, 0.5),
     )
-    return posed(domain, points, values, structure, seep, edge)
-
-
-def posed(
-    domain: Mesh | Hierarchy,
-    points: np.ndarray,
-    values: np.ndarray,
-    structure: Structure,
-    seep: AbstractFieldPrior,
-    edge: BoundaryGP,
-) -> InverseProblem:
-    """The problem with given priors of source and boundary."""
     with warnings.catch_warnings():
         # That only ratios are identified is meant: the median diffusivity is the unit.
         warnings.filterwarnings("ignore", "every term of the equation is scaled")
         return inverse_problem(
-            domain,
+            mesh,
             equation_of(structure),
             latents={"source": seep, "noise": dist.LogNormal(np.log(NOISE), 1.0)}
             | coefficients_of(structure),
@@ -120,7 +100,7 @@ def coefficients_of(structure: Structure) -> dict:
     found = {}
     if structure.diffusivity_points:
         kernel = Matern52(DIFFUSIVITY_LENGTH, DIFFUSIVITY_SD)
-        found["diffusivity"] = LogGP(kernel, structure.diffusivity_points)
+        found["diffusivity"] = LogGP(kernel, structure.diffusivity_points, at_nodes=True)
     if structure.transport:
         found["velocity"] = dist.Normal(jnp.zeros(2), VELOCITY_SD)
     return found

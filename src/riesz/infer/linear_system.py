@@ -6,6 +6,8 @@ $S = R R^\top + \operatorname{diag}\sigma^2$. $R$ costs one sparse factorisation
 each sensor or each coordinate, whichever are fewer.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,9 @@ from riesz.fem.interpolate import PointOperator
 from riesz.fem.linear_solve import AbstractLinearSolver
 from riesz.infer.linear_parts import Parts
 from riesz.infer.problem import InverseProblem
+
+ROWS_AT_ONCE = 64
+"""Right-hand sides that are solved for together: all of them would fill the memory."""
 
 Linear = Float[Array, " linear"]
 Others = Float[Array, " other"]
@@ -94,8 +99,14 @@ def affine_map(
     num_points = operator.weights.shape[1]
     if len(parts.linear) < num_points:
         offset, push = jax.linearize(at_points, origin)
-        columns = jax.vmap(push)(jnp.eye(len(parts.linear), dtype=origin.dtype))
-        return offset, columns.T
+        return offset, some_at_once(push, jnp.eye(len(parts.linear), dtype=origin.dtype)).T
     offset, pull = jax.vjp(at_points, origin)
-    (rows,) = jax.vmap(pull)(jnp.eye(num_points, dtype=origin.dtype))
-    return offset, rows
+    return offset, some_at_once(lambda row: pull(row)[0], jnp.eye(num_points, dtype=origin.dtype))
+
+
+def some_at_once(
+    function: Callable[[Float[Array, " size"]], Float[Array, " other"]],
+    rows: Float[Array, "row size"],
+) -> Float[Array, "row other"]:
+    """A function of each row; what its gradient needs is computed again, not kept for all rows."""
+    return jax.lax.map(jax.checkpoint(function), rows, batch_size=ROWS_AT_ONCE)

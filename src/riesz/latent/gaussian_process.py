@@ -30,8 +30,16 @@ from riesz.latent.field import (
 )
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
+from riesz.latent.nodal_field import NodalField
 from riesz.latent.representatives import spread_nodes
-from riesz.latent.scales import JITTER, LearnedScales, ScaledField, num_scales, with_scales
+from riesz.latent.scales import (
+    JITTER,
+    LearnedScales,
+    ScaledField,
+    ScaledNodes,
+    num_scales,
+    with_scales,
+)
 from riesz.mesh.mesh import Mesh
 
 PLACES_OF_REPORT = 500
@@ -78,7 +86,8 @@ class GP(AbstractFieldPrior):
     `inducing` is how many nodes of the mesh to choose, far from each other, or the points
     themselves. `mean` is a number or a function of one place; `transform` turns the Gaussian value
     at each point into the quantity. With `learned` the kernel's scales are unknown as well: its own
-    are then their medians.
+    are then their medians. With `at_nodes` the field is evaluated at the nodes and linear between
+    them: better for engines that solve on the whole mesh, worse for those on mini-patches.
     """
 
     kernel: AbstractKernel
@@ -86,13 +95,14 @@ class GP(AbstractFieldPrior):
     mean: Mean = eqx.field(static=True, default=0.0)
     transform: Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
+    at_nodes: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         check_mean(self.mean)
         if isinstance(self.inducing, int) and self.inducing < 1:
             raise RieszError(f"inducing is {self.inducing}: give at least one point.")
 
-    def on(self, mesh: Mesh) -> GaussianField | ScaledField:
+    def on(self, mesh: Mesh) -> GaussianField | ScaledField | ScaledNodes:
         kernel = kernel_on(self.kernel, mesh)
         places = inducing_points(self.inducing, mesh, kernel)
         factor = inducing_factor(kernel, places)
@@ -104,13 +114,18 @@ class GP(AbstractFieldPrior):
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )
         learned, device_places = self.learned, jnp.asarray(places)
+        nodal = NodalField(jnp.asarray(mean), self.transform)
         field = KernelField(
             kernel, device_places, nodes, self.mean, self.transform, learned is not None
         )
         if learned is not None:
             description += f"; sd and length learned, {learned.describe()}"
-            return ScaledField(field, kernel, device_places, jnp.zeros(0), learned, description)
+            own = ScaledField(field, kernel, device_places, jnp.zeros(0), learned, description)
+            return ScaledNodes(nodal, own, nodes) if self.at_nodes else own
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
+        if self.at_nodes:
+            at_nodes = jnp.asarray(kernel.matrix(mesh.nodes, places) @ whitening)
+            return GaussianField(nodal, description, mesh.num_nodes, at_nodes)
         return GaussianField(field, description, len(places), jnp.asarray(whitening))
 
 
@@ -119,16 +134,20 @@ def LogGP(
     inducing: Any = 50,
     median: Mean = 1.0,
     learned: LearnedScales | None = None,
+    *,
+    at_nodes: bool = False,
 ) -> GP:
     """A positive field whose logarithm is a Gaussian process about that of its median.
 
     The kernel's `sd` is then the spread of the logarithm: 1 allows factors of 1/7 to 7.
     """
     if callable(median):
-        return GP(kernel, inducing, lambda x: jnp.log(median(x)), jnp.exp, learned)
+        return GP(
+            kernel, inducing, lambda x: jnp.log(median(x)), jnp.exp, learned, at_nodes=at_nodes
+        )
     if not (np.isfinite(median) and median > 0):
         raise RieszError(f"the median of a positive field is {median}: it must be positive.")
-    return GP(kernel, inducing, float(np.log(median)), jnp.exp, learned)
+    return GP(kernel, inducing, float(np.log(median)), jnp.exp, learned, at_nodes=at_nodes)
 
 
 def inducing_points(

@@ -87,6 +87,33 @@ class ScaledField(AbstractFieldLatent):
         return self.description
 
 
+class ScaledNodes(AbstractFieldLatent):
+    """The same, where `z` holds the field's values at the nodes."""
+
+    field: AbstractField
+    weights: ScaledField
+    nodes: Float[Array, "node dim"]
+
+    @property
+    def num_scales(self) -> int:
+        return self.weights.num_scales
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.weights.num_coordinates
+
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
+        found = self.weights.value(coordinates)
+        kernel = with_scales(self.weights.kernel, found[: self.num_scales])
+        return covariances(kernel, self.nodes, self.weights.inducing) @ found[self.num_scales :]
+
+    def labels(self) -> tuple[str, ...]:
+        return self.weights.labels()
+
+    def describe(self) -> str:
+        return self.weights.describe()
+
+
 def scale_labels(num_lengths: int) -> tuple[str, ...]:
     if num_lengths == 1:
         return ("log_sd", "log_length")
@@ -107,6 +134,12 @@ def covariance_factor(
     kernel: AbstractKernel, places: Float[Array, "inducing dim"]
 ) -> Float[Array, "inducing inducing"]:
     """The Cholesky factor of the covariance of the values at places, on the device."""
-    matrix = jax.vmap(lambda x: jax.vmap(lambda y: kernel(x, y))(places))(places)
+    matrix = covariances(kernel, places, places)
     jitter = JITTER * kernel.sd**2
     return jnp.linalg.cholesky(matrix + jitter * jnp.eye(len(places), dtype=matrix.dtype))
+
+
+def covariances(
+    kernel: AbstractKernel, places: Float[Array, "place dim"], others: Float[Array, "other dim"]
+) -> Float[Array, "place other"]:
+    return jax.vmap(lambda x: jax.vmap(lambda y: kernel(x, y))(others))(places)

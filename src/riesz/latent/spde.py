@@ -9,13 +9,11 @@ the field, and its precision is the bi-Laplacian $\tau^2 A M^{-1} A$.
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.domain import Domain
 from riesz.fem.linear_solve import SparseLU
-from riesz.fem.pointwise import Point
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.space import P1
 from riesz.fem.sparse import SparseMatrix, SparsePattern
@@ -25,13 +23,12 @@ from riesz.latent.field import (
     AbstractFieldLatent,
     Mean,
     Transform,
-    cell_values,
     check_mean,
     mean_at_nodes,
     range_text,
-    transformed,
 )
 from riesz.latent.latent import AbstractFieldPrior
+from riesz.latent.nodal_field import NodalField
 from riesz.latent.representatives import node_volumes, spread_nodes
 from riesz.latent.scales import LearnedScales, scale_labels
 from riesz.mesh.mesh import Mesh
@@ -42,30 +39,6 @@ BOUNDARY_LENGTH = 1.42
 
 CALIBRATED_NODES = 64
 """Nodes over which the variance is held to what was asked for."""
-
-
-class NodalField(AbstractField):
-    """Nodal values, linear in each cell, then transformed point by point."""
-
-    mean: Float[Array, " node"]
-    transform: Transform | None = eqx.field(static=True)
-
-    def gather(self, domain: Domain) -> PyTree[Array]:
-        return jnp.asarray(domain.corners), self.mean[domain.corners]
-
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
-        corners, mean = cell_values(local, "field by a stochastic PDE")
-        values = weights[corners] + mean
-        inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
-        return transformed(self.transform, jnp.asarray(inside))
-
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
-        return transformed(self.transform, self.mean + weights)
-
-    def degree(self) -> int:
-        return 1 if self.transform is None else super().degree()
 
 
 class NodalLatent(AbstractFieldLatent):

@@ -134,7 +134,7 @@ def check_count(outline: Outline, max_edge: float) -> None:
 
 
 def size_field(near, max_edge, min_edge, near_edge, grading) -> SizeField:
-    check_length("max_edge", max_edge)
+    max_edge = check_length("max_edge", max_edge)
     if not (isinstance(grading, Number) and 0 < grading <= 1):
         raise MeshError(f"grading is {grading!r}: give the growth of edges per length, in (0, 1].")
     if near_edge is not None and not len(near):
