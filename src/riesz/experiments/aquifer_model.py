@@ -27,7 +27,6 @@ from riesz.infer.unknown import Unknown
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import LogGP
 from riesz.latent.kernels import Matern52
-from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.mesh import Mesh
