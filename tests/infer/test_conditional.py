@@ -12,6 +12,7 @@ import riesz as rz
 from riesz.diagnose.taylor import taylor_test
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import SparseLU
+from riesz.infer import linear_system as linear_system_module
 from riesz.infer.conditional import MarginalDensity
 from riesz.infer.linear_parts import linear_parts
 from riesz.infer.linear_system import linear_system
@@ -69,6 +70,15 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     np.testing.assert_allclose(found.sd, sd, rtol=1e-7)
     np.testing.assert_allclose(found.measured_sd, np.hypot(sd, 0.05), rtol=1e-7)
     np.testing.assert_allclose(posterior.history["log_density"][0], evidence, rtol=1e-9)
+
+
+def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monkeypatch):
+    problem, _, _ = with_noise
+    density = MarginalDensity(problem, linear_parts(problem), SparseLU())
+    place = jnp.array([0.4])
+    together = jax.value_and_grad(density.__call__)(place)
+    monkeypatch.setattr(linear_system_module, "NUMBERS_AT_ONCE", 3 * MESH.num_nodes)
+    np.testing.assert_allclose(jax.value_and_grad(density.__call__)(place), together, rtol=1e-9)
 
 
 def test_draws_scatter_as_the_moments_say():

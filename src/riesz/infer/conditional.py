@@ -196,11 +196,9 @@ def value_and_slope(
 
 def curvature(density: MarginalDensity, mode: Others) -> Float[np.ndarray, "other other"]:
     """Of the negative log-density, by differences of slopes."""
-    columns = []
-    for axis in np.eye(len(mode)):
-        ahead, behind = (value_and_slope(mode + sign * STEP * axis, density)[1] for sign in (1, -1))
-        columns.append(np.asarray(ahead - behind) / (2 * STEP))
-    matrix = np.stack(columns, axis=1)
+    _, here = value_and_slope(mode, density)
+    ahead = [value_and_slope(mode + STEP * axis, density)[1] for axis in np.eye(len(mode))]
+    matrix = (np.stack([np.asarray(slope) for slope in ahead]) - np.asarray(here)) / STEP
     return (matrix + matrix.T) / 2
 
 

@@ -21,8 +21,8 @@ from riesz.fem.linear_solve import AbstractLinearSolver
 from riesz.infer.linear_parts import Parts
 from riesz.infer.problem import InverseProblem
 
-ROWS_AT_ONCE = 64
-"""Right-hand sides that are solved for together: all of them would fill the memory."""
+NUMBERS_AT_ONCE = 500_000
+"""In states that are solved for together; a gradient then takes some gigabytes."""
 
 Linear = Float[Array, " linear"]
 Others = Float[Array, " other"]
@@ -99,14 +99,22 @@ def affine_map(
     num_points = operator.weights.shape[1]
     if len(parts.linear) < num_points:
         offset, push = jax.linearize(at_points, origin)
-        return offset, some_at_once(push, jnp.eye(len(parts.linear), dtype=origin.dtype)).T
+        return offset, some_at_once(push, len(parts.linear), zeros).T
     offset, pull = jax.vjp(at_points, origin)
-    return offset, some_at_once(lambda row: pull(row)[0], jnp.eye(num_points, dtype=origin.dtype))
+    return offset, some_at_once(lambda row: pull(row)[0], num_points, zeros)
 
 
 def some_at_once(
     function: Callable[[Float[Array, " size"]], Float[Array, " other"]],
-    rows: Float[Array, "row size"],
-) -> Float[Array, "row other"]:
-    """A function of each row; what its gradient needs is computed again, not kept for all rows."""
-    return jax.lax.map(jax.checkpoint(function), rows, batch_size=ROWS_AT_ONCE)
+    size: int,
+    state: Float[Array, " dof"],
+) -> Float[Array, "size other"]:
+    """A linear function of each unit vector: all together, or some at a time.
+
+    In the latter case what gradients need is computed again, not kept.
+    """
+    units = jnp.eye(size, dtype=state.dtype)
+    if size * len(state) <= NUMBERS_AT_ONCE:
+        return jax.vmap(function)(units)
+    together = max(NUMBERS_AT_ONCE // len(state), 1)
+    return jax.lax.map(jax.checkpoint(function), units, batch_size=together)
