@@ -115,7 +115,8 @@ def task(
         "restart": restart,
     }
     start = 1000 * seed + restart
-    return Task(identity, partial(row, aquifer, entry.name, split, start, quantity, subset))
+    run = partial(row, aquifer, entry.name, split, start, quantity, subset)
+    return Task(identity, run, group=(entry.name, split))
 
 
 def row(aquifer: Aquifer, method: str, split: str, start: int, quantity: str, subset: str) -> Row:

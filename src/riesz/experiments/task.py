@@ -15,6 +15,7 @@ class Task:
     identity: Mapping[str, Any]  # part of the row, and enough to find it again
     run: Callable[[], Row]
     apart: bool = False  # whether processes may share out replicates, which compile again then
+    group: tuple[str, ...] = ()  # tasks of a group run in one process: they share what is computed
 
 
 @dataclass(frozen=True)

@@ -71,12 +71,12 @@ def threads_limited(num_workers: int) -> Iterator[None]:
 
 
 def groups_of(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Tasks that differ in nothing but their replicate, unless they ask to be run apart."""
+    """Tasks of one group, or that differ in their replicate only and do not ask to be apart."""
     groups: dict[tuple, list[Task]] = {}
     for task in tasks:
         told = task.identity.items()
         rest = tuple((k, v) for k, v in told if task.apart or k != "replicate")
-        groups.setdefault(rest, []).append(task)
+        groups.setdefault(task.group or rest, []).append(task)
     return list(groups.values())
 
 
