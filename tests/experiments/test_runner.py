@@ -7,6 +7,7 @@ import pytest
 from riesz.errors import RieszError
 from riesz.experiments.runner import run_experiment
 from riesz.experiments.task import Experiment, Task
+from riesz.experiments.workers import groups_of
 
 
 def experiment(calls, *, config=None, fail_at=None):
@@ -113,3 +114,11 @@ def test_drawing_figures_again_does_not_claim_rows_made_elsewhere(tmp_path):
     content = run_experiment(experiment([]), tmp_path, seed=0, resume=True, command="riesz x")
     assert content["machine"] == {"system": "Plan 9"}
     assert "parts" not in content
+
+
+def test_tasks_of_a_group_go_to_one_process():
+    tasks = [
+        Task({"method": m, "quantity": q}, dict, group=(m,)) for q in ("u", "v") for m in ("a", "b")
+    ]
+    found = [[task.identity["quantity"] for task in group] for group in groups_of(tasks)]
+    assert found == [["u", "v"], ["u", "v"]]

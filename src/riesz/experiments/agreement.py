@@ -40,7 +40,7 @@ from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 
 KM = 1000.0
-COARSE_EDGE, LEVELS = 30.0, 3  # km
+COARSE_EDGE, SIMPLIFIED, LEVELS = 40.0, 8.0, 3  # km, and meshes
 NUM_WELLS, NOISE = 60, 0.3
 SOURCE = Matern52(60.0, 0.004)
 BOUNDARY = Matern52(60.0, 3.0)
@@ -70,8 +70,11 @@ def agreement(seed: int, mode: str) -> Experiment:
     return Experiment("agreement", config, tasks, summarise, partial(draw, seed))
 
 
-def meshes() -> Hierarchy:
-    return hierarchy(mesh_from_polygon(aquifer_outline() / KM, max_edge=COARSE_EDGE), LEVELS)
+def meshes(wells: Float[np.ndarray, "well 2"]) -> Hierarchy:
+    coarse = mesh_from_polygon(
+        aquifer_outline() / KM, max_edge=COARSE_EDGE, simplify=SIMPLIFIED, keep_inside=wells
+    )
+    return hierarchy(coarse, LEVELS)
 
 
 def posed(
@@ -82,7 +85,7 @@ def posed(
         latents["a"] = LogGP(DIFFUSIVITY, INDUCING["diffusivity"])
     edge = BoundaryGP(BOUNDARY, trend_sd=10.0, inducing=INDUCING["boundary"])
     return inverse_problem(
-        meshes(),
+        meshes(places),
         # A known part of the source fixes the scale: ratios alone would be identified otherwise.
         diffusion("a" if "a" in latents else 1.0) - source("f") - source(0.001),
         latents=latents,
