@@ -67,6 +67,43 @@ polishing_rounds = 0
 """On 8 x 4 cells, with settings that find nothing worth having."""
 
 
+LINEAR_PROBLEM = """
+[domain]
+mesh = "own.msh"
+
+[observations]
+file = "wells.csv"
+
+[noise]
+sd = 0.05
+
+[equation]
+diffusion = 1.0
+source = "f"
+
+[boundary.boundary]
+value = "edge"
+
+[unknowns.f]
+prior = "gp"
+mean = 0.0
+sd = 3.0
+length_scale = 0.5
+inducing = 6
+learn_scales = true
+
+[unknowns.edge]
+prior = "boundary-gp"
+mean = 1.0
+sd = 1.0
+inducing = 6
+
+[engine.conditional]
+num_draws = 40
+num_others = 4
+"""
+
+
 def riesz(monkeypatch, capsys, *words):
     """What the command printed; it must have ended well."""
     monkeypatch.setattr(sys, "argv", ["riesz", *words])
@@ -107,3 +144,18 @@ def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypat
     names, flux = predicted("flux", "mean")
     assert names == ["flux_mean_0", "flux_mean_1"]
     assert (flux[:, 0] < 0).all()  # towards the side where u is zero
+
+
+def test_conditional_from_a_problem_file_with_unknown_source_and_boundary(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write_mesh(tmp_path / "own.msh", rectangle((4, 2), upper=(2, 1)))
+    (tmp_path / "problem.toml").write_text(LINEAR_PROBLEM)
+    (tmp_path / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n1.0,0.5,1.1\n")
+    printed = riesz(monkeypatch, capsys, "fit", "problem.toml", "--out", "run", "--json")
+    assert "engine conditional" in printed.err
+    words = ("--quantity", "u", "--stat", "mean", "--points", "wells.csv", "--out", "at.csv")
+    riesz(monkeypatch, capsys, "predict", "run", *words)
+    _, *rows = csv.reader((tmp_path / "at.csv").read_text().splitlines())
+    np.testing.assert_allclose(np.array(rows, float)[:, 2], [0.6, 1.6, 1.1], atol=0.15)

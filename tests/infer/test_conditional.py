@@ -185,6 +185,11 @@ def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
     np.testing.assert_allclose(noise[0], np.exp(-3.0 + 0.5 * mode), rtol=1e-12)
 
 
+def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
+    posterior = rz.fit(problem_with(), "conditional", over="nuts", num_draws=7, quiet=True)
+    assert posterior.distribution.num_draws == 7
+
+
 def test_auto_takes_it_where_most_unknowns_are_linear():
     problem = problem_with()
     posterior = rz.fit(problem, quiet=True)

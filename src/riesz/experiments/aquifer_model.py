@@ -9,6 +9,7 @@ Lengths are in km, heads in standard deviations of the training wells.
 
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -132,12 +133,19 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         check_target(training, target)
         standard = standard_of(target)
         values = np.asarray(standard.scaled(target))
-        problem = head_problem(mesh, training.points / KM, values, structure)
+        problem = posed_once(mesh, training.points.tobytes(), values.tobytes(), structure)
         key, start_key = jr.split(jr.key(seed))
-        num_others = len(linear_parts(problem).others)
-        start = START_SPREAD * (seed > 0) * jr.normal(start_key, (num_others,))
         settings = ConditionalSettings(num_draws=PARTS, num_others=PARTS)
-        parts, found = other_unknowns(problem, settings, key, start, SparseLU())
+        parts = linear_parts(problem)
+        start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
+        found = other_unknowns(problem, parts, settings, key, start, SparseLU())
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)
 
     return train
+
+
+@lru_cache(maxsize=2)
+def posed_once(mesh: Mesh, points: bytes, values: bytes, structure: Structure) -> InverseProblem:
+    """The problem for places in metres; restarts share it."""
+    places = np.frombuffer(points).reshape(-1, 2) / KM
+    return head_problem(mesh, places, np.frombuffer(values), structure)

@@ -103,11 +103,16 @@ def conditional(
     settings = ConditionalSettings() if settings is None else settings
     solver = SparseLU() if linear_solver is None else linear_solver
     search_key, draw_key = jr.split(jr.key(seed))
-    parts, found = other_unknowns(
-        problem, settings, search_key, start, solver, progress=progress, checkpoint=checkpoint
+    require_float64(problem.forward)
+    parts = linear_parts(problem)
+    found = other_unknowns(
+        *(problem, parts, settings, search_key, start, solver),
+        progress=progress,
+        checkpoint=checkpoint,
     )
     chains, count, _ = found.values.shape
-    each = 1 if settings.over == "nuts" else -(-settings.num_draws // count)
+    is_sampled = settings.over == "nuts" and len(parts.others) > 0
+    each = 1 if is_sampled else -(-settings.num_draws // count)
     keys = jr.split(draw_key, (chains * count, each))
     flat = drawn(problem, parts, found.values.reshape(chains * count, -1), keys, solver)
     draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
@@ -128,6 +133,7 @@ class FoundOthers(NamedTuple):
 
 def other_unknowns(
     problem: InverseProblem,
+    parts: Parts,
     settings: ConditionalSettings,
     key: PRNGKeyArray,
     start: Others | None,
@@ -135,10 +141,8 @@ def other_unknowns(
     *,
     progress: bool = False,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-) -> tuple[Parts, FoundOthers]:
-    """Which unknowns are integrated out, and values of the others given the data."""
-    require_float64(problem.forward)
-    parts = linear_parts(problem)
+) -> FoundOthers:
+    """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, solver)
     origin = jnp.zeros(len(parts.others)) if start is None else jnp.asarray(start)
     if origin.shape != parts.others.shape:
@@ -150,8 +154,8 @@ def other_unknowns(
     if settings.over == "nuts" and len(origin):
         values, sampling = by_nuts(density, mode, settings, key, checkpoint)
         notes += warnings_of(sampling, names_of(problem, parts))
-        return parts, FoundOthers(values, history | sampling, notes)
-    return parts, FoundOthers(around(density, mode, settings, key)[None], history, notes)
+        return FoundOthers(values, history | sampling, notes)
+    return FoundOthers(around(density, mode, settings, key)[None], history, notes)
 
 
 def most_probable(
