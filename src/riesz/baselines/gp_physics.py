@@ -33,7 +33,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.space import P1
 from riesz.infer.family import FullRank, full_rank
 from riesz.infer.training import History
-from riesz.latent.kernels import Matern52
+from riesz.latent.kernels import DOMAIN_SHARE, Matern52
 from riesz.latent.representatives import spread_nodes
 from riesz.mesh.mesh import BOUNDARY, Mesh
 from riesz.mesh.refine import Hierarchy
@@ -147,9 +147,9 @@ def physics_on(
     mesh = penalty.problem.space.mesh
     count = min(settings.num_inducing, mesh.num_nodes)
     inducing = mesh.nodes[spread_nodes(mesh, count, np.ones(2))]
-    process = sparse_process(
-        Matern52, inducing, length=settings.length, sd=settings.sd, one_length=True
-    )
+    longest = float(np.ptp(mesh.nodes, axis=0).max())
+    length = DOMAIN_SHARE * longest if settings.length is None else settings.length
+    process = sparse_process(Matern52, inducing, length=length, sd=settings.sd, one_length=True)
     return Physics(penalty, process.frame())
 
 

@@ -11,7 +11,9 @@ class GpPhysicsSettings:
     """Training, and priors in standard units: the wells' spread is one length, their values' one.
 
     Epsilon falls geometrically from the first to the last value within a cycle of epochs, then
-    starts anew. An infinite one leaves the equation out.
+    starts anew. An infinite one leaves the equation out. Inducing points must carry the fields: what
+    they leave of the prior's variance is noise at every point, which no q can reduce, and noise in a
+    diffusivity makes every slope of the surrogate cost.
     """
 
     num_epochs: int = 3000
@@ -20,7 +22,7 @@ class GpPhysicsSettings:
     last_epsilon: float = 0.01
     learning_rate: float = 3e-3
     num_inducing: int = 50
-    length: float = 1.0  # of both kernels
+    length: float | None = None  # of both kernels; None for a quarter of the domain's longest side
     sd: float = 1.0  # of the source, and of the logarithm of the diffusivity
     num_patches: int = 2
     patch_nodes: int = 16  # cost of an epoch grows in proportion

@@ -51,7 +51,7 @@ VELOCITY_SD = 0.05
 
 NOISE = 0.05
 BOUNDARY_POINTS = 30
-PARTS = 24
+PARTS = 16
 """Values of scales over which predictions are averaged."""
 
 START_SPREAD = 0.5
