@@ -11,9 +11,9 @@ class GpPhysicsSettings:
     """Training, and priors in standard units: the wells' spread is one length, their values' one.
 
     Epsilon falls geometrically from the first to the last value within a cycle of epochs, then
-    starts anew. An infinite one leaves the equation out. Inducing points must carry the fields: what
-    they leave of the prior's variance is noise at every point, which no q can reduce, and noise in a
-    diffusivity makes every slope of the surrogate cost.
+    starts anew. An infinite one leaves the equation out. Inducing points must carry the fields:
+    what they leave of the prior's variance is noise at every point, which no q can reduce, and
+    noise in a diffusivity makes every slope of the surrogate cost.
     """
 
     num_epochs: int = 3000
