@@ -1,5 +1,7 @@
 """The engine that integrates out: against algebra on the whole problem, written out densely."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,13 +9,15 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
+from jaxtyping import Array, Float
 
 import riesz as rz
 from riesz.diagnose.taylor import taylor_test
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import SparseLU
 from riesz.infer import linear_system as linear_system_module
-from riesz.infer.conditional import MarginalDensity
+from riesz.infer.chains import AbstractDensity
+from riesz.infer.conditional import MarginalDensity, around, spread_about
 from riesz.infer.linear_parts import linear_parts
 from riesz.infer.linear_system import linear_system
 
@@ -188,6 +192,64 @@ def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
 def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
     posterior = rz.fit(problem_with(), "conditional", over="nuts", num_draws=7, quiet=True)
     assert posterior.distribution.num_draws == 7
+
+
+def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_noise):
+    problem, _, _ = with_noise
+    settings = rz.ConditionalSettings(num_draws=4000, num_others=8)
+    posterior = rz.conditional(problem, settings=settings)
+    found = rz.conditional_moments(posterior, ELSEWHERE)
+    drawn = rz.predict(posterior, "u", ELSEWHERE, num_draws=4000, quantiles=())
+    assert np.abs((found.mean - drawn.mean) / found.sd).max() < 4 / np.sqrt(4000)
+    np.testing.assert_allclose(found.sd / drawn.sd, 1.0, atol=4 / np.sqrt(2 * 4000))
+    shares = rz.conditional_mixture(posterior, ELSEWHERE).shares
+    np.testing.assert_allclose(shares, 1 / 8)
+
+
+def test_moments_of_another_engine_are_refused():
+    posterior = rz.conditional(problem_with(), settings=rz.ConditionalSettings(num_draws=2))
+    other = dataclasses.replace(posterior, engine="nuts")
+    with pytest.raises(RieszError, match="the posterior is by nuts"):
+        rz.conditional_moments(other, ELSEWHERE)
+
+
+def test_what_the_noise_reads_is_not_integrated_out_even_where_it_is_flat():
+    problem = problem_with(
+        {"s": dist.Normal(0.0, 1.0)},
+        equation=rz.diffusion(1.3) - rz.source("f") - rz.source("s"),
+        likelihood=rz.Gaussian(lambda z: jnp.maximum(0.05, z["s"] - 3.0)),
+    )
+    names = problem.latents.coordinate_names()
+    assert [names[i] for i in np.asarray(linear_parts(problem).others)] == ["s"]
+
+
+class Quadratic(AbstractDensity):
+    """The log-density of a Gaussian with this precision."""
+
+    precision: Float[Array, "n n"]
+
+    def __call__(self, coordinates):
+        return -0.5 * coordinates @ self.precision @ coordinates
+
+    def explain(self, coordinates):
+        raise RieszError("no reason")
+
+
+def test_the_spread_about_a_mode_is_the_inverse_of_the_curvature():
+    precision = jnp.asarray([[3.0, 1.0], [1.0, 2.0]])
+    spread = spread_about(Quadratic(precision), jnp.zeros(2))
+    covariance = (spread.axes * spread.lengths**2) @ spread.axes.T
+    np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-6)
+    draws = np.asarray(around(spread, jnp.array([1.0, -2.0]), 20_000, jax.random.key(0)))
+    np.testing.assert_allclose(draws.mean(axis=0), [1.0, -2.0], atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(precision), atol=0.03)
+    assert spread.notes == ()
+
+
+def test_flat_directions_are_told_and_kept_within_the_prior():
+    spread = spread_about(Quadratic(jnp.diag(jnp.array([1e-5, -2.0, 4.0]))), jnp.zeros(3))
+    np.testing.assert_allclose(np.sort(spread.lengths), [0.5, 2.0, 2.0], rtol=1e-6)
+    assert "flat or bends upwards in 2 of 3 directions" in spread.notes[0]
 
 
 def test_auto_takes_it_where_most_unknowns_are_linear():

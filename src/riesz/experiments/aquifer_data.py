@@ -1,4 +1,4 @@
-"""The plain of the experiment `aquifer` as its methods see it: meshes, places and scores."""
+"""The plain of the experiment `aquifer` as its methods see it: meshes, places and values."""
 
 from functools import lru_cache
 

@@ -14,7 +14,7 @@ from riesz.experiments.aquifer_data import mesh_of, meshes_of, places_of
 from riesz.experiments.aquifer_map_figures import draw_comparison, draw_plain
 from riesz.experiments.aquifer_methods import STRUCTURES
 from riesz.experiments.aquifer_model import KM, head_problem
-from riesz.infer.conditional import ConditionalSettings, conditional
+from riesz.infer.conditional import conditional
 from riesz.infer.predict import predict
 from riesz.latent.kernels import Matern52
 from riesz.mesh.mesh import Mesh
@@ -50,7 +50,7 @@ def plain_map(aquifer: Aquifer, wells: Wells) -> PlainMap:
     mesh, standard = mesh_of(aquifer), standard_of(wells.head)
     values = np.asarray(standard.scaled(wells.head))
     problem = head_problem(mesh, wells.points / KM, values, STRUCTURES[MAPPED])
-    posterior = conditional(problem, settings=ConditionalSettings(over="mode"))
+    posterior = conditional(problem)
     head, source, diffusivity, flow = (
         predict(posterior, name, quantiles=()) for name in ("u", "source", "diffusivity", "flux")
     )

@@ -139,6 +139,8 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         parts = linear_parts(problem)
         start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
         found = other_unknowns(problem, parts, settings, key, start, SparseLU())
+        for note in found.notes:
+            warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)
 
     return train

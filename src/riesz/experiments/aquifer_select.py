@@ -1,6 +1,7 @@
 """`riesz experiment aquifer --select`: candidates by blocks left out of the training wells.
 
-No test well is read here. Extrapolation is what is asked for, so whole blocks are left out.
+No head of a test well is read here; the mesh is fine at their places, too. Extrapolation is what is
+asked for, so whole blocks are left out.
 """
 
 from collections.abc import Mapping, Sequence

@@ -61,7 +61,7 @@ def comparisons(rows: Sequence[Row]) -> list[Row]:
     wells, p that of Wilcoxon's signed-rank test. Neither is corrected for there being many, nor for
     wells near each other being alike.
     """
-    own = {key: same for key, same in groups(rows) if key[1] == "head" and key[0] != "published"}
+    own = {key: same for key, same in groups(rows) if key[1] == "head"}
     table = []
     for (split, quantity, subset, method), same in own.items():
         for against in AGAINST:
@@ -91,5 +91,6 @@ def paired(own: Float[np.ndarray, " well"], other: Float[np.ndarray, " well"]) -
         "low": float(low),
         "high": float(high),
         "p": 1.0 if same else wilcoxon_p(own, other),
-        "ratio": float(own.mean() / other.mean()),
+        # Of scores that may be negative, as log-densities are, a ratio says nothing.
+        "ratio": float(own.mean() / other.mean()) if min(own.min(), other.min()) >= 0 else None,
     }

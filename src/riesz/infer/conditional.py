@@ -35,8 +35,9 @@ STEP = 1e-3
 """Of differences of slopes, in prior standard deviations: third derivatives of a solve would be
 exact too, but take minutes to compile."""
 
-FLAT = 1e-6
-"""Curvatures are no smaller: the prior alone has one."""
+FLAT = 0.25
+"""Curvatures are taken for no smaller: the prior alone has one, and what is flat there or bends
+upwards would put draws beyond anything the prior allows."""
 
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
@@ -48,7 +49,8 @@ Over = Literal["mode", "laplace", "nuts"]
 class ConditionalSettings:
     """How the unknowns that cannot be integrated out are treated, and how many draws are kept.
 
-    The last three are those of `nuts`.
+    As many draws belong to each value of those unknowns, so that there may be a few more than
+    asked for. The last three are those of `nuts`.
     """
 
     over: Over = "laplace"
@@ -62,6 +64,9 @@ class ConditionalSettings:
     def __post_init__(self):
         if self.over not in get_args(Over):
             raise RieszError(f"over is {self.over!r}: it is one of {', '.join(get_args(Over))}.")
+        for name in ("num_draws", "num_others", "num_samples", "num_chains"):
+            if getattr(self, name) < 1:
+                raise RieszError(f"{name} is {getattr(self, name)}: give at least one.")
 
 
 class MarginalDensity(AbstractDensity):
@@ -155,18 +160,22 @@ def other_unknowns(
         values, sampling = by_nuts(density, mode, settings, key, checkpoint)
         notes += warnings_of(sampling, names_of(problem, parts))
         return FoundOthers(values, history | sampling, notes)
-    return FoundOthers(around(density, mode, settings, key)[None], history, notes)
+    if settings.over == "mode" or not len(origin):
+        return FoundOthers(mode[None, None], history, notes)
+    spread = spread_about(density, mode)
+    count = min(settings.num_others, settings.num_draws)
+    return FoundOthers(around(spread, mode, count, key)[None], history, (*notes, *spread.notes))
 
 
 def most_probable(
     density: MarginalDensity, origin: Others, settings: ConditionalSettings, *, progress: bool
 ) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
     """The mode of the other unknowns, how the search went, and what to warn of."""
-    if not len(origin):
-        return origin, {"log_density": density(origin)[None]}, ()
-    value, slope = value_and_slope(origin, density)
+    value = density(origin) if not len(origin) else value_and_slope(origin, density)[0]
     if not bool(jnp.isfinite(value)):
         density.explain(origin)
+    if not len(origin):
+        return origin, {"log_density": value[None]}, ()
     with bar(not progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs = []
@@ -180,6 +189,11 @@ def most_probable(
         mode = minimised(origin, cost, max_steps=settings.max_steps)
     _, slope = value_and_slope(mode, density)
     steepness = float(jnp.linalg.norm(slope))
+    if not np.isfinite(steepness):
+        raise RieszError(
+            "the log-density of the unknowns that are not integrated out has no slope where the "
+            "search ended: look for priors at the edge of what the equation allows."
+        )
     notes = ()
     if steepness > STEEP:
         notes = (
@@ -191,14 +205,15 @@ def most_probable(
 
 @eqx.filter_jit
 def value_and_slope(
-    others: Others, density: MarginalDensity
+    others: Others, density: AbstractDensity
 ) -> tuple[Float[Array, ""], Float[Array, " other"]]:
     """Of the negative log-density; infinite where there is none, so that searches turn back."""
     value, slope = jax.value_and_grad(lambda h: -density(h))(others)
-    return jnp.where(jnp.isfinite(value), value, jnp.inf), jnp.nan_to_num(slope)
+    exists = jnp.isfinite(value)
+    return jnp.where(exists, value, jnp.inf), jnp.where(exists, slope, 0.0)
 
 
-def curvature(density: MarginalDensity, mode: Others) -> Float[np.ndarray, "other other"]:
+def curvature(density: AbstractDensity, mode: Others) -> Float[np.ndarray, "other other"]:
     """Of the negative log-density, by differences of slopes."""
     _, here = value_and_slope(mode, density)
     ahead = [value_and_slope(mode + STEP * axis, density)[1] for axis in np.eye(len(mode))]
@@ -206,16 +221,33 @@ def curvature(density: MarginalDensity, mode: Others) -> Float[np.ndarray, "othe
     return (matrix + matrix.T) / 2
 
 
+class Spread(NamedTuple):
+    """The Gaussian about a mode, by its axes, and whether some of them had to be shortened."""
+
+    axes: Float[np.ndarray, "other other"]  # in columns
+    lengths: Float[np.ndarray, " other"]  # standard deviations along them
+    notes: tuple[str, ...]
+
+
+def spread_about(density: AbstractDensity, mode: Others) -> Spread:
+    values, axes = np.linalg.eigh(curvature(density, mode))
+    flat = int(np.sum(values < FLAT))
+    notes = ()
+    if flat:
+        notes = (
+            f"around their most probable values the log-density of the unknowns that are not "
+            f"integrated out is flat or bends upwards in {flat} of {len(mode)} directions: their "
+            "spread there is that of the prior at most, doubled. Use over='nuts'.",
+        )
+    return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)
+
+
 def around(
-    density: MarginalDensity, mode: Others, settings: ConditionalSettings, key: PRNGKeyArray
+    spread: Spread, mode: Others, count: int, key: PRNGKeyArray
 ) -> Float[Array, "draw other"]:
-    """Values of the other unknowns: their mode, or draws from the Gaussian about it."""
-    if settings.over == "mode" or not len(mode):
-        return mode[None]
-    count = min(settings.num_others, settings.num_draws)
-    values, vectors = np.linalg.eigh(curvature(density, mode))
-    factor = vectors / np.sqrt(np.maximum(values, FLAT))
-    return mode[None, :] + jr.normal(key, (count, len(mode)), mode.dtype) @ jnp.asarray(factor.T)
+    """Draws from the Gaussian about the mode."""
+    normals = jr.normal(key, (count, len(mode)), mode.dtype)
+    return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
 def by_nuts(
@@ -226,8 +258,8 @@ def by_nuts(
     checkpoint: AbstractCheckpoint,
 ) -> tuple[Float[Array, "chain draw other"], dict[str, Array]]:
     """Chains that start at the mode, with the inverse curvature there for a mass."""
-    values, vectors = np.linalg.eigh(curvature(density, mode))
-    inverse_mass = jnp.asarray((vectors / np.maximum(values, FLAT)) @ vectors.T)
+    spread = spread_about(density, mode)
+    inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
     own = NutsSettings(settings.num_warmup, 0.8, True, 10, adapt_mass=False)
     total = settings.num_warmup + settings.num_samples
     chains = [

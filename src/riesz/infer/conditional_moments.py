@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
+from riesz.errors import RieszError
 from riesz.fem.interpolate import PointOperator, point_operator
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.infer.linear_parts import Parts, linear_parts
@@ -24,12 +25,13 @@ MAX_OTHERS = 64
 class Mixture(NamedTuple):
     """The state at points is a mixture of normal distributions, one for each value of the others.
 
-    The noise is that of a new measurement.
+    The noise is that of a new measurement; where sensors have one each, its root mean square.
     """
 
     means: Float[np.ndarray, "part point"]
     sds: Float[np.ndarray, "part point"]
     noise: Float[np.ndarray, " part"]
+    shares: Float[np.ndarray, " part"]  # they add up to one
 
 
 class Moments(NamedTuple):
@@ -56,9 +58,10 @@ def conditional_moments(
     found = conditional_mixture(
         posterior, at, max_others=max_others, tolerance=tolerance, linear_solver=linear_solver
     )
-    variance = np.mean(found.sds**2, axis=0) + np.var(found.means, axis=0)
-    measured = variance + np.mean(found.noise**2)
-    return Moments(found.means.mean(axis=0), np.sqrt(variance), np.sqrt(measured))
+    mean = found.shares @ found.means
+    variance = found.shares @ (found.sds**2 + (found.means - mean) ** 2)
+    measured = variance + found.shares @ found.noise**2
+    return Moments(mean, np.sqrt(variance), np.sqrt(measured))
 
 
 def conditional_mixture(
@@ -70,13 +73,22 @@ def conditional_mixture(
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
     """The distribution of the state at points itself."""
+    if posterior.engine != "conditional":
+        raise RieszError(
+            f"the posterior is by {posterior.engine or 'no engine'}: these moments are of "
+            "conditional; use predict."
+        )
     parts = linear_parts(posterior.problem)
-    every = np.asarray(posterior.distribution.sample(jr.key(0), max_others))
-    # Where all draws share the others, one part is all there is.
-    others = np.unique(every[:, np.asarray(parts.others)], axis=0)
-    return mixture_at(
+    every = np.asarray(posterior.distribution.sample(jr.key(0), posterior.distribution.num_draws))
+    # Many draws share the others: where all do, one part is all there is.
+    others, counts = np.unique(every[:, np.asarray(parts.others)], axis=0, return_counts=True)
+    if len(others) > max_others:
+        kept = np.random.default_rng(0).choice(len(others), max_others, replace=False)
+        others, counts = others[kept], counts[kept]
+    found = mixture_at(
         posterior.problem, parts, others, at, tolerance=tolerance, linear_solver=linear_solver
     )
+    return found._replace(shares=counts / counts.sum())
 
 
 def mixture_at(
@@ -88,13 +100,13 @@ def mixture_at(
     tolerance: float | None = None,
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
-    """The same for given values of the unknowns that are not integrated out."""
+    """The same for given values of the unknowns that are not integrated out, each alike."""
     solver = SparseLU() if linear_solver is None else linear_solver
     operator = point_operator(
         problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance
     )
     found = mixture_of(problem, parts, jnp.asarray(others), operator, solver)
-    return Mixture(*map(np.asarray, found))
+    return Mixture(*map(np.asarray, found), np.full(len(others), 1 / len(others)))
 
 
 @eqx.filter_jit

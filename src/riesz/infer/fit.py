@@ -234,7 +234,8 @@ def choose_engine(problem: InverseProblem) -> Choice:
     if size > FEW_UNKNOWNS and (others := num_others(problem)) <= FEW_UNKNOWNS:
         return Choice(
             "conditional",
-            f"the state is linear in {size - others} of {unknowns}, which are integrated out",
+            f"the state is linear in {size - others} of {unknowns}, which are integrated out"
+            + (f"; {others} by the curvature at their most probable values" if others else ""),
         )
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
         return Choice("nuts", "a single mesh has no coarser levels, which emulate trains on")

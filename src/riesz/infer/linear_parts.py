@@ -42,7 +42,7 @@ def linear_parts(problem: InverseProblem) -> Parts:
         )
     linear = affine_coordinates(problem.forward, problem.latents)
     linear = np.intersect1d(linear, affine_at_boundary(problem))
-    linear = np.setdiff1d(linear, moving_noise(problem))
+    linear = np.setdiff1d(linear, read_by_noise(problem))
     if not len(linear):
         raise RieszError(
             "the state is affine in none of the unknowns, so that conditional has nothing to "
@@ -74,11 +74,14 @@ def affine_at_boundary(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     return np.flatnonzero(affine)
 
 
-def moving_noise(problem: InverseProblem) -> Int[np.ndarray, " moving"]:
-    """Coordinates that the scale of the noise depends on."""
-    origin = jnp.full(problem.num_coordinates, 0.1, problem.forward.dtype)
-
-    def scale(coordinates):
-        return jnp.sum(problem.likelihood.noise_sd(problem.z(coordinates)))
-
-    return np.flatnonzero(np.asarray(jax.grad(scale)(origin)))
+def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
+    """Coordinates of all unknowns without which the scale of the noise cannot be evaluated."""
+    z = jax.eval_shape(problem.z, jnp.zeros(problem.num_coordinates, problem.forward.dtype))
+    marked = np.zeros(problem.num_coordinates, dtype=bool)
+    for name, part in problem.latents.slices().items():
+        others = {key: value for key, value in z.items() if key != name}
+        try:
+            jax.eval_shape(problem.likelihood.noise_sd, others)
+        except KeyError:
+            marked[part] = True
+    return np.flatnonzero(marked)

@@ -120,8 +120,8 @@ def cell_values(local: PyTree[Array], kind: str) -> PyTree[Array]:
     """What a field gathered from the cell, which there is none of at a prescribed value."""
     if isinstance(local, tuple) and not local:
         raise RieszError(
-            f"a {kind} lives on the cells of the mesh and cannot be a Dirichlet value: use GP, "
-            "which is a function of the place alone, or a number."
+            f"a {kind} lives on the cells of the mesh and cannot be a Dirichlet value: use GP "
+            "without at_nodes, a function of the place alone, or a number."
         )
     return local
 

@@ -21,7 +21,7 @@ class NodalField(AbstractField):
     def at(
         self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
     ) -> Float[Array, ""]:
-        corners, mean = cell_values(local, "field by a stochastic PDE")
+        corners, mean = cell_values(local, "field known at the nodes")
         values = weights[corners] + mean
         inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
         return transformed(self.transform, jnp.asarray(inside))
