@@ -141,7 +141,7 @@ def test_a_damaged_mesh_file_is_one_line_and_status_two(suffix, tmp_path, monkey
         (["predict", "run", "--out", "a.csv", "--seed", str(2**63)], "--seed"),
         (["experiment", "smoother", "--domain", "nowhere.msh", "--out", "x"], "nowhere.msh"),
         (["experiment", "smoother", "--domain", "a.txt", "--out", "x"], ".msh, .npz, .vtu"),
-        (["experiment", "taper", "--domain", "a.msh", "--out", "x"], "leave --domain out"),
+        (["experiment", "taper", "--domain", "a.msh", "--out", "x"], "--domain is for smoother"),
     ],
 )
 def test_wrong_words_have_status_two(words, message, monkeypatch, capsys):

@@ -88,7 +88,7 @@ def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
         (
             "nut",
             {},
-            r"no engine 'nut': did you mean 'nuts'\? It may be auto, emulate, relax, laplace or",
+            r"no engine 'nut': did you mean 'nuts'\? It may be auto, emulate, relax, laplace,",
         ),
         ("nuts", {"num_sample": 5}, r"nuts has no setting 'num_sample': .*'num_samples'\?"),
         ("nuts", {"num_samples": 0}, "num_samples of nuts is 0: give a whole number of at least 1"),
