@@ -254,11 +254,11 @@ def test_flat_directions_are_told_and_kept_within_the_prior():
     assert "flat or bends upwards in 2 of 3 directions" in spread.notes[0]
 
 
-def test_auto_takes_it_where_most_unknowns_are_linear():
+def test_auto_takes_it_where_all_unknowns_are_linear():
     problem = problem_with()
     posterior = rz.fit(problem, quiet=True)
     assert posterior.engine == "conditional"
-    assert "the state is linear in 16 of 16 unknown numbers" in posterior.notes[-1]
+    assert "the state is linear in all of 16 unknown numbers" in posterior.notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_few_unknowns_on_a_small_mesh_are_sampled(small):
 
 def test_many_unknowns_or_nodes_are_emulated(small, monkeypatch):
     monkeypatch.setattr(fit_module, "FEW_UNKNOWNS", 0)
+    monkeypatch.setattr(fit_module, "num_others", lambda problem: 1)
     assert choose_engine(small).engine == "emulate"
     assert "1 unknown number, more than 0" in choose_engine(small).why
     monkeypatch.setattr(fit_module, "FEW_UNKNOWNS", 10)

@@ -12,7 +12,7 @@ from riesz.errors import RieszError, SolveError
 from riesz.fem import host_lu
 from riesz.fem.linear_solve import Dense, SparseLU
 from riesz.fem.weakform import advection, diffusion, source
-from riesz.infer import nuts as engine
+from riesz.infer import chains
 from riesz.infer.chain_start import steadied
 from riesz.infer.chains import warnings_of
 from riesz.infer.nuts import log_density, nuts
@@ -99,8 +99,8 @@ def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
 
 
 def test_chains_that_disagree_are_told(monkeypatch):
-    monkeypatch.setattr(engine, "FEW_EFFECTIVE", 0)
-    monkeypatch.setattr(engine, "R_HAT", 0.5)
+    monkeypatch.setattr(chains, "FEW_EFFECTIVE", 0)
+    monkeypatch.setattr(chains, "R_HAT", 0.5)
     with pytest.warns(UserWarning, match="the chains do not agree yet: r_hat is"):
         short = nuts(linear_problem(), num_warmup=NUM_WARMUP, num_samples=4, num_chains=1)
     assert "for w[" in short.notes[0]

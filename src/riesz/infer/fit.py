@@ -231,12 +231,8 @@ def choose_engine(problem: InverseProblem) -> Choice:
     unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
         return Choice("emulate", "exact solves need float64, and the problem is in float32")
-    if size > FEW_UNKNOWNS and (others := num_others(problem)) <= FEW_UNKNOWNS:
-        return Choice(
-            "conditional",
-            f"the state is linear in {size - others} of {unknowns}, which are integrated out"
-            + (f"; {others} by the curvature at their most probable values" if others else ""),
-        )
+    if size > FEW_UNKNOWNS and num_others(problem) == 0:
+        return Choice("conditional", f"the state is linear in all of {unknowns}: nothing is left")
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
         return Choice("nuts", "a single mesh has no coarser levels, which emulate trains on")
     try:

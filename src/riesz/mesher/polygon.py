@@ -37,7 +37,7 @@ SLACK = 1 + 1e-9
 def mesh_from_polygon(
     polygon: Any,
     *,
-    max_edge: float,
+    max_edge: float | int,
     min_edge: float | None = None,
     refine_near: ArrayLike | None = None,
     near_edge: float | None = None,
@@ -124,7 +124,7 @@ def check_length(name: str, value: Any) -> float:
     return float(value)
 
 
-def check_count(outline: Outline, max_edge: float) -> None:
+def check_count(outline: Outline, max_edge: float | int) -> None:
     num_cells = outline.area / (np.sqrt(3) / 4 * max_edge**2)
     if num_cells > MAX_CELLS:
         raise MeshError(
