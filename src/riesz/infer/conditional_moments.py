@@ -5,7 +5,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.interpolate import PointOperator, point_operator
 from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.linear_parts import Parts, linear_parts
 from riesz.infer.linear_system import affine_map, linear_system
 from riesz.infer.posterior import Posterior
@@ -73,13 +73,14 @@ def conditional_mixture(
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
     """The distribution of the state at points itself."""
-    if posterior.engine != "conditional":
+    drawn = posterior.distribution
+    if posterior.engine != "conditional" or not isinstance(drawn, EmpiricalDraws):
         raise RieszError(
             f"the posterior is by {posterior.engine or 'no engine'}: these moments are of "
             "conditional; use predict."
         )
     parts = linear_parts(posterior.problem)
-    every = np.asarray(posterior.distribution.sample(jr.key(0), posterior.distribution.num_draws))
+    every = np.asarray(drawn.all())
     # Many draws share the others: where all do, one part is all there is.
     others, counts = np.unique(every[:, np.asarray(parts.others)], axis=0, return_counts=True)
     if len(others) > max_others:
@@ -106,7 +107,8 @@ def mixture_at(
         problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance
     )
     found = mixture_of(problem, parts, jnp.asarray(others), operator, solver)
-    return Mixture(*map(np.asarray, found), np.full(len(others), 1 / len(others)))
+    means, sds, noise = map(np.asarray, found)
+    return Mixture(means, sds, noise, np.full(len(others), 1 / len(others)))
 
 
 @eqx.filter_jit
