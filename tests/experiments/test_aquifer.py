@@ -171,6 +171,7 @@ def test_the_mesh_is_fine_at_wells_and_made_once():
     assert mesh.num_nodes < mesh_of(PLAIN, 2.0).num_nodes
 
 
+@pytest.mark.slow
 def test_every_structure_leaves_few_unknowns_besides_source_and_boundary():
     mesh = mesh_from_polygon(PLAIN.outline / KM, max_edge=40.0)
     values = np.linspace(-1, 1, 60)

@@ -87,6 +87,7 @@ def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monk
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_draws_scatter_as_the_moments_say():
     problem = problem_with()
     posterior = rz.fit(problem, "conditional", quiet=True, num_draws=2000)

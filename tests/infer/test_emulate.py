@@ -136,6 +136,7 @@ def test_a_posterior_that_has_not_settled_is_told(problem):
     assert f"emulate: {posterior.notes[0]}" in [str(one.message) for one in told]
 
 
+@pytest.mark.slow
 def test_gradients_train_what_cannot_be_solved_for(problem, tmp_path):
     """The exact norm is no sum over patches: its surrogate is trained, and q with it."""
     settings = EmulateSettings(

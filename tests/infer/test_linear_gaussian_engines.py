@@ -58,6 +58,7 @@ def test_relax_with_a_small_epsilon_finds_the_known_posterior():
     check_against_the_known_posterior(relaxed(0.05))
 
 
+@pytest.mark.slow
 def test_units_change_no_posterior_of_relax():
     check_the_same(relaxed(1.0), relaxed(1.0, KILOMETRE, FOOT))
 
