@@ -8,11 +8,22 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from riesz.catalogue import ExperimentName, Request, experiment_of
+from riesz.cli_data import data_app
+from riesz.cli_options import (
+    CheckJsonOption,
+    DomainOption,
+    FitSeedOption,
+    JsonOption,
+    OutOption,
+    ProblemArgument,
+    SeedOption,
+    json_of,
+)
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -28,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
+app.add_typer(data_app, name="data")
 
 NUM_DATA_SETS = 500
 OWN_DATA = """with data of your own:
@@ -36,22 +47,6 @@ OWN_DATA = """with data of your own:
     riesz experiment jura --data samples.csv --metal Cd --out out/mine
   any measurements and any equation, by a problem file such as examples/aquifer/problem.toml:
     riesz fit problem.toml --out out/run"""
-
-OutOption = Annotated[
-    Path, typer.Option("--out", help="Folder for results.json, table and figures.")
-]
-# The largest that a key takes; experiments make others, up to a thousand times as large.
-SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0, max=2**32 - 1)]
-FitSeedOption = Annotated[
-    int, typer.Option("--seed", help="Starts the random numbers.", min=0, max=2**63 - 1)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
-DomainOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--domain", help="Outline (.geojson) or mesh (.msh, .vtu, .npz); for the smoother."
-    ),
-]
 
 
 @app.callback()
@@ -127,12 +122,6 @@ def prepare(request: Request) -> "Experiment":
     """The experiment that is asked for, ready to run, in any process."""
     use_float64()
     return experiment_of(request)
-
-
-ProblemArgument = Annotated[
-    Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")
-]
-CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 
 @app.command(epilog="Example: riesz check examples/transport/problem.toml --calibrate")
@@ -324,59 +313,6 @@ def predict(
     typer.echo(f"written: {out}")
 
 
-data_app = typer.Typer(
-    help="List data sets, and get those that are not part of the package.",
-    epilog="Example: riesz data list",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(data_app, name="data")
-
-
-@data_app.command("list", epilog="Example: riesz data list")
-def list_data(as_json: CheckJsonOption = False) -> None:
-    """Say which data sets there are, whether they are here, and under which licence."""
-    from riesz.datasets.library import DATA_SETS, VARIABLE, state_of
-
-    rows = [state_of(one) for one in DATA_SETS.values()]
-    if as_json:
-        typer.echo(json_of({"data_sets": rows}))
-        return
-    for row in rows:
-        where = row["where"] or f"nowhere: set {VARIABLE} to a folder for data sets"
-        state = "present" if row["present"] else "not present"
-        typer.echo(f"{row['name']}: {row['about']}")
-        typer.echo(f"  {row['size']}, {row['licence']}")
-        typer.echo(f"  {state}, {where}")
-
-
-@data_app.command("fetch", epilog="Example: riesz data fetch esrp --out data/esrp")
-def fetch_data(
-    name: Annotated[str, typer.Argument(help="Which data set; riesz data list names them.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The folder to make [default: $RIESZ_DATA/NAME]."),
-    ] = None,
-    as_json: CheckJsonOption = False,
-) -> None:
-    """Download a data set, check it by its hashes, clean it, and write its folder.
-
-    It is tested with made-up files, not yet tried live.
-    """
-    from riesz.datasets.library import data_folder, data_set
-
-    if not data_set(name).marker:
-        raise RieszError(f"{name} is part of the package: there is nothing to fetch.")
-    folder = data_folder(name) if out is None else out
-    from riesz.datasets.esrp_download import fetch_esrp
-
-    written = fetch_esrp(folder)
-    if as_json:
-        typer.echo(json_of({"name": name, "out": str(folder), "files": written}))
-        return
-    typer.echo(f"written: {', '.join(written)} in {folder}")
-
-
 def run_and_report(
     prepared: "Experiment",
     out: Path,
@@ -393,13 +329,6 @@ def run_and_report(
         prepared, out, seed=seed, resume=resume, command=command, workers=workers
     )
     report(content["summary"], out, as_json=as_json)
-
-
-def json_of(content: dict[str, Any]) -> str:
-    """One line of JSON; what is not finite is an error rather than no JSON."""
-    from riesz.io.results import json_line
-
-    return json_line(content)
 
 
 def use_float64() -> None:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from riesz.experiments.field_moments import FieldMoments, held_against, worst_of
 from riesz.experiments.task import Experiment, Task
 from riesz.fem.weakform import diffusion, source
 from riesz.infer.emulate import emulate
@@ -54,14 +55,6 @@ class Sizes:
 
 
 SIZES = {"quick": Sizes(3, 8, 50, 1, 200, 300), "full": Sizes(4, 16, 50, 3, 300, 800)}
-
-
-@dataclass(frozen=True)
-class FieldMoments:
-    """Of the log-diffusivity at the nodes."""
-
-    mean: Float[np.ndarray, " node"]
-    sd: Float[np.ndarray, " node"]
 
 
 def field(seed: int, mode: str) -> Experiment:
@@ -130,16 +123,9 @@ def row(sizes: Sizes, seed: int, replicate: int) -> Row:
         )
     )
     ours, theirs = moments(found, sizes), moments(exact, sizes)
-    inside = theirs.sd > 0
-    errors = np.abs(ours.mean - theirs.mean)[inside] / theirs.sd[inside]
-    ratios = ours.sd[inside] / theirs.sd[inside]
     chains = np.asarray(exact.distribution.by_chain)  # pyright: ignore[reportAttributeAccessIssue]
     return {
-        "field_mean_error_sd": float(errors.mean()),
-        "field_mean_error_sd_worst": float(errors.max()),
-        "field_sd_ratio": float(ratios.mean()),
-        "field_sd_ratio_low": float(ratios.min()),
-        "field_sd_ratio_high": float(ratios.max()),
+        **held_against(ours, theirs),
         "nuts_chains_differ_sd": chain_difference(chains, problem, sizes),
         "nuts_effective_draws": float(np.min(exact.history["effective_draws"])),
         "nuts_r_hat": float(np.max(exact.history["r_hat"])),
@@ -173,11 +159,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
         return {"rows": 0}
     return {
         "rows": len(rows),
-        "worst field mean error (sd, averaged over nodes)": max(
-            r["field_mean_error_sd"] for r in rows
-        ),
-        "field sd ratios (averaged over nodes), lowest": min(r["field_sd_ratio"] for r in rows),
-        "field sd ratios (averaged over nodes), highest": max(r["field_sd_ratio"] for r in rows),
+        **worst_of(rows),
         "nuts chains differ by (sd)": max(r["nuts_chains_differ_sd"] for r in rows),
         "median CPU seconds": float(np.median([r["cpu_seconds"] for r in rows])),
         "median CPU seconds of nuts": float(np.median([r["nuts_cpu_seconds"] for r in rows])),
