@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from riesz.experiments.jura_figures import COLOURS
+from riesz.experiments.role_colours import COLOURS
 from riesz.io.results import Row
 from riesz.plot.figure import new_figure, save_figure
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.experiments.aquifer_methods import GP_LINEAR, GP_ZERO, NETWORK
-from riesz.experiments.jura_tables import spread_of, wilcoxon_p
+from riesz.experiments.score_statistics import spread_of, wilcoxon_p
 from riesz.io.results import Row
 
 SCORES = ("mae", "mse", "nlpd", "crps", "coverage95", "mae_feet")

@@ -7,15 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from riesz.experiments.jura_cases import VALIDATION
+from riesz.experiments.role_colours import COLOURS
 from riesz.io.results import Row
 from riesz.plot.figure import new_figure, save_figure
 
-COLOURS = {
-    "ours": "tab:blue",
-    "paper-method": "tab:orange",
-    "baseline": "0.4",
-    "published": "tab:red",
-}
 COLUMNS = 2
 
 

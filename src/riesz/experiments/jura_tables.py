@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from riesz.experiments.jura_cases import RESPLIT, VALIDATION
 from riesz.experiments.jura_methods import ADDITIVE, GPDK, OURS, PLAIN
+from riesz.experiments.score_statistics import spread_of, wilcoxon_p
 from riesz.io.results import Row
 
 TESTED_SHARE = 100 / 259
@@ -46,10 +47,6 @@ def mean_scores(rows: Sequence[Row]) -> list[Row]:
             }
         )
     return table
-
-
-def spread_of(errors: Sequence[float]) -> float | None:
-    return float(np.std(errors, ddof=1)) if len(errors) > 1 else None
 
 
 def groups(rows: Sequence[Row]) -> Iterator[tuple[tuple, list[Row]]]:
@@ -141,8 +138,3 @@ def paired(own: Float[np.ndarray, " pair"], other: Float[np.ndarray, " pair"]) -
         "high": float(differences.mean() + margin),
         "p": 1.0 if same else wilcoxon_p(own, other),
     }
-
-
-def wilcoxon_p(own: Float[np.ndarray, " pair"], other: Float[np.ndarray, " pair"]) -> float:
-    _, p = np.asarray(scipy.stats.wilcoxon(own, other), dtype=float)
-    return float(p)
