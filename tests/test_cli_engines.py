@@ -153,8 +153,9 @@ def test_conditional_from_a_problem_file_with_unknown_source_and_boundary(
     write_mesh(tmp_path / "own.msh", rectangle((4, 2), upper=(2, 1)))
     (tmp_path / "problem.toml").write_text(LINEAR_PROBLEM)
     (tmp_path / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n1.0,0.5,1.1\n")
-    printed = riesz(monkeypatch, capsys, "fit", "problem.toml", "--out", "run", "--json")
-    assert "engine conditional" in printed.err
+    fit = ("fit", "problem.toml", "--out", "run", "--engine", "conditional", "--json")
+    printed = riesz(monkeypatch, capsys, *fit)
+    assert "engine conditional: it was asked for" in printed.err
     words = ("--quantity", "u", "--stat", "mean", "--points", "wells.csv", "--out", "at.csv")
     riesz(monkeypatch, capsys, "predict", "run", *words)
     _, *rows = csv.reader((tmp_path / "at.csv").read_text().splitlines())

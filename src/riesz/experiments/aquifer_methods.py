@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from riesz.baselines.deep_gp import deep_gp
 from riesz.baselines.gaussian_process import gp_on_coordinates
@@ -51,7 +51,9 @@ def always(method: Method) -> Build:
     return build
 
 
+@lru_cache(maxsize=2)
 def integrated(structure: Structure, aquifer: Aquifer) -> Method:
+    """One for all restarts, which share what it keeps."""
     return conditional_head(mesh_of(aquifer), structure)
 
 

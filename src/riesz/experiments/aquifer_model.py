@@ -129,11 +129,17 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
     The mesh is in km; places are in metres.
     """
 
+    @lru_cache(maxsize=1)
+    def posed(points: bytes, values: bytes) -> InverseProblem:
+        # Restarts share the problem, and what is compiled for it.
+        places = np.frombuffer(points).reshape(-1, 2) / KM
+        return head_problem(mesh, places, np.frombuffer(values), structure)
+
     def train(training: Covariates, target: Values, *, seed: int) -> HeadPredictor:
         check_target(training, target)
         standard = standard_of(target)
         values = np.asarray(standard.scaled(target))
-        problem = posed_once(mesh, training.points.tobytes(), values.tobytes(), structure)
+        problem = posed(training.points.tobytes(), values.tobytes())
         key, start_key = jr.split(jr.key(seed))
         settings = ConditionalSettings(num_draws=PARTS, num_others=PARTS)
         parts = linear_parts(problem)
@@ -144,10 +150,3 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)
 
     return train
-
-
-@lru_cache(maxsize=2)
-def posed_once(mesh: Mesh, points: bytes, values: bytes, structure: Structure) -> InverseProblem:
-    """The problem for places in metres; restarts share it."""
-    places = np.frombuffer(points).reshape(-1, 2) / KM
-    return head_problem(mesh, places, np.frombuffer(values), structure)
