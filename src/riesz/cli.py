@@ -24,6 +24,7 @@ from riesz.cli_options import (
     SeedOption,
     json_of,
 )
+from riesz.cli_report import report_run
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -311,6 +312,9 @@ def predict(
     for name, (low, high) in numbers["ranges"].items():
         typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
     typer.echo(f"written: {out}")
+
+
+app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 
 
 def run_and_report(
