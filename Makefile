@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step reproduce clean
+.PHONY: demo test test-slow test-browser lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -16,6 +16,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2
+
+# Needs Chromium, which it installs where it may; else it says why it was skipped.
+test-browser: $(READY)
+	tests/browser/run.sh $(BIN)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -33,11 +33,11 @@ class Scale:
         share = (at - low) / (high - low)
         return self.first + min(max(share, -0.1), 1.1) * (self.last - self.first)
 
-    def ticks(self, count: int = 5) -> list[float]:
+    def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
         if self.logarithmic and self.high / self.low >= 10:
             marks = LogLocator(numticks=count + 1).tick_values(self.low, self.high)
         else:
-            marks = MaxNLocator(count).tick_values(self.low, self.high)
+            marks = MaxNLocator(count, integer=whole).tick_values(self.low, self.high)
         slack = 1e-9 * (self.high - self.low)
         return [float(m) for m in marks if self.low - slack <= m <= self.high + slack]
 
@@ -61,7 +61,7 @@ def number(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def frame(x: Scale, y: Scale, x_label: str, y_label: str) -> list[str]:
+def frame(x: Scale, y: Scale, x_label: str, y_label: str, *, whole: bool = False) -> list[str]:
     """Axes with ticks and names; names come from users and are escaped."""
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [
@@ -70,7 +70,7 @@ def frame(x: Scale, y: Scale, x_label: str, y_label: str) -> list[str]:
         f'<text transform="translate(13 {(TOP + bottom) / 2:.1f}) rotate(-90)" '
         f'text-anchor="middle">{escape(y_label)}</text>',
     ]
-    for value in x.ticks():
+    for value in x.ticks(whole=whole):
         at = x(value)
         parts.append(f'<path class="grid" d="M{at:.1f} {TOP}V{bottom}"/>')
         parts.append(text(at, bottom + 16, number(value), "middle"))
@@ -134,7 +134,7 @@ def curve(name: str, lines: Float[np.ndarray, "line step"]) -> str:
     y = spanning([float(finite.min()), float(finite.max())], HEIGHT - BOTTOM, TOP, log=log)
     x = Scale(0.0, float(lines.shape[1] - 1), LEFT, WIDTH - RIGHT)
     chosen = np.unique(np.linspace(0, lines.shape[1] - 1, MOST_POINTS).astype(int))
-    parts = frame(x, y, "step", name)
+    parts = frame(x, y, "step", name, whole=True)
     for i, line in enumerate(lines):
         points = " ".join(
             f"{x(float(step)):.1f},{y(float(line[step])):.1f}"

@@ -30,6 +30,9 @@ NO_CURVES = ("r_hat", "effective_draws", "num_steps", "accept_probability", "ste
 """Entries of a history that are no curve worth looking at."""
 
 MOST_CURVES = 6
+ROUNDING = 1e-10
+"""Of a budget's largest line: what is smaller is zero."""
+
 EXACT_ENGINES = ("conditional",)
 
 
@@ -248,6 +251,11 @@ def budget_of(found: Drawn) -> tuple[BudgetLine, ...]:
     if not amounts:
         return ()
     amounts["imbalance"] = np.sum(list(amounts.values()), axis=0)
+    largest = max(float(np.abs(values).max()) for values in amounts.values())
+    amounts = {
+        name: np.where(np.abs(values) < ROUNDING * largest, 0.0, values)
+        for name, values in amounts.items()
+    }
     return tuple(line_of(name, values) for name, values in amounts.items())
 
 

@@ -145,11 +145,15 @@
     }
     context.stroke();
     if (!by("show-wells").checked) return;
-    const radius = wells.x.length > 400 ? 2.2 : 3.6;
+    const radius = wells.x.length > 400 ? 2.5 : 4;
+    const table = data.colours.mean, ends = range();
+    const alike = state.statistic === "mean" && state.map === maps[0];
     for (let i = 0; i < wells.x.length; i++) {
       context.beginPath();
       context.arc(toX(v, wells.x[i]), toY(v, wells.y[i]), radius, 0, 2 * Math.PI);
-      context.fillStyle = wells.censored[i] ? "#ffd166" : "#ffffff";
+      // On the map of what was measured, a well that stands out is one that was not met.
+      const colour = table[Math.round(share(wells.measured[i], ends) * (table.length - 1))];
+      context.fillStyle = alike ? "rgb(" + colour.join(",") + ")" : "#ffffff";
       context.fill();
       context.stroke();
     }

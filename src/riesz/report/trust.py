@@ -20,7 +20,7 @@ from riesz.infer.surrogate_error import SurrogateError
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 
 R_HAT_GOOD, R_HAT_BAD = 1.01, 1.05
-DRAWS_GOOD, DRAWS_BAD = 400, 100
+DRAWS_GOOD, DRAWS_BAD = 400.0, 100.0
 SENSOR_GOOD, SENSOR_BAD = 0.1, 0.5
 """Errors of a surrogate at the sensors, in units of the noise."""
 
@@ -173,7 +173,7 @@ def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
     }[level]
     yield Verdict("Effective draws", f"{check.effective_draws:.0f}", level, words)
     total = check.num_chains * check.num_draws
-    level = graded(check.divergences, 0, 0.01 * total)
+    level = graded(float(check.divergences), 0.0, 0.01 * total)
     words = (
         "The sampler followed the posterior everywhere."
         if level == GOOD
@@ -237,6 +237,10 @@ def of_coverage(coverage: float, num_observations: int) -> Verdict:
     return Verdict("Coverage of 95 % intervals", f"{coverage:.0%}", level, words)
 
 
+def learned(share: float) -> str:
+    return "more than 99 %" if share > 0.99 else f"{max(share, 0):.0%}"
+
+
 def of_contraction(contraction: Mapping[str, float]) -> Iterator[Verdict]:
     for name, share in contraction.items():
         told = share >= CONTRACTION_SEEN
@@ -246,6 +250,4 @@ def of_contraction(contraction: Mapping[str, float]) -> Iterator[Verdict]:
             else "The data say next to nothing of it: what you see is your prior. Measure where "
             "it matters, or state the prior with care."
         )
-        yield Verdict(
-            f"Learned about {name}", f"{max(share, 0):.0%}", GOOD if told else DOUBTFUL, words
-        )
+        yield Verdict(f"Learned about {name}", learned(share), GOOD if told else DOUBTFUL, words)
