@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.infer import importance, surrogate_error
+from riesz.infer.describe import equation_lines
 from riesz.infer.grid import Grid
 from riesz.infer.importance import told_check
 from riesz.infer.posterior import is_field
@@ -19,6 +20,7 @@ from riesz.infer.surrogate_error import told_error
 from riesz.io.measured import VALUE, Measured, measured_as
 from riesz.io.results import read_results
 from riesz.io.run_folder import MANIFEST, Run, read_run
+from riesz.io.wells import Wells, wells_of
 from riesz.mesh.facets import boundary_facets
 from riesz.report.drawn import Drawn, drawn
 from riesz.report.maps import FieldMap, field_map, map_grid
@@ -44,23 +46,6 @@ class Parameter:
     prior: tuple[float, float, float]  # ends of the 95 % interval and the median between
     posterior: tuple[float, float, float]
     contraction: float
-
-
-@dataclass(frozen=True, eq=False)
-class Wells:
-    """Measurements in their unit, and what was predicted for them."""
-
-    points: Float[np.ndarray, "sensor 2"]
-    measured: Float[np.ndarray, " sensor"]
-    predicted: Float[np.ndarray, " sensor"]
-    sd: Float[np.ndarray, " sensor"]  # of the prediction, without noise
-    low: Float[np.ndarray, " sensor"]  # ends of the interval of a new measurement
-    high: Float[np.ndarray, " sensor"]
-    censored: np.ndarray
-
-    @property
-    def residuals(self) -> Float[np.ndarray, " sensor"]:
-        return self.measured - self.predicted
 
 
 @dataclass(frozen=True)
@@ -134,14 +119,14 @@ def content_of(
         name=name,
         measured=measured,
         engine=posterior.engine,
-        equation=repr(problem.forward.form),
+        equation=" ".join(equation_lines(problem.forward)),
         manifest=manifest,
         configuration=run.case.content.decode(errors="replace"),
         pixels=pixels,
         outline=mesh.nodes[boundary_facets(mesh).nodes],
         maps=maps_of(measured, found),
         parameters=parameters,
-        wells=wells_of(problem, measured, found),
+        wells=wells_of(problem, measured, found.predicted, found.measured),
         curves=curves_of(posterior.history),
         verdicts=tuple(told),
         level=overall(told, warnings),
@@ -216,20 +201,6 @@ def contraction(
     widths = [np.subtract(*np.quantile(draws, (0.84, 0.16), axis=0)) for draws in (after, before)]
     ratios = widths[0] / np.where(widths[1] > 0, widths[1], np.inf)
     return float(1 - np.median(ratios) ** 2)
-
-
-def wells_of(problem: InverseProblem, measured: Measured, found: Drawn) -> Wells:
-    predicted = np.asarray(measured.of(found.predicted))
-    low, high = np.quantile(measured.of(found.measured), (0.025, 0.975), axis=0)
-    return Wells(
-        points=problem.observations.points,
-        measured=np.asarray(measured.of(np.asarray(problem.observed))),
-        predicted=predicted.mean(axis=0),
-        sd=predicted.std(axis=0, ddof=1),
-        low=low,
-        high=high,
-        censored=measured.censored,
-    )
 
 
 def curves_of(history: Mapping[str, Array]) -> dict[str, Float[np.ndarray, "line step"]]:

@@ -154,7 +154,12 @@
       // On the map of what was measured, a well that stands out is one that was not met.
       const colour = table[Math.round(share(wells.measured[i], ends) * (table.length - 1))];
       context.fillStyle = alike ? "rgb(" + colour.join(",") + ")" : "#ffffff";
+      context.strokeStyle = "#ffffff"; // seen on dark colours, the inner ring on light ones
+      context.lineWidth = 3;
+      context.stroke();
       context.fill();
+      context.strokeStyle = "#1c2126";
+      context.lineWidth = 1.2;
       context.stroke();
     }
   }

@@ -209,10 +209,10 @@ def wells_table(content: Content) -> str:
     rows = [
         (
             f"{wells.points[i, 0]:.7g}, {wells.points[i, 1]:.7g}",
-            ("below " if wells.censored[i] else "") + number(wells.measured[i]),
-            number(wells.predicted[i]),
-            number(wells.residuals[i]),
-            number(wells.sd[i]),
+            ("below " if wells.censored[i] else "") + number(float(wells.measured[i])),
+            number(float(wells.predicted[i])),
+            number(float(wells.residuals[i])),
+            number(float(wells.sd[i])),
         )
         for i in order
     ]
