@@ -8,6 +8,7 @@ from scipy.stats import norm
 from riesz.mesh.shapes import disc
 from riesz.report.charts import Scale, bar, curve, data_fit, number
 from riesz.report.maps import REACH, encoded, encoded_grid, exceedance, field_map, map_grid
+from riesz.report.outline import rings, rings_of
 
 
 def numbers(part):
@@ -99,3 +100,16 @@ def test_scales_and_numbers():
     assert number(-1.5e-7) == "−1.5e−7"
     assert number(1234.5678) == "1235"
     assert 'class="posterior"' in bar((0.0, 1.0, 2.0), (0.5, 0.6, 0.7))
+
+
+def test_the_rim_of_a_mesh_with_a_hole_is_two_rings():
+    edges = np.array([[0, 1], [2, 1], [2, 0], [5, 4], [4, 3], [3, 5]])
+    found = rings_of(edges)
+    assert [set(ring) for ring in found] == [{0, 1, 2}, {3, 4, 5}]
+
+
+def test_two_parts_that_touch_in_a_node_are_walked_round_to_the_end():
+    edges = np.array([[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 2]])
+    assert sum(len(ring) for ring in rings_of(edges)) == 6
+    (ring,) = rings(disc(3))
+    np.testing.assert_allclose(np.hypot(*ring.T), 1.0)

@@ -21,9 +21,9 @@ from riesz.io.measured import VALUE, Measured, measured_as
 from riesz.io.results import read_results
 from riesz.io.run_folder import MANIFEST, Run, read_run
 from riesz.io.wells import Wells, wells_of
-from riesz.mesh.facets import boundary_facets
 from riesz.report.drawn import Drawn, drawn
 from riesz.report.maps import FieldMap, field_map, map_grid
+from riesz.report.outline import rings
 from riesz.report.trust import Verdict, overall, verdicts
 
 INTERVAL = (0.025, 0.5, 0.975)
@@ -69,7 +69,8 @@ class Content:
     manifest: dict[str, Any]
     configuration: str
     pixels: Grid
-    outline: Float[np.ndarray, "edge 2 2"]
+    outline: tuple[Float[np.ndarray, "corner 2"], ...]
+    unknowns: tuple[str, ...]
     maps: tuple[FieldMap, ...]
     parameters: tuple[Parameter, ...]
     wells: Wells
@@ -104,14 +105,15 @@ def content_of(
     found = drawn(posterior, pixels, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
     rms, coverage = fit_of(problem, found)
-    parameters = parameters_of(problem, found)
+    shares = contractions(found)
+    parameters = parameters_of(problem, found, shares)
     told = verdicts(
         told_check(posterior) or sampler_check(posterior),
         told_error(posterior),
         residual_rms=rms,
         coverage=coverage,
         num_observations=problem.observations.num_sensors,
-        contraction=contractions(found),
+        contraction={name: shares[name] for name in problem.latents.names},
         exact=posterior.engine in EXACT_ENGINES,
     )
     warnings = tuple(dict.fromkeys((*run.case.notes, *posterior.notes, *run.notes)))
@@ -123,7 +125,8 @@ def content_of(
         manifest=manifest,
         configuration=run.case.content.decode(errors="replace"),
         pixels=pixels,
-        outline=mesh.nodes[boundary_facets(mesh).nodes],
+        outline=tuple(rings(mesh)),
+        unknowns=problem.latents.names,
         maps=maps_of(measured, found),
         parameters=parameters,
         wells=wells_of(problem, measured, found.predicted, found.measured),
@@ -158,11 +161,12 @@ def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:
     return tuple(maps)
 
 
-def parameters_of(problem: InverseProblem, found: Drawn) -> tuple[Parameter, ...]:
-    shares = contractions(found)
+def parameters_of(
+    problem: InverseProblem, found: Drawn, shares: Mapping[str, float]
+) -> tuple[Parameter, ...]:
     rows = []
-    for name, after in found.unknowns.items():
-        before = found.before[name]
+    for name in problem.latents.names:  # compiled functions return them in another order
+        before, after = found.before[name], found.unknowns[name]
         if is_field(problem, name):
             columns = {f"{name} (mean over the domain)": (before.mean(axis=1), after.mean(axis=1))}
         elif after.shape[1] == 1:
@@ -170,8 +174,10 @@ def parameters_of(problem: InverseProblem, found: Drawn) -> tuple[Parameter, ...
         else:
             columns = {f"{name}[{i}]": (before[:, i], after[:, i]) for i in range(after.shape[1])}
         for label, (prior, posterior) in columns.items():
-            share = shares.get(label, contraction(prior[:, None], posterior[:, None]))
-            rows.append(Parameter(label, interval(prior), interval(posterior), share))
+            one = shares[name]
+            if after.shape[1] > 1 and not is_field(problem, name):
+                one = contraction(prior[:, None], posterior[:, None])
+            rows.append(Parameter(label, interval(prior), interval(posterior), one))
     return tuple(rows)
 
 

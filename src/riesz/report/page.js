@@ -92,9 +92,27 @@
       pixels.data[at + 2] = colour[2];
       pixels.data[at + 3] = 255;
     }
+    for (let pass = 0; pass < 2; pass++) bleed(pixels.data);
     image.getContext("2d").putImageData(pixels, 0, 0);
     legend(table, ends);
     draw();
+  }
+
+  // Colours go on a little beyond the rim, along which the map is then cut.
+  function bleed(bytes) {
+    const before = Uint8ClampedArray.from(bytes), columns = grid.columns, rows = grid.rows;
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        const at = 4 * (row * columns + column);
+        if (before[at + 3]) continue;
+        for (const [dy, dx] of [[0, 1], [0, -1], [1, 0], [-1, 0], [1, 1], [1, -1], [-1, 1], [-1, -1]]) {
+          const y = row + dy, x = column + dx, from = 4 * (y * columns + x);
+          if (y < 0 || x < 0 || y >= rows || x >= columns || !before[from + 3]) continue;
+          for (let k = 0; k < 4; k++) bytes[at + k] = before[from + k];
+          break;
+        }
+      }
+    }
   }
 
   function legend(table, ends) {
@@ -135,14 +153,20 @@
     canvas.height = Math.round(v.box.height * dots);
     context.setTransform(dots, 0, 0, dots, 0, 0);
     context.imageSmoothingEnabled = state.zoom < 4;
+    context.beginPath();
+    for (const ring of data.outline) {
+      ring.forEach(([x, y], i) => {
+        if (i) context.lineTo(toX(v, x), toY(v, y));
+        else context.moveTo(toX(v, x), toY(v, y));
+      });
+      context.closePath();
+    }
+    context.save();
+    context.clip("evenodd");
     context.drawImage(image, v.left, v.top, width * v.scale, height * v.scale);
+    context.restore();
     context.strokeStyle = "#1c2126";
     context.lineWidth = 1.2;
-    context.beginPath();
-    for (const [a, b, c, d] of data.outline) {
-      context.moveTo(toX(v, a), toY(v, b));
-      context.lineTo(toX(v, c), toY(v, d));
-    }
     context.stroke();
     if (!by("show-wells").checked) return;
     const radius = wells.x.length > 400 ? 2.5 : 4;

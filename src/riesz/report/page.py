@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -24,9 +24,24 @@ from riesz.report.trust import BAD, DOUBTFUL, GOOD
 
 REPORT = "report.html"
 COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
-NUM_COLOURS = 64
+NUM_COLOURS = 256
 MOST_WELLS = 500
 """Rows of the table of wells; the map shows them all."""
+
+CAPTIONS = {
+    "physics": "what the emulated state leaves of the equation",
+    "bound": "lower bound of the evidence, which training raises",
+    "share": "weight with which the data count already",
+    "moved": "how far the posterior moved in a round, in its standard deviations",
+    "misfit": "distance from the data",
+    "kl": "distance of the posterior from the prior",
+    "penalty": "what the state leaves of the equation",
+    "cost": "minus the log-posterior, which the search lowers",
+    "slope": "its gradient, zero at the most probable place",
+    "iterations": "of conjugate gradients in each step",
+    "log_density": "log-posterior of the draws, one line a chain",
+}
+"""What the curves of the engines' histories mean."""
 
 IN_SHORT = {
     GOOD: "Nothing speaks against trusting it.",
@@ -108,7 +123,7 @@ def page_data(content: Content) -> dict[str, Any]:
     return {
         "grid": encoded_grid(content.pixels),
         "maps": [encoded(one) for one in content.maps],
-        "outline": rounded(content.outline.reshape(-1, 4)),
+        "outline": [rounded(ring) for ring in content.outline],
         "wells": {
             "x": rounded(wells.points[:, 0]),
             "y": rounded(wells.points[:, 1]),
@@ -142,7 +157,7 @@ def summary(content: Content) -> str:
     wells, measured = content.wells, content.measured
     told = content.manifest["summary"]
     unit = f" {measured.unit}" if measured.unit else ""
-    names = ", ".join(parameter.name for parameter in content.parameters)
+    names = listed_and(content.unknowns)
     seconds = told.get("seconds")
     time = "" if seconds is None else f" It took {duration(seconds)}."
     sentences = (
@@ -155,6 +170,10 @@ def summary(content: Content) -> str:
         "draws of the posterior."
     )
     return escape(sentences)
+
+
+def listed_and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def duration(seconds: float) -> str:
@@ -216,7 +235,7 @@ def wells_table(content: Content) -> str:
         )
         for i in order
     ]
-    return table(("place", "measured", "predicted", "residual", "sd"), rows)
+    return table(("place", "measured", "predicted", "residual", "sd"), rows, "numbers")
 
 
 def trust_list(content: Content) -> str:
@@ -235,8 +254,15 @@ def trust_list(content: Content) -> str:
 def curves_section(content: Content) -> str:
     if not content.curves:
         return f"<p>The engine {escape(content.engine)} left no curves: nothing was trained.</p>"
-    charts = "".join(curve(name, lines) for name, lines in content.curves.items())
+    charts = "".join(
+        f"<figure>{curve(name, lines)}<figcaption>{escape(caption(name))}</figcaption></figure>"
+        for name, lines in content.curves.items()
+    )
     return f'<div class="charts">{charts}</div>'
+
+
+def caption(name: str) -> str:
+    return f"{name}: {CAPTIONS[name]}" if name in CAPTIONS else name
 
 
 def budget_section(content: Content) -> str:
@@ -246,7 +272,7 @@ def budget_section(content: Content) -> str:
         (escape(line.name), number(line.mean), f"{number(line.low)} to {number(line.high)}")
         for line in content.budget
     ]
-    return table(("line", "mean", "95 % interval"), rows)
+    return table(("line", "mean", "95 % interval"), rows, "numbers")
 
 
 def facts_table(content: Content) -> str:
