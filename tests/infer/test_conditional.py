@@ -128,6 +128,7 @@ def test_the_marginal_density_has_the_gradient_it_claims(rich):
     assert taylor_test(eqx.filter_jit(density), place).passed
 
 
+@pytest.mark.slow
 def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
     parts = linear_parts(rich)
