@@ -1,0 +1,83 @@
+"""Pages of the book that are made: the reference and the benchmarks."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+from book.public_names import exports, public_names
+from book.reference import LAYERS, check_complete, reference_page
+from book.results_page import (
+    cell,
+    columns_of,
+    pivoted,
+    read,
+    result_files,
+    results_section,
+    shortened,
+)
+
+import riesz
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "src" / "riesz"
+
+
+def test_public_names_are_read_as_the_package_has_them():
+    names = public_names(PACKAGE / "__init__.py")
+    assert {name for group in names.values() for name in group} <= set(riesz.__all__)
+    assert names["riesz.penalty.penalty"] == ("exact_penalty", "weak_form_penalty")
+
+
+def test_every_public_name_has_a_page_of_the_reference():
+    public = public_names(PACKAGE / "__init__.py")
+    check_complete(public)
+    modules = {module for layer in LAYERS.values() for module in layer.modules}
+    exported = {
+        m: exports(PACKAGE / m.removeprefix("riesz.") / "__init__.py") for m in sorted(modules)
+    }
+    pages = "".join(reference_page(layer, public, exported) for layer in LAYERS.values())
+    for module, names in public.items():
+        for name in names:
+            assert f"::: {module}.{name}\n" in pages
+    with pytest.raises(ValueError, match="holds quantum"):
+        check_complete({"riesz.quantum.leap": ("leap",)})
+
+
+@pytest.mark.parametrize("module", ["riesz.regression", "riesz.diagnose", "riesz.plot"])
+def test_exports_of_a_subpackage_are_all_that_it_offers(module):
+    found = exports(PACKAGE / module.removeprefix("riesz.") / "__init__.py")
+    assert set(found) == set(importlib.import_module(module).__all__)
+
+
+def test_every_result_file_has_a_section_with_its_origin():
+    files = result_files(ROOT / "results")
+    page = results_section(files)
+    for file in files:
+        assert f"\n## {file.name}\n" in f"\n{page}"
+        assert f"`{file.content['command']}`, seed {file.content['seed']}" in page
+        assert f"(../results/{file.place})" in page
+
+
+def test_a_summary_becomes_tables_with_a_row_a_group():
+    summary = {"rows": 3, "worst": 0.5, "a: error": 1.0, "a: ratio": 2.0, "b: error": 3.0}
+    summary |= {"b: ratio": 0.123456, "c: error": 4.0}
+    assert pivoted(summary) == [
+        (["", "value"], [["worst", "0.5"]]),
+        (["", "error", "ratio"], [["a", "1", "2"], ["b", "3", "0.1235"]]),
+        (["", "error"], [["c", "4"]]),
+    ]
+
+
+def test_cells_are_short_and_lists_have_no_column():
+    assert [cell(v) for v in (None, True, 0.12345, 1050625, [1, 2.5], "a|b")] == [
+        "", "yes", "0.1235", "1,050,625", "1, 2.5", "a\\|b",
+    ]  # fmt: skip
+    assert columns_of([{"a": 1, "b": [1]}, {"c": 2}]) == ["a", "c"]
+    assert shortened("7d05d279fbda831c0695-modified") == "7d05d279fb-modified"
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"rows": []}')
+    with pytest.raises(ValueError, match="lacks command, commit"):
+        read(path)
