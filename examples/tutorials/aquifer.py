@@ -56,7 +56,7 @@ riesz("fit", FOLDER / "problem.toml", "--engine", "conditional", "--seed", 0, "-
 # head.tif` makes a GeoTIFF; a CSV needs nothing.
 
 # %%
-for quantity, stat in (("u", "mean"), ("u", "sd"), ("transmissivity", "mean")):
+for quantity, stat in (("u", "sd"), ("transmissivity", "mean")):
     name = RUN.parent / f"{quantity}_{stat}.csv"
     riesz("predict", RUN, "--quantity", quantity, "--stat", stat, "--grid", "80x60", "--out", name)
 
@@ -70,8 +70,8 @@ def column(name):
     return np.genfromtxt(RUN.parent / name, delimiter=",", names=True)
 
 
-figure, panels = rz.plot.new_figure(3, width=3.8, height=3.8)
-labels = {"u_mean": "head, m", "u_sd": "its sd, m", "transmissivity_mean": "transmissivity, m2/day"}
+figure, panels = rz.plot.new_figure(2, width=4.6, height=3.8)
+labels = {"u_sd": "sd of the head, m", "transmissivity_mean": "mean transmissivity, m2/day"}
 for panel, (name, label) in zip(panels, labels.items(), strict=True):
     table = column(f"{name}.csv")
     x, y, value = (table[field] for field in table.dtype.names[:3])
@@ -79,7 +79,7 @@ for panel, (name, label) in zip(panels, labels.items(), strict=True):
     figure.colorbar(dots, ax=panel, label=label, location="bottom", shrink=0.8)
     panel.set_aspect("equal")
 wells = np.genfromtxt(FOLDER / "wells.csv", delimiter=",", names=True, dtype=None, encoding=None)
-panels[1].plot(wells["x_m"] / 1e3, wells["y_m"] / 1e3, ".", color="white", markersize=3)
+panels[0].plot(wells["x_m"] / 1e3, wells["y_m"] / 1e3, ".", color="white", markersize=3)
 figure
 
 # %% [markdown]
