@@ -29,7 +29,7 @@ def strength(x, z):
 
 
 def eddy(x):
-    """Turning about a point off the middle, twice as fast as diffusion can follow."""
+    """Turning about a point off the middle, fast enough to outrun diffusion."""
     away = x - jnp.array([0.4, 0.6])
     return 25.0 * jnp.exp(-(away @ away) / (2 * 0.2**2)) * jnp.stack([-away[1], away[0]]) / 0.2
 
