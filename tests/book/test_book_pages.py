@@ -1,7 +1,10 @@
 """Pages of the book that are made: the reference and the benchmarks."""
 
 import importlib
+import json
+import re
 from pathlib import Path
+from statistics import median
 
 import pytest
 from book.public_names import exports, public_names
@@ -81,3 +84,38 @@ def test_a_file_that_is_no_result_is_refused(tmp_path):
     path.write_text('{"rows": []}')
     with pytest.raises(ValueError, match="lacks command, commit"):
         read(path)
+
+
+CROSSOVER = (
+    ("quadrature", "cpu_seconds"),
+    ("nuts-sparse", "cpu_seconds_ess400"),
+    ("nuts-dense", "cpu_seconds_ess400"),
+    ("emulate", "cpu_seconds"),
+    ("emulate", "compile_cpu_seconds"),
+)
+"""Columns of the table of crossover points: methods and what is shown of them."""
+
+
+def test_crossover_points_are_those_of_the_result_file():
+    rows = json.loads((ROOT / "results/transport/results.json").read_text())["rows"]
+    table = re.findall(r"^\| (\d+) x \1 \|(.*)\|$", (ROOT / "docs/engines.md").read_text(), re.M)
+    assert [int(side) for side, _ in table] == [17, 33, 65, 129, 257]
+    for side, cells in table:
+        nodes = int(side) ** 2
+        for (method, measure), shown in zip(CROSSOVER, cells.split("|"), strict=True):
+            found = [
+                row[measure]
+                for row in rows
+                if (row["method"], row["nodes"], row["domain"])
+                == (method, int(side) ** 2, "square")
+                and row[measure] is not None
+            ]
+            assert (shown.strip() == "") == (not found)
+            if found:
+                digits = shown.strip().replace(",", "")
+                assert float(digits) == pytest.approx(median(found), abs=half_a_digit(digits))
+
+
+def half_a_digit(number: str) -> float:
+    """What rounding may have taken."""
+    return 0.501 * 10.0 ** -len(number.partition(".")[2])
