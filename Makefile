@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step reproduce clean
+.PHONY: demo test test-slow docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -51,6 +51,9 @@ bench-laplace: $(READY)
 
 bench-aquifer-step: $(READY)
 	$(BIN)/python benchmarks/aquifer_step.py --out results/bench-aquifer-step.json
+
+bench-aquifer-mesh: $(READY)
+	$(BIN)/python benchmarks/aquifer_mesh.py --out results/bench-aquifer-mesh.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
