@@ -39,6 +39,7 @@ def test_help_names_every_command_with_an_example():
         assert f"Example: riesz {command}" in text
 
 
+@pytest.mark.slow
 def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypatch, capsys):
     write_mesh(tmp_path / "own.msh", rectangle((12, 8), upper=(3, 2)))
     out = tmp_path / "out"

@@ -221,6 +221,7 @@ def test_ctrl_c_keeps_the_last_block_and_says_how_to_go_on(whole, case, monkeypa
     check_same(case / "run", whole)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_one_message_and_the_fit_is_not_lost(whole, case, monkeypatch, capsys):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with monkeypatch.context() as patch:

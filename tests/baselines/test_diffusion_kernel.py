@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from riesz.baselines.diffusion_kernel import Diffused, diffused_covariance, diffusion_kernel
 from riesz.baselines.multi_output import as_matrix, primary_moments
@@ -64,6 +65,7 @@ def test_sensitivities_are_sds():
     np.testing.assert_allclose(np.einsum("ppii->pi", blocks), np.tile(wanted[:, None], 4))
 
 
+@pytest.mark.slow
 def test_draws_of_a_known_model_are_predicted_almost_as_well_as_by_the_model_itself():
     rng = np.random.default_rng(2)
     points, outputs = rng.uniform(size=(150, 2)), Diffused(1)

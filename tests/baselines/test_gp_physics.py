@@ -118,6 +118,7 @@ def test_drawn_fields_have_the_moments_of_their_process(physics, trained):
     assert abs(draws.var() / variance - 1) < 4 * np.sqrt(2 / 4000)
 
 
+@pytest.mark.slow
 def test_patches_are_unbiased_for_all_of_them_under_the_fields_draws(physics, trained):
     """Means over few patches and over all patches, each with fresh draws of the fields."""
     penalty, surrogate = physics.penalty, trained.surrogate

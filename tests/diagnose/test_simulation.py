@@ -33,6 +33,7 @@ def problem():
     )
 
 
+@pytest.mark.slow
 def test_posteriors_of_a_linear_problem_are_calibrated(problem):
     found = sbc(problem, num_data_sets=100, settings=SMALL, quiet=True)
     assert found.calibrated, found.warnings()
@@ -42,6 +43,7 @@ def test_posteriors_of_a_linear_problem_are_calibrated(problem):
     assert found.start_gaps.max() < 1e-6  # a Gaussian has one mode
 
 
+@pytest.mark.slow
 def test_a_wrong_surrogate_is_told(problem):
     untrained = initial_surrogate(problem, jr.key(0), width=SMALL.width, features=SMALL.features)
     found = sbc(problem, num_data_sets=100, surrogate=untrained, quiet=True)

@@ -114,19 +114,17 @@ def test_the_selected_model_is_one_of_the_candidates():
 def test_the_simplest_candidate_that_is_not_clearly_behind_is_chosen():
     scattered = [-0.5, 1.5]  # a mean of 0.5 with a standard error of 1
     rows = [
-        {"candidate": "far", "cut": 0, "cv_nlpd": 2.0, "nlpd_of_blocks": [2.0, 2.0]},
-        {"candidate": "simple", "cut": 0, "cv_nlpd": 1.4, "nlpd_of_blocks": [1.4, 1.4]},
-        {"candidate": "best", "cut": 0, "cv_nlpd": 0.5, "nlpd_of_blocks": scattered},
+        {"candidate": "far", "cv_nlpd": 2.0, "nlpd_of_blocks": [2.0, 2.0]},
+        {"candidate": "simple", "cv_nlpd": 1.4, "nlpd_of_blocks": [1.4, 1.4]},
+        {"candidate": "best", "cv_nlpd": 0.5, "nlpd_of_blocks": scattered},
     ]
     assert chosen(rows) == "simple"
     rows[2]["nlpd_of_blocks"] = [0.4, 0.6]
     assert chosen(rows) == "best"
-    assert chosen([*rows, {**rows[1], "cut": 1, "cv_nlpd": -0.4}]) == "simple"  # a mean of 0.5
 
 
-@pytest.mark.parametrize("cut", [0, 1])
-def test_blocks_of_wells_are_compact_and_none_is_empty(cut):
-    blocks = blocks_of(WELLS, 4, cut)
+def test_blocks_of_wells_are_compact_and_none_is_empty():
+    blocks = blocks_of(WELLS, 4)
     assert set(blocks) == {0, 1, 2, 3}
     within = np.mean([WELLS.points[blocks == k].std(axis=0).max() for k in range(4)])
     assert within < 0.6 * WELLS.points.std(axis=0).max()

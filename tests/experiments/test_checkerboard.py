@@ -107,6 +107,7 @@ def small_run(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_a_run_leaves_rows_with_all_keys_and_the_figures(small_run, tmp_path, monkeypatch):
     runs = [("finite-elements", 0), ("galerkin", 0)]
     monkeypatch.setattr(experiment, "scored_runs", lambda mode: runs)

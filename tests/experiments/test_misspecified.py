@@ -99,6 +99,7 @@ def standardised(data, *, knows_eddy):
     return (data.values - np.asarray(predicted)) / data.noise_sd
 
 
+@pytest.mark.slow
 def test_the_oracle_explains_the_data_and_the_model_does_not():
     # The strongest eddy of a few; meshes so coarse leave errors of their own.
     data = max((setting.data_set(3, k) for k in range(6)), key=lambda d: abs(d.turning))

@@ -45,6 +45,7 @@ def test_the_output_is_smoother_than_its_source_and_the_budget_closes(case):
     assert abs(row["imbalance"]) < 1e-12 * abs(row["source_total"])
 
 
+@pytest.mark.slow
 def test_units_of_length_do_not_matter(mesh):
     source = noisy_source(mesh, 1)
     large = type(mesh)(1000 * mesh.nodes, mesh.cells, mesh.facets)

@@ -182,6 +182,7 @@ def test_p2_errors_on_an_interval_fall_at_third_and_second_order(problem_of):
     np.testing.assert_allclose(observed_orders(problem_of(1, 2), z), [3, 2], atol=0.1)
 
 
+@pytest.mark.slow
 def test_p1_errors_on_tetrahedra_fall_at_second_and_first_order(problem_of):
     z = switches(3, vary=1.0, velocity=[1.0, -1.0, 0.5], rate=2.0)
     np.testing.assert_allclose(observed_orders(problem_of(3, 1), z), [2, 1], atol=0.1)

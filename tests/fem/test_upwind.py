@@ -57,6 +57,7 @@ def overshoot(nodes, u, velocity, num_cells):
     return excess.max(), excess[into_layer > 2.001 / num_cells].max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("velocity", [ALIGNED, OBLIQUE])
 def test_smooth_transport_converges_faster_than_order_one_and_a_half(velocity):
     errors = []

@@ -1,6 +1,7 @@
 """The engine that integrates out: against algebra on the whole problem, written out densely."""
 
 import dataclasses
+import warnings
 
 import equinox as eqx
 import jax
@@ -17,9 +18,11 @@ from riesz.errors import RieszError
 from riesz.fem.linear_solve import SparseLU
 from riesz.infer import linear_system as linear_system_module
 from riesz.infer.chains import AbstractDensity
+from riesz.infer.checkpoint import NO_CHECKPOINT
 from riesz.infer.conditional import MarginalDensity, around, spread_about
 from riesz.infer.linear_parts import linear_parts
 from riesz.infer.linear_system import linear_system
+from tests.infer.stopping import check_same, stopped_and_resumed
 
 MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))
 SENSORS = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (9, 2))
@@ -128,6 +131,7 @@ def test_the_marginal_density_has_the_gradient_it_claims(rich):
     assert taylor_test(eqx.filter_jit(density), place).passed
 
 
+@pytest.mark.slow
 def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
     parts = linear_parts(rich)
@@ -175,7 +179,8 @@ def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noi
 @pytest.mark.slow
 def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
     problem, grid, logs = with_noise
-    found = others_of(rz.conditional(problem, settings=rz.ConditionalSettings(over="nuts")))
+    settings = rz.ConditionalSettings(over="nuts", num_samples=1000)
+    found = others_of(rz.conditional(problem, settings=settings))
     weights = np.exp(logs - logs.max())
     mean = np.average(grid, weights=weights)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
@@ -287,3 +292,18 @@ def test_what_is_not_linear_and_normal_is_refused(changes, message):
 def test_wrong_settings_are_told(call, message):
     with pytest.raises(RieszError, match=message):
         call(problem_with())
+
+
+@pytest.mark.slow
+def test_chains_over_the_others_that_are_stopped_go_on_to_the_same_draws(with_noise, tmp_path):
+    problem, _, _ = with_noise
+    settings = rz.ConditionalSettings(over="nuts", num_warmup=60, num_samples=60)
+
+    def fitted(checkpoint=NO_CHECKPOINT):
+        return rz.conditional(problem, settings=settings, checkpoint=checkpoint)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # chains as short as these disagree
+        again, stops = stopped_and_resumed(fitted, tmp_path / "checkpoint", blocks=2)
+        check_same(again, fitted())
+    assert stops > 0

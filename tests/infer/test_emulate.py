@@ -159,6 +159,7 @@ def test_gradients_train_what_cannot_be_solved_for(problem, tmp_path):
     assert posterior.history["bound"].shape == (100,)
 
 
+@pytest.mark.slow
 def test_functions_around_a_place_take_over_what_was_there(problem):
     """As closely as linear functions and bends can: exactly on few draws."""
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
@@ -190,6 +191,7 @@ def test_a_part_of_the_way_keeps_within_reach():
     np.testing.assert_allclose(reach(before, part, normals), REACH, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_other_families_are_fitted_too(problem):
     family = mean_field(2, jnp.float64)
     posterior = emulate(problem, settings=SETTINGS, family=family, quiet=True)
@@ -199,6 +201,7 @@ def test_other_families_are_fitted_too(problem):
     assert np.abs((np.asarray(posterior.distribution.mean) - mean) / sd).max() < 0.1
 
 
+@pytest.mark.slow
 def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
     settings = dataclasses.replace(SETTINGS, num_samples=8)
     penalty = default_penalty(problem, settings, None, engine="emulate")

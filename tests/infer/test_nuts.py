@@ -60,6 +60,7 @@ def from_itself(sampled):
     return nuts(linear_problem(), start=exact_posterior(), num_warmup=NUM_WARMUP, num_samples=300)
 
 
+@pytest.mark.slow
 def test_from_a_posterior_the_same_one_is_met(from_itself):
     mean, covariance = known_posterior()
     sd = np.sqrt(np.diag(covariance))
@@ -90,6 +91,7 @@ def test_the_log_density_told_is_that_of_the_posterior_up_to_a_constant(sampled)
     np.testing.assert_allclose(constant, constant[0], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
     again, stops = stopped_and_resumed(
         lambda checkpoint: three_hundred(checkpoint=checkpoint), tmp_path / "checkpoint", blocks=5

@@ -57,6 +57,7 @@ def test_exact_norm_and_nodal_surrogate_reproduce_the_closed_form(epsilon_rel):
     assert abs(ratios - 1).max() < 0.01, ratios
 
 
+@pytest.mark.slow
 def test_learned_epsilon_is_the_most_likely_one():
     posterior = nodal_fit(Learned(), source_problem(model_error=3.0))
     found = float(posterior.history["epsilon_rel"][-1])

@@ -92,6 +92,7 @@ def test_the_mean_over_all_patches_is_the_norm_and_so_are_its_gradients(square):
     np.testing.assert_allclose(of_mean, jax.grad(norm.squared)(r), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_drawn_factors_make_the_estimate_unbiased(square):
     problem, _, norm = square
     r = free_noise(problem, 2)
@@ -132,6 +133,7 @@ def test_the_norm_is_equivalent_to_the_dual_norm_uniformly_in_the_mesh():
     assert conditions[1] < 1.5 * conditions[0], conditions
 
 
+@pytest.mark.slow
 def test_it_is_equivalent_on_a_graded_polygon_too():
     coarse = rz.mesh_from_polygon(
         aquifer_outline(), max_edge=4e4, refine_near=aquifer_wells(), near_edge=8e3

@@ -66,6 +66,7 @@ def test_other_starts_end_at_nearly_the_same_prediction(data):
     np.testing.assert_allclose(first, second, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_a_field_far_from_the_boundary_is_a_matern_field():
     mesh = rectangle((40, 40))
     modes = modes_of(mesh, transport=False)

@@ -1,7 +1,7 @@
 """`riesz experiment aquifer --select`: candidates by blocks left out of the training wells.
 
 No head of a test well is read here; the mesh is fine at their places, too. Extrapolation is what is
-asked for, so whole blocks are left out, and the wells are cut into blocks in several ways.
+asked for, so whole blocks are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,34 +26,31 @@ from riesz.io.results import Row
 from riesz.io.whole_file import replacing
 
 NUM_BLOCKS = {"quick": 4, "full": 6}
-NUM_CUTS = {"quick": 1, "full": 2}
 CHOSEN_ON = "B1"
 
 
 def aquifer_select(aquifer: Aquifer, mode: str) -> Experiment:
-    """One row a candidate and way to cut the wells into blocks, simple candidates first."""
+    """One row a candidate, simple ones first."""
     tasks = [
-        Task({"candidate": name, "cut": cut}, partial(row, aquifer, name, NUM_BLOCKS[mode], cut))
+        Task({"candidate": name}, partial(row, aquifer, name, NUM_BLOCKS[mode]))
         for name in STRUCTURES
-        for cut in range(NUM_CUTS[mode])
     ]
     config: dict[str, Any] = {
         "mode": mode,
         "blocks": NUM_BLOCKS[mode],
-        "cuts": NUM_CUTS[mode],
         "split": CHOSEN_ON,
         "data": aquifer.digest(),
     }
     return Experiment("aquifer --select", config, tasks, summarise, write_settings)
 
 
-def row(aquifer: Aquifer, candidate: str, num_blocks: int, cut: int) -> Row:
+def row(aquifer: Aquifer, candidate: str, num_blocks: int) -> Row:
     clock = perf_counter()
     (split,) = splits_of(aquifer, CHOSEN_ON)
     wells = split.training
     train = conditional_head(mesh_of(aquifer), STRUCTURES[candidate])
     standard = standard_of(wells.head)
-    places, block = places_of(wells), blocks_of(wells, num_blocks, cut)
+    places, block = places_of(wells), blocks_of(wells, num_blocks)
     errors, scores, densities, inside = [], [], [], []
     for left_out in range(num_blocks):
         test = block == left_out
@@ -74,10 +71,10 @@ def row(aquifer: Aquifer, candidate: str, num_blocks: int, cut: int) -> Row:
     }
 
 
-def blocks_of(wells: Wells, num_blocks: int, cut: int) -> Int[np.ndarray, " well"]:
-    """Wells near each other make a block; each cut starts its search elsewhere."""
+def blocks_of(wells: Wells, num_blocks: int) -> Int[np.ndarray, " well"]:
+    """Wells near each other make a block."""
     _, labels = scipy.cluster.vq.kmeans2(
-        wells.points / wells.points.std(), num_blocks, minit="++", rng=np.random.default_rng(cut)
+        wells.points / wells.points.std(), num_blocks, minit="++", rng=np.random.default_rng(0)
     )
     return labels.astype(int)
 

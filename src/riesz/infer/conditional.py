@@ -50,7 +50,7 @@ class ConditionalSettings:
     """How the unknowns that cannot be integrated out are treated, and how many draws are kept.
 
     As many draws belong to each value of those unknowns, so that there may be a few more than
-    asked for. The last three are those of `nuts`.
+    asked for. The last four are those of `nuts`.
     """
 
     over: Over = "laplace"
@@ -60,6 +60,7 @@ class ConditionalSettings:
     num_warmup: int = 300
     num_samples: int = 300
     num_chains: int = 2
+    target_accept: float = 0.8
 
     def __post_init__(self):
         if self.over not in get_args(Over):
@@ -67,6 +68,8 @@ class ConditionalSettings:
         for name in ("num_draws", "num_others", "num_samples", "num_chains"):
             if getattr(self, name) < 1:
                 raise RieszError(f"{name} is {getattr(self, name)}: give at least one.")
+        if not 0 < self.target_accept < 1:
+            raise RieszError(f"target_accept is {self.target_accept}: it must lie between 0 and 1.")
 
 
 class MarginalDensity(AbstractDensity):
@@ -157,7 +160,7 @@ def other_unknowns(
         )
     mode, history, notes = most_probable(density, origin, settings, progress=progress)
     if settings.over == "nuts" and len(origin):
-        values, sampling = by_nuts(density, mode, settings, key, checkpoint)
+        values, sampling = by_nuts(density, mode, settings, key, checkpoint, progress=progress)
         notes += warnings_of(sampling, names_of(problem, parts))
         return FoundOthers(values, history | sampling, notes)
     if settings.over == "mode" or not len(origin):
@@ -256,20 +259,30 @@ def by_nuts(
     settings: ConditionalSettings,
     key: PRNGKeyArray,
     checkpoint: AbstractCheckpoint,
+    *,
+    progress: bool,
 ) -> tuple[Float[Array, "chain draw other"], dict[str, Array]]:
     """Chains that start at the mode, with the inverse curvature there for a mass."""
     spread = spread_about(density, mode)
     inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
-    own = NutsSettings(settings.num_warmup, 0.8, True, 10, adapt_mass=False)
+    own = NutsSettings(settings.num_warmup, settings.target_accept, True, 10, adapt_mass=False)
     total = settings.num_warmup + settings.num_samples
-    chains = [
-        sampled(
-            *(density, own, one, mode, inverse_mass, total, lambda _: None),
-            checkpoint=checkpoint,
-            stage=f"chain {number}",
-        )
-        for number, one in enumerate(jr.split(key, settings.num_chains))
-    ]
+    with bar(not progress) as shown:
+        tasks = [
+            shown.add_task(f"chain {number + 1}", total=total, terms="")
+            for number in range(settings.num_chains)
+        ]
+        chains = [
+            sampled(
+                *(density, own, one, mode, inverse_mass, total),
+                lambda count, task=task: shown.advance(task, count),
+                checkpoint=checkpoint,
+                stage=f"chain {number}",
+            )
+            for number, (task, one) in enumerate(
+                zip(tasks, jr.split(key, settings.num_chains), strict=True)
+            )
+        ]
     every = jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
     kept = jax.tree.map(lambda leaf: leaf[:, settings.num_warmup :], every)
     return kept.coordinates, history_of(kept)
