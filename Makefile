@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
+.PHONY: demo test test-slow docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -16,6 +18,14 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2
+
+# Every tutorial is run, and must end with the number it promises; then the book, in out/site.
+docs: $(READY) $(DOCS_READY)
+	for script in $(TUTORIALS); do \
+	    PYTHONPATH=tools MPLBACKEND=Agg $(BIN)/python -m book.execute $$script out/tutorials || exit 1; \
+	done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open out/site/index.html"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -74,3 +84,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $(DOCS_READY)

@@ -62,7 +62,11 @@ class AbstractLikelihood(eqx.Module):
 
 
 class Gaussian(AbstractLikelihood):
-    """Independent normal noise."""
+    """Independent normal noise.
+
+    `sd` is a number, or one for each observation; the name of an unknown, if it is to be learned;
+    or a function of the unknowns.
+    """
 
     sd: Scale = eqx.field(converter=as_scale)
 

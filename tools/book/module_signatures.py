@@ -1,0 +1,82 @@
+"""Signatures of Equinox modules for the reference: their fields are what they are built from.
+
+The reader of docstrings knows the dataclasses of the standard library only. A module is one too.
+"""
+
+from typing import Any
+
+import griffe
+
+NO_FIELD = ("eqx.AbstractVar", "eqx.AbstractClassVar", "ClassVar")
+
+
+class ModuleSignatures(griffe.Extension):
+    """Gives every module without a constructor of its own the one that Equinox makes."""
+
+    def on_package(self, *, pkg: griffe.Module, **others: Any) -> None:
+        # All are found before the first is given one: its subclasses have none of their own yet.
+        for cls in [c for c in classes_in(pkg) if is_module(c) and not has_constructor(c)]:
+            cls.set_member("__init__", constructor(cls))
+
+
+def classes_in(module: griffe.Module) -> list[griffe.Class]:
+    """All classes that are defined in a package, not those that are imported."""
+    found = [cls for cls in module.classes.values() if not cls.is_alias]
+    for inner in module.modules.values():
+        if not inner.is_alias:
+            found += classes_in(inner)
+    return found
+
+
+def is_module(cls: griffe.Class) -> bool:
+    names = [str(base) for base in cls.bases]
+    return "eqx.Module" in names or any(is_module(base) for base in parents(cls))
+
+
+def has_constructor(cls: griffe.Class) -> bool:
+    return "__init__" in cls.members or any("__init__" in base.members for base in parents(cls))
+
+
+def parents(cls: griffe.Class) -> list[griffe.Class]:
+    return [base for base in cls.resolved_bases if isinstance(base, griffe.Class)]
+
+
+def constructor(cls: griffe.Class) -> griffe.Function:
+    kind = griffe.ParameterKind.positional_or_keyword
+    parameters = [griffe.Parameter("self", annotation=None, kind=kind, default=None)]
+    parameters += [
+        griffe.Parameter(field.name, annotation=field.annotation, kind=kind, default=default(field))
+        for field in fields(cls)
+    ]
+    made = griffe.Function("__init__", parameters=griffe.Parameters(*parameters), returns="None")
+    made.parent = cls
+    return made
+
+
+def fields(cls: griffe.Class) -> list[griffe.Attribute]:
+    """Those of the classes above come first."""
+    found = {field.name: field for base in parents(cls) for field in fields(base)}
+    for name, member in cls.members.items():
+        if (
+            isinstance(member, griffe.Attribute)
+            and member.annotation is not None
+            and "property" not in member.labels
+            and not str(member.annotation).startswith(NO_FIELD)
+        ):
+            found[name] = member
+    return list(found.values())
+
+
+def default(field: griffe.Attribute) -> Any:
+    """What stands behind the equals sign, or inside `eqx.field(default=...)`."""
+    value = field.value
+    if isinstance(value, griffe.ExprCall) and str(value.function) == "eqx.field":
+        given = {
+            argument.name: argument.value
+            for argument in value.arguments
+            if isinstance(argument, griffe.ExprKeyword)
+        }
+        if "default_factory" in given:
+            return griffe.ExprCall(given["default_factory"], [])
+        return given.get("default")
+    return value

@@ -1,0 +1,95 @@
+"""Pages of the reference: every public name, by layer, from its docstring."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A page: what it is about, the packages whose public names it holds, and whole modules."""
+
+    title: str
+    about: str
+    packages: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+LAYERS = {
+    "mesh": Layer(
+        "Meshes",
+        "Shapes, polygons and point clouds become triangles; meshes are refined, tagged, and asked "
+        "for their quality.",
+        ("mesh", "mesher"),
+    ),
+    "fem": Layer(
+        "Weak forms and exact solves",
+        "Terms that add up to an equation, finite-element spaces, residuals, and solutions with "
+        "all their derivatives.",
+        ("fem",),
+    ),
+    "penalty": Layer(
+        "The penalty",
+        "How far a function is from solving an equation, on mini-patches or exactly.",
+        ("penalty",),
+    ),
+    "latent": Layer(
+        "Unknowns",
+        "Fields and their priors. Unknown numbers and vectors have distributions of NumPyro.",
+        ("latent",),
+    ),
+    "observe": Layer("Observations", "Measured values and their noise.", ("observe",)),
+    "infer": Layer(
+        "Inference",
+        "The inverse problem, the engines, and what they return.",
+        ("infer",),
+    ),
+    "regression": Layer(
+        "Regression with a physical field",
+        "Measurements explained by what is known at their places, and by a field that obeys an "
+        "equation; `import riesz.regression`.",
+        modules=("riesz.regression",),
+    ),
+    "diagnose": Layer(
+        "Diagnosis",
+        "Checks of derivatives, posteriors and whole problems; `import riesz.diagnose`.",
+        modules=("riesz.diagnose",),
+    ),
+    "data": Layer(
+        "Data and files",
+        "Data sets, readers and writers; `import riesz.datasets`, `import riesz.io`.",
+        ("io",),
+        ("riesz.datasets", "riesz.io"),
+    ),
+    "plot": Layer("Figures", "Free functions that draw on given axes.", modules=("riesz.plot",)),
+    "errors": Layer("Errors", "What is raised, and when.", ("errors",)),
+}
+
+
+def reference_page(
+    layer: Layer,
+    public: Mapping[str, Sequence[str]],
+    exported: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Of a layer. `public` holds names by module; `exported` those of a subpackage, by theirs."""
+    parts = [f"# {layer.title}", layer.about]
+    for module, names in public.items():
+        if module.split(".")[1] in layer.packages:
+            parts += [entry(f"{module}.{name}", f"rz.{name}") for name in names]
+    for module in layer.modules:
+        parts += [
+            entry(path, f"{module.replace('riesz', 'rz', 1)}.{name}")
+            for name, path in exported[module].items()
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def entry(path: str, heading: str) -> str:
+    return f"::: {path}\n    options:\n      heading: {heading}\n      toc_label: {heading}"
+
+
+def check_complete(public: Mapping[str, Sequence[str]]) -> None:
+    """Every public name has a page."""
+    paged = {package for layer in LAYERS.values() for package in layer.packages}
+    missing = sorted({module.split(".")[1] for module in public} - paged)
+    if missing:
+        raise ValueError(f"no page of the reference holds {', '.join(missing)}: see LAYERS.")
