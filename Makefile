@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
+.PHONY: demo test test-slow test-browser docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -26,6 +26,10 @@ docs: $(READY) $(DOCS_READY)
 	done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open out/site/index.html"
+
+# Needs Chromium, which it installs where it may; else it says why it was skipped.
+test-browser: $(READY)
+	tests/browser/run.sh $(BIN)
 
 lint: $(READY)
 	$(BIN)/ruff check .

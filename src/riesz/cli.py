@@ -21,9 +21,11 @@ from riesz.cli_options import (
     JsonOption,
     OutOption,
     ProblemArgument,
+    QuietOption,
     SeedOption,
     json_of,
 )
+from riesz.cli_report import report_run
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 
 NUM_DATA_SETS = 500
+SHOWN_RANGES = 12
 OWN_DATA = """with data of your own:
   samples of metals, a CSV with the columns of the built-in ones:
     riesz experiment jura --data samples.csv --metal Cd --out out/mine
@@ -268,12 +271,16 @@ def fit(
 )
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="The file to write: .csv or .tif.")],
+    out: Annotated[Path, typer.Option("--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu.")],
     quantity: Annotated[
-        str, typer.Option("--quantity", help="u, flux, or the name of an unknown.")
+        str, typer.Option("--quantity", help="u, value, flux, or the name of an unknown.")
     ] = "u",
     stat: Annotated[
-        str, typer.Option("--stat", help="mean, sd, a quantile as q05 or q97.5, or exceed:VALUE.")
+        str,
+        typer.Option(
+            "--stat",
+            help="mean, sd, q05 or q97.5, exceed:VALUE; several by commas; all; or ensemble.",
+        ),
     ] = "mean",
     points: Annotated[
         Path | None,
@@ -285,11 +292,13 @@ def predict(
     cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
     draws: Annotated[int, typer.Option("--draws", help="How many draws to average.", min=2)] = 400,
     seed: FitSeedOption = 0,
+    quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
-    from riesz.io.prediction_file import PredictionRequest, write_prediction
+    from riesz.io.prediction_file import write_prediction
+    from riesz.io.prediction_request import PredictionRequest
 
     request = PredictionRequest(
         run=run,
@@ -303,14 +312,18 @@ def predict(
         seed=seed,
     )
     numbers = write_prediction(request)
-    for note in numbers["notes"]:
+    for note in () if quiet else numbers["notes"]:
         typer.echo(f"note: {note}", err=True)
     if as_json:
         typer.echo(json_of(numbers))
+    if as_json or quiet:
         return
-    for name, (low, high) in numbers["ranges"].items():
+    for name, (low, high) in list(numbers["ranges"].items())[:SHOWN_RANGES]:
         typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
-    typer.echo(f"written: {out}")
+    typer.echo(f"written: {', '.join(numbers['files'])}")
+
+
+app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 
 
 def run_and_report(
