@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 from pydantic import ValidationError
 
 from riesz.errors import FileFormatError, RieszError
@@ -53,6 +54,21 @@ class Case:
     columns: Columns
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
+
+    @property
+    def unit(self) -> str | None:
+        """Of the observed values, as the file writes it."""
+        return self.tables.observations.unit
+
+    @property
+    def transform(self) -> str | None:
+        """ "log" where the state is the natural logarithm of what was measured."""
+        return self.tables.observations.transform
+
+    @property
+    def censored(self) -> Bool[np.ndarray, " sensor"]:
+        """Which observations are only known to lie below their value."""
+        return np.zeros(self.problem.observations.num_sensors, dtype=bool)
 
     def choice(self, engine: str | None = None) -> Choice:
         """The engine that will be taken, and why; `engine` overrules the file."""

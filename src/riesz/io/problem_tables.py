@@ -58,6 +58,8 @@ class ObservationsTable(Table):
     x: str = "x"
     y: str = "y"
     value: str = "value"
+    unit: str | None = None
+    transform: Literal["log"] | None = None
 
 
 class NoiseTable(Table):
