@@ -80,12 +80,21 @@ def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " aff
 
 def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
     """Coordinates of all unknowns without which the scale of the noise cannot be evaluated."""
-    z = jax.eval_shape(problem.z, jnp.zeros(problem.num_coordinates, problem.forward.dtype))
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+
+    # Not the bound methods themselves: JAX would compare the whole problem, array by array.
+    def unknowns(coordinates):
+        return problem.z(coordinates)
+
+    def scale(given):
+        return problem.likelihood.noise_sd(given)
+
+    z = jax.eval_shape(unknowns, origin)
     marked = np.zeros(problem.num_coordinates, dtype=bool)
     for name, part in problem.latents.slices().items():
         others = {key: value for key, value in z.items() if key != name}
         try:
-            jax.eval_shape(problem.likelihood.noise_sd, others)
+            jax.eval_shape(scale, others)
         except KeyError:
             marked[part] = True
     return np.flatnonzero(marked)
