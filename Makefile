@@ -19,6 +19,10 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2
 
+# Needs Chromium, which it installs where it may; else it says why it was skipped.
+test-browser: $(READY)
+	tests/browser/run.sh $(BIN)
+
 # Every tutorial is run, and must end with the number it promises; then the book, in out/site.
 docs: $(READY) $(DOCS_READY)
 	for script in $(TUTORIALS); do \
@@ -26,10 +30,6 @@ docs: $(READY) $(DOCS_READY)
 	done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open out/site/index.html"
-
-# Needs Chromium, which it installs where it may; else it says why it was skipped.
-test-browser: $(READY)
-	tests/browser/run.sh $(BIN)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -62,15 +62,20 @@ def riesz_command() -> None:
 
 @app.command(epilog="Example: riesz demo --out demo-output")
 def demo(
-    out: OutOption = Path("demo-output"), seed: SeedOption = 0, as_json: JsonOption = False
+    out: OutOption = Path("demo-output"),
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the main job on built-in data: figures, maps and a table in three minutes."""
     use_float64()
     from riesz.experiments.demo import demo as prepared
 
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    run_and_report(prepared(seed), out, seed, resume=False, as_json=as_json, command=command)
-    if not as_json:
+    run_and_report(
+        prepared(seed), out, seed, resume=False, as_json=as_json, command=command, quiet=quiet
+    )
+    if not (as_json or quiet):
         typer.echo(OWN_DATA)
 
 
@@ -105,6 +110,7 @@ def experiment(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="So many processes at once.", min=1)] = 1,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
@@ -121,6 +127,7 @@ def experiment(
         as_json=as_json,
         command=shlex.join(words),
         workers=None if jobs == 1 else (build, jobs),
+        quiet=quiet,
     )
 
 
@@ -213,6 +220,7 @@ def fit(
         float,
         typer.Option("--checkpoint-seconds", help="Keep the state of the fit so often.", min=0),
     ] = 30.0,
+    quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
@@ -235,21 +243,28 @@ def fit(
     choice = case.choice(engine)
     if finished:
         numbers = finished_numbers(out, case, choice, seed)
-        typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"finished already: {out}")
+        told = json_of({"out": str(out), **numbers}) if as_json else f"finished already: {out}"
+        if as_json or not quiet:
+            typer.echo(told)
         return
-    typer.echo(f"engine {choice.engine}: {choice.why}", err=True)
+
+    def tell(message: str) -> None:
+        if not quiet:
+            typer.echo(message, err=True)
+
+    tell(f"engine {choice.engine}: {choice.why}")
     for note in case.notes:
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
     words += [] if check is None else ["--check" if check else "--no-check"]
     checkpoint = Checkpoint(
         checkpoint_of(out),
         seconds=checkpoint_seconds,
-        told=lambda message: typer.echo(f"note: {message}", err=True),
+        told=lambda message: tell(f"note: {message}"),
     )
     if resume:
         found = checkpoint.path.exists()
         told = "going on from" if found else "starting from the beginning, there is no"
-        typer.echo(f"{told} {checkpoint.path}", err=True)
+        tell(f"{told} {checkpoint.path}")
     command = shlex.join(words)
     try:
         summary, numbers = fit_case(
@@ -259,6 +274,7 @@ def fit(
             seed=seed,
             command=command,
             check=check,
+            quiet=quiet,
             checkpoint=checkpoint,
         )
     except KeyboardInterrupt:
@@ -266,7 +282,9 @@ def fit(
         told = f"go on with: {command} --resume" if kept else "nothing was done yet"
         typer.echo(f"stopped; {told}", err=True)
         raise typer.Exit(130) from None
-    typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}")
+    told = json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}"
+    if as_json or not quiet:
+        typer.echo(told)
 
 
 @app.command(
@@ -338,13 +356,15 @@ def run_and_report(
     as_json: bool,
     command: str,
     workers: "tuple[Build, int] | None" = None,
+    quiet: bool = False,
 ) -> None:
     from riesz.experiments.runner import run_experiment
 
     content = run_experiment(
-        prepared, out, seed=seed, resume=resume, command=command, workers=workers
+        prepared, out, seed=seed, resume=resume, command=command, workers=workers, quiet=quiet
     )
-    report(content["summary"], out, as_json=as_json)
+    if as_json or not quiet:
+        report(content["summary"], out, as_json=as_json)
 
 
 def use_float64() -> None:
