@@ -14,6 +14,8 @@ import typer
 
 from riesz.catalogue import ExperimentName, Request, experiment_of
 from riesz.cli_data import data_app
+from riesz.cli_init import EXAMPLE as INIT_EXAMPLE
+from riesz.cli_init import init
 from riesz.cli_options import (
     CheckJsonOption,
     DomainOption,
@@ -42,6 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
+app.command(epilog=INIT_EXAMPLE)(init)
 
 NUM_DATA_SETS = 500
 SHOWN_RANGES = 12

@@ -1,5 +1,6 @@
 """Links of the pages lead somewhere, in the repository and in the book."""
 
+import re
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -13,6 +14,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_and_anchors_of_a_page_resolve(page):
     assert broken_links(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+def test_every_page_is_in_the_table_of_contents(page):
+    contents = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    assert re.search(rf"[ :]{re.escape(page.name)}$", contents, re.M), (
+        f"name docs/{page.name} below nav in mkdocs.yml"
+    )
 
 
 def test_a_missing_file_and_a_missing_heading_are_told(tmp_path):

@@ -1,6 +1,6 @@
 """Pages of the book that are made: the reference and the benchmarks."""
 
-import importlib
+import ast
 import json
 import re
 from pathlib import Path
@@ -48,8 +48,10 @@ def test_every_public_name_has_a_page_of_the_reference():
 
 @pytest.mark.parametrize("module", ["riesz.regression", "riesz.diagnose", "riesz.plot"])
 def test_exports_of_a_subpackage_are_all_that_it_offers(module):
-    found = exports(PACKAGE / module.removeprefix("riesz.") / "__init__.py")
-    assert set(found) == set(importlib.import_module(module).__all__)
+    init = PACKAGE / module.removeprefix("riesz.") / "__init__.py"
+    offered = re.search(r"__all__ = (\[.*?\])", init.read_text(), re.S)
+    assert offered is not None
+    assert sorted(exports(init)) == sorted(ast.literal_eval(offered[1]))
 
 
 def test_every_result_file_has_a_section_with_its_origin():

@@ -18,6 +18,7 @@ ABOUT = {
     "aquifer-first": "A first run of the aquifer ([how](aquifer.md)).",
     "aquifer-select": "The aquifer's model, chosen on training wells only ([how](aquifer.md)).",
     "aquifer-select-first": "The choice behind the first run of the aquifer.",
+    "bench-aquifer-mesh": "Scores of the aquifer on a finer mesh.",
     "bench-aquifer-step": "A training step on two meshes of the aquifer.",
     "bench-assembly": "Residual and stiffness matrix, against scikit-fem and dolfinx.",
     "bench-laplace": "`laplace` with one unknown at each of 129 x 129 nodes.",
