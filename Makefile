@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
+.PHONY: demo test test-slow test-browser docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -18,6 +18,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2
+
+# Needs Chromium, which it installs where it may; else it says why it was skipped.
+test-browser: $(READY)
+	tests/browser/run.sh $(BIN)
 
 # Every tutorial is run, and must end with the number it promises; then the book, in out/site.
 docs: $(READY) $(DOCS_READY)

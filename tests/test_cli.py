@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from riesz.cli import app, main, report
 from riesz.errors import RieszError
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
+
+TRANSPORT = Path(__file__).parent.parent / "examples" / "transport" / "problem.toml"
 
 SQUARE = {
     "type": "Polygon",
@@ -33,10 +36,33 @@ def test_help_names_every_command_with_an_example():
     runner = CliRunner()
     listing = runner.invoke(app, ["--help"]).output
     commands = re.findall(r"^  ([a-z]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
-    assert commands == ["demo", "experiment", "check", "fit", "predict", "data"]
+    assert commands == ["demo", "experiment", "check", "fit", "predict", "report", "data"]
     for command in commands:
         text = runner.invoke(app, [command, "--help"]).output
         assert f"Example: riesz {command}" in text
+
+
+def test_shells_complete_the_names_of_commands():
+    words = {"COMP_WORDS": "riesz rep", "COMP_CWORD": "1", "_RIESZ_COMPLETE": "complete_bash"}
+    assert CliRunner().invoke(app, [], prog_name="riesz", env=words).output.strip() == "report"
+
+
+def test_a_quiet_fit_prints_nothing(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def fitted(case, choice, out, *, quiet, **_):
+        asked.append(quiet)
+        return "a summary", {"engine": choice.engine}
+
+    monkeypatch.setattr("riesz.io.run_folder.fit_case", fitted)
+    words = ["fit", TRANSPORT, "--engine", "laplace", "--out", tmp_path / "run"]
+    assert run([*words, "--quiet"], monkeypatch, capsys) == (0, "", "")
+    status, text, errors = run([*words, "--quiet", "--json"], monkeypatch, capsys)
+    assert (status, json.loads(text)["engine"], errors) == (0, "laplace", "")
+    assert asked == [True, True]
+    status, text, errors = run(words, monkeypatch, capsys)
+    assert text.startswith("a summary")
+    assert "engine laplace" in errors
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ import typer
 
 from riesz.catalogue import ExperimentName, Request, experiment_of
 from riesz.cli_data import data_app
+from riesz.cli_init import EXAMPLE as INIT_EXAMPLE
+from riesz.cli_init import init
 from riesz.cli_options import (
     CheckJsonOption,
     DomainOption,
@@ -21,9 +23,11 @@ from riesz.cli_options import (
     JsonOption,
     OutOption,
     ProblemArgument,
+    QuietOption,
     SeedOption,
     json_of,
 )
+from riesz.cli_report import report_run
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -35,13 +39,15 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
+app.command(epilog=INIT_EXAMPLE)(init)
 
 NUM_DATA_SETS = 500
+SHOWN_RANGES = 12
 OWN_DATA = """with data of your own:
   samples of metals, a CSV with the columns of the built-in ones:
     riesz experiment jura --data samples.csv --metal Cd --out out/mine
@@ -56,15 +62,20 @@ def riesz_command() -> None:
 
 @app.command(epilog="Example: riesz demo --out demo-output")
 def demo(
-    out: OutOption = Path("demo-output"), seed: SeedOption = 0, as_json: JsonOption = False
+    out: OutOption = Path("demo-output"),
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the main job on built-in data: figures, maps and a table in three minutes."""
     use_float64()
     from riesz.experiments.demo import demo as prepared
 
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    run_and_report(prepared(seed), out, seed, resume=False, as_json=as_json, command=command)
-    if not as_json:
+    run_and_report(
+        prepared(seed), out, seed, resume=False, as_json=as_json, command=command, quiet=quiet
+    )
+    if not (as_json or quiet):
         typer.echo(OWN_DATA)
 
 
@@ -99,6 +110,7 @@ def experiment(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="So many processes at once.", min=1)] = 1,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
@@ -115,6 +127,7 @@ def experiment(
         as_json=as_json,
         command=shlex.join(words),
         workers=None if jobs == 1 else (build, jobs),
+        quiet=quiet,
     )
 
 
@@ -207,6 +220,7 @@ def fit(
         float,
         typer.Option("--checkpoint-seconds", help="Keep the state of the fit so often.", min=0),
     ] = 30.0,
+    quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
@@ -229,21 +243,28 @@ def fit(
     choice = case.choice(engine)
     if finished:
         numbers = finished_numbers(out, case, choice, seed)
-        typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"finished already: {out}")
+        told = json_of({"out": str(out), **numbers}) if as_json else f"finished already: {out}"
+        if as_json or not quiet:
+            typer.echo(told)
         return
-    typer.echo(f"engine {choice.engine}: {choice.why}", err=True)
+
+    def tell(message: str) -> None:
+        if not quiet:
+            typer.echo(message, err=True)
+
+    tell(f"engine {choice.engine}: {choice.why}")
     for note in case.notes:
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
     words += [] if check is None else ["--check" if check else "--no-check"]
     checkpoint = Checkpoint(
         checkpoint_of(out),
         seconds=checkpoint_seconds,
-        told=lambda message: typer.echo(f"note: {message}", err=True),
+        told=lambda message: tell(f"note: {message}"),
     )
     if resume:
         found = checkpoint.path.exists()
         told = "going on from" if found else "starting from the beginning, there is no"
-        typer.echo(f"{told} {checkpoint.path}", err=True)
+        tell(f"{told} {checkpoint.path}")
     command = shlex.join(words)
     try:
         summary, numbers = fit_case(
@@ -253,6 +274,7 @@ def fit(
             seed=seed,
             command=command,
             check=check,
+            quiet=quiet,
             checkpoint=checkpoint,
         )
     except KeyboardInterrupt:
@@ -260,7 +282,9 @@ def fit(
         told = f"go on with: {command} --resume" if kept else "nothing was done yet"
         typer.echo(f"stopped; {told}", err=True)
         raise typer.Exit(130) from None
-    typer.echo(json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}")
+    told = json_of({"out": str(out), **numbers}) if as_json else f"{summary}\nwritten: {out}"
+    if as_json or not quiet:
+        typer.echo(told)
 
 
 @app.command(
@@ -268,12 +292,16 @@ def fit(
 )
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="The file to write: .csv or .tif.")],
+    out: Annotated[Path, typer.Option("--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu.")],
     quantity: Annotated[
-        str, typer.Option("--quantity", help="u, flux, or the name of an unknown.")
+        str, typer.Option("--quantity", help="u, value, flux, or the name of an unknown.")
     ] = "u",
     stat: Annotated[
-        str, typer.Option("--stat", help="mean, sd, a quantile as q05 or q97.5, or exceed:VALUE.")
+        str,
+        typer.Option(
+            "--stat",
+            help="mean, sd, q05 or q97.5, exceed:VALUE; several by commas; all; or ensemble.",
+        ),
     ] = "mean",
     points: Annotated[
         Path | None,
@@ -285,11 +313,13 @@ def predict(
     cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
     draws: Annotated[int, typer.Option("--draws", help="How many draws to average.", min=2)] = 400,
     seed: FitSeedOption = 0,
+    quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
-    from riesz.io.prediction_file import PredictionRequest, write_prediction
+    from riesz.io.prediction_file import write_prediction
+    from riesz.io.prediction_request import PredictionRequest
 
     request = PredictionRequest(
         run=run,
@@ -303,14 +333,18 @@ def predict(
         seed=seed,
     )
     numbers = write_prediction(request)
-    for note in numbers["notes"]:
+    for note in () if quiet else numbers["notes"]:
         typer.echo(f"note: {note}", err=True)
     if as_json:
         typer.echo(json_of(numbers))
+    if as_json or quiet:
         return
-    for name, (low, high) in numbers["ranges"].items():
+    for name, (low, high) in list(numbers["ranges"].items())[:SHOWN_RANGES]:
         typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
-    typer.echo(f"written: {out}")
+    typer.echo(f"written: {', '.join(numbers['files'])}")
+
+
+app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 
 
 def run_and_report(
@@ -322,13 +356,15 @@ def run_and_report(
     as_json: bool,
     command: str,
     workers: "tuple[Build, int] | None" = None,
+    quiet: bool = False,
 ) -> None:
     from riesz.experiments.runner import run_experiment
 
     content = run_experiment(
-        prepared, out, seed=seed, resume=resume, command=command, workers=workers
+        prepared, out, seed=seed, resume=resume, command=command, workers=workers, quiet=quiet
     )
-    report(content["summary"], out, as_json=as_json)
+    if as_json or not quiet:
+        report(content["summary"], out, as_json=as_json)
 
 
 def use_float64() -> None:

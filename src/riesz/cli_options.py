@@ -23,6 +23,9 @@ DomainOption = Annotated[
 ProblemArgument = Annotated[
     Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")
 ]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="Print nothing but errors, and JSON where asked for.")
+]
 CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 

@@ -1,5 +1,7 @@
 """The aquifer experiment on a made-up plain: rows, scores, pairs, and its models of head."""
 
+import dataclasses
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -7,12 +9,14 @@ import pytest
 import scipy.stats
 
 from riesz.baselines.linear_trend import linear_trend
-from riesz.datasets.esrp import Aquifer, Elevation, Split, Wells
+from riesz.datasets.esrp import Aquifer, Elevation, Split, Wells, esrp
+from riesz.datasets.esrp_change import READINGS, Change, change_between_decades
 from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.errors import RieszError
 from riesz.experiments import aquifer as experiment
 from riesz.experiments.aquifer import aquifer_experiment, row, scores_of
 from riesz.experiments.aquifer_data import EVERY, NEAR, mesh_of, places_of
+from riesz.experiments.aquifer_later import at_another_time
 from riesz.experiments.aquifer_methods import BY_NAME, ENTRIES, GP_LINEAR, NETWORK, STRUCTURES
 from riesz.experiments.aquifer_model import KM, Structure, conditional_head, head_problem
 from riesz.experiments.aquifer_published import published_tasks
@@ -89,6 +93,33 @@ def test_a_row_has_the_keys_that_scripts_rely_on(monkeypatch):
     )
     expected = np.abs(np.median(draws, axis=0) - SPLIT.test.head).mean()
     np.testing.assert_allclose(found["mae_feet"], expected)
+
+
+def test_another_time_adds_spread_in_common_and_well_by_well():
+    draws = RNG.normal(4500.0, 3.0, (20_000, 2))
+    later = at_another_time(draws, Change(common=4.0, own=2.0), seed=1)
+    np.testing.assert_allclose(later.mean(axis=0), draws.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(later.std(axis=0), np.sqrt(9 + 16 + 4), rtol=0.03)
+    np.testing.assert_allclose(np.cov(later.T)[0, 1], 16.0, rtol=0.1)  # what wells share
+
+
+def test_change_is_that_of_medians_of_training_wells_read_in_both_decades(tmp_path):
+    one, two, three = SPLIT.training.site_numbers[:3]
+    kept = {
+        one: (("1961-01-01", 10.0), ("1969-12-31", 12.0), ("1970-01-01", 14.0)),
+        two: (("1965-05-05", 20.0), ("1979-05-05", 21.0), ("1980-05-05", 99.0)),
+        three: (("1965-05-05", 5.0),),
+    }
+    rows = [f"{site},{day},{head}," for site, own in kept.items() for day, head in own]
+    text = "\n".join(["site_no,date,head_ft,drop_reason", *rows, f"{two},1975-01-01,77.0,pumped"])
+    (tmp_path / READINGS).write_bytes(gzip.compress(text.encode()))
+    found = change_between_decades(dataclasses.replace(PLAIN, folder=tmp_path))
+    np.testing.assert_allclose([found.common, found.own], [2.0, np.sqrt(2)])  # of 3 and 1
+
+
+def test_heads_of_the_plain_rose_between_the_decades(esrp_folder):
+    found = change_between_decades(esrp(esrp_folder))
+    np.testing.assert_allclose([found.common, found.own], [2.29, 1.55], atol=0.01)
 
 
 def test_the_quick_run_has_split_b1_and_every_method_once():

@@ -179,7 +179,8 @@ def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noi
 @pytest.mark.slow
 def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
     problem, grid, logs = with_noise
-    found = others_of(rz.conditional(problem, settings=rz.ConditionalSettings(over="nuts")))
+    settings = rz.ConditionalSettings(over="nuts", num_samples=1000)
+    found = others_of(rz.conditional(problem, settings=settings))
     weights = np.exp(logs - logs.max())
     mean = np.average(grid, weights=weights)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))

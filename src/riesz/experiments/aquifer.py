@@ -33,6 +33,7 @@ from riesz.experiments.aquifer_data import (
     values_of,
 )
 from riesz.experiments.aquifer_figures import draw_scores
+from riesz.experiments.aquifer_later import LATER_SPLITS, at_another_time, change_of
 from riesz.experiments.aquifer_map import draw_maps
 from riesz.experiments.aquifer_methods import BY_NAME, ENTRIES, Entry
 from riesz.experiments.aquifer_published import published_tasks
@@ -150,6 +151,8 @@ def predictions(
     for part in splits_of(aquifer, split):
         predict = train(places_of(part.training), part.training.head, seed=start)
         found.append(predict(places_of(part.test)))
+    if split in LATER_SPLITS:
+        found = [at_another_time(draws, change_of(aquifer), start) for draws in found]
     return tuple(found), perf_counter() - clock
 
 

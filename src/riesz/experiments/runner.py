@@ -33,6 +33,7 @@ def run_experiment(
     resume: bool = False,
     command: str,
     workers: tuple[Build, int] | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Run all tasks (with `resume`, those without a row yet) and write the result files.
 
@@ -49,7 +50,7 @@ def run_experiment(
         found = results(command, experiment.config, seed, rows, experiment.summarise(rows))
         return with_parts(found, parts)
 
-    with progress_bar() as progress:
+    with progress_bar(quiet=quiet) as progress:
         bar = progress.add_task(experiment.name, total=len(experiment.tasks), completed=len(rows))
         written = perf_counter()
         try:
@@ -93,7 +94,7 @@ def prepared_folder(out: Path) -> Path:
     return out
 
 
-def progress_bar() -> Progress:
+def progress_bar(*, quiet: bool = False) -> Progress:
     """A bar on the terminal's error stream, so that output can be piped."""
     return Progress(
         TextColumn("{task.description}"),
@@ -101,6 +102,7 @@ def progress_bar() -> Progress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=Console(stderr=True),
+        disable=quiet,
     )
 
 

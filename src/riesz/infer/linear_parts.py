@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Int
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.infer.problem import InverseProblem
-from riesz.observe.likelihood import Gaussian
 from riesz.surrogate.affine import affine_coordinates, close
 
 TOLERANCE = 1e-9
@@ -35,13 +34,13 @@ class Parts(eqx.Module):
 
 def linear_parts(problem: InverseProblem) -> Parts:
     """The split of a problem's coordinates; raises where nothing can be integrated out."""
-    if not isinstance(problem.likelihood, Gaussian):
+    if not problem.likelihood.is_normal:
         raise RieszError(
-            f"conditional needs normal noise, and it is {type(problem.likelihood).__name__}: use "
-            "laplace, nuts or emulate."
+            f"conditional needs normal noise, and it is {type(problem.likelihood).__name__} "
+            f"({problem.likelihood.describe()}): use laplace, nuts or emulate."
         )
     linear = affine_coordinates(problem.forward, problem.latents)
-    linear = np.intersect1d(linear, affine_at_boundary(problem))
+    linear = np.intersect1d(linear, affine_beside_the_equation(problem))
     linear = np.setdiff1d(linear, read_by_noise(problem))
     if not len(linear):
         raise RieszError(
@@ -53,15 +52,20 @@ def linear_parts(problem: InverseProblem) -> Parts:
     return Parts(jnp.asarray(linear), jnp.asarray(others))
 
 
-def affine_at_boundary(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
-    """Coordinates by which the slopes of prescribed values do not depend on any of them."""
+def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
+    """Coordinates in which prescribed values, and shifts of the data, are affine together."""
     num_fixed, size = len(problem.forward.fixed), problem.num_coordinates
+    dtype = problem.forward.dtype
     rng = np.random.default_rng(1)
-    functional = jnp.asarray(rng.normal(size=num_fixed), problem.forward.dtype)
-    one, other = jnp.asarray(rng.normal(size=(2, size)), problem.forward.dtype)
+    functional = jnp.asarray(rng.normal(size=num_fixed), dtype)
+    one, other = jnp.asarray(rng.normal(size=(2, size)), dtype)
+    at_sensors = jnp.asarray(rng.normal(size=len(problem.observed)), dtype)
+    zeros = jnp.zeros(len(problem.observed), dtype)
 
     def asked(coordinates):
-        return functional @ dirichlet_values(problem.forward, problem.z(coordinates))
+        z = problem.z(coordinates)
+        prescribed = functional @ dirichlet_values(problem.forward, z)
+        return prescribed + at_sensors @ problem.likelihood.mean(zeros, z)
 
     slopes = jax.jit(jax.grad(asked))
     at_one = slopes(one)
@@ -76,12 +80,21 @@ def affine_at_boundary(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
 
 def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
     """Coordinates of all unknowns without which the scale of the noise cannot be evaluated."""
-    z = jax.eval_shape(problem.z, jnp.zeros(problem.num_coordinates, problem.forward.dtype))
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+
+    # Not the bound methods themselves: JAX would compare the whole problem, array by array.
+    def unknowns(coordinates):
+        return problem.z(coordinates)
+
+    def scale(given):
+        return problem.likelihood.noise_sd(given)
+
+    z = jax.eval_shape(unknowns, origin)
     marked = np.zeros(problem.num_coordinates, dtype=bool)
     for name, part in problem.latents.slices().items():
         others = {key: value for key, value in z.items() if key != name}
         try:
-            jax.eval_shape(problem.likelihood.noise_sd, others)
+            jax.eval_shape(scale, others)
         except KeyError:
             marked[part] = True
     return np.flatnonzero(marked)

@@ -69,11 +69,27 @@ def linear_system(
 ) -> LinearSystem:
     """For given values of the other unknowns."""
     offset, responses = affine_map(problem, parts, others, problem.operator, solver)
+    if problem.likelihood.shifts:
+        shift, by_unknown = affine_shift(problem, parts, others, offset)
+        offset, responses = offset + shift, responses + by_unknown
     z = problem.z(parts.together(jnp.zeros(len(parts.linear), offset.dtype), others))
     noise_sd = jnp.broadcast_to(problem.likelihood.noise_sd(z).astype(offset.dtype), offset.shape)
     covariance = responses @ responses.T + jnp.diag(noise_sd**2)
     factor = jnp.linalg.cholesky(covariance)
     return LinearSystem(responses, factor, problem.observed - offset, noise_sd)
+
+
+def affine_shift(
+    problem: InverseProblem, parts: Parts, others: Others, like: Float[Array, " sensor"]
+) -> tuple[Float[Array, " sensor"], Float[Array, "sensor linear"]]:
+    """What the data differ by from the state, such as effects of covariates: as `affine_map`."""
+    zeros = jnp.zeros_like(like)
+
+    def shift(linear: Linear) -> Float[Array, " sensor"]:
+        return problem.likelihood.mean(zeros, problem.z(parts.together(linear, others)))
+
+    origin = jnp.zeros(len(parts.linear), like.dtype)
+    return shift(origin), jax.jacfwd(shift)(origin)
 
 
 def affine_map(

@@ -55,6 +55,11 @@ class Measured(eqx.Module):
     ) -> Float[Array, " point"]:
         if self.where is None:
             return measured(key, problem, problem.operator @ state, z)
+        if problem.likelihood.shifts:
+            raise RieszError(
+                "measurements are shifted by covariates, which are not known elsewhere: predict "
+                "measurements at the sensors, or the state with 'u'."
+            )
         if problem.likelihood.noise_sd(z).ndim:
             raise RieszError(
                 "each sensor has a noise sd of its own, so that of a new measurement elsewhere is "

@@ -84,7 +84,7 @@ class Overview(eqx.Module):
         predicted = problem.operator @ state
         return {
             "unknowns": {name: shown(problem, name, state, z) for name in problem.latents.names},
-            "predicted": predicted,
+            "predicted": problem.likelihood.mean(predicted, z),
             "noise": problem.likelihood.noise_sd(z),
             "measured": measured(key, problem, predicted, z),
         }

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from riesz.errors import FileFormatError, MeshError
-from riesz.geometry.crs import crs_of, epsg_code
+from riesz.errors import MeshError
 from riesz.geometry.geojson import geojson_in
 from riesz.geometry.outline import outline_from
 from riesz.io.mesh_file import read_mesh
@@ -20,16 +19,6 @@ EDGES_ACROSS = 50
 def read_outline(path: Path) -> dict[str, Any]:
     """The GeoJSON object in a file."""
     return geojson_in(read_bytes(path), str(path))
-
-
-def check_outline_crs(path: Path, content: dict[str, Any], crs: str) -> None:
-    """Raise where an outline names another crs; most name none, and some what nobody knows."""
-    found = epsg_code(crs_of(content) or "")
-    if found is not None and found != crs:
-        raise FileFormatError(
-            f"{path} is in {found}, by its own crs, but the problem file says {crs}: bring both "
-            "into the same coordinates."
-        )
 
 
 def read_domain(path: Path, *, max_edge: float | None = None) -> Mesh:

@@ -1,82 +1,62 @@
-"""Predictions as files: tables of points, or rasters, by the ending of the file's name."""
+"""Predictions as files: tables, rasters and maps, by the ending of the file's name."""
 
 import csv
 import io
-import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, PyTree
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import RieszError
 from riesz.infer.grid import Grid, grid
-from riesz.infer.posterior import Posterior
-from riesz.infer.predict import NUM_DRAWS, predict
-from riesz.infer.prediction import Prediction
+from riesz.infer.places import Places
+from riesz.infer.posterior import is_field
+from riesz.infer.predict import Plain, located, predict, quantity_draws, statistics
+from riesz.infer.problem import InverseProblem
+from riesz.infer.quantity import Quantity, StateAt, quantity_named
+from riesz.infer.unknown import FLUX, STATE
+from riesz.io.band import Band, bands_of, colour_range, finite_range
+from riesz.io.geopackage import arrows, contours, wells_layer, write_geopackage
+from riesz.io.measured import LOG, VALUE, Measured, measured_as
+from riesz.io.mesh_file import write_mesh
+from riesz.io.netcdf import write_netcdf
 from riesz.io.observations_file import check_inside, read_columns
-from riesz.io.raster import rasterio_modules, write_raster
-from riesz.io.run_folder import GOES_WITH, Run, read_run
+from riesz.io.prediction_request import GPKG, NC, TIF, VTU, PredictionRequest, check_request
+from riesz.io.qgis_style import style_of, write_style
+from riesz.io.raster import write_raster
+from riesz.io.run_folder import Run, read_run
+from riesz.io.statistic import ENSEMBLE, statistics_in
+from riesz.io.wells import predicted_wells
 from riesz.io.whole_file import replacing
 from riesz.mesh.mesh import Mesh
-
-SUFFIXES = (".csv", ".tif")
+from riesz.spelling import nearest
 
 MOST_CELLS = 2e7
 """Of a grid, which is held in memory."""
 
-Bands = list[tuple[str, Float[np.ndarray, "*shape"]]]
-"""What a vector's components, or a single number, are called, and their values."""
+MOST_ARROWS = 40
+"""Of flow, along the longer side of the domain."""
+
+Where = Grid | Float[np.ndarray, "point 2"] | None
+"""A grid, points, or the mesh itself."""
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """What is told of a quantity's distribution at each place."""
+class ValueAt(eqx.Module):
+    """What was measured, from the state: its exponential where the state is a logarithm."""
 
-    name: str
-    quantiles: tuple[float, ...]
-    exceed: tuple[float, ...]
-    of: Callable[[Prediction], Float[np.ndarray, "*shape"]]
+    where: Places | None
+    transform: str | None = eqx.field(static=True)
 
-
-def statistic(text: str) -> Statistic:
-    """`mean`, `sd`, a quantile in percent such as `q05` or `q97.5`, or `exceed:VALUE`, the
-    probability of more; what is written is named by the text given."""
-    if text == "mean":
-        return Statistic(text, (), (), lambda found: found.mean)
-    if text == "sd":
-        return Statistic(text, (), (), lambda found: found.sd)
-    percent = re.fullmatch(r"q([0-9]{2}(\.[0-9]+)?)", text)
-    level = float(percent[1]) / 100 if percent else 0.0
-    if 0 < level < 1:
-        return Statistic(text, (level,), (), lambda found: found.quantiles[level])
-    number = re.fullmatch(r"exceed:([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?)", text)
-    value = float(number[1]) if number else math.inf
-    if number and math.isfinite(value):
-        name = f"exceed_{number[1]}"
-        return Statistic(name, (), (value,), lambda found: found.exceedance[value])
-    raise RieszError(
-        f"--stat is {text!r}: give mean, sd, a quantile in percent between 0 and 100, such as q05 "
-        "or q97.5, or exceed:VALUE with a finite number, such as exceed:1500."
-    )
-
-
-@dataclass(frozen=True)
-class PredictionRequest:
-    """What is to be predicted from which run, where, and into which file."""
-
-    run: Path
-    out: Path
-    quantity: str = "u"
-    stat: str = "mean"
-    points: Path | None = None
-    grid: str | None = None
-    cell: float | None = None
-    num_draws: int = NUM_DRAWS
-    seed: int = 0
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, " point"]:
+        states = StateAt(self.where)(problem, state, z)
+        return jnp.exp(states) if self.transform == LOG else states
 
 
 def write_prediction(request: PredictionRequest) -> dict[str, Any]:
@@ -87,95 +67,157 @@ def write_prediction(request: PredictionRequest) -> dict[str, Any]:
 
 def write_prediction_of(run: Run, request: PredictionRequest) -> dict[str, Any]:
     """The same from a run that was read."""
-    stat = statistic(request.stat)
-    names = run.case.tables.observations
-    at = wanted_places(request, run, (names.x, names.y))
-    bands = predicted(request, stat, run.posterior, at)
-    if isinstance(at, Grid) and is_raster(request.out):
-        tags = {"quantity": request.quantity, "statistic": stat.name}
-        write_raster(request.out, at, bands, crs=run.case.tables.crs, tags=tags)
-    inside = bands
-    if isinstance(at, Grid):
-        inside = [(label, values[at.inside]) for label, values in bands]
-    if not is_raster(request.out):
-        points = at.points if isinstance(at, Grid) else at
-        write_columns(request.out, (names.x, names.y), points, inside)
-    ranges = {label: [float(v.min()), float(v.max())] for label, v in inside}
+    measured = measured_as(run.case)
+    check_quantity(run.case.problem, request)
+    at = wanted_places(request, run)
+    bands = predicted(request, run, measured, at)
+    written = write_bands(request, run, measured, at, bands)
+    inside = bands[0].values[at.inside] if isinstance(at, Grid) else bands[0].values
     return {
         "out": str(request.out),
-        "places": len(inside[0][1]),
-        "ranges": ranges,
+        "places": len(inside),
+        "ranges": {band.name: list(finite_range(band)) for band in bands},
         "notes": [*run.posterior.notes, *run.notes],
+        "files": [str(path) for path in written],
     }
 
 
-def predicted(
-    request: PredictionRequest,
-    stat: Statistic,
-    posterior: Posterior,
-    at: Grid | Float[np.ndarray, "point 2"],
-) -> Bands:
-    """The statistic of each component of the quantity."""
-    found = predict(
-        posterior,
-        request.quantity,
-        at,
-        num_draws=request.num_draws,
-        seed=request.seed,
-        quantiles=stat.quantiles,
-        exceed=stat.exceed,
-    )
-    name = f"{request.quantity}_{stat.name}"
-    return named_bands(name, stat.of(found), 2 if isinstance(at, Grid) else 1)
-
-
-def is_raster(path: Path) -> bool:
-    return path.suffix.lower() == ".tif"
-
-
-def check_request(request: PredictionRequest) -> None:
-    """Raise, before any work, where words make no sense or the file could not be written."""
-    statistic(request.stat)
-    check_places(request)
-    check_target(request)
-
-
-def check_places(request: PredictionRequest) -> None:
-    given = [w for w in ("points", "grid", "cell") if getattr(request, w) is not None]
-    if len(given) != 1:
-        found = " and ".join(f"--{word}" for word in given) or "none of them"
-        raise RieszError(f"say where by one of --points, --grid or --cell, not by {found}.")
-
-
-def check_target(request: PredictionRequest) -> None:
-    path, suffix = request.out, request.out.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise FileFormatError(
-            f"{path}: predictions are written to files that end in {' or '.join(SUFFIXES)}, not in "
-            f"{path.suffix!r}."
+def check_quantity(problem: InverseProblem, request: PredictionRequest) -> None:
+    """Raise, before any draw, where a quantity is not known, or has no place in such a file."""
+    name = request.quantity
+    known = (STATE, VALUE, FLUX, *problem.latents.names)
+    if name not in known:
+        raise RieszError(
+            f"there is no quantity {name!r}: {nearest(name, known)}It may be u, the state; value, "
+            "what was measured; flux; or one of the unknowns "
+            f"{', '.join(problem.latents.names)}."
         )
-    if not path.absolute().parent.is_dir():
-        raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
-    if path.is_dir():
-        raise FileFormatError(f"{path} is a folder: give the name of a file.")
-    inputs = [request.run / name for name in GOES_WITH]
-    inputs += [] if request.points is None else [request.points]
-    if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
-        raise FileFormatError(f"{path} is what is read here: write to another file.")
-    if is_raster(path):
-        rasterio_modules()
-        if request.points is not None:
-            raise FileFormatError(
-                f"{path}: a raster needs a grid: give --grid or --cell, or write points to a .csv."
+    is_number = name in problem.latents.names and not is_field(problem, name)
+    if request.suffix == VTU and is_number:
+        raise RieszError(
+            f"{request.out}: {name} is a number, not a function of place: write it to a .csv."
+        )
+
+
+def predicted(request: PredictionRequest, run: Run, measured: Measured, at: Where) -> list[Band]:
+    """Each statistic of each component of the quantity, or each draw."""
+    posterior, name = run.posterior, request.quantity
+    quantity = quantity_of(posterior.problem, name, located(posterior.problem, at, None), measured)
+    num_axes = 2 if isinstance(at, Grid) else 1
+    unit = measured.unit_of(name)
+    if request.stat == ENSEMBLE:
+        draws = quantity_draws(
+            posterior, Plain(quantity), num_draws=request.num_draws, seed=request.seed
+        )
+        return [
+            band
+            for i, draw in enumerate(draws)
+            for band in bands_of(f"{name}_draw{i:04d}", filled(draw, at), num_axes, unit=unit)
+        ]
+    wanted = statistics_in(request.stat)
+    found = statistics(
+        posterior,
+        Plain(quantity),
+        at,
+        request.num_draws,
+        request.seed,
+        [level for one in wanted for level in one.quantiles],
+        [value for one in wanted for value in one.exceed],
+    )
+    return [
+        band
+        for one in wanted
+        for band in bands_of(
+            f"{name}_{one.name}",
+            one.of(found),
+            num_axes,
+            about=f"{one.about} of {measured.name if name == VALUE else name}",
+            unit=one.unit(unit),
+        )
+    ]
+
+
+def quantity_of(
+    problem: InverseProblem, name: str, where: Places | None, measured: Measured
+) -> Quantity:
+    if name == VALUE and name not in problem.latents.names:
+        return ValueAt(where, measured.transform)
+    return quantity_named(problem, name, where)
+
+
+def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
+    return at.filled(values) if isinstance(at, Grid) else values
+
+
+def write_bands(
+    request: PredictionRequest, run: Run, measured: Measured, at: Where, bands: Sequence[Band]
+) -> list[Path]:
+    """Write the file, and what goes with it; returns their names."""
+    path, crs = request.out, run.case.tables.crs
+    tags = {"quantity": request.quantity, "statistic": request.stat}
+    match request.suffix:
+        case suffix if suffix == TIF and isinstance(at, Grid):
+            write_raster(path, at, bands, crs=crs, tags=tags)
+            write_style(style_of(path), *colour_range(bands))
+            return [path, style_of(path)]
+        case suffix if suffix == NC and isinstance(at, Grid):
+            write_netcdf(path, at, bands, crs=crs, attributes=tags)
+        case suffix if suffix == GPKG and isinstance(at, Grid):
+            layers = {"contours": contours(at, bands), **flow_layer(request, run)}
+            wells = predicted_wells(
+                run.posterior, measured, num_draws=request.num_draws, seed=request.seed
             )
+            layers["wells"] = wells_layer(wells, measured.unit)
+            write_geopackage(path, layers, crs=crs)
+        case suffix if suffix == VTU:
+            mesh = run.case.problem.forward.space.mesh
+            write_on_mesh(path, mesh, request.quantity, bands)
+        case _:
+            names = run.case.tables.observations
+            inside = [b.values[at.inside] if isinstance(at, Grid) else b.values for b in bands]
+            points = at.points if isinstance(at, Grid) else at
+            assert points is not None  # only a mesh has no points, and goes to another file
+            columns = dict(zip((band.name for band in bands), inside, strict=True))
+            write_columns(path, (names.x, names.y), points, columns)
+    return [path]
 
 
-def wanted_places(
-    request: PredictionRequest, run: Run, axes: tuple[str, str]
-) -> Grid | Float[np.ndarray, "point 2"]:
+def flow_layer(request: PredictionRequest, run: Run) -> dict[str, Any]:
+    """Where the quantity is the state, or what was measured, the mean flux that it drives."""
+    if request.quantity not in (STATE, VALUE, FLUX):
+        return {}
+    mesh = run.case.problem.forward.space.mesh
+    spread = grid(mesh, cell=float(np.ptp(mesh.nodes, axis=0).max()) / MOST_ARROWS)
+    try:
+        found = predict(
+            run.posterior,
+            FLUX,
+            spread.points,
+            num_draws=request.num_draws,
+            seed=request.seed,
+            quantiles=(),
+        )
+    except RieszError:  # an equation without a term that moves anything
+        return {}
+    return {"flow": arrows(spread.points, found.mean)}
+
+
+def write_on_mesh(path: Path, mesh: Mesh, quantity: str, bands: Sequence[Band]) -> None:
+    """Values at nodes; those of fluxes are constant on cells."""
+    values = {band.name: band.values for band in bands}
+    if quantity == FLUX:
+        write_mesh(path, mesh, cell_data=values)
+    else:
+        write_mesh(path, mesh, point_data=values)
+
+
+def wanted_places(request: PredictionRequest, run: Run) -> Where:
+    if request.suffix == VTU:
+        return None
     mesh = run.case.problem.forward.space.mesh
     if request.points is not None:
-        columns = read_columns(request.points, axes)
+        names = run.case.tables.observations
+        columns = read_columns(request.points, (names.x, names.y))
         check_inside(columns, mesh)
         return columns.points
     if request.grid is None:
@@ -202,21 +244,16 @@ def check_size(count: float | int) -> None:
         )
 
 
-def named_bands(name: str, values: Float[np.ndarray, "..."], num_axes: int) -> Bands:
-    """One entry a component, numbered where there are several."""
-    components = values.reshape(*values.shape[:num_axes], -1)
-    count = components.shape[-1]
-    labels = [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
-    return [(label, components[..., i]) for i, label in enumerate(labels)]
-
-
 def write_columns(
-    path: Path, axes: tuple[str, str], points: Float[np.ndarray, "point 2"], bands: Bands
+    path: Path,
+    axes: tuple[str, str],
+    points: Float[np.ndarray, "point 2"],
+    columns: dict[str, Float[np.ndarray, " point"]],
 ) -> None:
     """A CSV file: coordinates, then the values, with all their digits."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([*axes, *(name for name, _ in bands)])
-    writer.writerows(np.column_stack([points, *(values for _, values in bands)]).tolist())
+    writer.writerow([*axes, *columns])
+    writer.writerows(np.column_stack([points, *columns.values()]).tolist())
     with replacing(path) as file:
         file.write(text.getvalue().encode())

@@ -64,7 +64,7 @@ def mesh_text(case: Case) -> str:
 def observations_text(case: Case) -> str:
     names = case.tables.observations
     return (
-        f"{len(case.columns.lines)} rows of {names.file}, all inside the domain; value in the "
+        f"{case.prepared.num_rows} rows of {names.file}, all inside the domain; value in the "
         f"column {names.value}"
     )
 

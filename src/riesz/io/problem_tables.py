@@ -11,9 +11,11 @@ from riesz.errors import RieszError
 from riesz.fem.weakform import WeakForm, advection, diffusion, reaction, source
 from riesz.infer.fit import AUTO, ENGINES, check_engine, check_settings
 from riesz.infer.unknown import check_free_names
+from riesz.io.covariates import EFFECTS
+from riesz.io.crs_text import is_crs_text
+from riesz.io.observations_table import ObservationsTable
 from riesz.io.prior_table import PriorTable
-from riesz.io.table import Coefficient, Table
-from riesz.observe.likelihood import AbstractLikelihood, Gaussian, StudentT
+from riesz.io.table import Coefficient, Table, shown
 from riesz.spelling import listed, nearest
 
 TERMS = {"diffusion": diffusion, "advection": advection, "reaction": reaction, "source": source}
@@ -30,15 +32,19 @@ class DomainTable(Table):
     """Where the equation holds, and how finely it is resolved."""
 
     outline: str | None = None
+    layer: str | None = None
     mesh: str | None = None
     rectangle: RectangleTable | None = None
+    around_observations: bool = False
+    margin: PositiveFloat | None = None
+    simplify: PositiveFloat | None = None
     max_edge: PositiveFloat | None = None
     levels: PositiveInt | None = None
 
     @model_validator(mode="after")
     def check(self):
-        kinds = ("outline", "mesh", "rectangle")
-        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        kinds = ("outline", "mesh", "rectangle", "around_observations")
+        given = [kind for kind in kinds if getattr(self, kind)]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             raise ValueError(f"needs one of {listed(kinds)}, but holds {found}")
@@ -48,22 +54,25 @@ class DomainTable(Table):
             raise ValueError(
                 "has a mesh and max_edge: a mesh has its edges; refine it by levels instead"
             )
+        self.check_belongings()
         return self
 
-
-class ObservationsTable(Table):
-    """A CSV file, and its columns."""
-
-    file: str = Field(description="the CSV file, relative to the problem file")
-    x: str = "x"
-    y: str = "y"
-    value: str = "value"
+    def check_belongings(self) -> None:
+        """Keys that say more of one kind of domain are for no other."""
+        outlined = self.outline is not None
+        for key, suits, kind in (
+            ("layer", outlined, "outline"),
+            ("margin", self.around_observations, "around_observations"),
+            ("simplify", outlined, "outline"),
+        ):
+            if getattr(self, key) is not None and not suits:
+                raise ValueError(f"has the key {key!r}, which goes with {kind}: leave it out")
 
 
 class NoiseTable(Table):
     """How observed values scatter about the state."""
 
-    sd: Coefficient = Field(description="a number in the unit of the values, or an unknown's name")
+    sd: Coefficient = None
     kind: Literal["normal", "student-t"] = "normal"
     degrees_of_freedom: PositiveFloat = 4.0
 
@@ -73,11 +82,6 @@ class NoiseTable(Table):
         if not isinstance(sd, str | float) or (isinstance(sd, float) and sd <= 0):
             raise ValueError(f"is {sd!r}: give a positive number, or the name of an unknown")
         return sd
-
-    def likelihood(self) -> AbstractLikelihood:
-        if self.kind == "normal":
-            return Gaussian(self.sd)
-        return StudentT(self.sd, self.degrees_of_freedom)
 
 
 class EquationTable(Table):
@@ -156,7 +160,9 @@ class ProblemTables(Table):
     crs: str | None = None
     domain: DomainTable = Field(description="where the equation holds, as [domain]")
     observations: ObservationsTable = Field(description="what was measured, as [observations]")
-    noise: NoiseTable = Field(description="how well it was measured, as [noise]")
+    noise: NoiseTable = Field(
+        default=NoiseTable(), description="how well it was measured, as [noise]"
+    )
     equation: EquationTable = Field(description="the terms of the physics, as [equation]")
     boundary: dict[str, BoundaryTable] = Field(default_factory=dict)
     unknowns: dict[str, PriorTable] = Field(
@@ -167,8 +173,10 @@ class ProblemTables(Table):
     @field_validator("crs")
     @classmethod
     def check_crs(cls, crs: str | None) -> str | None:
-        if crs is not None and not re.fullmatch(r"EPSG:\d{4,6}", crs):
-            raise ValueError(f"is {crs!r}: give an EPSG code, such as 'EPSG:32612'")
+        if crs is not None and not is_crs_text(crs):
+            raise ValueError(
+                f"is {shown(crs)}: give an EPSG code, such as 'EPSG:32612', a PROJ text or WKT"
+            )
         return crs
 
     @field_validator("unknowns")
@@ -201,6 +209,30 @@ class ProblemTables(Table):
                     f"says {key} = {value!r}, but there is no [unknowns.{value}]: "
                     f"{nearest(value, known)}{advice}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def check_noise(self):
+        """The noise must come from one place, and be one that can be built on."""
+        names, sd = self.observations, self.noise.sd
+        if sd is None and names.sd is None:
+            raise ValueError(
+                "lacks noise.sd: give a number in the unit of the values, or an unknown's name "
+                "(or name a column of the observations by observations.sd)"
+            )
+        if sd is not None and names.sd is not None:
+            raise ValueError(
+                f"has noise.sd and the column observations.sd = {names.sd!r}: keep one of them"
+            )
+        if names.sd_from_scatter and not isinstance(sd, float):
+            raise ValueError(
+                f"has noise.sd = {sd!r}: with observations.sd_from_scatter it is the least sd of a "
+                "site, a number"
+            )
+        if names.covariates and EFFECTS in self.unknowns:
+            raise ValueError(
+                f"has [unknowns.{EFFECTS}], the name of the effects of covariates: rename it"
+            )
         return self
 
     def coefficients(self) -> dict[str, Any]:

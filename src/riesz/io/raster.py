@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from riesz.errors import RieszError
 from riesz.infer.grid import Grid
+from riesz.io.band import Band
 from riesz.io.whole_file import replacing
 
 
@@ -53,12 +53,12 @@ def crs_note(crs: str) -> str | None:
 def write_raster(
     path: Path,
     grid: Grid,
-    bands: Sequence[tuple[str, Float[np.ndarray, "row column"]]],
+    bands: Sequence[Band],
     *,
     crs: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> None:
-    """Write arrays on a grid, each a named band; NaN is NoData.
+    """Write arrays on a grid, each a named band with its unit; NaN is NoData.
 
     A grid runs along ascending y, a raster from north to south: rows change their order.
     """
@@ -80,8 +80,11 @@ def write_raster(
             compress="deflate",
         ) as raster:
             raster.update_tags(**(tags or {}))
-            for number, (name, values) in enumerate(bands, start=1):
-                raster.write(values[::-1], number)
-                raster.set_band_description(number, name)
+            for number, band in enumerate(bands, start=1):
+                raster.write(band.values[::-1], number)
+                raster.set_band_description(number, band.name)
+                raster.update_tags(number, long_name=band.about)
+                if band.unit is not None:
+                    raster.set_band_unit(number, band.unit)
         with replacing(path) as file:
             file.write(memory.read())

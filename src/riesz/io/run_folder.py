@@ -28,6 +28,7 @@ from riesz.infer.summary import Summary, summary
 from riesz.io.checkpoint_file import Checkpoint, differing_fits, fit_identity
 from riesz.io.npz import read_npz, write_npz
 from riesz.io.posterior_file import load_posterior, save_posterior
+from riesz.io.prepared import prepared_content
 from riesz.io.problem_file import Case, read_problem
 from riesz.io.results import read_results, results, versions, write_results
 from riesz.io.unfinished import (
@@ -171,7 +172,7 @@ def write_run(
     try:
         partial.mkdir(parents=True)
         write_bytes(partial / PROBLEM, case.content)
-        write_bytes(partial / TABLE, case.columns.content)
+        write_bytes(partial / TABLE, prepared_content(case.prepared))
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
         write_bytes(partial / SUMMARY, f"{found}\n".encode())

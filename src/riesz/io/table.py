@@ -34,7 +34,7 @@ class Table(BaseModel):
         """A misspelt key is both unknown and missing: only the first is worth saying."""
         if not isinstance(content, Mapping):
             return content
-        known = cls.model_fields
+        known = {field.alias or name: field for name, field in cls.model_fields.items()}
         for key in content:
             if key not in known:
                 raise ValueError(

@@ -54,6 +54,20 @@ class AbstractLikelihood(eqx.Module):
             return z[self.sd]
         return jnp.asarray(self.sd(z) if callable(self.sd) else self.sd)
 
+    def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """What observations scatter about: the state at the sensors, unless unknowns shift it."""
+        return predicted
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether all observations scatter normally about their mean."""
+        return False
+
+    @property
+    def shifts(self) -> bool:
+        """Whether what observations scatter about is not the state alone."""
+        return False
+
     def log_prob(
         self, observed: Float[Array, " sensor"], predicted: Float[Array, " sensor"], z: PyTree
     ) -> Float[Array, ""]:
@@ -72,6 +86,10 @@ class Gaussian(AbstractLikelihood):
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return dist.Normal(predicted, self.noise_sd(z).astype(predicted.dtype))
+
+    @property
+    def is_normal(self) -> bool:
+        return True
 
     def describe(self) -> str:
         return f"normal, {scale_text(self.sd)}"

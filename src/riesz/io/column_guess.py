@@ -1,0 +1,124 @@
+"""Which columns of a table hold coordinates and values: by their names, and by their ranges."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import FileFormatError
+from riesz.io.text_table import TextTable, column_of, number_in
+
+PAIRS = (
+    (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", "x", "y"),
+    (r"east(ing)?s?(_.*)?|.*_east(ing)?", "east", "north"),
+    (r"lon(g|gitude)?(_.*)?|.*_lon(g|gitude)?", "lon", "lat"),
+)
+"""How columns along the first axis are called, and what to replace for the other one."""
+
+VALUES = r"(.*_)?(value|head|level|conc|concentration|measured|measurement|result|temp|obs)(_.*)?"
+
+NO_VALUES = (
+    r"(.*_)?(id|nr|num|number|code|year|month|day|date|time|lon|lat|longitude|latitude|alt|elev|"
+    r"elevation|depth|sd|err|error|count|index|fid)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
+)
+"""Short words alone may be elements: Cd, No, Se."""
+
+MOSTLY = 0.5
+"""The share of cells that must be numbers in a column of values."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Names of columns, and why they were taken."""
+
+    x: str
+    y: str
+    value: str
+    why: tuple[str, ...]
+
+
+def guessed_columns(
+    table: TextTable,
+    *,
+    x: str | None,
+    y: str | None,
+    value: str | None,
+    box: Float[np.ndarray, "corner 2"] | None,
+) -> Guess:
+    """The columns that were named, and guesses for those that were not."""
+    for name in (x, y, value):
+        if name is not None:
+            column_of(table.path, name, table.header)
+    why = []
+    if x is None or y is None:
+        pair = pair_of(table, box)
+        why.append(f"coordinates: {pair[0]} and {pair[1]}, by {pair[2]}")
+        x, y = x or pair[0], y or pair[1]
+    if value is None:
+        value, reason = value_of(table, (x, y))
+        why.append(f"value: {value}, by {reason}")
+    return Guess(x, y, value, tuple(why))
+
+
+def pair_of(table: TextTable, box: Float[np.ndarray, "corner 2"] | None) -> tuple[str, str, str]:
+    """Two columns that are named as coordinates or, with a polygon, that lie in its range."""
+    named = [
+        (one, other)
+        for pattern, first, second in PAIRS
+        for one in table.header
+        if re.fullmatch(pattern, one.casefold())
+        for other in table.header
+        if other.casefold() == one.casefold().replace(first, second, 1) and other != one
+    ]
+    if box is None and named:
+        return (*named[0], "their names")
+    if box is not None:
+        for pair in named:
+            if share_within(table, pair, box) > MOSTLY:
+                return (*pair, "their names and the range of the polygon")
+        numeric = [name for name in table.header if is_numeric(table, name)]
+        for i, one in enumerate(numeric):
+            for other in numeric[i + 1 :]:
+                if share_within(table, (one, other), box) > MOSTLY:
+                    return (one, other, "the range of the polygon")
+        if named:
+            raise FileFormatError(
+                f"{table.path}: the columns {named[0][0]} and {named[0][1]} are not in the range "
+                f"of the polygon, {box[0].tolist()} to {box[1].tolist()}: bring both into the same "
+                "coordinates, or name other columns by --x and --y."
+            )
+    raise FileFormatError(
+        f"{table.path}: no two columns look like coordinates among {', '.join(table.header)}: name "
+        "them by --x and --y."
+    )
+
+
+def share_within(
+    table: TextTable, pair: tuple[str, str], box: Float[np.ndarray, "corner 2"]
+) -> float:
+    places = np.array([[number_in(cell) for cell in table.cells(name)] for name in pair]).T
+    return float(np.mean(((places >= box[0]) & (places <= box[1])).all(axis=1)))
+
+
+def is_numeric(table: TextTable, name: str) -> bool:
+    if not name or table.header.count(name) > 1:
+        return False
+    cells = [(cell or "").removeprefix("<") for cell in table.cells(name)]
+    return float(np.mean(np.isfinite([number_in(cell) for cell in cells]))) > MOSTLY
+
+
+def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
+    """A column of numbers that is called as values are, or the first that is not something else."""
+    numeric = [name for name in table.header if name not in taken and is_numeric(table, name)]
+    for name in numeric:
+        if re.fullmatch(VALUES, name.casefold()):
+            return name, "its name"
+    left = [name for name in numeric if not re.fullmatch(NO_VALUES, name.casefold())]
+    if left:
+        others = f", of {', '.join(left)}" if len(left) > 1 else ""
+        return left[0], f"being the first column of numbers{others}"
+    raise FileFormatError(
+        f"{table.path}: no column looks like values among {', '.join(table.header)}: name it by "
+        "--value."
+    )

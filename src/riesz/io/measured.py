@@ -1,0 +1,54 @@
+"""What was measured: its name, its unit, and how the state of the equation becomes it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from riesz.io.problem_file import Case
+
+LOG = "log"
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The measured quantity; the state is its logarithm where `transform` says so."""
+
+    name: str
+    unit: str | None
+    transform: str | None
+    censored: Bool[np.ndarray, " sensor"]  # known only to lie below what was written
+
+    def of(self, states: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
+        """Values in the unit of the measurements, from states of the equation."""
+        return np.exp(states) if self.transform == LOG else states
+
+    @property
+    def label(self) -> str:
+        return self.name if self.unit is None else f"{self.name} [{self.unit}]"
+
+    def unit_of(self, quantity: str) -> str | None:
+        """The unit of a quantity by its name, as far as it is known."""
+        if quantity == VALUE:
+            return self.unit
+        return self.unit if quantity == "u" and self.transform is None else None
+
+
+VALUE = "value"
+"""The name of the measured quantity, among those that can be predicted."""
+
+
+def measured_as(case: Case) -> Measured:
+    """What a problem file says of its measurements."""
+    num_sensors = case.problem.observations.num_sensors
+    censored = getattr(case, "censored", None)
+    marks = np.zeros(num_sensors, dtype=bool)
+    if censored is not None:
+        marks = np.asarray(censored, dtype=bool)
+    return Measured(
+        name=case.tables.observations.value,
+        unit=getattr(case, "unit", None),
+        transform=getattr(case, "transform", None),
+        censored=marks,
+    )

@@ -1,0 +1,67 @@
+"""Measurements beside what was predicted for them, in the unit of the measurements."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from riesz.infer.posterior import Posterior
+from riesz.infer.predict import measured, quantity_draws
+from riesz.infer.problem import InverseProblem
+from riesz.io.measured import Measured
+
+ENDS = (0.025, 0.975)
+
+
+@dataclass(frozen=True, eq=False)
+class Wells:
+    """Measurements in their unit, and what was predicted for them."""
+
+    points: Float[np.ndarray, "sensor 2"]
+    measured: Float[np.ndarray, " sensor"]
+    predicted: Float[np.ndarray, " sensor"]
+    sd: Float[np.ndarray, " sensor"]  # of the prediction, without noise
+    low: Float[np.ndarray, " sensor"]  # ends of the interval of a new measurement
+    high: Float[np.ndarray, " sensor"]
+    censored: Bool[np.ndarray, " sensor"]
+
+    @property
+    def residuals(self) -> Float[np.ndarray, " sensor"]:
+        return self.measured - self.predicted
+
+
+class AtSensors(eqx.Module):
+    """The state at the sensors, without and with noise."""
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> dict[str, Float[Array, " sensor"]]:
+        predicted = problem.operator @ state
+        return {"predicted": predicted, "measured": measured(key, problem, predicted, z)}
+
+
+def predicted_wells(posterior: Posterior, of: Measured, *, num_draws: int, seed: int) -> Wells:
+    """Draw from the posterior at the sensors."""
+    drawn = quantity_draws(posterior, AtSensors(), num_draws=num_draws, seed=seed)
+    return wells_of(posterior.problem, of, drawn["predicted"], drawn["measured"])
+
+
+def wells_of(
+    problem: InverseProblem,
+    of: Measured,
+    predicted: Float[np.ndarray, "draw sensor"],
+    again: Float[np.ndarray, "draw sensor"],
+) -> Wells:
+    """From draws of the state at the sensors, and of new measurements there."""
+    values = np.asarray(of.of(predicted))
+    low, high = np.quantile(of.of(again), ENDS, axis=0)
+    return Wells(
+        points=problem.observations.points,
+        measured=np.asarray(of.of(np.asarray(problem.observed))),
+        predicted=values.mean(axis=0),
+        sd=values.std(axis=0, ddof=1),
+        low=low,
+        high=high,
+        censored=of.censored,
+    )

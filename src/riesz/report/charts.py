@@ -1,0 +1,171 @@
+"""Charts as SVG, drawn by hand: small, sharp on any screen, and readable without a script."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.ticker import LogLocator, MaxNLocator
+
+WIDTH, HEIGHT = 420.0, 320.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 46.0
+COLOURS = ("#1f5fa8", "#b5541c", "#2c7a4b", "#7a4fa3", "#8a6d1d", "#555555")
+MOST_POINTS = 300
+"""Of a curve: more would not be seen."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to pixels, linear or logarithmic."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = self.low, self.high, value
+        if self.logarithmic:
+            low, high, at = math.log(low), math.log(high), math.log(max(value, 1e-300))
+        share = (at - low) / (high - low)
+        return self.first + min(max(share, -0.1), 1.1) * (self.last - self.first)
+
+    def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
+        if self.logarithmic and self.high / self.low >= 10:
+            marks = LogLocator(numticks=count + 1).tick_values(self.low, self.high)
+        else:
+            marks = MaxNLocator(count, integer=whole).tick_values(self.low, self.high)
+        slack = 1e-9 * (self.high - self.low)
+        return [float(m) for m in marks if self.low - slack <= m <= self.high + slack]
+
+
+def spanning(values: Sequence[float], first: float, last: float, *, log: bool = False) -> Scale:
+    """A scale with all values and a little room; one value alone gets some, too."""
+    low, high = min(values), max(values)
+    if log:
+        room = (high / low) ** 0.04 if high > low else 2.0
+        return Scale(low / room, high * room, first, last, logarithmic=True)
+    room = 0.04 * (high - low) or 0.5 * (abs(high) or 1.0)
+    return Scale(low - room, high + room, first, last)
+
+
+def number(value: float) -> str:
+    """Four digits, with a real minus."""
+    text = f"{value:.4g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        text = f"{mantissa}e{int(exponent)}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def frame(x: Scale, y: Scale, x_label: str, y_label: str, *, whole: bool = False) -> list[str]:
+    """Axes with ticks and names; names come from users and are escaped."""
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    parts = [
+        f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>',
+        text((LEFT + right) / 2, HEIGHT - 8, x_label, "middle"),
+        f'<text transform="translate(13 {(TOP + bottom) / 2:.1f}) rotate(-90)" '
+        f'text-anchor="middle">{escape(y_label)}</text>',
+    ]
+    for value in x.ticks(whole=whole):
+        at = x(value)
+        parts.append(f'<path class="grid" d="M{at:.1f} {TOP}V{bottom}"/>')
+        parts.append(text(at, bottom + 16, number(value), "middle"))
+    for value in y.ticks():
+        at = y(value)
+        parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
+        parts.append(text(LEFT - 5, at + 4, number(value), "end"))
+    return parts
+
+
+def text(x: float, y: float, words: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def svg(parts: Sequence[str], description: str) -> str:
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" '
+        f'aria-label="{escape(description)}">{"".join(parts)}</svg>'
+    )
+
+
+def data_fit(
+    measured: Float[np.ndarray, " sensor"],
+    predicted: Float[np.ndarray, " sensor"],
+    low: Float[np.ndarray, " sensor"],
+    high: Float[np.ndarray, " sensor"],
+    label: str,
+) -> str:
+    """Predictions with their intervals against measurements, and the line of equality."""
+    both = [*measured.tolist(), *predicted.tolist()]
+    x = spanning(both, LEFT, WIDTH - RIGHT)
+    y = spanning([*both, *low.tolist(), *high.tolist()], HEIGHT - BOTTOM, TOP)
+    ends = (x.low, x.high)
+    parts = frame(x, y, f"measured {label}", f"predicted {label}")
+    parts.append(
+        f'<path class="equal" d="M{x(ends[0]):.1f} {y(ends[0]):.1f}'
+        f'L{x(ends[1]):.1f} {y(ends[1]):.1f}"/>'
+    )
+    num_outside = 0
+    for value, middle, below, above in zip(measured, predicted, low, high, strict=True):
+        outside = not below <= value <= above
+        num_outside += outside
+        kind = "outside" if outside else "inside"
+        parts.append(
+            f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>'
+            f'<circle cx="{x(value):.1f}" cy="{y(middle):.1f}" r="2.6"/></g>'
+        )
+    return svg(
+        parts,
+        f"{len(measured)} measurements against predictions; {num_outside} lie outside their 95 % "
+        "interval",
+    )
+
+
+def curve(name: str, lines: Float[np.ndarray, "line step"]) -> str:
+    """A curve over the steps of a training, or one line a chain; thinned where it is long."""
+    finite = lines[np.isfinite(lines)]
+    if not finite.size:
+        return ""
+    log = bool(finite.min() > 0 and finite.max() > 20 * finite.min())
+    y = spanning([float(finite.min()), float(finite.max())], HEIGHT - BOTTOM, TOP, log=log)
+    x = Scale(0.0, float(lines.shape[1] - 1), LEFT, WIDTH - RIGHT)
+    chosen = np.unique(np.linspace(0, lines.shape[1] - 1, MOST_POINTS).astype(int))
+    parts = frame(x, y, "step", name, whole=True)
+    for i, line in enumerate(lines):
+        points = " ".join(
+            f"{x(float(step)):.1f},{y(float(line[step])):.1f}"
+            for step in chosen
+            if np.isfinite(line[step])
+        )
+        colour = COLOURS[i % len(COLOURS)]
+        parts.append(f'<polyline class="line" stroke="{colour}" points="{points}"/>')
+    return svg(
+        parts, f"{name} over {lines.shape[1]} steps, ending at {number(float(lines[0, -1]))}"
+    )
+
+
+def bar(prior: tuple[float, float, float], posterior: tuple[float, float, float]) -> str:
+    """Intervals before (grey) and after the data (blue) on one scale, with their medians."""
+    ends = [*prior, *posterior]
+    log = min(ends) > 0 and max(ends) > 20 * min(ends)
+    x = spanning(ends, 4.0, 196.0, log=log)
+    parts = []
+    for kind, y, (low, middle, high) in (("prior", 9, prior), ("posterior", 21, posterior)):
+        width = max(x(high) - x(low), 1.0)
+        parts.append(
+            f'<rect class="{kind}" x="{x(low):.1f}" y="{y - 4}" width="{width:.1f}" height="8"/>'
+            f'<path class="median" d="M{x(middle):.1f} {y - 5}v10"/>'
+        )
+    told = f"prior {span(prior)}, posterior {span(posterior)}"
+    return (
+        f'<svg class="bar" viewBox="0 0 200 30" role="img" aria-label="{escape(told)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def span(ends: tuple[float, float, float]) -> str:
+    return f"{number(ends[1])} ({number(ends[0])} to {number(ends[2])})"

@@ -1,0 +1,184 @@
+"""The report in a real browser: `make test-browser`. Screenshots go to out/browser, to be seen."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_run import tiny_run
+
+from riesz.report.page import write_report
+
+pytestmark = pytest.mark.browser
+
+SCREENSHOTS = Path("out/browser")
+WINDOWS = {"desktop": (1280, 800), "phone": (390, 844)}
+
+MAP_PIXELS = """
+const canvas = document.getElementById("canvas");
+const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+let sum = 0;
+for (let i = 0; i < data.length; i += 4) sum = (sum * 31 + data[i] + data[i + 1]) % 1000003;
+return sum;
+"""
+
+SLIDE = """
+const slider = document.getElementById("threshold");
+slider.value = arguments[0];
+slider.dispatchEvent(new Event("input"));
+return document.getElementById("legend-title").textContent;
+"""
+
+WELL_PLACE = """
+const data = JSON.parse(document.getElementById("data").textContent), grid = data.grid;
+const box = document.getElementById("canvas").getBoundingClientRect();
+const width = grid.columns * grid.cell[0], height = grid.rows * grid.cell[1];
+const scale = 0.96 * Math.min(box.width / width, box.height / height);
+return [(data.wells.x[0] - grid.west - width / 2) * scale,
+        (grid.south + height / 2 - data.wells.y[0]) * scale,
+        data.wells.measured[0]];
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A report with a column's name that is a script; it must not run."""
+    name = "head <img src=x onerror=document.title='run'>"
+    return write_page(tiny_run(tmp_path_factory.mktemp("tiny"), value=name))
+
+
+def write_page(folder):
+    write_report(folder, num_draws=60)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    # As root there is no sandbox, and containers have little shared memory.
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser, page):
+    """The report in a window of a desktop, just opened."""
+    return open_page(browser, page, "desktop")
+
+
+def open_page(browser, page, window):
+    width, height = WINDOWS[window]
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": window == "phone"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page.as_uri())
+    return browser
+
+
+def choose(browser, statistic):
+    browser.execute_script(f"document.querySelector('input[value={statistic}]').click()")
+
+
+def screenshot(browser, name):
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    assert browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
+
+
+@pytest.mark.parametrize("window", list(WINDOWS))
+def test_the_page_opens_without_errors_and_fits_the_window(browser, page, window):
+    open_page(browser, page, window)
+    assert browser.get_log("browser") == []
+    width, height = WINDOWS[window]
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    screenshot(browser, f"{window}-top")
+    tall = browser.execute_script("return document.documentElement.scrollHeight")
+    size = {"width": width, "height": tall, "deviceScaleFactor": 1, "mobile": window == "phone"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    screenshot(browser, f"{window}-all")
+    assert tall > height
+
+
+def test_what_users_wrote_does_not_run(opened):
+    assert opened.title != "run"
+    assert opened.find_element("tag name", "h1").text.startswith("head <img")
+    assert opened.find_elements("tag name", "img") == []
+
+
+def test_each_statistic_and_quantity_has_its_own_map(opened):
+    seen = set()
+    for statistic in ("mean", "sd", "exceed"):
+        choose(opened, statistic)
+        seen.add(opened.execute_script(MAP_PIXELS))
+        screenshot(opened, f"desktop-{statistic}")
+    options = opened.find_elements("css selector", "#quantity option")
+    options[1].click()
+    seen.add(opened.execute_script(MAP_PIXELS))
+    assert options[1].text == "conductivity"
+    assert len(seen) == 4
+
+
+def test_the_slider_changes_the_map(opened):
+    choose(opened, "exceed")
+    titles = [opened.execute_script(SLIDE, 200)]
+    first = opened.execute_script(MAP_PIXELS)
+    titles.append(opened.execute_script(SLIDE, 700))
+    assert opened.execute_script(MAP_PIXELS) != first
+    assert titles[0] != titles[1]
+    assert all(title.startswith("probability that") for title in titles)
+
+
+def test_the_slider_obeys_the_keyboard(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    choose(opened, "exceed")
+    slider = opened.find_element("id", "threshold")
+    before = float(slider.get_attribute("value"))
+    slider.send_keys(Keys.ARROW_RIGHT * 3)
+    assert float(slider.get_attribute("value")) == before + 3
+    number = opened.find_element("id", "threshold-number").get_attribute("value")
+    assert slider.get_attribute("aria-valuetext").split()[0][:4] == number[:4]
+
+
+def test_all_exceed_a_low_threshold_and_none_a_high_one(opened):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    choose(opened, "exceed")
+    opened.find_element("id", "show-wells").click()
+    canvas = opened.find_element("id", "canvas")
+    told = []
+    for threshold in ("50", "150"):
+        field = opened.find_element("id", "threshold-number")
+        field.clear()
+        field.send_keys(threshold)
+        ActionChains(opened).move_to_element(canvas).move_by_offset(3, 3).perform()
+        told.append(opened.find_element("id", "tip").text.splitlines()[-1])
+    assert told == ["more than 50: 100 %", "more than 150: 0 %"]
+
+
+def test_hovering_over_a_well_tells_its_values(opened):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    canvas = opened.find_element("id", "canvas")
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+    x, y, measured = opened.execute_script(WELL_PLACE)
+    ActionChains(opened).move_to_element_with_offset(canvas, round(x), round(y)).perform()
+    lines = opened.find_element("id", "tip").text.splitlines()
+    assert [line.rsplit(" ", 1)[0] for line in lines] == [
+        *("measured", "predicted", "residual", "sd of the prediction"),
+    ]
+    assert float(lines[0].split()[1]) == pytest.approx(measured, rel=1e-3)
+    screenshot(opened, "desktop-hover")
+
+
+def test_zooming_shows_another_part_and_all_brings_it_back(opened):
+    before = opened.execute_script(MAP_PIXELS)
+    opened.find_element("id", "zoom-in").click()
+    assert opened.execute_script(MAP_PIXELS) != before
+    opened.find_element("id", "zoom-all").click()
+    assert opened.execute_script(MAP_PIXELS) == before

@@ -1,0 +1,119 @@
+"""`riesz init` guesses, says what it guessed, and writes files that riesz check understands."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import riesz.datasets
+from riesz.cli import app
+from riesz.errors import FileFormatError, RieszError
+from riesz.io.problem_check import case_numbers
+from riesz.io.problem_file import read_problem
+from riesz.io.problem_starter import starter
+
+JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def table(folder, header="name,x,y,head", shift=0.0):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"w{i},{x + shift:.3f},{y + shift:.3f},{100 + 10 * x:.3f}"
+        for i, (x, y) in enumerate(rng.uniform(0.5, 9.5, size=(30, 2)))
+    ]
+    path = folder / "wells.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def square(folder, size=10.0, **members):
+    ring = [[0, 0], [size, 0], [size, size], [0, size], [0, 0]]
+    path = folder / "area.geojson"
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [ring], **members}))
+    return path
+
+
+def test_the_file_for_jura_is_understood_at_once(tmp_path):
+    out = tmp_path / "problem.toml"
+    told = run("init", JURA, "--out", out)
+    assert told.exit_code == 0
+    assert "coordinates: x_km and y_km, by their names" in told.stdout
+    assert "value: Cd, by being the first column of numbers" in told.stdout
+    case = read_problem(out)
+    numbers = case_numbers(case)
+    assert numbers["observations"] == 359
+    assert 1000 < numbers["nodes"][0] < 4000
+    assert numbers["engine"] == "conditional"
+    assert case.notes == ()
+    every = [line for line in out.read_text().splitlines() if line and not line.startswith("#")]
+    explained = [line for line in every if "#" in line]
+    assert len(explained) > 0.5 * len(every)
+
+
+def test_the_file_for_wells_in_the_snake_river_plain_is_understood(tmp_path, esrp_folder):
+    out = tmp_path / "problem.toml"
+    boundary = esrp_folder / "boundary_simplified.geojson"
+    told = run("init", esrp_folder / "split_A.csv", boundary, "--out", out, "--json")
+    assert "value: head_ft, by its name" in json.loads(told.stdout)["guesses"]
+    case = read_problem(out)
+    assert "+proj=aea" in case.tables.crs
+    assert case.prepared.num_rows == 304
+
+
+def test_a_file_is_never_overwritten(tmp_path):
+    out = tmp_path / "problem.toml"
+    out.write_text("mine")
+    with pytest.raises(RieszError, match=r"problem\.toml is there already: choose another --out"):
+        run("init", table(tmp_path), "--out", out)
+    assert out.read_text() == "mine"
+
+
+def tables_of(made):
+    return tomllib.loads(made.text)
+
+
+def test_columns_may_be_named(tmp_path):
+    path = table(tmp_path, "name,a,b,c")
+    with pytest.raises(FileFormatError, match="no two columns look like coordinates among name"):
+        starter(path, None, tmp_path)
+    found = tables_of(starter(path, None, tmp_path, x="b", y="a", value="c"))["observations"]
+    assert found == {"file": "wells.csv", "x": "b", "y": "a", "value": "c"}
+    with pytest.raises(FileFormatError, match="has no column 'd'"):
+        starter(path, None, tmp_path, x="d", y="a")
+
+
+def test_columns_are_found_by_the_range_of_the_polygon(tmp_path):
+    path = table(tmp_path, "name,p,q,r")
+    made = starter(path, square(tmp_path), tmp_path)
+    found = tables_of(made)
+    assert found["observations"]["x"] == "p"
+    assert "coordinates: p and q, by the range of the polygon" in made.guesses
+    assert found["domain"]["outline"] == "area.geojson"
+    with pytest.raises(FileFormatError, match="the columns x and y are not in the range of the"):
+        starter(table(tmp_path, shift=1e5), square(tmp_path), tmp_path)
+
+
+def test_what_a_table_lacks_is_written_down(tmp_path):
+    path = table(tmp_path)
+    path.write_text(f"{path.read_text()}far,50,50,7\nempty,5,5,\n")
+    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}}
+    made = starter(path, square(tmp_path, crs=crs), tmp_path)
+    found = tables_of(made)
+    assert found["crs"] == "EPSG:32612"
+    assert found["observations"]["outside"] == "drop"
+    assert found["observations"]["where"] == {"head": {"min": 6}}
+    assert "rows: 30 of 32, 1 without numbers, 1 outside the polygon" in made.guesses
+
+
+def test_values_that_do_not_differ_are_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n0,0,1\n1,0,1\n0,1,1\n")
+    with pytest.raises(FileFormatError, match="their values do not differ"):
+        starter(path, None, tmp_path)

@@ -1,0 +1,76 @@
+"""A run folder with a posterior made up by hand: no fit, and hardly anything to compile."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from riesz.infer.family import MeanField
+from riesz.infer.fit import Choice
+from riesz.infer.posterior import Posterior
+from riesz.infer.states import ExactStates
+from riesz.infer.summary import Summary
+from riesz.io.problem_file import read_problem
+from riesz.io.run_folder import write_run
+
+PROBLEM = """# a <b>comment</b> & more
+crs = "EPSG:32612"
+[domain]
+rectangle = { lower = [350_000, 4_800_000], upper = [354_000, 4_802_000] }
+max_edge = 800
+levels = 1
+[observations]
+file = "wells.csv"
+x = "x_m"
+y = "y_m"
+value = "VALUE"
+[noise]
+sd = 2.0
+[equation]
+diffusion = "conductivity"
+source = 2e-4
+[boundary.boundary]
+value = "level"
+[unknowns.conductivity]
+prior = "log-kl"
+median = 20.0
+log_sd = 0.7
+length_scale = 3000
+terms = 2
+[unknowns.level]
+prior = "normal"
+mean = 100.0
+sd = 5.0
+"""
+
+
+def tiny_run(folder: Path, *, value: str = "head_m", name: str = "run") -> Path:
+    """Write a run folder into `folder`, whose wells have a column called `value`."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform((350_200, 4_800_200), (353_800, 4_801_800), (9, 2))
+    values = 103.0 + rng.normal(size=9)
+    rows = [f"{x:.1f},{y:.1f},{v:.3f}" for (x, y), v in zip(points, values, strict=True)]
+    (folder / "wells.csv").write_text("\n".join([f"x_m,y_m,{value}", *rows]) + "\n")
+    (folder / "problem.toml").write_text(PROBLEM.replace("VALUE", value))
+    case = read_problem(folder / "problem.toml")
+    posterior = Posterior(
+        case.problem,
+        MeanField(jnp.array([0.3, -0.2, 0.1]), jnp.log(jnp.array([0.5, 0.9, 0.1]))),
+        ExactStates(),
+        {"misfit": jnp.geomspace(1e4, 1.0, 50)},
+        "laplace",
+        0,
+        ("a <i>note</i>",),
+    )
+    short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, ())
+    write_run(
+        folder / name,
+        case,
+        posterior,
+        short,
+        choice=Choice("laplace", "so"),
+        command="riesz fit problem.toml",
+        seed=0,
+        seconds=12.0,
+    )
+    return folder / name
