@@ -6,7 +6,18 @@ import pytest
 from riesz.infer.importance import ImportanceCheck
 from riesz.infer.sampler_check import SamplerCheck
 from riesz.infer.surrogate_error import SurrogateError
-from riesz.report.trust import BAD, DOUBTFUL, GOOD, Verdict, graded, overall, verdicts
+from riesz.report.trust import (
+    BAD,
+    DOUBTFUL,
+    EXACT,
+    GOOD,
+    PARTLY,
+    SAMPLED,
+    Verdict,
+    graded,
+    overall,
+    verdicts,
+)
 
 
 def importance(k_hat=0.1, effective=900.0, shift=0.0, ratio=1.0):
@@ -22,7 +33,6 @@ def told(check=None, surrogate=None, **changes):
         "coverage": 0.95,
         "num_observations": 100,
         "contraction": {"a": 0.8},
-        "exact": False,
     }
     found = verdicts(check, surrogate, **(usual | changes))
     return {one.name: one for one in found}
@@ -82,7 +92,9 @@ def test_a_surrogate_is_judged_at_the_sensors_and_by_its_residual():
 def test_an_approximation_that_nobody_checked_is_doubtful_and_an_exact_one_is_not():
     assert told()["Check by exact solves"].level == DOUBTFUL
     assert "--check" in told()["Check by exact solves"].words
-    assert told(exact=True)["Method"].level == GOOD
+    assert told(method=EXACT)["Method"].level == GOOD
+    assert 'over = "nuts"' in told(method=PARTLY)["Method"].words
+    assert told(method=SAMPLED)["r_hat (agreement of chains)"].level == BAD
 
 
 @pytest.mark.parametrize(

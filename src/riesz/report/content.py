@@ -10,9 +10,11 @@ from jaxtyping import Array, Float
 
 from riesz.infer import importance, surrogate_error
 from riesz.infer.describe import equation_lines
+from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.grid import Grid
 from riesz.infer.importance import told_check
-from riesz.infer.posterior import is_field
+from riesz.infer.linear_parts import linear_parts
+from riesz.infer.posterior import Posterior, is_field
 from riesz.infer.predict import NUM_DRAWS
 from riesz.infer.problem import InverseProblem
 from riesz.infer.sampler_check import sampler_check
@@ -24,7 +26,15 @@ from riesz.io.wells import Wells, wells_of
 from riesz.report.drawn import Drawn, drawn
 from riesz.report.maps import FieldMap, field_map, map_grid
 from riesz.report.outline import rings
-from riesz.report.trust import Verdict, overall, verdicts
+from riesz.report.trust import (
+    APPROXIMATE,
+    EXACT,
+    PARTLY,
+    SAMPLED,
+    Verdict,
+    overall,
+    verdicts,
+)
 
 INTERVAL = (0.025, 0.5, 0.975)
 CHECKS = (importance.PREFIX, surrogate_error.PREFIX)
@@ -34,8 +44,6 @@ NO_CURVES = ("r_hat", "effective_draws", "num_steps", "accept_probability", "ste
 MOST_CURVES = 6
 ROUNDING = 1e-10
 """Of a budget's largest line: what is smaller is zero."""
-
-EXACT_ENGINES = ("conditional",)
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ def content_of(
         coverage=coverage,
         num_observations=problem.observations.num_sensors,
         contraction={name: shares[name] for name in problem.latents.names},
-        exact=posterior.engine in EXACT_ENGINES,
+        method=method_of(posterior),
     )
     warnings = tuple(dict.fromkeys((*run.case.notes, *posterior.notes, *run.notes)))
     return Content(
@@ -139,6 +147,13 @@ def content_of(
         coverage=coverage,
         num_draws=len(found.state),
     )
+
+
+def method_of(posterior: Posterior) -> str:
+    """What it means where a posterior comes without a check."""
+    if posterior.engine == "conditional":
+        return PARTLY if len(linear_parts(posterior.problem).others) else EXACT
+    return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 
 
 def fit_of(problem: InverseProblem, found: Drawn) -> tuple[float, float]:

@@ -47,6 +47,38 @@ class Verdict:
     words: str
 
 
+EXACT, PARTLY, SAMPLED, APPROXIMATE = "exact", "partly", "sampled", "approximate"
+"""How a posterior was found that no check came with."""
+
+UNCHECKED = {
+    EXACT: Verdict(
+        "Method",
+        "exact",
+        GOOD,
+        "All unknowns were integrated out exactly: there is no approximation to check.",
+    ),
+    PARTLY: Verdict(
+        "Method",
+        "exact in part",
+        DOUBTFUL,
+        "Most unknowns were integrated out exactly, the others taken to be normal about their most "
+        'probable values. To sample those, set over = "nuts" in [engine.conditional].',
+    ),
+    SAMPLED: Verdict(
+        "r_hat (agreement of chains)",
+        "unknown",
+        BAD,
+        "There are too few draws to say whether the chains agree. Take more.",
+    ),
+    APPROXIMATE: Verdict(
+        "Check by exact solves",
+        "not done",
+        DOUBTFUL,
+        "Nobody compared this approximation with exact solves. Run riesz fit again with --check.",
+    ),
+}
+
+
 def graded(value: float, good: float, bad: float) -> str:
     """Smaller is better; what is no number is bad."""
     if value <= good:
@@ -62,16 +94,16 @@ def verdicts(
     coverage: float,
     num_observations: int,
     contraction: Mapping[str, float],
-    exact: bool,
+    method: str = APPROXIMATE,
 ) -> list[Verdict]:
-    """All figures of a posterior; `exact` says that the engine needs no check of its q."""
+    """All figures of a posterior; where no check was made, `method` says what that means."""
     found: list[Verdict] = []
     if isinstance(check, ImportanceCheck):
         found += of_importance(check)
     elif isinstance(check, SamplerCheck):
         found += of_sampler(check)
     else:
-        found.append(of_none(exact))
+        found.append(UNCHECKED[method])
     found += [] if surrogate is None else of_surrogate(surrogate)
     found.append(of_residuals(residual_rms))
     found.append(of_coverage(coverage, num_observations))
@@ -83,22 +115,6 @@ def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
     """The worst of all; a warning alone is doubt."""
     levels = {one.level for one in found} | ({DOUBTFUL} if warnings else set())
     return next(level for level in (BAD, DOUBTFUL, GOOD) if level in levels or level == GOOD)
-
-
-def of_none(exact: bool) -> Verdict:
-    if exact:
-        return Verdict(
-            "Method",
-            "exact",
-            GOOD,
-            "The unknowns were integrated out exactly: there is no approximation to check.",
-        )
-    return Verdict(
-        "Check by exact solves",
-        "not done",
-        DOUBTFUL,
-        "Nobody compared this approximation with exact solves. Run riesz fit again with --check.",
-    )
 
 
 def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:

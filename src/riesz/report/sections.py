@@ -1,0 +1,175 @@
+"""The parts of the page that need no script: sentences, tables and charts, all escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from riesz.io.run_folder import FILES, GOES_WITH, MANIFEST
+from riesz.report.charts import bar, curve, data_fit, number, span
+from riesz.report.content import Content
+
+MOST_WELLS = 500
+"""Rows of the table of wells; the map shows them all."""
+
+CAPTIONS = {
+    "physics": "what the emulated state leaves of the equation",
+    "bound": "lower bound of the evidence, which training raises",
+    "share": "weight with which the data count already",
+    "moved": "how far the posterior moved in a round, in its standard deviations",
+    "misfit": "distance from the data",
+    "kl": "distance of the posterior from the prior",
+    "penalty": "what the state leaves of the equation",
+    "cost": "minus the log-posterior, which the search lowers",
+    "slope": "its gradient, zero at the most probable place",
+    "iterations": "of conjugate gradients in each step",
+    "log_density": "log-posterior of the draws, one line a chain",
+}
+"""What the curves of the engines' histories mean."""
+
+
+def summary(content: Content) -> str:
+    """The run in a paragraph."""
+    wells, measured = content.wells, content.measured
+    told = content.manifest["summary"]
+    unit = f" {measured.unit}" if measured.unit else ""
+    names = listed_and(content.unknowns)
+    seconds = told.get("seconds")
+    time = "" if seconds is None else f" It took {duration(seconds)}."
+    sentences = (
+        f"{measured.name} was measured {len(wells.measured)} times, from "
+        f"{number(wells.measured.min())} to {number(wells.measured.max())}{unit}. "
+        f"From these the engine {content.engine} inferred {names}, on a mesh of "
+        f"{told.get('nodes', '?')} nodes.{time} Measurements lie {content.residual_rms:.2f} noise "
+        f"standard deviations from their prediction (root mean square), and {content.coverage:.0%} "
+        f"of them inside their 95 % interval. Maps and intervals come from {content.num_draws} "
+        "draws of the posterior."
+    )
+    return escape(sentences)
+
+
+def listed_and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def warnings_list(warnings: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(one)}</li>" for one in warnings)
+    return f'<ul class="warnings">{items}</ul>' if items else "<p>There were no warnings.</p>"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
+    """Cells are HTML already; each knows its column's name for narrow screens."""
+    names = list(head)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-label="{name}">{cell}</td>' for name, cell in zip(names, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    header = "".join(f'<th scope="col">{name}</th>' for name in names)
+    return f'<table class="{kind}"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def parameters_table(content: Content) -> str:
+    rows = [
+        (
+            escape(one.name),
+            span(one.prior),
+            f"<strong>{span(one.posterior)}</strong>",
+            bar(one.prior, one.posterior),
+        )
+        for one in content.parameters
+    ]
+    return table(("unknown", "prior", "posterior", "prior and posterior"), rows, "stack")
+
+
+def fit_section(content: Content) -> str:
+    wells = content.wells
+    return data_fit(wells.measured, wells.predicted, wells.low, wells.high, content.measured.label)
+
+
+def wells_table(content: Content) -> str:
+    """Largest residuals first: those are looked for."""
+    wells = content.wells
+    noise = np.maximum(wells.high - wells.low, 1e-300)
+    order = np.argsort(-np.abs(wells.residuals) / noise)[:MOST_WELLS]
+    rows = [
+        (
+            f"{wells.points[i, 0]:.7g}, {wells.points[i, 1]:.7g}",
+            ("below " if wells.censored[i] else "") + number(float(wells.measured[i])),
+            number(float(wells.predicted[i])),
+            number(float(wells.residuals[i])),
+            number(float(wells.sd[i])),
+        )
+        for i in order
+    ]
+    return table(("place", "measured", "predicted", "residual", "sd"), rows, "numbers")
+
+
+def trust_list(content: Content) -> str:
+    rows = [
+        (
+            escape(one.name),
+            f'<span class="level {one.level}">{one.level}</span>',
+            escape(one.found),
+            escape(one.words),
+        )
+        for one in content.verdicts
+    ]
+    return table(("figure", "verdict", "found", "what it means"), rows, "stack")
+
+
+def curves_section(content: Content) -> str:
+    if not content.curves:
+        return f"<p>The engine {escape(content.engine)} left no curves: nothing was trained.</p>"
+    charts = "".join(
+        f"<figure>{curve(name, lines)}<figcaption>{escape(caption(name))}</figcaption></figure>"
+        for name, lines in content.curves.items()
+    )
+    return f'<div class="charts">{charts}</div>'
+
+
+def caption(name: str) -> str:
+    return f"{name}: {CAPTIONS[name]}" if name in CAPTIONS else name
+
+
+def budget_section(content: Content) -> str:
+    if not content.budget:
+        return "<p>The equation has no gains and no prescribed values: there is no budget.</p>"
+    rows = [
+        (escape(line.name), number(line.mean), f"{number(line.low)} to {number(line.high)}")
+        for line in content.budget
+    ]
+    return table(("line", "mean", "95 % interval"), rows, "numbers")
+
+
+def facts_table(content: Content) -> str:
+    manifest = content.manifest
+    facts = {
+        "command": manifest.get("command"),
+        "engine": f"{content.engine}: {manifest['summary'].get('why', '')}",
+        "equation": content.equation,
+        "seed": manifest.get("seed"),
+        "commit": manifest.get("commit"),
+        "machine": listed_items(manifest.get("machine")),
+        "versions": listed_items(manifest.get("versions")),
+        "files of the run": ", ".join([*GOES_WITH, MANIFEST])
+        + f", {len(manifest.get(FILES) or {})} with a digest",
+    }
+    rows = [(name, escape(str(value))) for name, value in facts.items()]
+    return table(("what", "value"), rows, "facts")
+
+
+def listed_items(items: Any) -> str:
+    if not isinstance(items, dict):
+        return "unknown"
+    return ", ".join(f"{name} {value}" for name, value in items.items())
