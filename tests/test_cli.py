@@ -36,7 +36,7 @@ def test_help_names_every_command_with_an_example():
     runner = CliRunner()
     listing = runner.invoke(app, ["--help"]).output
     commands = re.findall(r"^  ([a-z]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
-    assert commands == ["demo", "experiment", "check", "fit", "predict", "report", "data"]
+    assert commands == ["init", "demo", "experiment", "check", "fit", "predict", "report", "data"]
     for command in commands:
         text = runner.invoke(app, [command, "--help"]).output
         assert f"Example: riesz {command}" in text

@@ -124,7 +124,7 @@ def fitted(made):
 def test_check_says_what_it_understood(monkeypatch, capsys):
     status, text, _ = run(["check", AQUIFER / "problem.toml"], monkeypatch, capsys)
     assert status == 0
-    assert "area 1.50759e+10" in text
+    assert "area 15,076 km2" in text
     assert "80 rows of wells.csv, all inside" in text
     assert "engine        emulate, because with 20 unknown numbers, more than 10" in text
     assert "Nothing to warn of." in text
@@ -140,10 +140,11 @@ def test_check_prints_one_object_last(folder, monkeypatch, capsys):
 
 
 def test_the_lines_of_the_readme_run(root, fitted, monkeypatch, capsys):
-    check, fit, *predictions = readme_commands()
+    check, fit, *predictions, report = readme_commands()
     runs = {Path("out/aquifer"): fitted}  # read once, not for each line
     monkeypatch.setattr("riesz.io.prediction_file.read_run", runs.__getitem__)
     assert [words[0] for words in predictions] == ["predict"] * 3
+    assert report == ["report", "out/aquifer"]  # it has tests of its own
     monkeypatch.chdir(root)
     assert check == ["check", "examples/aquifer/problem.toml"]
     assert fit[1:] == ["examples/aquifer/problem.toml", "--out", "out/aquifer"]
@@ -203,10 +204,10 @@ def test_a_run_is_never_overwritten(folder, made, monkeypatch, capsys):
 def written_again(fitted, folder):
     """Another run folder of a run, whose files have gone in the meantime."""
     gone = folder.parent / "gone"
-    columns = dataclasses.replace(fitted.case.columns, path=gone / "wells.csv")
+    prepared = dataclasses.replace(fitted.case.prepared, path=gone / "wells.csv")
     return write_run(
         folder,
-        dataclasses.replace(fitted.case, path=gone / "problem.toml", columns=columns),
+        dataclasses.replace(fitted.case, path=gone / "problem.toml", prepared=prepared),
         fitted.posterior,
         Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
         choice=Choice("nuts", "so"),

@@ -152,26 +152,65 @@ def check(
         Path | None,
         typer.Option("--out", help="Folder for results.json and ranks.png of --calibrate."),
     ] = None,
+    predictive: Annotated[
+        bool,
+        typer.Option("--predictive", help="Solve for draws of the prior: are they like the data?"),
+    ] = False,
+    draw: Annotated[
+        Path | None,
+        typer.Option("--draw", help="Draw them: a .png file.", metavar="FILE"),
+    ] = None,
     seed: FitSeedOption = 0,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Read a problem file and say in plain words what was understood."""
     use_float64()
+    if not calibrate:
+        compile_quickly()
     from riesz.io.problem_check import case_numbers, case_text
     from riesz.io.problem_file import read_problem
 
+    check_drawing(draw)
     for option, value in (("--out", out), ("--data-sets", data_sets)):
         if value is not None and not calibrate:
             raise RieszError(f"{option} is for --calibrate: add --calibrate, or leave it out.")
     case = read_problem(problem)
     if not calibrate:
-        typer.echo(json_of(case_numbers(case)) if as_json else case_text(case))
+        expected = expected_by_priors(case, seed, draw) if predictive or draw else []
+        if as_json:
+            typer.echo(json_of(case_numbers(case) | {"prior_predictive": expected}))
+            return
+        typer.echo("\n".join([case_text(case), *expected]))
         return
     num = NUM_DATA_SETS if data_sets is None else data_sets
     words = ["riesz", "check", str(problem), "--calibrate", "--data-sets", str(num)]
     words += ["--seed", str(seed)]
     found = calibration_of(case, num, seed, out, shlex.join(words))
     typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
+
+
+def check_drawing(path: Path | None) -> None:
+    """Raise, before any work, where a picture could not be written."""
+    if path is None:
+        return
+    if path.suffix.lower() != ".png":
+        raise RieszError(f"--draw is {path}: give a file that ends in .png.")
+    if not path.absolute().parent.is_dir():
+        raise RieszError(f"{path} cannot be written: there is no folder {path.parent}.")
+
+
+def expected_by_priors(case: "Case", seed: int, draw: Path | None) -> list[str]:
+    """What the priors predict, in words, and drawn where that is wanted."""
+    from riesz.io.problem_predictive import prior_predictive
+
+    found = prior_predictive(case, seed=seed)
+    if draw is None:
+        return found.lines()
+    from riesz.plot.figure import save_figure
+    from riesz.plot.prior_predictive import prior_predictive_figure
+
+    save_figure(draw, prior_predictive_figure(case, found))
+    return [*found.lines(), f"written: {draw}"]
 
 
 def calibration_of(
@@ -372,6 +411,13 @@ def use_float64() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+def compile_quickly() -> None:
+    """For commands that evaluate everything once or twice."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 def progress_on_error_stream() -> None:

@@ -169,3 +169,28 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
 def test_what_does_not_go_together_is_told(tmp_path, body, message):
     with pytest.raises(RieszError, match=message):
         read_problem(written(tmp_path, body)).choice()
+
+
+def test_stretches_come_from_a_map_and_wells_are_sources(tmp_path):
+    river = {"type": "LineString", "coordinates": [[-100, -50], [-80, 9100]]}
+    body = BODY.replace("[boundary.outer]\nvalue = 0.0", "[boundary.river]\nvalue = 0.0\nALONG")
+    body = body.replace("ALONG", 'along = "river.geojson"\ntolerance = 150.0')
+    body = f"{body}\n[[wells]]\nx = 3000\ny = 3000\nrate = -2.5\n"
+    path = written(tmp_path, body)
+    (tmp_path / "river.geojson").write_text(json.dumps(river))
+    case = read_problem(path)
+    forward = case.problem.forward
+    assert forward.dirichlet_tags == ("river",)
+    np.testing.assert_array_equal(forward.space.mesh.nodes[np.asarray(forward.fixed), 0], 0.0)
+    assert repr(forward.form) == "WeakForm(+ diffusion - source - point_source = 0)"
+    again = read_problem(path, coarse=case.coarse)
+    assert again.problem.forward.dirichlet_tags == ("river",)
+    path.write_text(body.replace("150.0", "15.0"))
+    with pytest.raises(RieszError, match=r"boundary.river.along: no boundary facet lies within 15"):
+        read_problem(path)
+    path.write_text(body.replace("x = 3000", "x = 30000"))
+    with pytest.raises(RieszError, match=r"outside"):
+        read_problem(path)
+    path.write_text(body.replace("tolerance = 150.0", ""))
+    with pytest.raises(FileFormatError, match=r"boundary.river has the key 'along', which needs"):
+        read_problem(path)

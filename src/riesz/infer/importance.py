@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from riesz.errors import RieszError
 from riesz.fem.linear_solve import SparseLU
@@ -100,7 +100,7 @@ def beyond_chance(
     tolerated: float,
 ) -> Bool[np.ndarray, " coordinate"]:
     """Which offsets are larger than tolerated, and than the largest of so many by chance."""
-    sure = norm.isf(norm.sf(SURE) / len(offsets))
+    sure = -ndtri(ndtr(-SURE) / len(offsets))
     return np.abs(offsets) > np.maximum(tolerated, sure * errors)
 
 

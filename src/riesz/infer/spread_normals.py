@@ -6,9 +6,11 @@ one in each equally likely range: the share of far draws, which the tail of the 
 then no matter of luck.
 """
 
+from importlib import import_module
+
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import chi, qmc
+from scipy.special import gammaincinv
 
 MOST_EVEN = 64
 """Coordinates up to which a thousand points of a Sobol sequence look independent in every pair of
@@ -25,7 +27,8 @@ def spread_normals(
     lengths = np.linalg.norm(draws, axis=1)
     ranks = np.argsort(np.argsort(lengths))
     levels = (ranks + rng.uniform(size=num_draws)) / num_draws
-    return draws * (chi.ppf(levels, num_coordinates) / lengths)[:, None]
+    wanted = np.sqrt(2 * gammaincinv(num_coordinates / 2, levels))  # quantiles of chi
+    return draws * (wanted / lengths)[:, None]
 
 
 def even_directions(
@@ -34,5 +37,6 @@ def even_directions(
     """From a Sobol sequence, as far as it is even; its balance takes a power of two of points."""
     if num_coordinates > MOST_EVEN:
         return rng.standard_normal((num_draws, num_coordinates))
+    qmc = import_module("scipy.stats.qmc")  # half a second, which commands that do not draw save
     sequence = qmc.MultivariateNormalQMC(np.zeros(num_coordinates), rng=rng)
     return sequence.random(2 ** int(np.ceil(np.log2(num_draws))))[:num_draws]

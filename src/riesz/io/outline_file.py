@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import crs_of
 from riesz.geometry.geojson import geojson_in
+from riesz.geometry.lines import lines_of
 from riesz.geometry.outline import Outline, outline_from
 from riesz.io.crs_text import same_crs, short_crs
 from riesz.io.layer_table import crs_text, read_layer
 from riesz.io.whole_file import read_bytes
+from riesz.spelling import listed
 
 GEOJSON = (".geojson", ".json")
 OUTLINES = (*GEOJSON, ".gpkg", ".shp")
@@ -26,18 +29,34 @@ class OutlineFile:
 
 def read_outline_file(path: Path, layer: str | None = None) -> OutlineFile:
     """The polygon in a GeoJSON file, a GeoPackage or a shapefile."""
-    if path.suffix.lower() in GEOJSON:
-        if layer is not None:
-            raise FileFormatError(f"{path} has no layers: leave the key layer out.")
-        content = geojson_in(read_bytes(path), str(path))
-        crs = crs_of(content)
-    else:
-        frame = read_layer(path, layer)
-        content, crs = frame.geometry.__geo_interface__, crs_text(frame.crs)
+    content, crs = read_shapes(path, layer)
     try:
         return OutlineFile(path, outline_from(content), crs)
     except RieszError as error:
         raise type(error)(f"{path}: {error}") from None
+
+
+def read_shapes(path: Path, layer: str | None) -> tuple[Any, str | None]:
+    """What a map file holds, as GeoJSON, and the crs that it names."""
+    if path.suffix.lower() not in OUTLINES:
+        raise FileFormatError(f"{path}: maps are read from files that end in {listed(OUTLINES)}.")
+    if path.suffix.lower() not in GEOJSON:
+        frame = read_layer(path, layer)
+        return frame.geometry.__geo_interface__, crs_text(frame.crs)
+    if layer is not None:
+        raise FileFormatError(f"{path} has no layers: leave the key layer out.")
+    content = geojson_in(read_bytes(path), str(path))
+    return content, crs_of(content)
+
+
+def read_lines(path: Path, layer: str | None = None) -> Any:
+    """Lines, or outlines of polygons, in a map file, as GeoJSON."""
+    content, _ = read_shapes(path, layer)
+    try:
+        lines_of(content)
+    except RieszError as error:
+        raise type(error)(f"{path}: {error}") from None
+    return content
 
 
 def check_same_crs(path: Path, own: str, crs: str) -> None:

@@ -14,6 +14,7 @@ from jaxtyping import Bool
 from pydantic import ValidationError
 
 from riesz.errors import FileFormatError, RieszError
+from riesz.fem.weakform import WeakForm, point_source
 from riesz.geometry.crs import could_be_degrees
 from riesz.infer.fit import AUTO, Choice, check_suits, choose_engine
 from riesz.infer.problem import InverseProblem, inverse_problem
@@ -23,7 +24,7 @@ from riesz.io.observations_file import check_inside, inside_of
 from riesz.io.observations_table import ObservationsTable
 from riesz.io.outline_file import OutlineFile, check_same_crs
 from riesz.io.prepared import Prepared, read_prepared
-from riesz.io.problem_domain import check_size, coarse_mesh, levels_of, outline_of
+from riesz.io.problem_domain import check_size, coarse_mesh, levels_of, outline_of, with_stretches
 from riesz.io.problem_likelihood import effects_prior, likelihood_of
 from riesz.io.problem_tables import ProblemTables
 from riesz.io.raster import check_crs, crs_note
@@ -89,6 +90,7 @@ def read_problem(path: Path, *, coarse: Mesh | None = None, table: Path | None =
         file = outline_of(path, tables.domain)
         tables, content, told = with_crs(path, tables, content, file, prepared)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
+        coarse = with_stretches(path, coarse, tables.boundary)
     levels = levels_of(tables.domain, coarse)
     check_size(path, coarse.num_cells, levels)
     domain = hierarchy(coarse, levels) if levels > 1 else coarse
@@ -116,12 +118,21 @@ def built(tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy) -
     priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
     return inverse_problem(
         domain,
-        tables.equation.form(),
+        form_of(tables),
         latents=priors | effects_prior(tables, prepared, design),
         observations=observations(prepared.points, prepared.values),
         likelihood=likelihood_of(tables, prepared, design),
         dirichlet={tag: one.value for tag, one in tables.boundary.items()},
     )
+
+
+def form_of(tables: ProblemTables) -> WeakForm:
+    """The equation with its wells."""
+    form = tables.equation.form()
+    if not tables.wells:
+        return form
+    places = [[well.x, well.y] for well in tables.wells]
+    return form - point_source(places, [well.rate for well in tables.wells])
 
 
 def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepared:

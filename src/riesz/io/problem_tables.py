@@ -115,6 +115,28 @@ class BoundaryTable(Table):
     """A stretch of the boundary on which u is prescribed; elsewhere no flux passes."""
 
     value: Coefficient = Field(description="a number, or the name of an unknown")
+    along: str | None = None
+    layer: str | None = None
+    tolerance: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        if self.along is not None and self.tolerance is None:
+            raise ValueError(
+                "has the key 'along', which needs 'tolerance': how far from its lines the boundary "
+                "may be, a length"
+            )
+        if self.along is None and (self.tolerance is not None or self.layer is not None):
+            raise ValueError("has the key 'tolerance' or 'layer', which needs 'along': a map layer")
+        return self
+
+
+class WellTable(Table):
+    """A point at which something is put in or, with a negative rate, taken out."""
+
+    x: float
+    y: float
+    rate: float = Field(description="how much, by time; negative where it is taken out")
 
 
 @contextmanager
@@ -165,6 +187,7 @@ class ProblemTables(Table):
     )
     equation: EquationTable = Field(description="the terms of the physics, as [equation]")
     boundary: dict[str, BoundaryTable] = Field(default_factory=dict)
+    wells: list[WellTable] = Field(default_factory=list)
     unknowns: dict[str, PriorTable] = Field(
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )

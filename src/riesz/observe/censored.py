@@ -3,39 +3,32 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
-from numpyro.distributions import constraints
+from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
 
 
-class CensoredNormal(dist.Distribution):
+class CensoredNormal(dist.Normal):
     r"""A normal distribution of which some outcomes are told as "below this value" only.
 
     For those the log-probability is $\log\Phi((l - \mu)/\sigma)$ with the limit $l$ (Tobin 1958);
     draws are of the measurement itself, limit or not.
     """
 
-    support = constraints.real
+    def __init__(self, loc: Float[Array, " point"], scale: Float[Array, " point"], below: Any):
+        self.below = below
+        super().__init__(loc, scale)
 
-    def __init__(self, loc: Float[Array, " point"], scale: Float[Array, "..."], below: Any):
-        self.loc, self.scale, self.below = loc, scale, below
-        super().__init__(batch_shape=loc.shape)
-
-    def log_prob(self, value: Float[Array, " point"]) -> Float[Array, " point"]:
-        white = (value - self.loc) / self.scale
-        density = -0.5 * white**2 - jnp.log(self.scale * jnp.sqrt(2 * jnp.pi))
+    def log_prob(self, value: Any, intermediates: list[Any] | None = None) -> Float[Array, "..."]:
+        scale = jnp.asarray(self.scale)
+        white = (value - self.loc) / scale
+        density = -0.5 * white**2 - jnp.log(scale * jnp.sqrt(2 * jnp.pi))
         # Where the other branch is taken its slope must still be finite, or gradients are lost.
         share = log_ndtr(jnp.where(self.below, white, 0.0))
         return jnp.where(self.below, share, density)
-
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-        shape = (*sample_shape, *self.loc.shape)
-        return self.loc + self.scale * jax.random.normal(key, shape, self.loc.dtype)
 
 
 class Censored(AbstractLikelihood):

@@ -1,5 +1,7 @@
 """Covariates beside the state: what was measured is the state plus effects of them, plus noise."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -14,14 +16,21 @@ class WithEffects(AbstractLikelihood):
     The effects $\beta$ are an unknown of the problem, `name`; the noise is that of `base`.
     """
 
+    sd: Scale
     base: AbstractLikelihood
-    design: Float[Array, "sensor effect"] = eqx.field(converter=jnp.asarray)
-    labels: tuple[str, ...] = eqx.field(static=True, default=())
-    name: str = eqx.field(static=True, default="effects")
+    design: Float[Array, "sensor effect"]
+    labels: tuple[str, ...] = eqx.field(static=True)
+    name: str = eqx.field(static=True)
 
-    @property
-    def sd(self) -> Scale:
-        return self.base.sd
+    def __init__(
+        self,
+        base: AbstractLikelihood,
+        design: Any,
+        labels: tuple[str, ...] = (),
+        name: str = "effects",
+    ):
+        self.sd, self.base = base.sd, base
+        self.design, self.labels, self.name = jnp.asarray(design), labels, name
 
     @property
     def is_normal(self) -> bool:
