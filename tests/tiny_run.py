@@ -24,6 +24,7 @@ file = "wells.csv"
 x = "x_m"
 y = "y_m"
 value = "VALUE"
+unit = "m"
 [noise]
 sd = 2.0
 [equation]

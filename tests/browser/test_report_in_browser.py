@@ -169,7 +169,8 @@ def test_hovering_over_a_well_tells_its_values(opened):
     x, y, measured = opened.execute_script(WELL_PLACE)
     ActionChains(opened).move_to_element_with_offset(canvas, round(x), round(y)).perform()
     lines = opened.find_element("id", "tip").text.splitlines()
-    assert [line.rsplit(" ", 1)[0] for line in lines] == [
+    assert all(line.endswith(" m") for line in lines)
+    assert [line.rsplit(" ", 2)[0] for line in lines] == [
         *("measured", "predicted", "residual", "sd of the prediction"),
     ]
     assert float(lines[0].split()[1]) == pytest.approx(measured, rel=1e-3)

@@ -43,11 +43,11 @@ def fitted(folder):
 
 @pytest.fixture(scope="module")
 def in_metres(fitted, folder):
-    """Writes predictions of the run as if its problem file named a unit, or a transform."""
+    """Writes predictions of the run as if its problem file named a transform."""
     from riesz.io import prediction_file
 
     def written(out, *, transform=None, **words):
-        measured = dataclasses.replace(measured_as(fitted.case), unit="m", transform=transform)
+        measured = dataclasses.replace(measured_as(fitted.case), transform=transform)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(prediction_file, "measured_as", lambda case: measured)
             request = PredictionRequest(run=folder, out=out, num_draws=NUM_DRAWS, **words)
@@ -121,7 +121,7 @@ def test_a_geopackage_has_contours_flow_and_wells(in_metres, fitted, tmp_path):
     assert (west["flux_x"].mean() < 0) & west["direction"].between(180, 360).any()
     np.testing.assert_allclose(flow["magnitude"], np.hypot(flow["flux_x"], flow["flux_y"]))
     np.testing.assert_allclose(wells["residual"], wells["measured"] - wells["predicted"])
-    np.testing.assert_allclose(wells["measured"], fitted.case.columns.numbers[:, 2])
+    np.testing.assert_allclose(wells["measured"], fitted.case.problem.observations.values)
     assert (wells["high_95"] - wells["low_95"] > 2 * wells["sd"]).all()
     assert [path.name for path in tmp_path.iterdir()] == ["head.gpkg"]
 

@@ -84,6 +84,9 @@ def test_charts_escape_what_users_wrote_and_say_what_they_show():
     assert "&lt;script&gt;x" in chart
     assert "1 lie outside their 95 % interval" in chart
     assert chart.count('class="outside"') == 1
+    limits = np.array([False, False, True])  # below three: met by what is predicted lower
+    chart = data_fit(ones, ones, ones - 0.1, ones + np.array([0.1, 0.1, -0.05]), "x", limits)
+    assert 'class="outside"' not in chart
 
 
 def test_a_curve_that_falls_by_decades_is_drawn_by_its_logarithm():

@@ -41,14 +41,9 @@ VALUE = "value"
 
 def measured_as(case: Case) -> Measured:
     """What a problem file says of its measurements."""
-    num_sensors = case.problem.observations.num_sensors
-    censored = getattr(case, "censored", None)
-    marks = np.zeros(num_sensors, dtype=bool)
-    if censored is not None:
-        marks = np.asarray(censored, dtype=bool)
     return Measured(
         name=case.tables.observations.value,
-        unit=getattr(case, "unit", None),
-        transform=getattr(case, "transform", None),
-        censored=marks,
+        unit=case.unit,
+        transform=case.transform,
+        censored=case.censored,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 WIDTH, HEIGHT = 420.0, 320.0
@@ -98,8 +98,13 @@ def data_fit(
     low: Float[np.ndarray, " sensor"],
     high: Float[np.ndarray, " sensor"],
     label: str,
+    censored: Bool[np.ndarray, " sensor"] | None = None,
 ) -> str:
-    """Predictions with their intervals against measurements, and the line of equality."""
+    """Predictions with their intervals against measurements, and the line of equality.
+
+    Of measurements that are only known to lie below a limit, the limit is shown.
+    """
+    limits = np.zeros(len(measured), dtype=bool) if censored is None else censored
     both = [*measured.tolist(), *predicted.tolist()]
     x = spanning(both, LEFT, WIDTH - RIGHT)
     y = spanning([*both, *low.tolist(), *high.tolist()], HEIGHT - BOTTOM, TOP)
@@ -110,8 +115,10 @@ def data_fit(
         f'L{x(ends[1]):.1f} {y(ends[1]):.1f}"/>'
     )
     num_outside = 0
-    for value, middle, below, above in zip(measured, predicted, low, high, strict=True):
-        outside = not below <= value <= above
+    for value, middle, below, above, limit in zip(
+        measured, predicted, low, high, limits, strict=True
+    ):
+        outside = value < below or (value > above and not limit)
         num_outside += outside
         kind = "outside" if outside else "inside"
         parts.append(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from riesz.infer import importance, surrogate_error
 from riesz.infer.describe import equation_lines
@@ -112,7 +112,7 @@ def content_of(
     pixels = map_grid(mesh)
     found = drawn(posterior, pixels, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
-    rms, coverage = fit_of(problem, found)
+    rms, coverage = fit_of(problem, found, measured.censored)
     shares = contractions(found)
     parameters = parameters_of(problem, found, shares)
     told = verdicts(
@@ -156,13 +156,19 @@ def method_of(posterior: Posterior) -> str:
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 
 
-def fit_of(problem: InverseProblem, found: Drawn) -> tuple[float, float]:
-    """Residuals in units of the noise, and the share of measurements inside their intervals."""
+def fit_of(
+    problem: InverseProblem, found: Drawn, censored: Bool[np.ndarray, " sensor"]
+) -> tuple[float, float]:
+    """Residuals in units of the noise, and the share of measurements inside their intervals.
+
+    What is only known to lie below a limit is met by any prediction that does.
+    """
     observed = np.asarray(problem.observed)
     noise = np.sqrt(np.mean(found.noise**2, axis=0))
     residuals = (observed - found.predicted.mean(axis=0)) / noise
+    residuals = np.where(censored, np.minimum(residuals, 0.0), residuals)
     low, high = np.quantile(found.measured, (0.025, 0.975), axis=0)
-    inside = (observed >= low) & (observed <= high)
+    inside = (observed >= low) & ((observed <= high) | censored)
     return float(np.sqrt(np.mean(residuals**2))), float(np.mean(inside))
 
 

@@ -94,7 +94,11 @@ def parameters_table(content: Content) -> str:
 
 def fit_section(content: Content) -> str:
     wells = content.wells
-    return data_fit(wells.measured, wells.predicted, wells.low, wells.high, content.measured.label)
+    return data_fit(
+        *(wells.measured, wells.predicted, wells.low, wells.high),
+        content.measured.label,
+        wells.censored,
+    )
 
 
 def wells_table(content: Content) -> str:
