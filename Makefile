@@ -14,7 +14,7 @@ demo: $(READY)
 
 # Most of the time goes into compiling: less of that, and tests are done a quarter sooner.
 test: $(READY)
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n 2 --dist loadfile
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=30
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2
