@@ -159,8 +159,8 @@ figure
 # ([and where it falls short](../misspecified.md)). Doubt makes *predictions* honest; the strengths
 # of the districts stay as confounded with the eddy as they were.
 #
-# What is asserted is a gain: at least three places in a hundred more are held. The data are those of
-# the first seed; other seeds gain more, or less.
+# What is asserted is a gain: at least three places in a hundred more are held. The data are those
+# of the first seed; other seeds gain more, or less.
 
 # %%
 gain = rows["learned"][0] - rows["believes"][0]
