@@ -146,6 +146,7 @@ def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypat
     assert (flux[:, 0] < 0).all()  # towards the side where u is zero
 
 
+@pytest.mark.slow
 def test_conditional_from_a_problem_file_with_unknown_source_and_boundary(
     tmp_path, monkeypatch, capsys
 ):

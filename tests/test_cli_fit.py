@@ -126,7 +126,7 @@ def test_check_says_what_it_understood(monkeypatch, capsys):
     assert status == 0
     assert "area 15,076 km2" in text
     assert "80 rows of wells.csv, all inside" in text
-    assert "engine        emulate, because with 20 unknown numbers, more than 10" in text
+    assert "engine        conditional, because the problem file names it" in text
     assert "Nothing to warn of." in text
 
 

@@ -189,6 +189,7 @@ def modified(file):
         return None
 
 
+@pytest.mark.slow
 def test_a_fit_that_is_killed_thrice_ends_as_if_nothing_had_been(whole, case, capsys):
     moments = random.Random(0)
     for _ in range(3):

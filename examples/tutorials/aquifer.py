@@ -43,11 +43,11 @@ riesz("check", FOLDER / "problem.toml")
 # Two things are unknown: the transmissivity, a positive field with eight principal functions, and
 # the head on the rim. Given the transmissivity, the head is *linear* in the values on the rim, and
 # their prior is normal: the engine `conditional` integrates them out exactly and searches only for
-# the eight numbers of the transmissivity. (The default here, `emulate`, never solves the equation,
-# and takes a few minutes; [which engine when](../engines.md).)
+# the eight numbers of the transmissivity. The file names it; [which engine
+# when](../engines.md).
 
 # %%
-riesz("fit", FOLDER / "problem.toml", "--engine", "conditional", "--seed", 0, "--out", RUN)
+riesz("fit", FOLDER / "problem.toml", "--seed", 0, "--out", RUN)
 
 # %% [markdown]
 # ## Maps

@@ -97,6 +97,7 @@ def test_gradients_of_the_bound_through_two_layers_are_right():
     assert found.passed, str(found)
 
 
+@pytest.mark.slow
 def test_a_training_follows_the_data_and_far_away_returns_to_its_prior():
     places = Covariates(1e5 + 1e4 * POINTS, {}, {})
     quick = dataclasses.replace(DEFAULT, num_inducing=20, num_steps=300)

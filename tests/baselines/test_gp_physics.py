@@ -141,6 +141,7 @@ def test_patches_are_unbiased_for_all_of_them_under_the_fields_draws(physics, tr
     assert abs(some.mean() - every.mean()) < 4 * error
 
 
+@pytest.mark.slow
 def test_gradients_of_the_objective_are_right(trained, task):
     arrays, rest = eqx.partition(trained, eqx.is_array)
 
@@ -162,7 +163,7 @@ def test_with_an_infinite_epsilon_it_is_the_network_alone(meshes):
     np.testing.assert_allclose(free.diffusivity(WELLS[:3]), np.exp(0.5), rtol=1e-10)
 
 
-@pytest.mark.parametrize("build", [gp_d, gp_dt])
+@pytest.mark.parametrize("build", [gp_d, pytest.param(gp_dt, marks=pytest.mark.slow)])
 def test_a_training_lowers_the_bound_and_gives_maps(meshes, build):
     same = dataclasses.replace(QUICK, num_epochs=300, cycle=100, last_epsilon=0.1)
     method = build(meshes, same)

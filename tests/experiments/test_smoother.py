@@ -39,6 +39,7 @@ def mesh(case):
     return case.mesh
 
 
+@pytest.mark.slow
 def test_the_output_is_smoother_than_its_source_and_the_budget_closes(case):
     row = smoother_row(case)
     assert row["output_roughness"] < row["source_roughness"] / 3

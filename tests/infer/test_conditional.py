@@ -66,7 +66,10 @@ def dense_moments(problem, points, noise):
     return mean, np.sqrt(np.diag(covariance)), evidence
 
 
-@pytest.mark.parametrize("count", [9, 30], ids=["fewer sensors", "fewer unknowns"])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(9, id="fewer sensors", marks=pytest.mark.slow), pytest.param(30, id="more")],
+)
 def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     sensors = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (count, 2))
     problem = problem_with(sensors=sensors, values=2 + sensors[:, 0])
@@ -79,6 +82,7 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     np.testing.assert_allclose(posterior.history["log_density"][0], evidence, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monkeypatch):
     problem, _, _ = with_noise
     density = MarginalDensity(problem, linear_parts(problem), SparseLU())
@@ -202,6 +206,7 @@ def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
     assert posterior.distribution.num_draws == 7
 
 
+@pytest.mark.slow
 def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_noise):
     problem, _, _ = with_noise
     settings = rz.ConditionalSettings(num_draws=4000, num_others=8)

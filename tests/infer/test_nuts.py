@@ -69,6 +69,7 @@ def test_from_a_posterior_the_same_one_is_met(from_itself):
     assert (abs(errors) < 3 / np.sqrt(effective)).all(), errors
 
 
+@pytest.mark.slow
 def test_a_gaussian_whitened_by_its_own_covariance_takes_the_steps_of_a_standard_one(from_itself):
     """Its trajectories turn after half a period: a few steps of about one."""
     assert from_itself.history["step_size"].min() > 0.5

@@ -68,6 +68,7 @@ def test_the_trend_of_a_boundary_keeps_its_sd_when_the_scales_move():
     np.testing.assert_allclose(found, covariance(moved, np.zeros(0)), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_stochastic_pde_with_moved_scales_has_the_covariance_of_the_one_with_those_scales():
     mesh = rectangle((16, 16), lower=(0.0, 0.0), upper=(4.0, 4.0))
     latent = SPDEField(1.5, 0.8, learned=SPREAD).on(mesh)

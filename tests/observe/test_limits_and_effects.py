@@ -53,6 +53,7 @@ def problem_with(likelihood, latents):
 DESIGN = np.random.default_rng(1).normal(size=(7, 2))
 
 
+@pytest.mark.slow
 def test_effects_are_integrated_out_as_dense_algebra_has_it():
     likelihood = WithEffects(rz.Gaussian(0.3), DESIGN)
     effects = {"effects": dist.Normal(0.0, 1.5).expand([2])}

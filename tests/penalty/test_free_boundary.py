@@ -52,6 +52,7 @@ def test_the_values_of_the_conditions_do_not_matter():
     np.testing.assert_array_equal(zero, other)
 
 
+@pytest.mark.slow
 def test_with_a_single_patch_it_is_the_dual_norm_of_the_interior_residual():
     meshes = rz.hierarchy(rz.rectangle((2, 2)), 3)
     problem = problem_with(0.0, meshes)

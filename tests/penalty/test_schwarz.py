@@ -148,6 +148,7 @@ def enumerated(penalty, u, zs):
     return eqx.filter_jit(lambda p: p.estimates(p.norm.all(), u, zs))(penalty)
 
 
+@pytest.mark.slow
 def test_the_penalty_of_a_function_agrees_with_the_norm_of_its_nodal_residual(square):
     problem, hierarchy, norm = square
     penalty = weak_form_penalty(problem, hierarchy)
@@ -169,6 +170,7 @@ def test_at_the_solution_the_penalty_is_far_below_its_value_at_zero(square):
     assert at[0] < 1e-12 * at[1]
 
 
+@pytest.mark.slow
 def test_boundary_terms_and_wells_are_seen_on_every_level():
     hierarchy = rz.hierarchy(rz.rectangle((4, 4)), 3)
     equation = (
