@@ -8,6 +8,7 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plug_in", "plug_in_flax"])
 def test_a_network_trained_by_the_penalty_comes_close_to_exact_solves(name):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
