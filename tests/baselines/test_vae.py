@@ -67,6 +67,7 @@ def test_the_decoder_gives_mean_and_scale_of_the_likelihood(likelihood, referenc
     np.testing.assert_allclose(networks.mean(x[0], codes[0]), mean[0])
 
 
+@pytest.mark.slow
 def test_predictions_follow_the_secondaries_and_cover_the_truth():
     training, target = made_up(150, seed=0)
     elsewhere, truth = made_up(60, seed=1)

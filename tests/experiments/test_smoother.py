@@ -82,6 +82,7 @@ def test_the_wind_of_both_problems_is_the_same(mesh):
     np.testing.assert_allclose(there, wind(mesh), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_sensors_tell_the_direction(case):
     row = direction_row(case)
     assert row["sensors"] == 30
@@ -90,6 +91,7 @@ def test_sensors_tell_the_direction(case):
     assert abs(row["direction_error_sd"]) < 4
 
 
+@pytest.mark.slow
 def test_draws_for_the_picture_have_the_moments_of_the_posterior(case):
     found = wind_posterior(case)
     mean, sd = circular_moments(directions(found.velocities, 0.5), found.weights)

@@ -69,6 +69,7 @@ def test_smooth_transport_converges_faster_than_order_one_and_a_half(velocity):
     assert order >= 1.5, f"observed order {order:.2f}"
 
 
+@pytest.mark.slow
 def test_a_layer_across_the_stream_overshoots_by_less_than_a_tenth():
     nodes, u = transported(32, ALIGNED, layer=True)
     anywhere, away = overshoot(nodes, u, ALIGNED, 32)

@@ -201,6 +201,7 @@ def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
     np.testing.assert_allclose(noise[0], np.exp(-3.0 + 0.5 * mode), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
     posterior = rz.fit(problem_with(), "conditional", over="nuts", num_draws=7, quiet=True)
     assert posterior.distribution.num_draws == 7
@@ -219,6 +220,7 @@ def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_n
     np.testing.assert_allclose(shares, 1 / 8)
 
 
+@pytest.mark.slow
 def test_moments_of_another_engine_are_refused():
     posterior = rz.conditional(problem_with(), settings=rz.ConditionalSettings(num_draws=2))
     other = dataclasses.replace(posterior, engine="nuts")

@@ -91,6 +91,7 @@ def test_rounds_give_the_data_their_weight_bit_by_bit_until_nothing_moves(poster
     assert posterior.notes == ()
 
 
+@pytest.mark.slow
 def test_rounds_that_are_stopped_go_on_to_the_same_posterior(problem, posterior, tmp_path):
     again, stops = stopped_and_resumed(
         lambda checkpoint: emulate(

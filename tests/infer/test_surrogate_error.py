@@ -47,6 +47,7 @@ def test_exact_states_have_no_such_error():
         surrogate_error(exact_posterior())
 
 
+@pytest.mark.slow
 def test_errors_are_relative_to_the_energy_of_the_whole_state(untrained):
     """Boundary values included: without them it would hang on the size of the cells."""
     problem, found = untrained.problem, surrogate_error(untrained, num_draws=2)

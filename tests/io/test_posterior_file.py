@@ -88,6 +88,7 @@ def test_every_distribution_reads_back_bit_by_bit(tmp_path, distribution):
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".npz"]
 
 
+@pytest.mark.slow
 def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path):
     problem = small_problem(num_cells=3)
     states = RelaxedStates(jnp.asarray(0.2), gram_factor(dual_norm(problem.forward).gram))

@@ -59,6 +59,7 @@ def test_a_positive_field_with_unknown_scales_is_the_exponential_of_a_process():
     )
 
 
+@pytest.mark.slow
 def test_the_trend_of_a_boundary_keeps_its_sd_when_the_scales_move():
     prior = BoundaryGP(Matern52(1.0, 0.5), trend_sd=2.0, inducing=6, learned=SPREAD)
     moved = BoundaryGP(

@@ -259,6 +259,7 @@ def test_large_mesh_is_made():
     assert mesh.num_nodes > 6000
 
 
+@pytest.mark.slow
 def test_raw_outline_of_the_snake_river_plain_is_meshed_as_it_is():
     raw = esrp("boundary.geojson")
     mesh = mesh_from_polygon(raw, max_edge=5000.0)

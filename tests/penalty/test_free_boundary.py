@@ -70,6 +70,7 @@ def test_with_a_single_patch_it_is_the_dual_norm_of_the_interior_residual():
     np.testing.assert_allclose(penalty.nodal(jr.key(0), states, ZS), wanted.mean(), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_draws_of_patches_are_unbiased_for_the_sum_over_all():
     penalty = penalty_with(0.0, num_patches=2)
     draws = eqx.filter_jit(jax.vmap(lambda key: penalty(key, bent, ZS)))(jr.split(jr.key(1), 2000))

@@ -215,6 +215,7 @@ def wave(x, z):
     return jnp.sin(z["mode"][0] * jnp.pi * x[0]) * jnp.sin(z["mode"][1] * jnp.pi * x[1])
 
 
+@pytest.mark.slow
 def test_no_mode_up_to_the_meshs_nyquist_frequency_is_invisible(
     penalty, by_gradients, deterministic
 ):

@@ -163,6 +163,7 @@ def test_the_penalty_of_a_function_agrees_with_the_norm_of_its_nodal_residual(sq
     np.testing.assert_allclose(enumerated(penalty, u, zs)[0], norm.squared(r), rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_at_the_solution_the_penalty_is_far_below_its_value_at_zero(square):
     problem, _, norm = square
     u = rz.solve(problem, Z)

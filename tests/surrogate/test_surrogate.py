@@ -124,6 +124,7 @@ def test_a_factorised_network_is_affine_where_it_must_be():
     assert abs(network(x, start.at[1].add(1.0)) - values[0]) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_placed_state_can_be_asked_anywhere():
     problem, latents = mixed_problem(rz.rectangle((4, 4)))
     surrogate = surrogate_on(problem, latents, trunk_branch(2, 2, jr.key(0), dtype=problem.dtype))
