@@ -51,7 +51,8 @@ SHOWN_RANGES = 12
 OWN_DATA = """with data of your own:
   samples of metals, a CSV with the columns of the built-in ones:
     riesz experiment jura --data samples.csv --metal Cd --out out/mine
-  any measurements and any equation, by a problem file such as examples/aquifer/problem.toml:
+  any measurements and any equation, by a problem file, of which the first command writes one:
+    riesz init measurements.csv outline.geojson --out problem.toml
     riesz fit problem.toml --out out/run"""
 
 
