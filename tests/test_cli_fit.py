@@ -23,7 +23,7 @@ from riesz.errors import RieszError
 from riesz.infer.fit import Choice
 from riesz.infer.predict import predict
 from riesz.infer.summary import Summary
-from riesz.io import raster
+from riesz.io import gis_modules
 from riesz.io.prediction_file import write_prediction, write_prediction_of
 from riesz.io.prediction_request import PredictionRequest
 from riesz.io.run_folder import check_free, read_run, write_run
@@ -409,7 +409,7 @@ def test_without_rasterio_the_extra_is_named(folder, tmp_path, monkeypatch, caps
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(raster, "import_module", absent)
+    monkeypatch.setattr(gis_modules, "import_module", absent)
     words = ["predict", folder, "--cell", "9", "--out", tmp_path / "a.tif"]
     assert "pip install '.[gis]'" in refused(words, monkeypatch, capsys)
 

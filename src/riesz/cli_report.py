@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from riesz.cli_options import CheckJsonOption, FitSeedOption, QuietOption, json_of
+from riesz.cli_process import use_float64
 
 
 def report_run(
@@ -20,9 +21,7 @@ def report_run(
     as_json: CheckJsonOption = False,
 ) -> None:
     """Write one self-contained web page: maps, parameters, fit, and how far to trust it."""
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
+    use_float64()
     from riesz.report.page import write_report
 
     told = write_report(run, out, num_draws=draws, seed=seed)

@@ -264,7 +264,7 @@ def test_without_the_extra_it_is_told_what_to_install(tmp_path, monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("riesz.io.layer_table.import_module", absent)
+    monkeypatch.setattr("riesz.io.gis_modules.import_module", absent)
     (tmp_path / "wells.nc").write_bytes(b"")
     names = ObservationsTable.model_validate({"file": "wells.nc"})
     with pytest.raises(RieszError, match=r"NetCDF files need xarray, .*pip install '\.\[gis\]'"):

@@ -23,7 +23,7 @@ Table = dict[str, list[Any]]
 
 
 def geopackage_modules() -> tuple[Any, Any]:
-    return gis_module("geopandas", ".gpkg"), gis_module("shapely", ".gpkg")
+    return gis_module("geopandas", ".gpkg files"), gis_module("shapely", ".gpkg files")
 
 
 def write_geopackage(

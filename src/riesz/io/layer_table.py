@@ -1,15 +1,15 @@
 """Tables out of map layers and NetCDF files; both need packages of the extra `gis`."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError
 from riesz.geometry.crs import crs_of
 from riesz.geometry.geojson import geojson_in
 from riesz.io.csv_file import read_csv
+from riesz.io.gis_modules import gis_module
 from riesz.io.text_table import TextTable
 from riesz.io.whole_file import read_bytes
 from riesz.spelling import listed, nearest
@@ -17,6 +17,7 @@ from riesz.spelling import listed, nearest
 LAYERS = (".gpkg", ".shp", ".geojson", ".json")
 NETCDF = (".nc", ".nc4", ".cdf")
 CSV = (".csv", ".txt", ".csv.gz", ".txt.gz")
+PLAINER = "save the data in a plainer format"
 
 
 def suffix_of(path: Path) -> str:
@@ -40,21 +41,10 @@ def read_table(path: Path, *, layer: str | None = None, value: str = "value") ->
     raise FileFormatError(f"{path}: tables are read from files that end in {known}.")
 
 
-def required(module: str, what: str) -> Any:
-    """A package of the extra `gis`, or what to install."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise RieszError(
-            f"{what} need {module}, which is not installed: pip install '.[gis]' in a clone of the "
-            "repository, or save the data in a plainer format."
-        ) from None
-
-
 def read_layer(path: Path, layer: str | None) -> Any:
     """A layer as geopandas has it; the one that there is, unless it is named."""
     read_bytes(path)  # a file that is not there is told as everywhere
-    geopandas = required("geopandas", "GeoPackages and shapefiles")
+    geopandas = gis_module("geopandas", "GeoPackages and shapefiles", PLAINER)
     try:
         names = [str(name) for name in geopandas.list_layers(path)["name"]]
     except Exception as error:  # GDAL's and its readers' own, of many kinds
@@ -112,7 +102,7 @@ def layer_table(path: Path, layer: str | None) -> TextTable:
 def netcdf_table(path: Path, value: str) -> TextTable:
     """All variables along the one dimension that the values have."""
     read_bytes(path)
-    xarray = required("xarray", "NetCDF files")
+    xarray = gis_module("xarray", "NetCDF files", PLAINER)
     try:
         dataset = xarray.load_dataset(path)
     except Exception as error:

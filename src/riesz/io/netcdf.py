@@ -17,7 +17,7 @@ CRS = "crs"
 
 
 def netcdf_modules() -> tuple[Any, Any]:
-    return gis_module("xarray", ".nc"), gis_module("pyproj", ".nc")
+    return gis_module("xarray", ".nc files"), gis_module("pyproj", ".nc files")
 
 
 def write_netcdf(

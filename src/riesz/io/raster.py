@@ -1,7 +1,6 @@
 """Maps as GeoTIFF: north up, NoData outside the domain. Needs rasterio, the extra `gis`."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,14 @@ import numpy as np
 from riesz.errors import RieszError
 from riesz.infer.grid import Grid
 from riesz.io.band import Band
+from riesz.io.gis_modules import gis_module
 from riesz.io.whole_file import replacing
 
 
 def rasterio_modules() -> tuple[Any, Any]:
     """Rasterio and its CRS class, or what to install."""
-    try:
-        return import_module("rasterio"), import_module("rasterio.crs").CRS
-    except ImportError:
-        raise RieszError(
-            "GeoTIFF files need rasterio, which is not installed: pip install '.[gis]' in a clone "
-            "of the repository, or write a .csv file."
-        ) from None
+    what = "GeoTIFF files"
+    return gis_module("rasterio", what), gis_module("rasterio.crs", what).CRS
 
 
 def known_crs(crs: str) -> Any:
