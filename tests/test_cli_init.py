@@ -1,6 +1,7 @@
 """`riesz init` guesses, says what it guessed, and writes files that riesz check understands."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.io.problem_check import case_numbers
 from riesz.io.problem_file import read_problem
 from riesz.io.problem_starter import starter
+from riesz.io.starter_rows import Asked
 
 JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
 
@@ -82,29 +84,29 @@ def tables_of(made):
 def test_columns_may_be_named(tmp_path):
     path = table(tmp_path, "name,a,b,c")
     with pytest.raises(FileFormatError, match="no two columns look like coordinates among name"):
-        starter(path, None, tmp_path)
-    found = tables_of(starter(path, None, tmp_path, x="b", y="a", value="c"))["observations"]
+        starter(path, None, tmp_path, Asked())
+    found = tables_of(starter(path, None, tmp_path, Asked("b", "a", "c")))["observations"]
     assert found == {"file": "wells.csv", "x": "b", "y": "a", "value": "c"}
     with pytest.raises(FileFormatError, match="has no column 'd'"):
-        starter(path, None, tmp_path, x="d", y="a")
+        starter(path, None, tmp_path, Asked("d", "a"))
 
 
 def test_columns_are_found_by_the_range_of_the_polygon(tmp_path):
     path = table(tmp_path, "name,p,q,r")
-    made = starter(path, square(tmp_path), tmp_path)
+    made = starter(path, square(tmp_path), tmp_path, Asked())
     found = tables_of(made)
     assert found["observations"]["x"] == "p"
     assert "coordinates: p and q, by the range of the polygon" in made.guesses
     assert found["domain"]["outline"] == "area.geojson"
     with pytest.raises(FileFormatError, match="the columns x and y are not in the range of the"):
-        starter(table(tmp_path, shift=1e5), square(tmp_path), tmp_path)
+        starter(table(tmp_path, shift=1e5), square(tmp_path), tmp_path, Asked())
 
 
 def test_what_a_table_lacks_is_written_down(tmp_path):
     path = table(tmp_path)
     path.write_text(f"{path.read_text()}far,50,50,7\nempty,5,5,\n")
     crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}}
-    made = starter(path, square(tmp_path, crs=crs), tmp_path)
+    made = starter(path, square(tmp_path, crs=crs), tmp_path, Asked())
     found = tables_of(made)
     assert found["crs"] == "EPSG:32612"
     assert found["observations"]["outside"] == "drop"
@@ -116,4 +118,82 @@ def test_values_that_do_not_differ_are_told(tmp_path):
     path = tmp_path / "wells.csv"
     path.write_text("x,y,value\n0,0,1\n1,0,1\n0,1,1\n")
     with pytest.raises(FileFormatError, match="their values do not differ"):
-        starter(path, None, tmp_path)
+        starter(path, None, tmp_path, Asked())
+
+
+def archive(folder):
+    """Readings of four sites, three of which a second table places; some are flagged."""
+    rng = np.random.default_rng(0)
+    places = {f"s{i}": rng.uniform(1, 9, size=2) for i in range(12)}
+    sites = [f"{name},{x},{y},{'no' if name == 's0' else 'yes'}" for name, (x, y) in places.items()]
+    (folder / "sites.csv").write_text("\n".join(["site,x,y,use", *sites]) + "\n")
+    rows = [
+        f"{name},19{70 + k}-05-01,{100 + 10 * x + k},{'pumping' if k == 3 else ''}"
+        for name, (x, _) in [*places.items(), ("elsewhere", (0.0, 0.0))]
+        for k in range(4)
+    ]
+    path = folder / "levels.csv"
+    path.write_text("\n".join(["site,date,head,flag", *rows]) + "\n")
+    return path
+
+
+def test_readings_are_joined_with_their_sites(tmp_path):
+    path, out = archive(tmp_path), tmp_path / "problem.toml"
+    words = ["--sites", tmp_path / "sites.csv", "--where", "flag=", "--sites-where", "use=yes"]
+    told = run("init", path, square(tmp_path), *words, "--out", out)
+    assert "rows: 33 of 39, 6 of sites that are not in the table of sites" in told.stdout
+    assert "observations: medians of the readings of 11 sites, told by site" in told.stdout
+    found = tomllib.loads(out.read_text())["observations"]
+    assert (found["site"], found["aggregate"]) == ("site", "median")
+    assert (found["where"], found["sites_where"]) == ({"flag": ""}, {"use": "yes"})
+    assert "# from = 1970-05-01" in out.read_text()
+    case = read_problem(out)
+    assert case.prepared.num_rows == 11
+    assert (case.prepared.readings == 3).all()
+
+
+def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
+    out = tmp_path / "problem.toml"
+    words = ["--value", "Cd", "--covariates", "rock, Zn", "--log"]
+    assert run("init", JURA, *words, "--out", out).exit_code == 0
+    case = read_problem(out)
+    assert case.transform == "log"
+    assert set(case.prepared.covariates) == {"rock", "Zn"}
+    assert abs(case.problem.observations.values.mean()) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--sites-where", "use=yes"], "--sites-where is for --sites"),
+        (["--where", "flag"], "--where is 'flag': give a column and what its cells must hold"),
+        (["--where", "flag=broken"], "--where = { flag = 'broken' } leaves none of 52 rows"),
+        (["--where", "flg="], "has no column 'flg': did you mean 'flag'"),
+        (["--sites", "SITES", "--covariates", "depth"], "has no column 'depth'"),
+        (["--sites", "SITES", "--covariates", "head"], "a coordinate or the value"),
+        (["--sites", "OTHER"], "no column tells which site a reading is of"),
+    ],
+)
+def test_what_cannot_be_had_is_told(tmp_path, words, told):
+    path = archive(tmp_path)
+    (tmp_path / "other.csv").write_text("name,x,y\na,1,2\nb,2,3\n")
+    places = {"SITES": tmp_path / "sites.csv", "OTHER": tmp_path / "other.csv"}
+    out = tmp_path / "problem.toml"
+    with pytest.raises(RieszError, match=re.escape(told)):
+        run(
+            "init",
+            path,
+            *[places.get(word, word) for word in words],
+            "--value",
+            "head",
+            "--out",
+            out,
+        )
+    assert not out.exists()
+
+
+def test_logarithms_need_positive_values(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n0,0,1\n1,0,-1\n0,1,2\n")
+    with pytest.raises(FileFormatError, match=r"line 3: value is -1: --log needs positive values"):
+        starter(path, None, tmp_path, Asked(log=True))

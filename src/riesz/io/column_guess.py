@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError
+from riesz.geometry.outline import Outline
 from riesz.io.text_table import TextTable, column_of, number_in
 
 PAIRS = (
@@ -40,25 +41,34 @@ class Guess:
 
 def guessed_columns(
     table: TextTable,
+    places: TextTable,
     *,
     x: str | None,
     y: str | None,
     value: str | None,
-    box: Float[np.ndarray, "corner 2"] | None,
+    outline: Outline | None,
 ) -> Guess:
-    """The columns that were named, and guesses for those that were not."""
-    for name in (x, y, value):
+    """The columns that were named, and guesses for those that were not.
+
+    Coordinates are columns of `places`: the table itself, or one of its sites.
+    """
+    for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
-            column_of(table.path, name, table.header)
+            column_of(of.path, name, of.header)
     why = []
     if x is None or y is None:
-        pair = pair_of(table, box)
+        pair = pair_of(places, None if outline is None else box_of(outline))
         why.append(f"coordinates: {pair[0]} and {pair[1]}, by {pair[2]}")
         x, y = x or pair[0], y or pair[1]
     if value is None:
         value, reason = value_of(table, (x, y))
         why.append(f"value: {value}, by {reason}")
     return Guess(x, y, value, tuple(why))
+
+
+def box_of(outline: Outline) -> Float[np.ndarray, "corner 2"]:
+    corners = np.concatenate(outline.rings)
+    return np.stack([corners.min(axis=0), corners.max(axis=0)])
 
 
 def pair_of(table: TextTable, box: Float[np.ndarray, "corner 2"] | None) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 Everything in the file is validated before any work begins. Paths in it are relative to its folder.
 """
 
+import dataclasses
 import tomllib
 import warnings
 from dataclasses import dataclass
@@ -31,9 +32,12 @@ from riesz.io.raster import check_crs, crs_note
 from riesz.io.readings import prepared_readings
 from riesz.io.table import error_text
 from riesz.io.whole_file import read_bytes
+from riesz.latent.gaussian_process import GP
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.observe.observations import observations
+
+ON_THE_WHOLE_MESH = ("conditional", "laplace", "nuts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +119,7 @@ def floor_of(tables: ProblemTables) -> float | None:
 def built(tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy) -> InverseProblem:
     """The inverse problem that the tables describe."""
     design = design_of(prepared, tables.observations.log_covariates)
-    priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
+    priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     return inverse_problem(
         domain,
         form_of(tables),
@@ -124,6 +128,24 @@ def built(tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy) -
         likelihood=likelihood_of(tables, prepared, design),
         dirichlet={tag: one.value for tag, one in tables.boundary.items()},
     )
+
+
+def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
+    """What is known of the unknowns.
+
+    Engines that solve on the whole mesh get processes by their values at its nodes: by kernels, a
+    gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
+    """
+    priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
+    if nested and tables.engine.name not in ON_THE_WHOLE_MESH:
+        return priors
+    prescribed = {one.value for one in tables.boundary.values()}
+    return {
+        name: dataclasses.replace(prior, at_nodes=True)
+        if isinstance(prior, GP) and name not in prescribed
+        else prior
+        for name, prior in priors.items()
+    }
 
 
 def form_of(tables: ProblemTables) -> WeakForm:

@@ -13,16 +13,9 @@ max_edge = {edge}   # no edge of the mesh is longer; about 2,000 nodes
 levels = 1                   # one mesh; 2 or more are for the engines emulate and relax
 
 [observations]
-file = {table}
-x = {x}
-y = {y}
-value = {value}
-{rows}# unit = "mg/kg"             # shown in maps and tables
-# transform = "log"          # the state is the logarithm of the value: for skewed positive values
-# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found too
-
+{observations}
 [noise]
-sd = {noise}   # of a measurement: a tenth of the spread of the values; give what you know
+sd = "noise"                 # of a measurement: an unknown, below, or a number if you know it
 
 [equation]                   # -div(diffusion grad u) + advection . grad u + reaction u = source
 diffusion = 1.0              # fixed: only the ratio of the source to it can be told from values
@@ -37,6 +30,7 @@ mean = 0.0
 sd = {source}   # bends u by about the spread of the values over the length scale
 length_scale = {length}   # how far a source reaches
 inducing = 80                # how many numbers describe it
+learn_scales = true          # sd and length_scale are medians; what they are is learned
 
 [unknowns.rim]               # values along the boundary: a trend, and a process about it
 prior = "boundary-gp"
@@ -44,6 +38,10 @@ mean = {mean}   # the mean of the values
 sd = {spread}   # their standard deviation
 trend_sd = {spread}
 
+[unknowns.noise]             # what measurements scatter by about the state
+prior = "half-normal"
+sd = {spread}   # surely no more than the values themselves
+
 [engine]
-name = "conditional"         # exact and quick, as the state is linear in both; auto chooses itself
+name = "conditional"         # exact, as the state is linear in source and rim; auto chooses itself
 """

@@ -1,0 +1,256 @@
+"""The measurements that a first problem file is about, and the lines by which it names them."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from riesz.errors import FileFormatError, RieszError
+from riesz.geometry.outline import Outline, contains
+from riesz.io.aggregate import groups_of
+from riesz.io.column_guess import Guess, guessed_columns
+from riesz.io.layer_table import read_table
+from riesz.io.prepared import covariate_in
+from riesz.io.row_filter import filtered
+from riesz.io.site_join import identifiers, joined
+from riesz.io.text_table import TextTable, column_of, number_in
+
+DATE_NAME = r"(.*_)?(date|day|datetime|sampled)(_.*)?"
+DATE = r"\d{4}-\d{2}-\d{2}.*"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was said of a table; what is None is guessed."""
+
+    x: str | None = None
+    y: str | None = None
+    value: str | None = None
+    sites: Path | None = None  # a table of where the sites are
+    site: str | None = None  # readings of one site become one observation
+    where: Mapping[str, str] = field(default_factory=dict)  # rows whose cells hold these words
+    sites_where: Mapping[str, str] = field(default_factory=dict)
+    covariates: tuple[str, ...] = ()
+    log: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One observation a row, in the scale of the state."""
+
+    points: Float[np.ndarray, "row 2"]
+    values: Float[np.ndarray, " row"]
+    lines: str  # of [observations], each with its end
+    notes: tuple[str, ...]  # what was guessed, and how many rows there are
+
+
+def measured_rows(
+    table_path: Path, outline: Outline | None, folder: Path, asked: Asked
+) -> Measured:
+    """The rows that have a place, inside the outline, and a value."""
+    check_together(asked)
+    table = read_table(table_path, value=asked.value or "value")
+    table, told = filtered(table, asked.where, "--where")
+    sites = None
+    if asked.sites is not None:
+        sites = read_table(asked.sites, value=asked.x or "x")
+        sites, more = filtered(sites, asked.sites_where, "--sites-where")
+        told = [*told, *more]
+    names = guessed_columns(
+        table, sites or table, x=asked.x, y=asked.y, value=asked.value, outline=outline
+    )
+    site = asked.site if asked.site or sites is None else shared_column(table, sites)
+    total = table.num_rows
+    if sites is None:
+        places = np.column_stack([cells_of(table, names.x), cells_of(table, names.y)])
+    else:
+        table, places, _ = joined(table, sites, str(site), (names.x, names.y))
+    values = cells_of(table, names.value)
+    good = np.isfinite(places).all(axis=1) & np.isfinite(values)
+    inside = good if outline is None else contains(outline, np.nan_to_num(places)) & good
+    if not len(np.unique(values[inside])) > 1:
+        raise FileFormatError(
+            f"{table_path}: {int(inside.sum())} rows have coordinates in {names.x} and {names.y}"
+            f"{'' if outline is None else ' inside the polygon'} and a number in {names.value}, "
+            "and their values do not differ: name other columns by --x, --y and --value."
+        )
+    check_asked(table.kept(inside), values[inside], names, asked)
+    lines = [
+        f"file = {quoted(relative(table_path, folder))}",
+        *site_lines(asked, site, folder),
+        f"x = {quoted(names.x)}",
+        f"y = {quoted(names.y)}",
+        f"value = {quoted(names.value)}",
+        *row_lines(names, asked, good, inside, values),
+        *date_lines(table.kept(inside)),
+        *option_lines(asked),
+    ]
+    notes = [*names.why, *told, row_note(total, good, inside)]
+    points, own = places[inside], values[inside]
+    if site is not None:
+        points, own = by_site(points, own, identifiers(table.kept(inside), site))
+        notes.append(f"observations: medians of the readings of {len(own)} sites, told by {site}")
+    return Measured(
+        points=points,
+        values=np.log(own) if asked.log else own,
+        lines="".join(f"{line}\n" for line in lines),
+        notes=tuple(notes),
+    )
+
+
+def check_together(asked: Asked) -> None:
+    """Raise where an option has no meaning without another."""
+    if asked.sites_where and asked.sites is None:
+        raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
+
+
+def shared_column(table: TextTable, sites: TextTable) -> str:
+    """The first column of both tables of which most cells in one are also in the other."""
+    shared = [name for name in table.header if name and name in sites.header]
+    for name in shared:
+        known = set(sites.cells(name))
+        if np.mean([cell in known for cell in table.cells(name)]) > 0.5:
+            return name
+    found = f"of {', '.join(shared)}, which both have, none holds" if shared else "none holds"
+    raise FileFormatError(
+        f"{table.path} and {sites.path}: no column tells which site a reading is of ({found} the "
+        "same identifiers in both): name it by --site, and call it the same in both."
+    )
+
+
+def check_asked(
+    table: TextTable, values: Float[np.ndarray, " row"], names: Guess, asked: Asked
+) -> None:
+    """Raise where covariates or logarithms that were asked for cannot be had."""
+    for name in asked.covariates:
+        column_of(table.path, name, table.header)
+        if name in (names.x, names.y, names.value):
+            raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
+        covariate_in(table, name)
+    if asked.log and not (values > 0).all():
+        row = int(np.argmin(values))
+        raise FileFormatError(
+            f"{table.at(row)}: {names.value} is {values[row]:g}: --log needs positive values."
+        )
+
+
+def by_site(
+    points: Float[np.ndarray, "row 2"], values: Float[np.ndarray, " row"], sites: list[str]
+) -> tuple[Float[np.ndarray, "site 2"], Float[np.ndarray, " site"]]:
+    groups = groups_of(sites)
+    middles = [np.median(np.column_stack([points, values])[rows], axis=0) for rows in groups]
+    both = np.array(middles)
+    return both[:, :2], both[:, 2]
+
+
+def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
+    if site is None:
+        return []
+    lines = [f"site = {quoted(site)}   # readings of the same site belong together"]
+    if asked.sites is not None:
+        where = quoted(relative(asked.sites, folder))
+        lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
+    return [
+        *lines,
+        'aggregate = "median"         # one observation a site',
+        "# sd_from_scatter = true     # a site's noise is the scatter of its readings",
+    ]
+
+
+def row_lines(
+    names: Guess,
+    asked: Asked,
+    good: Bool[np.ndarray, " row"],
+    inside: Bool[np.ndarray, " row"],
+    values: Float[np.ndarray, " row"],
+) -> list[str]:
+    wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
+    if not good.all():
+        lowest = float(np.nanmin(values))
+        low = number(float(math.floor(lowest - abs(lowest) / 1000)))
+        wanted |= {quoted(names.value): f"{{ min = {low} }}"}
+    lines = []
+    if wanted:
+        told = "only these rows" if good.all() else "only these rows, no empty cells"
+        lines.append(f"where = {inline(wanted)}   # {told}")
+    if asked.sites_where:
+        wanted = {quoted(name): quoted(word) for name, word in asked.sites_where.items()}
+        lines.append(f"sites_where = {inline(wanted)}   # only these sites")
+    if (good & ~inside).any():
+        lines.append('outside = "drop"             # points outside the domain are left out')
+    return lines
+
+
+def inline(pairs: Mapping[str, str]) -> str:
+    return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs.items())} }}"
+
+
+def date_lines(table: TextTable) -> list[str]:
+    """A column of days, and the first and the last of them, for whoever wants to choose."""
+    for name in table.header:
+        if not re.fullmatch(DATE_NAME, name.casefold()):
+            continue
+        days = [cell[:10] for cell in table.cells(name) if cell and re.fullmatch(DATE, cell)]
+        if len(days) > 0.5 * table.num_rows:
+            return [
+                f"# date = {quoted(name)}   # with from and to, only these days count",
+                f"# from = {min(days)}",
+                f"# to = {max(days)}",
+            ]
+    return []
+
+
+def option_lines(asked: Asked) -> list[str]:
+    log = 'transform = "log"            # the state is the logarithm of the value, here and below'
+    covariates = (
+        '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
+    )
+    if asked.covariates:
+        named = ", ".join(quoted(name) for name in asked.covariates)
+        covariates = (
+            f"covariates = [{named}]   # measured beside the value: their effects are found"
+        )
+    return [
+        '# unit = "mg/kg"             # shown in maps and tables',
+        log if asked.log else '# transform = "log"          # for skewed positive values',
+        covariates,
+    ]
+
+
+def row_note(total: int, good: Bool[np.ndarray, " row"], inside: Bool[np.ndarray, " row"]) -> str:
+    note = f"rows: {int(inside.sum())} of {total}"
+    if total > len(good):
+        note += f", {total - len(good)} of sites that are not in the table of sites"
+    if not good.all():
+        note += f", {int((~good).sum())} without numbers"
+    if (good & ~inside).any():
+        note += f", {int((good & ~inside).sum())} outside the polygon"
+    return note
+
+
+def cells_of(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
+    """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
+    cells = [(cell or "").removeprefix("<").strip() for cell in table.cells(name)]
+    return np.array([number_in(cell) for cell in cells])
+
+
+def number(value: float) -> str:
+    """As TOML reads it, whole numbers without a fraction."""
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e9 else repr(value)
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def relative(path: Path, folder: Path) -> str:
+    try:
+        return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+    except ValueError:  # another drive
+        return path.resolve().as_posix()
