@@ -314,3 +314,38 @@ def test_chains_over_the_others_that_are_stopped_go_on_to_the_same_draws(with_no
         again, stops = stopped_and_resumed(fitted, tmp_path / "checkpoint", blocks=2)
         check_same(again, fitted())
     assert stops > 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
+        rz.SPDEField(2.0, 0.4, learned=SCALES),
+        rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES),
+    ],
+)
+def test_what_is_held_is_what_the_problem_holds(source):
+    """Values and slopes by way of the parts, and by way of all coordinates."""
+    problem = problem_with(
+        {"a": dist.LogNormal(0.0, 0.3)},
+        equation=rz.diffusion("a") - rz.source("f"),
+        source=source,
+    )
+    parts = linear_parts(problem)
+    rng = np.random.default_rng(0)
+    linear, others = jnp.asarray(rng.normal(size=len(parts.linear))), jnp.array([0.3, -0.2, 0.1])
+
+    def by_parts(linear, others):
+        return parts.z(problem.latents, linear, others)
+
+    def by_all(linear, others):
+        return problem.z(parts.together(linear, others))
+
+    assert "a" not in parts.names
+    assert "f" in parts.names
+    for argument in (0, 1):
+        found, wanted = (
+            jax.jacfwd(way, argnums=argument)(linear, others) for way in (by_parts, by_all)
+        )
+        for name in found:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-9, atol=1e-12)

@@ -9,6 +9,8 @@ from jaxtyping import Array, Float, Int
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.infer.problem import InverseProblem
+from riesz.latent.latent import AbstractLatent
+from riesz.latent.space import LatentSpace
 from riesz.surrogate.affine import affine_coordinates, close
 
 TOLERANCE = 1e-9
@@ -19,6 +21,7 @@ class Parts(eqx.Module):
 
     linear: Int[Array, " linear"]
     others: Int[Array, " other"]
+    names: tuple[str, ...] = eqx.field(static=True)  # of unknowns with linear coordinates
 
     @property
     def num_coordinates(self) -> int:
@@ -30,6 +33,34 @@ class Parts(eqx.Module):
         """All coordinates in their own order."""
         whole = jnp.zeros(self.num_coordinates, linear.dtype)
         return whole.at[self.linear].set(linear).at[self.others].set(others)
+
+    def z(
+        self,
+        latents: LatentSpace,
+        linear: Float[Array, " linear"],
+        others: Float[Array, " other"],
+    ) -> dict[str, Float[Array, "..."]]:
+        """What equations read; derivatives by the linear coordinates go through them alone.
+
+        By way of one vector of coordinates they would also go through scales and coefficients, as
+        zeros, each with an array for every linear coordinate.
+        """
+        whole = self.together(linear, others)
+        held = self.together(jnp.zeros_like(linear), others)
+        return {
+            name: part_given(latents.latents[name], held[part], whole[part])
+            if name in self.names
+            else latents.latents[name].value(held[part])
+            for name, part in latents.slices().items()
+        }
+
+
+def part_given(
+    latent: AbstractLatent, held: Float[Array, " own"], moved: Float[Array, " own"]
+) -> Float[Array, "..."]:
+    """An unknown with scales that are held."""
+    count = latent.num_scales
+    return latent.given(held[:count], moved[count:])
 
 
 def linear_parts(problem: InverseProblem) -> Parts:
@@ -49,7 +80,12 @@ def linear_parts(problem: InverseProblem) -> Parts:
             "values. Use laplace, nuts or emulate."
         )
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
-    return Parts(jnp.asarray(linear), jnp.asarray(others))
+    names = tuple(
+        name
+        for name, part in problem.latents.slices().items()
+        if np.isin(np.arange(part.start, part.stop), linear).any()
+    )
+    return Parts(jnp.asarray(linear), jnp.asarray(others), names)
 
 
 def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:

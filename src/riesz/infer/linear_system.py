@@ -72,7 +72,7 @@ def linear_system(
     if problem.likelihood.shifts:
         shift, by_unknown = affine_shift(problem, parts, others, offset)
         offset, responses = offset + shift, responses + by_unknown
-    z = problem.z(parts.together(jnp.zeros(len(parts.linear), offset.dtype), others))
+    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
     noise_sd = jnp.broadcast_to(problem.likelihood.noise_sd(z).astype(offset.dtype), offset.shape)
     covariance = responses @ responses.T + jnp.diag(noise_sd**2)
     factor = jnp.linalg.cholesky(covariance)
@@ -86,7 +86,7 @@ def affine_shift(
     zeros = jnp.zeros_like(like)
 
     def shift(linear: Linear) -> Float[Array, " sensor"]:
-        return problem.likelihood.mean(zeros, problem.z(parts.together(linear, others)))
+        return problem.likelihood.mean(zeros, parts.z(problem.latents, linear, others))
 
     origin = jnp.zeros(len(parts.linear), like.dtype)
     return shift(origin), jax.jacfwd(shift)(origin)
@@ -104,10 +104,10 @@ def affine_map(
     origin = jnp.zeros(len(parts.linear), forward.dtype)
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
-    matrix = jacobian(forward, zeros, problem.z(parts.together(origin, others)))
+    matrix = jacobian(forward, zeros, parts.z(problem.latents, origin, others))
 
     def at_points(linear: Linear) -> Float[Array, " point"]:
-        z = problem.z(parts.together(linear, others))
+        z = parts.z(problem.latents, linear, others)
         known = zeros.at[forward.fixed].set(dirichlet_values(forward, z))
         free = solver(matrix, -residual(forward, known, z)[forward.free])
         return operator @ known.at[forward.free].set(free)

@@ -7,6 +7,7 @@ correlations of the quantities themselves.
 from abc import abstractmethod
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.fem.coefficient import AbstractCoefficient, Latent
@@ -29,6 +30,12 @@ class AbstractLatent(eqx.Module):
     def num_scales(self) -> int:
         """How many of its coordinates, the first ones, are scales of what the others make."""
         return 0
+
+    def given(
+        self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
+    ) -> Float[Array, "..."]:
+        """The value by its two kinds of coordinates: derivatives by one leave the other alone."""
+        return self.value(jnp.concatenate([scales, rest]))
 
     def coefficient(self, name: str) -> AbstractCoefficient:
         """What stands in an equation where the unknown is named."""

@@ -103,9 +103,15 @@ class ScaledNodes(AbstractFieldLatent):
         return self.weights.num_coordinates
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        found = self.weights.value(coordinates)
-        kernel = with_scales(self.weights.kernel, found[: self.num_scales])
-        return covariances(kernel, self.nodes, self.weights.inducing) @ found[self.num_scales :]
+        return self.given(coordinates[: self.num_scales], coordinates[self.num_scales :])
+
+    def given(
+        self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
+    ) -> Float[Array, " node"]:
+        kernel = with_scales(self.weights.kernel, self.weights.scales(scales))
+        factor = covariance_factor(kernel, self.weights.inducing)
+        weights = jsp.linalg.solve_triangular(factor, rest, lower=True, trans=1)
+        return covariances(kernel, self.nodes, self.weights.inducing) @ weights
 
     def labels(self) -> tuple[str, ...]:
         return self.weights.labels()

@@ -85,12 +85,17 @@ class ScaledNodalLatent(AbstractFieldLatent):
         return self.num_scales + len(self.root_volumes)
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        larger = jnp.exp(self.spread.sd * coordinates[0])
-        shorter = jnp.exp(-self.spread.length * coordinates[1])
-        powers = (self.kappa * shorter) ** jnp.arange(3, dtype=coordinates.dtype)
+        return self.given(coordinates[:2], coordinates[2:])
+
+    def given(
+        self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
+    ) -> Float[Array, " node"]:
+        larger = jnp.exp(self.spread.sd * scales[0])
+        shorter = jnp.exp(-self.spread.length * scales[1])
+        powers = (self.kappa * shorter) ** jnp.arange(3, dtype=rest.dtype)
         tau = self.tau * shorter**-self.smoothness / larger
         operator = SparseMatrix(self.pattern, tau * (powers @ self.parts))
-        return SparseLU()(operator, self.root_volumes * coordinates[2:])
+        return SparseLU()(operator, self.root_volumes * rest)
 
     def labels(self) -> tuple[str, ...]:
         return scale_labels(1) + tuple(map(str, range(len(self.root_volumes))))
