@@ -328,7 +328,7 @@ def test_what_is_held_is_what_the_problem_holds(source):
     """Values and slopes by way of the parts, and by way of all coordinates."""
     problem = problem_with(
         {"a": dist.LogNormal(0.0, 0.3)},
-        equation=rz.diffusion("a") - rz.source("f"),
+        equation=rz.diffusion(1.3) + rz.reaction("a") - rz.source("f"),
         source=source,
     )
     parts = linear_parts(problem)
