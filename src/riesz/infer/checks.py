@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,7 @@ from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.space import Space
 from riesz.fem.weakform import Shape, Term, WeakForm
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
-from riesz.latent.latent import AbstractLatent
+from riesz.latent.latent import AbstractLatent, value_of
 from riesz.latent.space import LatentSpace
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -126,7 +127,7 @@ def check_parts(
         check_term_priors(term, latents, forward.space.mesh.dim)
     check_other_priors(forward, latents, likelihood, num_sensors)
     coordinates = jnp.zeros(latents.num_coordinates, forward.dtype)
-    z = latents.z(coordinates)
+    z = unknowns_at(latents, coordinates)
     try:
         check_coefficients(forward, z)
         noise = trace(forward, likelihood, num_sensors, z)
@@ -139,6 +140,14 @@ def check_parts(
     check_noise_sign(latents, likelihood, z)
     check_level(forward, z)
     tell_unused(forward, likelihood, num_sensors, z)
+
+
+@eqx.filter_jit
+def unknowns_at(
+    latents: LatentSpace, coordinates: Float[Array, " coordinate"]
+) -> dict[str, Float[Array, "..."]]:
+    """All unknowns in one go: operation by operation, each would be compiled by itself."""
+    return latents.z(coordinates)
 
 
 def check_term_priors(term: Term, latents: LatentSpace, dim: int) -> None:
@@ -205,14 +214,14 @@ def check_prior_sign(latent: AbstractLatent, name: str, place: str) -> None:
 
 def values_at(latent: AbstractLatent, coordinate: float) -> Float[np.ndarray, "..."]:
     """The numbers, or a field's nodal values, where all coordinates are the same."""
-    return nodal_values(latent, jnp.full(latent.num_coordinates, coordinate))
+    return nodal_values(latent, jnp.asarray(np.full(latent.num_coordinates, coordinate)))
 
 
 def nodal_values(
     latent: AbstractLatent, coordinates: Float[Array, " coordinate"]
 ) -> Float[np.ndarray, "..."]:
     """The numbers, or a field's values at the nodes."""
-    value = latent.value(coordinates)
+    value = value_of(latent, coordinates)
     is_field = isinstance(latent, AbstractFieldLatent)
     return np.asarray(latent.field.nodal(value) if is_field else value)
 
@@ -265,16 +274,16 @@ def check_noise_sign(latents: LatentSpace, likelihood: AbstractLikelihood, z: Py
 def check_level(forward: BoundaryValueProblem, z: PyTree) -> None:
     """Raise where nothing depends on u, or where any constant may be added to it."""
     state = jnp.asarray(np.random.default_rng(0).normal(size=forward.space.num_dofs), forward.dtype)
-    here = residual(forward, state, z)
-    if not bool(jnp.any(residual(forward, -state, z) != here)):
+    here = np.asarray(residual(forward, state, z))
+    if not (np.asarray(residual(forward, -state, z)) != here).any():
         raise RieszError(
             "no term of the equation depends on u, so that it has no solution to compare with the "
             "observations: add a diffusion, advection or reaction."
         )
     if len(forward.fixed):
         return
-    change = residual(forward, state + 1.0, z) - here
-    if jnp.max(jnp.abs(change)) <= ROUNDING * np.finfo(forward.dtype).eps * jnp.max(jnp.abs(here)):
+    change = np.asarray(residual(forward, state + 1.0, z)) - here
+    if np.abs(change).max() <= ROUNDING * np.finfo(forward.dtype).eps * np.abs(here).max():
         raise RieszError(
             "no value of u is prescribed anywhere and no term holds its level, so that the "
             "equation fixes u only up to a constant: prescribe u on a part of the boundary, by "
@@ -291,10 +300,11 @@ def trace(
     def everything(z):
         state = jnp.zeros(forward.space.num_dofs, forward.dtype)
         sensors = jnp.zeros(num_sensors, forward.dtype)
-        used = residual(forward, state, z), dirichlet_values(forward, z)
+        # The noise first: where it lacks an unknown, the equation need not be followed.
         noise = likelihood.noise_sd(z)
         check_noise_shape(noise.shape, num_sensors)
-        return used, noise, likelihood.log_prob(sensors, sensors, z)
+        density = likelihood.log_prob(sensors, sensors, z)
+        return (residual(forward, state, z), dirichlet_values(forward, z)), noise, density
 
     return jax.eval_shape(everything, z)[1]
 

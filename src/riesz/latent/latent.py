@@ -50,6 +50,14 @@ class AbstractLatent(eqx.Module):
         """The prior in a few words, in physical units."""
 
 
+@eqx.filter_jit
+def value_of(
+    latent: AbstractLatent, coordinates: Float[Array, " coordinate"]
+) -> Float[Array, "..."]:
+    """The value in one go: operation by operation, each would be compiled by itself."""
+    return latent.value(coordinates)
+
+
 class AbstractFieldPrior(eqx.Module):
     """A prior over functions that becomes an unknown once the mesh is known."""
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.latent.latent import AbstractLatent
+from riesz.latent.latent import AbstractLatent, value_of
 
 
 class Parametric(AbstractLatent):
@@ -33,10 +34,12 @@ class Parametric(AbstractLatent):
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
         return quantile(self.distribution, coordinates.reshape(self.shape))
 
+    def where_all_are(self, place: float) -> Float[Array, "..."]:
+        """The value where every coordinate is the same."""
+        return value_of(self, jnp.asarray(np.full(self.num_coordinates, place)))
+
     def describe(self) -> str:
-        low, middle, high = (
-            self.value(jnp.full(self.num_coordinates, place)) for place in (-1.96, 0.0, 1.96)
-        )
+        low, middle, high = (self.where_all_are(place) for place in (-1.96, 0.0, 1.96))
         return f"{kind_of(self.distribution)}, 95 % within {spoken(low)} .. {spoken(high)}, " + (
             f"median {spoken(middle)}"
         )
@@ -90,12 +93,12 @@ def parametric(prior: dist.Distribution, name: str) -> Parametric:
         ) from None
     if shape != latent.shape:
         raise RieszError(f"the prior of {name!r} gives shape {shape}, not {latent.shape}.")
-    middle = latent.value(jnp.zeros(latent.num_coordinates))
-    if not bool(jnp.isfinite(middle).all()):
+    middle = latent.where_all_are(0.0)
+    if not np.isfinite(middle).all():
         raise RieszError(f"the prior of {name!r} has the median {middle}: check its parameters.")
     if kind_of(prior) != "MultivariateNormal":
-        low, high = (latent.value(jnp.full(latent.num_coordinates, x)) for x in (-1.0, 1.0))
-        if not bool(jnp.all(low < high)):
+        low, high = (latent.where_all_are(place) for place in (-1.0, 1.0))
+        if not np.all(np.asarray(low) < np.asarray(high)):
             raise RieszError(
                 f"the prior of {name!r} goes from {spoken(low)} to {spoken(high)} within a "
                 "standard deviation: its parameters are reversed, or leave it no room."
@@ -112,4 +115,4 @@ def kind_of(prior: dist.Distribution) -> str:
 def spoken(values: Float[Array, "..."]) -> str:
     if values.ndim == 0:
         return f"{float(values):.4g}"
-    return "(" + ", ".join(f"{float(v):.4g}" for v in values.ravel()) + ")"
+    return "(" + ", ".join(f"{v:.4g}" for v in np.asarray(values).ravel()) + ")"

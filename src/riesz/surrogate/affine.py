@@ -24,13 +24,14 @@ def affine_coordinates(
     """
     rng = np.random.default_rng(0)
     num_dofs, num_coordinates = problem.space.num_dofs, latents.num_coordinates
-    states = jnp.asarray(rng.normal(size=(2, num_dofs)), problem.dtype)
-    places = jnp.asarray(rng.normal(size=(2, num_coordinates)), problem.dtype)
-    functional = jnp.asarray(rng.normal(size=num_dofs), problem.dtype)
-    functional = functional.at[problem.fixed].set(0.0)
+    states = rng.normal(size=(2, num_dofs)).astype(problem.dtype)
+    places = rng.normal(size=(2, num_coordinates)).astype(problem.dtype)
+    functional = rng.normal(size=num_dofs).astype(problem.dtype)
+    functional[np.asarray(problem.fixed)] = 0.0
 
     def slopes(state, place):
-        return functional_slopes(problem, latents, functional, state, place)
+        arrays = map(jnp.asarray, (functional, state, place))
+        return functional_slopes(problem, latents, *arrays)
 
     tolerance = ROUNDING * np.finfo(problem.dtype).eps
     by_state, by_place = slopes(states[0], places[0])
@@ -40,9 +41,9 @@ def affine_coordinates(
     # A scale times what it scales is affine in each; what it scales is the larger part.
     affine = close(by_place, other_by_place, tolerance) & ~latents.are_scales()
     # All at once: a product of two unknowns is affine in each, but not in both.
-    moved = jnp.where(affine, places[1], places[0])
+    moved = np.where(affine, places[1], places[0])
     affine &= close(by_place, slopes(states[0], moved)[1], tolerance)
-    by_moved_state = slopes(states[0], jnp.where(affine, places[1], places[0]))[0]
+    by_moved_state = slopes(states[0], np.where(affine, places[1], places[0]))[0]
     return (
         np.nonzero(affine)[0]
         if close(by_state, by_moved_state, tolerance).all()
