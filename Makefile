@@ -7,7 +7,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow test-browser docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh reproduce clean
+.PHONY: demo test test-slow test-browser docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -58,6 +58,9 @@ bench-aquifer-step: $(READY)
 
 bench-aquifer-mesh: $(READY)
 	$(BIN)/python benchmarks/aquifer_mesh.py --out results/bench-aquifer-mesh.json
+
+bench-walks: $(READY)
+	$(BIN)/python benchmarks/walks.py --out results/walks
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out results/smoother

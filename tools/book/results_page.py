@@ -39,6 +39,7 @@ ABOUT = {
     "taper": "Errors of patch estimates, the paper's supplement C.",
     "transport": "The paper's Fig. 4: a wind, every method against the exact posterior "
     "([crossover points](engines.md#measured-crossover-points)).",
+    "walks": "From tables to maps, command by command ([how](walks.md)).",
 }
 
 
