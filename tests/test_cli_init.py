@@ -15,7 +15,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.io.problem_check import case_numbers
 from riesz.io.problem_file import read_problem
 from riesz.io.problem_starter import starter
-from riesz.io.starter_rows import Asked
+from riesz.io.starter_lines import Asked
 
 JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
 

@@ -51,7 +51,7 @@ def init(
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
     from riesz.io.problem_starter import starter
-    from riesz.io.starter_rows import Asked
+    from riesz.io.starter_lines import Asked
     from riesz.io.whole_file import write_bytes
 
     named = tuple(name.strip() for name in (covariates or "").split(",") if name.strip())

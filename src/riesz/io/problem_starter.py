@@ -12,7 +12,8 @@ from riesz.geometry.hull import hull_outline
 from riesz.geometry.simplify import simplify_outline
 from riesz.io.crs_text import is_crs_text
 from riesz.io.outline_file import OutlineFile, read_outline_file
-from riesz.io.starter_rows import Asked, measured_rows, number, quoted, relative
+from riesz.io.starter_lines import Asked, number, quoted, relative
+from riesz.io.starter_rows import measured_rows
 from riesz.io.starter_text import STARTER
 
 NUM_NODES = 2000

@@ -1,11 +1,6 @@
-"""The measurements that a first problem file is about, and the lines by which it names them."""
+"""The measurements that a first problem file is about."""
 
-import json
-import math
-import os
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,25 +14,16 @@ from riesz.io.layer_table import read_table
 from riesz.io.prepared import covariate_in
 from riesz.io.row_filter import filtered
 from riesz.io.site_join import identifiers, joined
+from riesz.io.starter_lines import (
+    Asked,
+    date_lines,
+    option_lines,
+    quoted,
+    relative,
+    row_lines,
+    site_lines,
+)
 from riesz.io.text_table import TextTable, column_of, number_in
-
-DATE_NAME = r"(.*_)?(date|day|datetime|sampled)(_.*)?"
-DATE = r"\d{4}-\d{2}-\d{2}.*"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was said of a table; what is None is guessed."""
-
-    x: str | None = None
-    y: str | None = None
-    value: str | None = None
-    sites: Path | None = None  # a table of where the sites are
-    site: str | None = None  # readings of one site become one observation
-    where: Mapping[str, str] = field(default_factory=dict)  # rows whose cells hold these words
-    sites_where: Mapping[str, str] = field(default_factory=dict)
-    covariates: tuple[str, ...] = ()
-    log: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,80 +135,6 @@ def by_site(
     return both[:, :2], both[:, 2]
 
 
-def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
-    if site is None:
-        return []
-    lines = [f"site = {quoted(site)}   # readings of the same site belong together"]
-    if asked.sites is not None:
-        where = quoted(relative(asked.sites, folder))
-        lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
-    return [
-        *lines,
-        'aggregate = "median"         # one observation a site',
-        "# sd_from_scatter = true     # a site's noise is the scatter of its readings",
-    ]
-
-
-def row_lines(
-    names: Guess,
-    asked: Asked,
-    good: Bool[np.ndarray, " row"],
-    inside: Bool[np.ndarray, " row"],
-    values: Float[np.ndarray, " row"],
-) -> list[str]:
-    wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
-    if not good.all():
-        lowest = float(np.nanmin(values))
-        low = number(float(math.floor(lowest - abs(lowest) / 1000)))
-        wanted |= {quoted(names.value): f"{{ min = {low} }}"}
-    lines = []
-    if wanted:
-        told = "only these rows" if good.all() else "only these rows, no empty cells"
-        lines.append(f"where = {inline(wanted)}   # {told}")
-    if asked.sites_where:
-        wanted = {quoted(name): quoted(word) for name, word in asked.sites_where.items()}
-        lines.append(f"sites_where = {inline(wanted)}   # only these sites")
-    if (good & ~inside).any():
-        lines.append('outside = "drop"             # points outside the domain are left out')
-    return lines
-
-
-def inline(pairs: Mapping[str, str]) -> str:
-    return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs.items())} }}"
-
-
-def date_lines(table: TextTable) -> list[str]:
-    """A column of days, and the first and the last of them, for whoever wants to choose."""
-    for name in table.header:
-        if not re.fullmatch(DATE_NAME, name.casefold()):
-            continue
-        days = [cell[:10] for cell in table.cells(name) if cell and re.fullmatch(DATE, cell)]
-        if len(days) > 0.5 * table.num_rows:
-            return [
-                f"# date = {quoted(name)}   # with from and to, only these days count",
-                f"# from = {min(days)}",
-                f"# to = {max(days)}",
-            ]
-    return []
-
-
-def option_lines(asked: Asked) -> list[str]:
-    log = 'transform = "log"            # the state is the logarithm of the value, here and below'
-    covariates = (
-        '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
-    )
-    if asked.covariates:
-        named = ", ".join(quoted(name) for name in asked.covariates)
-        covariates = (
-            f"covariates = [{named}]   # measured beside the value: their effects are found"
-        )
-    return [
-        '# unit = "mg/kg"             # shown in maps and tables',
-        log if asked.log else '# transform = "log"          # for skewed positive values',
-        covariates,
-    ]
-
-
 def row_note(total: int, good: Bool[np.ndarray, " row"], inside: Bool[np.ndarray, " row"]) -> str:
     note = f"rows: {int(inside.sum())} of {total}"
     if total > len(good):
@@ -238,19 +150,3 @@ def cells_of(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
     """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
     cells = [(cell or "").removeprefix("<").strip() for cell in table.cells(name)]
     return np.array([number_in(cell) for cell in cells])
-
-
-def number(value: float) -> str:
-    """As TOML reads it, whole numbers without a fraction."""
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e9 else repr(value)
-
-
-def quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def relative(path: Path, folder: Path) -> str:
-    try:
-        return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
-    except ValueError:  # another drive
-        return path.resolve().as_posix()
