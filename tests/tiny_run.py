@@ -1,5 +1,6 @@
 """A run folder with a posterior made up by hand: no fit, and hardly anything to compile."""
 
+import json
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -45,15 +46,37 @@ sd = 5.0
 """
 
 
-def tiny_run(folder: Path, *, value: str = "head_m", name: str = "run") -> Path:
-    """Write a run folder into `folder`, whose wells have a column called `value`."""
+EXCHANGE = """
+[[wells]]
+file = "pumping.csv"
+[[rivers]]
+file = "river.geojson"
+stage = 101.0
+conductance = 0.01
+"""
+
+RIVER = {"type": "LineString", "coordinates": [[352_000, 4_799_000], [352_500, 4_803_000]]}
+
+
+def tiny_run(
+    folder: Path, *, value: str = "head_m", name: str = "run", exchange: bool = False
+) -> Path:
+    """Write a run folder into `folder`, whose wells have a column called `value`.
+
+    With `exchange` there are a pumped well and a river too, of files that are gone afterwards.
+    """
     rng = np.random.default_rng(0)
     points = rng.uniform((350_200, 4_800_200), (353_800, 4_801_800), (9, 2))
     values = 103.0 + rng.normal(size=9)
     rows = [f"{x:.1f},{y:.1f},{v:.3f}" for (x, y), v in zip(points, values, strict=True)]
     (folder / "wells.csv").write_text("\n".join([f"x_m,y_m,{value}", *rows]) + "\n")
-    (folder / "problem.toml").write_text(PROBLEM.replace("VALUE", value))
+    body = PROBLEM + EXCHANGE if exchange else PROBLEM
+    (folder / "problem.toml").write_text(body.replace("VALUE", value))
+    (folder / "pumping.csv").write_text("x,y,rate\n351000,4800900,-40\n")
+    (folder / "river.geojson").write_text(json.dumps(RIVER))
     case = read_problem(folder / "problem.toml")
+    for file in ("pumping.csv", "river.geojson"):
+        (folder / file).unlink()
     posterior = Posterior(
         case.problem,
         MeanField(jnp.array([0.3, -0.2, 0.1]), jnp.log(jnp.array([0.5, 0.9, 0.1]))),

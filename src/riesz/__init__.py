@@ -28,6 +28,7 @@ _PUBLIC = {
         "advection",
         "diffusion",
         "integral",
+        "leakage",
         "line_source",
         "neumann",
         "point_source",

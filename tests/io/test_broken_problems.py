@@ -1,6 +1,6 @@
-"""Thirty broken problem files, each with the message that mends it.
+"""Broken problem files, each with the message that mends it.
 
-`tests/io/broken_problems` would hold thirty nearly equal files: they are one file and its changes.
+`tests/io/broken_problems` would hold dozens of like files: they are one file and its changes.
 """
 
 import json
@@ -50,6 +50,25 @@ prior = "boundary-gp"
 mean = 100
 sd = 10
 
+[unknowns.bed]
+prior = "lognormal"
+median = 0.1
+log_sd = 1.0
+
+[[wells]]
+x = 1500
+y = 2500
+rate = -20.0
+
+[[wells]]
+file = "pumping.csv"
+rate = "q_m3d"
+
+[[rivers]]
+file = "river.geojson"
+stage = "stage_ft"
+conductance = "bed"
+
 [engine]
 name = "laplace"
 """
@@ -58,6 +77,9 @@ LEVELS = (
     "site_no,date,head_ft,drop_reason\n01,1961-02-03,90,\n02,1962-03-04,95,\n03,1990-01-01,9,\n"
 )
 WELLS = "site_no,x_m,y_m\n01,1000,1000\n02,2000,3000\n03,4000,2000\n"
+
+PUMPING = "x,y,q_m3d,gaps,far\n1000,2000,-5,1,1000\n3000,2500,-7,,90000\n"
+RIVER = [[[-500, 1000], [3000, 2100], [4000, 9000]], [[3000, 2100], [5500, 1000]]]
 
 BROKEN = [
     ("[domain]", "[domian]", r"the file has the key 'domian'.*did you mean 'domain'\?"),
@@ -90,25 +112,88 @@ BROKEN = [
     ("log_sd = 1.0", "sd = 1.0", r"unknowns.transmissivity has the key 'sd'"),
     ('"laplace"', '"laplas"', r"there is no engine 'laplas': did you mean 'laplace'\?"),
     ('name = "laplace"', "[engine.nuts]\nsampels = 3", "nuts has no setting 'sampels'"),
+    ("x = 1500\n", "", r"wells.0 lacks the key 'x': give a number, or name a table by 'file'"),
+    ("x = 1500", 'x = "east"', "wells.0 has x = 'east', which is no number: columns need the key"),
+    (
+        "x = 1500",
+        "x = 15000",
+        r"problem.toml: 1 of 1 .* first \[\[wells\]\] entry 1 at \(15000",
+    ),
+    ("rate = -20.0", "rate = inf", "wells.0.rate is inf: give a finite number, or a name in quot"),
+    ("rate = -20.0", 'rate = "-20"', "wells.0 has rate = '-20': give a finite number, or the name"),
+    ("rate = -20.0", 'rate = "bde"', r"no \[unknowns.bde\]: did you mean 'bed'\?"),
+    ("rate = -20.0", 'rate = "rim"', "prior of 'rim' is over fields, but the point source"),
+    ("y = 2500", 'y = 2500\nlayer = "a"', "wells.0 has the key 'layer', which needs 'file'"),
+    ('rate = "q_m3d"', "rate = 3", "wells.1 has a file and rate = 3: with a file, rate names one"),
+    ('rate = "q_m3d"', 'rate = "q"', r"pumping.csv has no column 'q'"),
+    ('"pumping.csv"', '"pumpage.csv"', r"pumpage\.csv cannot be read: No such file"),
+    ('"q_m3d"\n', '"gaps"\n', r"pumping.csv, line 3: gaps is '', not a finite number \(1 of 2"),
+    ('"q_m3d"\n', '"q_m3d"\nx = "far"\n', r"pumping.csv: 1 of 2 points .* first line 3 at"),
+    ('"river.geojson"\n', '"river.csv"\n', r"maps are read from files that end in \.geojson"),
+    ('"river.geojson"\n', '"area.geojson"\n', "area.geojson, row 1: the geometry is of type 'Pol"),
+    (
+        '"river.geojson"\n',
+        '"abroad.geojson"\n',
+        "abroad.geojson: no part of the river, which",
+    ),
+    ('"river.geojson"\n', '"other.geojson"\n', "other.geojson is in EPSG:32611, by its own crs"),
+    (
+        'stage = "stage_ft"\n',
+        "",
+        "rivers.0 lacks the key 'stage': a number, or a column of",
+    ),
+    (
+        '"stage_ft"',
+        '"stage_m"',
+        r"geojson has no column 'stage_m': did you mean 'stage_ft'\?",
+    ),
+    ('"stage_ft"', '"name"', "river.geojson, row 1: name is 'Snake', not a finite number"),
+    ('"stage_ft"', "true", "rivers.0.stage is True: give a finite number, or a name in quotes"),
+    ('conductance = "bed"', "conductance = 0", "rivers.0 has conductance = 0.0: give a positive"),
+    ('conductance = "bed"', 'conductance = "bad"', r"no \[unknowns.bad\]: did you mean 'bed'\?"),
+    ("[[rivers]]", "[[rivres]]", r"has the key 'rivres'.*did you mean 'rivers'\?"),
     ("[noise]\n", "[noise\n", "is not TOML: "),
     ("outline = ", "outline = = ", r"is not TOML: .*line 4"),
 ]
 
 
+def named(code):
+    return {"type": "name", "properties": {"name": f"urn:ogc:def:crs:EPSG::{code}"}}
+
+
+def river_of(code, lines):
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"stage_ft": 90.0 + i, "name": "Snake"},
+            "geometry": {"type": "LineString", "coordinates": line},
+        }
+        for i, line in enumerate(lines)
+    ]
+    return {"type": "FeatureCollection", "features": features, "crs": named(code)}
+
+
 def written(folder, body):
     ring = [[0, 0], [6000, 0], [6000, 5000], [0, 5000], [0, 0]]
-    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}}
-    area = {"type": "Polygon", "coordinates": [ring], "crs": crs}
+    area = {"type": "Polygon", "coordinates": [ring], "crs": named(32612)}
     (folder / "area.geojson").write_text(json.dumps(area))
     (folder / "levels.csv").write_text(LEVELS)
     (folder / "wells.csv").write_text(WELLS)
+    (folder / "pumping.csv").write_text(PUMPING)
+    abroad = [[[x + 1e6, y] for x, y in line] for line in RIVER]
+    for name, code, lines in (
+        ("river", 32612, RIVER),
+        ("abroad", 32612, abroad),
+        ("other", 32611, RIVER),
+    ):
+        (folder / f"{name}.geojson").write_text(json.dumps(river_of(code, lines)))
     path = folder / "problem.toml"
     path.write_text(body)
     return path
 
 
 def test_the_whole_file_is_understood(tmp_path):
-    assert len(BROKEN) >= 30
+    assert len(BROKEN) >= 50
     assert read_problem(written(tmp_path, WHOLE)).prepared.num_rows == 2
 
 

@@ -19,7 +19,7 @@ EVIL = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
-    return tiny_run(tmp_path_factory.mktemp("tiny"), value=EVIL)
+    return tiny_run(tmp_path_factory.mktemp("tiny"), value=EVIL, exchange=True)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,8 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
     assert level.contraction == pytest.approx(0.99, abs=0.01)
     lines = {line.name: line.mean for line in content.budget}
     assert lines["source"] == pytest.approx(2e-4 * 8e6)
+    assert lines["wells"] == pytest.approx(-40.0)
+    assert -0.01 * 2016 * 10 < lines["rivers"] < 0  # u is above its stage, along 2016 m
     assert lines["imbalance"] == pytest.approx(0.0, abs=1e-6)
     assert content.wells.residuals[0] == pytest.approx(
         content.wells.measured[0] - content.wells.predicted[0]

@@ -85,11 +85,11 @@ def local_states(domain: Domain, state: Float[Array, " dof"]) -> list[Float[Arra
 
 
 def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
-    """One rate a point, from the form or from `z`."""
+    """One rate a point, from the form or from `z`; a single point may have a plain number."""
     if not isinstance(source.rates, Latent):
         return source.rates
     name = "rates of the point source"
-    rates = as_floats(latent_value(source.rates, z, name), name)
+    rates = jnp.atleast_1d(as_floats(latent_value(source.rates, z, name), name))
     if rates.shape != source.points.shape[:1]:
         raise FormError(
             f"{name} {source.rates.name!r} have shape {rates.shape}, but there are "

@@ -125,6 +125,11 @@ def exchange_integrand(u, v, *, conductance, external_value):
     return conductance * (u.value - external_value) * v.value
 
 
+def leakage_integrand(u, v, *, conductance, density, level):
+    r"""$c\,\ell\,(u - u_0)\,v$, with the length $\ell$ of lines by area."""
+    return conductance * density * (u.value - level) * v.value
+
+
 OFFERED = ("x", "z", "normal")
 """Arguments that an integrand written by hand may ask for without naming a coefficient."""
 
@@ -208,10 +213,30 @@ def robin(conductance: Any, external_value: Any, *, on: str = BOUNDARY) -> WeakF
     )
 
 
+def leakage(conductance: Any, density: Any, level: Any) -> WeakForm:
+    r"""$\int c\,\ell\,(u - u_0)\,v$: exchange with rivers whose lines lie anywhere in the mesh.
+
+    `density` $\ell$ is the length of river by area, for instance of each cell: a river is then as
+    wide as the cells that it crosses. By length, $c\,(u_0 - u)$ enters the domain.
+    """
+    return single(
+        "leakage",
+        leakage_integrand,
+        {
+            "conductance": (conductance, SCALAR),
+            "density": (density, SCALAR),
+            "level": (level, SCALAR),
+        },
+        state_degree=(2, 0),
+        positive=("conductance",),
+    )
+
+
 def point_source(points: Any, rates: Any, *, tolerance: float | None = None) -> WeakForm:
     r"""$\sum_k Q_k\,v(x_k)$, for instance wells that inject $Q_k$; subtract it.
 
-    Points outside the domain by at most `tolerance` (a length) are moved to its boundary.
+    `rates` is one number a point, or the name of a latent that holds them. Points outside the
+    domain by at most `tolerance` (a length) are moved to its boundary.
     """
     places = jnp.atleast_2d(as_floats(points, "points of the point source"))
     if isinstance(rates, str):

@@ -91,6 +91,22 @@ def geometries_in(geojson: Any) -> list[Mapping[str, Any]]:
     return found
 
 
+def features_in(geojson: Mapping[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
+    """Each feature's geometry with its properties; a bare geometry is a feature without any."""
+    is_collection = geojson.get("type") == "FeatureCollection"
+    features = entries_of(geojson, "features") if is_collection else [geojson]
+    found = []
+    for one in features:
+        if not isinstance(one, Mapping) or one.get("type") != "Feature":
+            found.append((one, {}))
+            continue
+        properties = one.get("properties")
+        found.append(
+            (geometry_of(one), dict(properties) if isinstance(properties, Mapping) else {})
+        )
+    return found
+
+
 def geometry_of(feature: Mapping[str, Any]) -> Any:
     if feature.get("geometry") is None:
         raise MeshError("a GeoJSON Feature has no geometry: drop it, or mend the file.")

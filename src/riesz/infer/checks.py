@@ -239,8 +239,10 @@ def check_other_priors(
             check_prior_shape(latents.latents[name], name, ((),), forward.space.mesh.dim, place)
     for source, _ in forward.point_sources:
         if isinstance(source.rates, Latent):
-            name, wanted = source.rates.name, (len(source.points),)
-            require_numbers(latents, name, [wanted], "the point source, with a rate a point,")
+            count = len(source.points)
+            wanted = [(), (1,)] if count == 1 else [(count,)]
+            place = "the point source, with a rate a point,"
+            require_numbers(latents, source.rates.name, wanted, place)
     if isinstance(likelihood.sd, str):
         require_numbers(latents, likelihood.sd, [(), (num_sensors,)], "the noise sd")
 

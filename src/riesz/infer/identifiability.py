@@ -101,7 +101,8 @@ def has_known_size(sizes: Float[Array, " draw"]) -> bool:
 
 def rate_sizes(source: PointSource, zs: PyTree) -> Float[Array, " draw"]:
     assert isinstance(source.rates, Latent)
-    return jnp.sqrt(jnp.mean(zs[source.rates.name] ** 2, axis=1))
+    rates = zs[source.rates.name]
+    return jnp.sqrt(jnp.mean(rates.reshape(len(rates), -1) ** 2, axis=1))
 
 
 def term_sizes(

@@ -21,6 +21,7 @@ class Columns:
     names: tuple[str, ...]
     numbers: Float[np.ndarray, "row column"]
     lines: Int[np.ndarray, " row"]
+    place: str = "line"  # what `lines` counts
 
     @property
     def points(self) -> Float[np.ndarray, "row 2"]:
@@ -32,7 +33,7 @@ def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
     """The named columns of a table, all of them finite numbers."""
     table = read_table(path, value=names[-1])
     numbers = np.column_stack([table.numbers(name) for name in names])
-    return Columns(path, names, numbers, table.lines)
+    return Columns(path, names, numbers, table.lines, table.place)
 
 
 def inside_of(mesh: Mesh, points: Float[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:
@@ -48,7 +49,7 @@ def check_inside(columns: Columns, mesh: Mesh, advice: str = "drop them") -> Non
         clash = unit_clash(columns.points, mesh.nodes)
         raise MeshError(
             f"{columns.path}: {outside.size} of {len(columns.points)} points lie outside the "
-            f"domain, first line {columns.lines[outside[0]]} at ({x:.10g}, {y:.10g}); the domain "
-            f"spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): "
+            f"domain, first {columns.place} {columns.lines[outside[0]]} at ({x:.10g}, {y:.10g}); "
+            f"the domain spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): "
             f"{clash or f'{advice}, or see that both are in the same coordinates'}."
         )

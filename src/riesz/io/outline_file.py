@@ -42,16 +42,20 @@ def read_shapes(path: Path, layer: str | None) -> tuple[Any, str | None]:
         raise FileFormatError(f"{path}: maps are read from files that end in {listed(OUTLINES)}.")
     if path.suffix.lower() not in GEOJSON:
         frame = read_layer(path, layer)
-        return frame.geometry.__geo_interface__, crs_text(frame.crs)
+        if "geometry" not in frame:
+            raise FileFormatError(f"{path} has no geometry: name a layer that is a map.")
+        return frame.__geo_interface__, crs_text(frame.crs)
     if layer is not None:
         raise FileFormatError(f"{path} has no layers: leave the key layer out.")
     content = geojson_in(read_bytes(path), str(path))
     return content, crs_of(content)
 
 
-def read_lines(path: Path, layer: str | None = None) -> Any:
-    """Lines, or outlines of polygons, in a map file, as GeoJSON."""
-    content, _ = read_shapes(path, layer)
+def read_lines(path: Path, layer: str | None = None, *, crs: str | None = None) -> Any:
+    """Lines, or outlines of polygons, in a map file, as GeoJSON; `crs` is the problem's own."""
+    content, own = read_shapes(path, layer)
+    if own is not None and crs is not None:
+        check_same_crs(path, own, crs)
     try:
         lines_of(content)
     except RieszError as error:

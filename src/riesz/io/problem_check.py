@@ -7,6 +7,7 @@ import numpy as np
 from riesz.infer.describe import WIDTH
 from riesz.io.covariates import EFFECTS
 from riesz.io.crs_text import length_unit, short_crs
+from riesz.io.exchange_text import exchange_numbers, rivers_lines, wells_lines
 from riesz.io.problem_cost import cost_of
 from riesz.io.problem_file import Case
 from riesz.mesh.mesh import Mesh, cell_volumes
@@ -23,6 +24,8 @@ def case_text(case: Case) -> str:
         ("domain", [domain_text(case), area_text(case), mesh_text(case)]),
         ("observations", observations_lines(case)),
         ("effects", effect_lines(case)),
+        ("wells", wells_lines(case)),
+        ("rivers", rivers_lines(case)),
         ("engine", [f"{choice.engine}, because {choice.why}"]),
         ("cost", [str(cost_of(case.problem, choice.engine))]),
     ]
@@ -58,6 +61,7 @@ def case_numbers(case: Case) -> dict[str, Any]:
         "unknown_numbers": problem.num_coordinates,
         "engine": choice.engine,
         "why": choice.why,
+        **exchange_numbers(case),
         "rough_seconds": round(cost.seconds),
         "rough_megabytes": round(cost.megabytes),
         "notes": list(case.notes),

@@ -64,12 +64,14 @@ def coarse_mesh(path: Path, domain: DomainTable, file: OutlineFile | None, point
     return coarse_polygon(path, path, outline, domain, points)
 
 
-def with_stretches(path: Path, mesh: Mesh, boundary: Mapping[str, BoundaryTable]) -> Mesh:
+def with_stretches(
+    path: Path, mesh: Mesh, boundary: Mapping[str, BoundaryTable], crs: str | None
+) -> Mesh:
     """The mesh with names for the stretches of its boundary that lie along lines of map layers."""
     for name, table in boundary.items():
         if table.along is None or table.tolerance is None:
             continue
-        lines = read_lines(path.parent / table.along, table.layer)
+        lines = read_lines(path.parent / table.along, table.layer, crs=crs)
         try:
             mesh = tag_boundary_near(mesh, name, lines, table.tolerance)
         except RieszError as error:

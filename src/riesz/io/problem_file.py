@@ -6,6 +6,7 @@ Everything in the file is validated before any work begins. Paths in it are rela
 import dataclasses
 import tomllib
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from jaxtyping import Bool
 from pydantic import ValidationError
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.fem.weakform import WeakForm, point_source
+from riesz.fem.weakform import WeakForm
 from riesz.geometry.crs import could_be_degrees
 from riesz.infer.fit import AUTO, Choice, check_suits, choose_engine
 from riesz.infer.problem import InverseProblem, inverse_problem
@@ -30,7 +31,22 @@ from riesz.io.problem_likelihood import effects_prior, likelihood_of
 from riesz.io.problem_tables import ProblemTables
 from riesz.io.raster import check_crs, crs_note
 from riesz.io.readings import prepared_readings
+from riesz.io.river_lines import (
+    River,
+    RiverLines,
+    kept_rivers,
+    read_rivers,
+    river_exchange,
+    rivers_on,
+)
 from riesz.io.table import error_text
+from riesz.io.well_points import (
+    WellPoints,
+    check_wells_inside,
+    kept_wells,
+    read_wells,
+    well_sources,
+)
 from riesz.io.whole_file import read_bytes
 from riesz.latent.gaussian_process import GP
 from riesz.mesh.mesh import Mesh
@@ -49,6 +65,8 @@ class Case:
     tables: ProblemTables
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
     prepared: Prepared  # the observations, after joins, filters and aggregation
+    wells: tuple[WellPoints, ...]
+    rivers: tuple[River, ...]
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
 
@@ -77,10 +95,17 @@ class Case:
         return Choice(name, asked)
 
 
-def read_problem(path: Path, *, coarse: Mesh | None = None, table: Path | None = None) -> Case:
+def read_problem(
+    path: Path,
+    *,
+    coarse: Mesh | None = None,
+    table: Path | None = None,
+    exchange: tuple[Path, Path] | None = None,
+) -> Case:
     """Read a problem file and all that it names, and build the problem.
 
-    A run folder passes its own mesh and table in place of those that the file names.
+    A run folder passes its own mesh and tables, of observations, wells and rivers, in place of
+    those that the file names.
     """
     content = read_bytes(path)
     tables = tables_in(path, content)
@@ -89,26 +114,47 @@ def read_problem(path: Path, *, coarse: Mesh | None = None, table: Path | None =
         prepared = prepared_readings(path.parent, names, floor_of(tables))
     else:
         prepared = read_prepared(table, names)
+    wells, lines = exchange_of(path, tables, exchange)
     told: list[str] = []
     if coarse is None:
         file = outline_of(path, tables.domain)
-        tables, content, told = with_crs(path, tables, content, file, prepared)
+        named = [(prepared.path, prepared.crs)]
+        named += [] if file is None else [(file.path, file.crs)]
+        named += [(one.columns.path, one.crs) for one in wells]
+        named += [(one.path, one.crs) for one in lines]
+        tables, content = with_crs(tables, content, named)
+        told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
-        coarse = with_stretches(path, coarse, tables.boundary)
+        coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
     levels = levels_of(tables.domain, coarse)
     check_size(path, coarse.num_cells, levels)
     domain = hierarchy(coarse, levels) if levels > 1 else coarse
     prepared = within(prepared, coarse, names)
+    check_wells_inside(wells, coarse)
+    finest = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
+    rivers = rivers_on(finest, lines, tables.rivers)
+    form = tables.equation.form() + river_exchange(rivers) - well_sources(wells)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            problem = built(tables, prepared, domain)
+            problem = built(tables, prepared, domain, form)
         except RieszError as error:
             raise type(error)(f"{path}: {error}") from None
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
-    return Case(path, content, tables, coarse, prepared, problem, tuple(dict.fromkeys(told)))
+    notes = tuple(dict.fromkeys(told))
+    return Case(path, content, tables, coarse, prepared, wells, rivers, problem, notes)
+
+
+def exchange_of(
+    path: Path, tables: ProblemTables, kept: tuple[Path, Path] | None
+) -> tuple[tuple[WellPoints, ...], tuple[RiverLines, ...]]:
+    """Wells and the lines of rivers, from the files that are named or from a run's own tables."""
+    if kept is None:
+        return read_wells(path, tables.wells), read_rivers(path.parent, tables.rivers)
+    own_wells, own_rivers = kept
+    return kept_wells(path, own_wells, tables.wells), kept_rivers(own_rivers, tables.rivers)
 
 
 def floor_of(tables: ProblemTables) -> float | None:
@@ -116,13 +162,15 @@ def floor_of(tables: ProblemTables) -> float | None:
     return tables.noise.sd if tables.observations.sd_from_scatter else None
 
 
-def built(tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy) -> InverseProblem:
-    """The inverse problem that the tables describe."""
+def built(
+    tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy, form: WeakForm
+) -> InverseProblem:
+    """The inverse problem that the tables describe, with its equation."""
     design = design_of(prepared, tables.observations.log_covariates)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     return inverse_problem(
         domain,
-        form_of(tables),
+        form,
         latents=priors | effects_prior(tables, prepared, design),
         observations=observations(prepared.points, prepared.values),
         likelihood=likelihood_of(tables, prepared, design),
@@ -148,15 +196,6 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     }
 
 
-def form_of(tables: ProblemTables) -> WeakForm:
-    """The equation with its wells."""
-    form = tables.equation.form()
-    if not tables.wells:
-        return form
-    places = [[well.x, well.y] for well in tables.wells]
-    return form - point_source(places, [well.rate for well in tables.wells])
-
-
 def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepared:
     """The observations inside the domain; raises where others are not to be dropped."""
     inside = inside_of(coarse, prepared.points)
@@ -170,18 +209,12 @@ def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepar
 
 
 def with_crs(
-    path: Path,
-    tables: ProblemTables,
-    content: bytes,
-    file: OutlineFile | None,
-    prepared: Prepared,
-) -> tuple[ProblemTables, bytes, list[str]]:
+    tables: ProblemTables, content: bytes, named: Iterable[tuple[Path, str | None]]
+) -> tuple[ProblemTables, bytes]:
     """The tables with the crs that map files name, where the problem file names none.
 
     It is written into the content too, so that a run folder, which keeps no map, knows it.
     """
-    named = [(prepared.path, prepared.crs)]
-    named += [] if file is None else [(file.path, file.crs)]
     for own_path, own in named:
         if own is None:
             continue
@@ -191,15 +224,19 @@ def with_crs(
             tables = tables.model_copy(update={"crs": own})
             text = " ".join(own.split()).replace("'", "")
             content = f"crs = '{text}'  # of {own_path.name}\n".encode() + content
-    told = []
-    if tables.crs is None and file is not None:
-        corners = np.concatenate(file.outline.rings)
-        if not could_be_degrees(corners):
-            told = [
-                f"neither {path.name} nor {file.path.name} names a crs: maps will not say where "
-                "on Earth they are; add crs = 'EPSG:...', a PROJ text or WKT"
-            ]
-    return tables, content, told
+    return tables, content
+
+
+def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> list[str]:
+    """What to say where an outline in a length lies nobody knows where."""
+    if tables.crs is not None or file is None:
+        return []
+    if could_be_degrees(np.concatenate(file.outline.rings)):
+        return []
+    return [
+        f"neither {path.name} nor {file.path.name} names a crs: maps will not say where "
+        "on Earth they are; add crs = 'EPSG:...', a PROJ text or WKT"
+    ]
 
 
 def tables_in(path: Path, content: bytes) -> ProblemTables:

@@ -13,6 +13,7 @@ from riesz.infer.fit import AUTO, ENGINES, check_engine, check_settings
 from riesz.infer.unknown import check_free_names
 from riesz.io.covariates import EFFECTS
 from riesz.io.crs_text import is_crs_text
+from riesz.io.exchange_tables import RiverTable, WellTable
 from riesz.io.observations_table import ObservationsTable
 from riesz.io.prior_table import PriorTable
 from riesz.io.table import Coefficient, Table, shown
@@ -131,14 +132,6 @@ class BoundaryTable(Table):
         return self
 
 
-class WellTable(Table):
-    """A point at which something is put in or, with a negative rate, taken out."""
-
-    x: float
-    y: float
-    rate: float = Field(description="how much, by time; negative where it is taken out")
-
-
 @contextmanager
 def told_of_table() -> Iterator[None]:
     """What the library refuses, as a fault of the table."""
@@ -188,6 +181,7 @@ class ProblemTables(Table):
     equation: EquationTable = Field(description="the terms of the physics, as [equation]")
     boundary: dict[str, BoundaryTable] = Field(default_factory=dict)
     wells: list[WellTable] = Field(default_factory=list)
+    rivers: list[RiverTable] = Field(default_factory=list)
     unknowns: dict[str, PriorTable] = Field(
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )
@@ -262,4 +256,6 @@ class ProblemTables(Table):
         """All that may be the name of an unknown, by key."""
         prescribed = {f"boundary.{tag}.value": one.value for tag, one in self.boundary.items()}
         terms = {f"equation.{name}": value for name, value in self.equation.given().items()}
-        return terms | prescribed | {"noise.sd": self.noise.sd}
+        rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells)}
+        beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers)}
+        return terms | prescribed | rates | beds | {"noise.sd": self.noise.sd}

@@ -31,6 +31,7 @@ from riesz.io.posterior_file import load_posterior, save_posterior
 from riesz.io.prepared import prepared_content
 from riesz.io.problem_file import Case, read_problem
 from riesz.io.results import read_results, results, versions, write_results
+from riesz.io.river_lines import rivers_content
 from riesz.io.unfinished import (
     check_none_unfinished,
     checkpoint_of,
@@ -38,11 +39,15 @@ from riesz.io.unfinished import (
     partial_of,
     unfinished_of,
 )
+from riesz.io.well_points import wells_content
 from riesz.io.whole_file import read_bytes, settle, write_bytes
 
 PROBLEM = "problem.toml"
 TABLE = "observations.csv"
 MESH = "mesh.npz"
+WELLS, RIVERS = "wells.csv", "rivers.csv"
+"""Of those that came from files; runs without any have no such tables."""
+
 GOES_WITH = (PROBLEM, TABLE, MESH)
 POSTERIOR = "posterior"
 MANIFEST = "manifest.json"
@@ -173,6 +178,10 @@ def write_run(
         partial.mkdir(parents=True)
         write_bytes(partial / PROBLEM, case.content)
         write_bytes(partial / TABLE, prepared_content(case.prepared))
+        if any(well.file is not None for well in case.tables.wells):
+            write_bytes(partial / WELLS, wells_content(case.wells, case.tables.wells))
+        if case.rivers:
+            write_bytes(partial / RIVERS, rivers_content(case.rivers))
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
         write_bytes(partial / SUMMARY, f"{found}\n".encode())
@@ -266,7 +275,12 @@ def read_run(folder: Path) -> Run:
         raise FileFormatError(f"{folder} is not a run folder: it has no {', '.join(missing)}.")
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
-    case = read_problem(folder / PROBLEM, coarse=read_npz(folder / MESH), table=folder / TABLE)
+    case = read_problem(
+        folder / PROBLEM,
+        coarse=read_npz(folder / MESH),
+        table=folder / TABLE,
+        exchange=(folder / WELLS, folder / RIVERS),
+    )
     posterior = load_posterior(folder / POSTERIOR, case.problem)
     return Run(case, posterior, version_notes(manifest))
 

@@ -45,6 +45,9 @@ MOST_CURVES = 6
 ROUNDING = 1e-10
 """Of a budget's largest line: what is smaller is zero."""
 
+GAINS = {"point_source": "wells", "leakage": "rivers"}
+"""What the terms of an equation are called where it describes an aquifer."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -243,7 +246,7 @@ def curves_of(history: Mapping[str, Array]) -> dict[str, Float[np.ndarray, "line
 
 def budget_of(found: Drawn) -> tuple[BudgetLine, ...]:
     """Gains, then losses with a minus, then what they leave unbalanced."""
-    amounts = dict(found.gains) | {
+    amounts = {GAINS.get(name, name): values for name, values in found.gains.items()} | {
         f"outflow, {name}": -values for name, values in found.outflows.items()
     }
     if not amounts:
