@@ -45,14 +45,42 @@ sd = 5.0
 """
 
 
-def tiny_run(folder: Path, *, value: str = "head_m", name: str = "run") -> Path:
-    """Write a run folder into `folder`, whose wells have a column called `value`."""
+LOGARITHMS = {
+    'unit = "m"': 'unit = "mg/l"\ntransform = "log"',
+    "sd = 2.0": "sd = 0.4",
+    "source = 2e-4": "source = 1e-5",
+    "mean = 100.0\nsd = 5.0": "mean = 1.0\nsd = 0.5",
+}
+"""Of the same problem, where the state is the logarithm of a concentration."""
+
+
+def tiny_run(
+    folder: Path,
+    *,
+    value: str = "head_m",
+    name: str = "run",
+    num_below: int = 0,
+    logarithm: bool = False,
+) -> Path:
+    """Write a run folder into `folder`, whose wells have a column called `value`.
+
+    So many of the wells, the first ones, are only known to lie below what is written.
+    """
     rng = np.random.default_rng(0)
     points = rng.uniform((350_200, 4_800_200), (353_800, 4_801_800), (9, 2))
     values = 103.0 + rng.normal(size=9)
-    rows = [f"{x:.1f},{y:.1f},{v:.3f}" for (x, y), v in zip(points, values, strict=True)]
+    text = PROBLEM.replace("VALUE", value)
+    if logarithm:
+        values = np.exp((values - 103.0) / 2 + 1)
+        for before, after in LOGARITHMS.items():
+            text = text.replace(before, after)
+    marks = ["<"] * num_below + [""] * (9 - num_below)
+    rows = [
+        f"{x:.1f},{y:.1f},{mark}{v:.3f}"
+        for (x, y), v, mark in zip(points, values, marks, strict=True)
+    ]
     (folder / "wells.csv").write_text("\n".join([f"x_m,y_m,{value}", *rows]) + "\n")
-    (folder / "problem.toml").write_text(PROBLEM.replace("VALUE", value))
+    (folder / "problem.toml").write_text(text)
     case = read_problem(folder / "problem.toml")
     posterior = Posterior(
         case.problem,
@@ -63,7 +91,7 @@ def tiny_run(folder: Path, *, value: str = "head_m", name: str = "run") -> Path:
         0,
         ("a <i>note</i>",),
     )
-    short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, ())
+    short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, (), num_censored=num_below)
     write_run(
         folder / name,
         case,

@@ -86,7 +86,13 @@ def test_charts_escape_what_users_wrote_and_say_what_they_show():
     assert chart.count('class="outside"') == 1
     limits = np.array([False, False, True])  # below three: met by what is predicted lower
     chart = data_fit(ones, ones, ones - 0.1, ones + np.array([0.1, 0.1, -0.05]), "x", limits)
-    assert 'class="outside"' not in chart
+    assert 'class="outside' not in chart
+    assert chart.count('class="inside limit"') == chart.count('class="mark"') == 1
+    assert "2 measurements against predictions; 0 lie outside" in chart
+    assert "1 more are limits, 0 of them below the whole interval" in chart
+    chart = data_fit(ones, ones + 1, ones + 0.9, ones + 1.1, "x", limits)
+    assert 'class="outside limit"' in chart
+    assert "2 measurements against predictions; 2 lie outside" in chart
 
 
 def test_a_curve_that_falls_by_decades_is_drawn_by_its_logarithm():

@@ -5,6 +5,7 @@ import re
 import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from tiny_run import tiny_run
 
@@ -12,7 +13,7 @@ from riesz.cli import main
 from riesz.errors import RieszError
 from riesz.io.run_folder import read_run
 from riesz.report.content import read_content
-from riesz.report.page import embedded, page, write_report
+from riesz.report.page import embedded, page, page_data, write_report
 
 EVIL = "<script>alert(1)</script>"
 
@@ -113,6 +114,30 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
     assert content.wells.residuals[0] == pytest.approx(
         content.wells.measured[0] - content.wells.predicted[0]
     )
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """The content of a run of logarithms, of which four of nine are only below a limit."""
+    folder = tiny_run(tmp_path_factory.mktemp("limits"), num_below=4, logarithm=True)
+    return read_content(folder, num_draws=30)
+
+
+def test_limits_have_no_residual_anywhere(limited):
+    assert limited.met.num_censored == 4
+    wells = limited.wells
+    assert np.isnan(wells.residuals[:4]).all()
+    assert np.isfinite(wells.residuals[4:]).all()
+    data = json.loads(json.dumps(page_data(limited), allow_nan=False))["wells"]
+    assert data["residual"][:4] == [None] * 4
+    assert None not in data["residual"][4:]
+    text = page(limited)
+    assert "measured 9 times, from" in text
+    assert "and 4 times below a limit of" in text
+    assert "Values below a limit have no residual; the other measurements lie" in text
+    assert text.count('class="mark"') == 4
+    assert text.count('<td data-label="residual">none</td>') == 4
+    assert "Triangles are measurements below a limit" in text
 
 
 def run(words, monkeypatch, capsys):

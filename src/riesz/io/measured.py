@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from riesz.io.problem_file import Case
 
@@ -18,7 +18,6 @@ class Measured:
     name: str
     unit: str | None
     transform: str | None
-    censored: Bool[np.ndarray, " sensor"]  # known only to lie below what was written
 
     def of(self, states: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
         """Values in the unit of the measurements, from states of the equation."""
@@ -45,5 +44,4 @@ def measured_as(case: Case) -> Measured:
         name=case.tables.observations.value,
         unit=case.unit,
         transform=case.transform,
-        censored=case.censored,
     )

@@ -102,7 +102,8 @@ def data_fit(
 ) -> str:
     """Predictions with their intervals against measurements, and the line of equality.
 
-    Of measurements that are only known to lie below a limit, the limit is shown.
+    Measurements that are only known to lie below a limit are triangles at the limit, which point
+    to where the value is; they miss where the whole interval lies above.
     """
     limits = np.zeros(len(measured), dtype=bool) if censored is None else censored
     both = [*measured.tolist(), *predicted.tolist()]
@@ -114,22 +115,34 @@ def data_fit(
         f'<path class="equal" d="M{x(ends[0]):.1f} {y(ends[0]):.1f}'
         f'L{x(ends[1]):.1f} {y(ends[1]):.1f}"/>'
     )
-    num_outside = 0
+    num_outside = num_above = 0
     for value, middle, below, above, limit in zip(
         measured, predicted, low, high, limits, strict=True
     ):
         outside = value < below or (value > above and not limit)
-        num_outside += outside
-        kind = "outside" if outside else "inside"
+        num_outside += outside and not limit
+        num_above += outside and limit
+        kind = ("outside" if outside else "inside") + (" limit" if limit else "")
+        mark = triangle(x(value), y(middle)) if limit else dot(x(value), y(middle))
         parts.append(
-            f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>'
-            f'<circle cx="{x(value):.1f}" cy="{y(middle):.1f}" r="2.6"/></g>'
+            f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>{mark}</g>'
         )
-    return svg(
-        parts,
-        f"{len(measured)} measurements against predictions; {num_outside} lie outside their 95 % "
-        "interval",
+    told = (
+        f"{(~limits).sum()} measurements against predictions; {num_outside} lie outside their 95 % "
+        "interval"
     )
+    if limits.any():
+        told += f"; {limits.sum()} more are limits, {num_above} of them below the whole interval"
+    return svg(parts, told)
+
+
+def dot(x: float, y: float) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
+
+
+def triangle(x: float, y: float) -> str:
+    """Points to smaller values."""
+    return f'<path class="mark" d="M{x - 7:.1f} {y:.1f}l7 -4v8z"/>'
 
 
 def curve(name: str, lines: Float[np.ndarray, "line step"]) -> str:

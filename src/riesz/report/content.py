@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from riesz.infer import importance, surrogate_error
+from riesz.infer.data_fit import DataFit, fit_to_data
 from riesz.infer.describe import equation_lines
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.grid import Grid
@@ -87,8 +88,7 @@ class Content:
     level: str
     warnings: tuple[str, ...]
     budget: tuple[BudgetLine, ...]
-    residual_rms: float
-    coverage: float
+    met: DataFit
     num_draws: int
 
 
@@ -112,15 +112,13 @@ def content_of(
     pixels = map_grid(mesh)
     found = drawn(posterior, pixels, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
-    rms, coverage = fit_of(problem, found, measured.censored)
+    met = fit_to_data(problem, found.predicted, found.noise, found.measured)
     shares = contractions(found)
     parameters = parameters_of(problem, found, shares)
     told = verdicts(
         told_check(posterior) or sampler_check(posterior),
         told_error(posterior),
-        residual_rms=rms,
-        coverage=coverage,
-        num_observations=problem.observations.num_sensors,
+        met=met,
         contraction={name: shares[name] for name in problem.latents.names},
         method=method_of(posterior),
     )
@@ -143,8 +141,7 @@ def content_of(
         level=overall(told, warnings),
         warnings=warnings,
         budget=budget_of(found),
-        residual_rms=rms,
-        coverage=coverage,
+        met=met,
         num_draws=len(found.state),
     )
 
@@ -154,22 +151,6 @@ def method_of(posterior: Posterior) -> str:
     if posterior.engine == "conditional":
         return PARTLY if len(linear_parts(posterior.problem).others) else EXACT
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
-
-
-def fit_of(
-    problem: InverseProblem, found: Drawn, censored: Bool[np.ndarray, " sensor"]
-) -> tuple[float, float]:
-    """Residuals in units of the noise, and the share of measurements inside their intervals.
-
-    What is only known to lie below a limit is met by any prediction that does.
-    """
-    observed = np.asarray(problem.observed)
-    noise = np.sqrt(np.mean(found.noise**2, axis=0))
-    residuals = (observed - found.predicted.mean(axis=0)) / noise
-    residuals = np.where(censored, np.minimum(residuals, 0.0), residuals)
-    low, high = np.quantile(found.measured, (0.025, 0.975), axis=0)
-    inside = (observed >= low) & ((observed <= high) | censored)
-    return float(np.sqrt(np.mean(residuals**2))), float(np.mean(inside))
 
 
 def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:

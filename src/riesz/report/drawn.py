@@ -63,7 +63,7 @@ class ReportDraw(eqx.Module):
             # Half the bytes: they are quantised in the end.
             "state": states_at(problem.forward, self.where, state, z).astype(jnp.float32),
             "fields": fields,
-            "predicted": predicted,
+            "predicted": problem.likelihood.mean(predicted, z),
             "measured": measured(key, problem, predicted, z),
             "noise": problem.likelihood.noise_sd(z),
             "unknowns": unknowns_of(problem, z, self.nodes),

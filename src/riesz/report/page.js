@@ -174,7 +174,7 @@
     const alike = state.statistic === "mean" && state.map === maps[0];
     for (let i = 0; i < wells.x.length; i++) {
       context.beginPath();
-      context.arc(toX(v, wells.x[i]), toY(v, wells.y[i]), radius, 0, 2 * Math.PI);
+      mark(toX(v, wells.x[i]), toY(v, wells.y[i]), radius, wells.censored[i]);
       // On the map of what was measured, a well that stands out is one that was not met.
       const colour = table[Math.round(share(wells.measured[i], ends) * (table.length - 1))];
       context.fillStyle = alike ? "rgb(" + colour.join(",") + ")" : "#ffffff";
@@ -186,6 +186,19 @@
       context.lineWidth = 1.2;
       context.stroke();
     }
+  }
+
+  // Below a limit: a triangle that points down.
+  function mark(x, y, radius, below) {
+    if (!below) {
+      context.arc(x, y, radius, 0, 2 * Math.PI);
+      return;
+    }
+    const wide = 1.35 * radius;
+    context.moveTo(x - wide, y - 0.8 * wide);
+    context.lineTo(x + wide, y - 0.8 * wide);
+    context.lineTo(x, y + wide);
+    context.closePath();
   }
 
   function wellAt(v, x, y) {
@@ -204,7 +217,7 @@
     const unit = wells.unit ? " " + wells.unit : "";
     return [(wells.censored[i] ? "measured below " : "measured ") + text(wells.measured[i]) + unit,
             "predicted " + text(wells.predicted[i]) + unit,
-            "residual " + text(wells.residual[i]) + unit,
+            ...(wells.censored[i] ? [] : ["residual " + text(wells.residual[i]) + unit]),
             "sd of the prediction " + text(wells.sd[i]) + unit].join("\n");
   }
   function placeText(v, x, y) {
