@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli_options import CheckJsonOption, json_of
+from riesz.cli_options import CheckJsonOption, QuietOption, json_of
 from riesz.errors import RieszError
 
 EXAMPLE = "Example: riesz init wells.csv area.geojson --out problem.toml"
@@ -23,6 +23,7 @@ def init(
     x: Annotated[str | None, typer.Option("--x", help="The column of x.")] = None,
     y: Annotated[str | None, typer.Option("--y", help="The column of y.")] = None,
     value: Annotated[str | None, typer.Option("--value", help="The column of values.")] = None,
+    quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Write a first problem file, every line of it explained, and say what was guessed."""
@@ -37,6 +38,7 @@ def init(
     write_bytes(out, made.text.encode())
     if as_json:
         typer.echo(json_of({"out": str(out), "guesses": list(made.guesses)}))
+    if as_json or quiet:
         return
     for guess in made.guesses:
         typer.echo(guess)

@@ -27,6 +27,9 @@ NO_VALUES = (
 MOSTLY = 0.5
 """The share of cells that must be numbers in a column of values."""
 
+MOST_TOLD, MOST_SHOWN = 12, 20
+"""Columns, and letters of their first cell, that an error tells."""
+
 
 @dataclass(frozen=True)
 class Guess:
@@ -50,6 +53,7 @@ def guessed_columns(
     for name in (x, y, value):
         if name is not None:
             column_of(table.path, name, table.header)
+            check_numbers(table, name)
     why = []
     if x is None or y is None:
         pair = pair_of(table, box)
@@ -59,6 +63,16 @@ def guessed_columns(
         value, reason = value_of(table, (x, y))
         why.append(f"value: {value}, by {reason}")
     return Guess(x, y, value, tuple(why))
+
+
+def check_numbers(table: TextTable, name: str) -> None:
+    """Raise where a column that was named has no number at all."""
+    cells = [cell or "" for cell in table.cells(name)]
+    if not any(np.isfinite(number_in(cell.removeprefix("<").strip())) for cell in cells):
+        raise FileFormatError(
+            f"{table.path}: the column {name} has no numbers, first {cells[0][:MOST_SHOWN]!r}: "
+            f"name another one of {', '.join(table.header)}."
+        )
 
 
 def pair_of(table: TextTable, box: Float[np.ndarray, "corner 2"] | None) -> tuple[str, str, str]:
@@ -119,6 +133,27 @@ def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
         others = f", of {', '.join(left)}" if len(left) > 1 else ""
         return left[0], f"being the first column of numbers{others}"
     raise FileFormatError(
-        f"{table.path}: no column looks like values among {', '.join(table.header)}: name it by "
-        "--value."
+        f"{table.path}: no column is left for the values. It has {told_columns(table, taken)}; "
+        "looked for numbers in more than half of the rows, under a name that is none of "
+        "identifiers, dates or errors. Name the column of values by --value."
     )
+
+
+def told_columns(table: TextTable, taken: tuple[str, str]) -> str:
+    """What each column was taken for."""
+    found = [
+        f"{name or 'one without a name'} ({kind_of(table, name, taken)})" for name in table.header
+    ]
+    more = len(found) - MOST_TOLD
+    return ", ".join([*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
+
+
+def kind_of(table: TextTable, name: str, taken: tuple[str, str]) -> str:
+    if name in taken:
+        return "a coordinate"
+    if table.header.count(name) > 1:
+        return "several of that name"
+    if is_numeric(table, name):
+        return "numbers, not values by its name"
+    first = next((cell for cell in table.cells(name) if cell), None)
+    return "empty" if first is None else f"no numbers: {first[:MOST_SHOWN]!r}"
