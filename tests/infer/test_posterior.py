@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.errors import MeshError, RieszError
-from riesz.fem.weakform import diffusion, source
+from riesz.fem.weakform import diffusion, reaction, source
 from riesz.infer import arviz_adapter, prediction
 from riesz.infer import predict as predict_module
 from riesz.infer.arviz_adapter import to_arviz
@@ -21,7 +21,7 @@ from riesz.infer.posterior import Posterior
 from riesz.infer.predict import predict, predict_data
 from riesz.infer.prediction import gathered
 from riesz.infer.problem import inverse_problem
-from riesz.infer.quantity import BudgetTerm, Outflow
+from riesz.infer.quantity import BudgetTerm, Outflow, has_flux
 from riesz.infer.states import AbstractStateMap, ExactStates
 from riesz.infer.summary import summary
 from riesz.latent.field import AbstractField, AbstractFieldLatent
@@ -329,6 +329,18 @@ def test_values_below_a_limit_count_for_neither_residuals_nor_coverage():
     told = summary(dataclasses.replace(posterior, problem=every), num_draws=10)
     assert (told.residual_rms, told.coverage) == (None, None)
     assert "12 observations, all below a limit: none has a residual" in str(told)
+
+
+def test_an_equation_that_moves_nothing_has_no_flux():
+    assert has_flux(linear_problem())
+    still = inverse_problem(
+        rectangle((2, 2)),
+        reaction(1.0) - source("f"),
+        latents={"f": dist.Normal(0.0, 1.0)},
+        observations=observations([[0.5, 0.5]], [1.0]),
+        likelihood=Gaussian(NOISE),
+    )
+    assert not has_flux(still)
 
 
 def test_a_field_is_summarised_by_its_mean_over_the_nodes(ramp):

@@ -27,6 +27,11 @@ class Measured:
     def label(self) -> str:
         return self.name if self.unit is None else f"{self.name} [{self.unit}]"
 
+    @property
+    def state(self) -> str:
+        """What the state of the equation is called."""
+        return self.name if self.transform is None else f"{self.transform} of {self.name}"
+
     def unit_of(self, quantity: str) -> str | None:
         """The unit of a quantity by its name, as far as it is known."""
         if quantity == VALUE:

@@ -99,6 +99,8 @@ def data_fit(
     high: Float[np.ndarray, " sensor"],
     label: str,
     censored: Bool[np.ndarray, " sensor"] | None = None,
+    *,
+    logarithmic: bool = False,
 ) -> str:
     """Predictions with their intervals against measurements, and the line of equality.
 
@@ -107,9 +109,10 @@ def data_fit(
     """
     limits = np.zeros(len(measured), dtype=bool) if censored is None else censored
     both = [*measured.tolist(), *predicted.tolist()]
-    x = spanning(both, LEFT, WIDTH - RIGHT)
-    y = spanning([*both, *low.tolist(), *high.tolist()], HEIGHT - BOTTOM, TOP)
+    x = spanning(both, LEFT, WIDTH - RIGHT, log=logarithmic)
+    y = spanning([*both, *low.tolist(), *high.tolist()], HEIGHT - BOTTOM, TOP, log=logarithmic)
     ends = (x.low, x.high)
+    label = f"{label}, logarithmic" if logarithmic else label
     parts = frame(x, y, f"measured {label}", f"predicted {label}")
     parts.append(
         f'<path class="equal" d="M{x(ends[0]):.1f} {y(ends[0]):.1f}'

@@ -20,6 +20,7 @@ from riesz.infer.predict import NUM_DRAWS
 from riesz.infer.problem import InverseProblem
 from riesz.infer.sampler_check import sampler_check
 from riesz.infer.surrogate_error import told_error
+from riesz.io.flow import arrow_grid
 from riesz.io.measured import VALUE, Measured, measured_as
 from riesz.io.results import read_results
 from riesz.io.run_folder import MANIFEST, Run, read_run
@@ -43,6 +44,9 @@ NO_CURVES = ("r_hat", "effective_draws", "num_steps", "accept_probability", "ste
 """Entries of a history that are no curve worth looking at."""
 
 MOST_CURVES = 6
+MOST_ARROWS = 24
+"""Of flow along the longer side: more would touch each other on a phone."""
+
 ROUNDING = 1e-10
 """Of a budget's largest line: what is smaller is zero."""
 
@@ -68,6 +72,15 @@ class BudgetLine:
 
 
 @dataclass(frozen=True, eq=False)
+class Flow:
+    """The mean flux at the points of a grid."""
+
+    points: Float[np.ndarray, "arrow 2"]
+    spacing: float
+    flux: Float[np.ndarray, "arrow 2"]
+
+
+@dataclass(frozen=True, eq=False)
 class Content:
     """All that the page shows."""
 
@@ -83,6 +96,7 @@ class Content:
     maps: tuple[FieldMap, ...]
     parameters: tuple[Parameter, ...]
     wells: Wells
+    flow: Flow | None
     curves: dict[str, Float[np.ndarray, "line step"]]
     verdicts: tuple[Verdict, ...]
     level: str
@@ -110,7 +124,8 @@ def content_of(
     problem, posterior = run.case.problem, run.posterior
     mesh = problem.forward.space.mesh
     pixels = map_grid(mesh)
-    found = drawn(posterior, pixels, num_draws=num_draws, seed=seed)
+    arrows = arrow_grid(problem, MOST_ARROWS)
+    found = drawn(posterior, pixels, arrows, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
     met = fit_to_data(problem, found.predicted, found.noise, found.measured)
     shares = contractions(found)
@@ -136,6 +151,7 @@ def content_of(
         maps=maps_of(measured, found),
         parameters=parameters,
         wells=wells_of(problem, measured, found.predicted, found.measured),
+        flow=None if arrows is None else flow_of(arrows, found),
         curves=curves_of(posterior.history),
         verdicts=tuple(told),
         level=overall(told, warnings),
@@ -153,12 +169,16 @@ def method_of(posterior: Posterior) -> str:
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 
 
+def flow_of(arrows: Grid, found: Drawn) -> Flow:
+    return Flow(arrows.points, arrows.cell[0], found.flux.mean(axis=0))
+
+
 def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:
     """The measured quantity first, the state itself where that is another, then the fields."""
     name = measured.name
     maps = [field_map(VALUE, name, measured.unit, np.asarray(measured.of(found.state)))]
     if measured.transform is not None:
-        maps.append(field_map("u", f"{measured.transform} of {name}", None, found.state))
+        maps.append(field_map("u", measured.state, None, found.state))
     maps += [field_map(one, one, None, draws) for one, draws in found.fields.items()]
     return tuple(maps)
 

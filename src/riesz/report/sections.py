@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from riesz.infer.data_fit import DataFit
+from riesz.io.measured import LOG
 from riesz.io.run_folder import FILES, GOES_WITH, MANIFEST
 from riesz.report.charts import bar, curve, data_fit, number, span
 from riesz.report.content import Content
@@ -121,7 +122,16 @@ def parameters_table(content: Content) -> str:
         )
         for one in content.parameters
     ]
-    return table(("unknown", "prior", "posterior", "prior and posterior"), rows, "stack")
+    head = ("unknown", "prior", "posterior", "prior and posterior")
+    return state_note(content) + table(head, rows, "stack")
+
+
+def state_note(content: Content) -> str:
+    """Where the equation is not about what was measured, that numbers of it are not either."""
+    if content.measured.transform is None:
+        return ""
+    state = escape(content.measured.state)
+    return f"<p>The equation is about the {state}: what it gains, loses or holds is counted so.</p>"
 
 
 def fit_section(content: Content) -> str:
@@ -131,14 +141,27 @@ def fit_section(content: Content) -> str:
         *(wells.measured, wells.predicted, wells.low, wells.high),
         content.measured.label,
         wells.censored,
+        logarithmic=content.measured.transform == LOG,
     )
 
 
-def marks_note(content: Content) -> str:
-    """How wells on the map are marked, where there are two kinds."""
-    if not content.wells.censored.any():
+def flow_checkbox(content: Content) -> str:
+    if content.flow is None:
         return ""
-    return "<p>Triangles are measurements below a limit, in the colour of that limit.</p>"
+    return '<label><input type="checkbox" id="show-flow"> flow</label>'
+
+
+def marks_note(content: Content) -> str:
+    """What signs on the map mean, where that is not plain."""
+    told = []
+    if content.wells.censored.any():
+        told.append("Triangles are measurements below a limit, in the colour of that limit.")
+    if content.flow is not None:
+        told.append(
+            "Arrows of flow are the mean of minus diffusion times the gradient of "
+            f"{escape(content.measured.state)}, longer where that is larger."
+        )
+    return f"<p>{' '.join(told)}</p>" if told else ""
 
 
 def wells_table(content: Content) -> str:
@@ -193,7 +216,7 @@ def budget_section(content: Content) -> str:
         (escape(line.name), number(line.mean), f"{number(line.low)} to {number(line.high)}")
         for line in content.budget
     ]
-    return table(("line", "mean", "95 % interval"), rows, "numbers")
+    return state_note(content) + table(("line", "mean", "95 % interval"), rows, "numbers")
 
 
 def facts_table(content: Content) -> str:
