@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError
-from riesz.io.text_table import TextTable, column_of, number_in
+from riesz.io.text_table import TextTable, column_of, number_in, number_or_limit
 
 PAIRS = (
     (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", "x", "y"),
@@ -68,7 +68,7 @@ def guessed_columns(
 def check_numbers(table: TextTable, name: str) -> None:
     """Raise where a column that was named has no number at all."""
     cells = [cell or "" for cell in table.cells(name)]
-    if not any(np.isfinite(number_in(cell.removeprefix("<").strip())) for cell in cells):
+    if not np.isfinite([number_or_limit(cell) for cell in cells]).any():
         raise FileFormatError(
             f"{table.path}: the column {name} has no numbers, first {cells[0][:MOST_SHOWN]!r}: "
             f"name another one of {', '.join(table.header)}."
@@ -118,8 +118,8 @@ def share_within(
 def is_numeric(table: TextTable, name: str) -> bool:
     if not name or table.header.count(name) > 1:
         return False
-    cells = [(cell or "").removeprefix("<") for cell in table.cells(name)]
-    return float(np.mean(np.isfinite([number_in(cell) for cell in cells]))) > MOSTLY
+    numbers = [number_or_limit(cell) for cell in table.cells(name)]
+    return float(np.mean(np.isfinite(numbers))) > MOSTLY
 
 
 def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:

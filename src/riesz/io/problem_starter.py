@@ -18,7 +18,7 @@ from riesz.io.crs_text import is_crs_text
 from riesz.io.layer_table import read_table
 from riesz.io.outline_file import OutlineFile, read_outline_file
 from riesz.io.starter_text import STARTER
-from riesz.io.text_table import TextTable, number_in
+from riesz.io.text_table import TextTable, number_or_limit
 
 NUM_NODES = 2000
 NODES_PER_SQUARE = 2.8
@@ -94,8 +94,7 @@ def starter(
 
 def cells_of(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
     """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
-    cells = [(cell or "").removeprefix("<").strip() for cell in table.cells(name)]
-    return np.array([number_in(cell) for cell in cells])
+    return np.array([number_or_limit(cell) for cell in table.cells(name)])
 
 
 def box_of(outline: Outline) -> Float[np.ndarray, "corner 2"]:
