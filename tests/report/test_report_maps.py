@@ -106,6 +106,8 @@ def test_a_curve_that_falls_by_decades_is_drawn_by_its_logarithm():
 def test_scales_and_numbers():
     assert Scale(0.0, 2.0, 0.0, 100.0)(1.0) == 50.0
     assert Scale(1.0, 100.0, 0.0, 100.0, logarithmic=True)(10.0) == 50.0
+    assert Scale(0.8, 45.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 2, 5, 10, 20]
+    assert Scale(0.8, 4500.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 10, 100, 1000]
     assert number(-1.5e-7) == "−1.5e−7"
     assert number(1234.5678) == "1235"
     assert 'class="posterior"' in bar((0.0, 1.0, 2.0), (0.5, 0.6, 0.7))

@@ -35,7 +35,9 @@ class Scale:
 
     def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
         if self.logarithmic and self.high / self.low >= 10:
-            marks = LogLocator(numticks=count + 1).tick_values(self.low, self.high)
+            # Powers of ten alone would be one or two marks.
+            within = (1.0, 2.0, 5.0) if self.high / self.low < 100 else (1.0,)
+            marks = LogLocator(subs=within, numticks=count + 1).tick_values(self.low, self.high)
         else:
             marks = MaxNLocator(count, integer=whole).tick_values(self.low, self.high)
         slack = 1e-9 * (self.high - self.low)
