@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 import riesz.datasets
 from riesz.cli import app
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.csv_file import read_csv
+from riesz.io.observations_table import ObservationsTable
 from riesz.io.problem_check import case_numbers
 from riesz.io.problem_file import read_problem
 from riesz.io.problem_starter import starter
-from riesz.io.row_filter import filtered
+from riesz.io.readings import prepared_readings
 
 JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
 
@@ -117,10 +117,10 @@ def test_what_a_table_lacks_is_written_down(tmp_path):
 def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):
     path = tmp_path / "wells.csv"
     path.write_text("x,y,value\n0,0,<0.5\n1,0,\n0,1,2\n1,1,3\n")
-    where = tables_of(starter(path, None, tmp_path))["observations"]["where"]
-    kept, told = filtered(read_csv(path), where, "where")
-    assert [row[2] for row in kept.rows] == ["<0.5", "2", "3"]
-    assert told == ["value min 0 keeps 3 of 4 rows"]
+    names = tables_of(starter(path, None, tmp_path))["observations"]
+    found = prepared_readings(tmp_path, ObservationsTable.model_validate(names), None)
+    assert found.censored.tolist() == [True, False, False]
+    assert "value min 0 keeps 3 of 4 rows" in found.told
 
 
 def test_a_table_without_a_column_of_values_is_told_with_what_was_looked_for(tmp_path):
