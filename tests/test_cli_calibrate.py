@@ -10,9 +10,33 @@ import pytest
 from riesz.cli import main
 from riesz.diagnose import simulation
 from riesz.diagnose.calibration import Calibration
+from riesz.errors import RieszError
+from riesz.infer.amortise import amortise
+from riesz.io.problem_file import read_problem
 from riesz.io.results import read_results
 
 TRANSPORT = Path(__file__).parent.parent / "examples" / "transport" / "problem.toml"
+
+
+LIMITED = """
+[domain]
+rectangle = { lower = [0, 0], upper = [4, 2] }
+max_edge = 1.5
+levels = 2
+[observations]
+file = "wells.csv"
+[noise]
+sd = 0.1
+[equation]
+diffusion = 1.0
+source = "f"
+[boundary.boundary]
+value = 0.0
+[unknowns.f]
+prior = "normal"
+mean = 0.0
+sd = 1.0
+"""
 
 
 def run(words, monkeypatch, capsys):
@@ -64,6 +88,21 @@ def test_a_folder_needs_something_to_put_there(tmp_path, monkeypatch, capsys):
     status, _, errors = run(["check", TRANSPORT, "--out", tmp_path], monkeypatch, capsys)
     assert status == 2
     assert "add --calibrate" in errors
+
+
+def test_observations_below_a_limit_are_refused_before_any_work(tmp_path, monkeypatch, capsys):
+    (tmp_path / "wells.csv").write_text("x,y,value\n1,1,<0.5\n2,1,0.4\n3,1,0.7\n")
+    (tmp_path / "problem.toml").write_text(LIMITED)
+    words = ["check", tmp_path / "problem.toml", "--calibrate", "--out", tmp_path / "new"]
+    status, _, errors = run(words, monkeypatch, capsys)
+    assert status == 2
+    assert errors.startswith("riesz: 1 of 3 observations are only known to lie below a limit")
+    assert len(errors.splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+    problem = read_problem(tmp_path / "problem.toml").problem
+    for made_up in (simulation.sbc, amortise):
+        with pytest.raises(RieszError, match="no data sets can be made up like these"):
+            made_up(problem)
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_any_work(tmp_path, monkeypatch, capsys):

@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 import riesz.datasets
 from riesz.cli import app
 from riesz.errors import FileFormatError, RieszError
+from riesz.io.observations_table import ObservationsTable
 from riesz.io.problem_check import case_numbers
 from riesz.io.problem_file import read_problem
 from riesz.io.problem_starter import starter
+from riesz.io.readings import prepared_readings
 from riesz.io.starter_lines import Asked
 
 JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
@@ -112,6 +114,38 @@ def test_what_a_table_lacks_is_written_down(tmp_path):
     assert found["observations"]["outside"] == "drop"
     assert found["observations"]["where"] == {"head": {"min": 6}}
     assert "rows: 30 of 32, 1 without numbers, 1 outside the polygon" in made.guesses
+
+
+def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n0,0,<0.5\n1,0,\n0,1,2\n1,1,3\n")
+    names = tables_of(starter(path, None, tmp_path, Asked()))["observations"]
+    found = prepared_readings(tmp_path, ObservationsTable.model_validate(names), None)
+    assert found.censored.tolist() == [True, False, False]
+    assert "value min 0 keeps 3 of 4 rows" in found.told
+
+
+def test_a_table_without_a_column_of_values_is_told_with_what_was_looked_for(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("well_id,x,y,level,,a,a\n1,0,0,low,,1,1\n2,1,0,high,,1,1\n3,0,1,low,,1,1\n")
+    with pytest.raises(FileFormatError) as refusal:
+        starter(path, None, tmp_path, Asked())
+    told = str(refusal.value)
+    assert "well_id (numbers, not values by its name), x (a coordinate), y (a coord" in told
+    assert "level (no numbers: 'low'), one without a name (empty), a (several of that" in told
+    assert "looked for numbers in more than half of the rows" in told
+    assert told.endswith("Name the column of values by --value.")
+    assert "\n" not in told
+    with pytest.raises(
+        FileFormatError, match=r"the column level has no numbers, first 'low': name"
+    ):
+        starter(path, None, tmp_path, Asked(value="level"))
+
+
+def test_quiet_writes_and_prints_nothing(tmp_path):
+    told = run("init", table(tmp_path), "--out", tmp_path / "problem.toml", "--quiet")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert (tmp_path / "problem.toml").exists()
 
 
 def test_values_that_do_not_differ_are_told(tmp_path):

@@ -58,20 +58,44 @@ conductance = 0.01
 RIVER = {"type": "LineString", "coordinates": [[352_000, 4_799_000], [352_500, 4_803_000]]}
 
 
+LOGARITHMS = {
+    'unit = "m"': 'unit = "mg/l"\ntransform = "log"',
+    "sd = 2.0": "sd = 0.4",
+    "source = 2e-4": "source = 1e-5",
+    "mean = 100.0\nsd = 5.0": "mean = 1.0\nsd = 0.5",
+}
+"""Of the same problem, where the state is the logarithm of a concentration."""
+
+
 def tiny_run(
-    folder: Path, *, value: str = "head_m", name: str = "run", exchange: bool = False
+    folder: Path,
+    *,
+    value: str = "head_m",
+    name: str = "run",
+    exchange: bool = False,
+    num_below: int = 0,
+    logarithm: bool = False,
 ) -> Path:
     """Write a run folder into `folder`, whose wells have a column called `value`.
 
     With `exchange` there are a pumped well and a river too, of files that are gone afterwards.
+    `num_below` wells, the first ones, are only known to lie below what is written.
     """
     rng = np.random.default_rng(0)
     points = rng.uniform((350_200, 4_800_200), (353_800, 4_801_800), (9, 2))
     values = 103.0 + rng.normal(size=9)
-    rows = [f"{x:.1f},{y:.1f},{v:.3f}" for (x, y), v in zip(points, values, strict=True)]
+    text = PROBLEM.replace("VALUE", value)
+    if logarithm:
+        values = np.exp((values - 103.0) / 2 + 1)
+        for before, after in LOGARITHMS.items():
+            text = text.replace(before, after)
+    marks = ["<"] * num_below + [""] * (9 - num_below)
+    rows = [
+        f"{x:.1f},{y:.1f},{mark}{v:.3f}"
+        for (x, y), v, mark in zip(points, values, marks, strict=True)
+    ]
     (folder / "wells.csv").write_text("\n".join([f"x_m,y_m,{value}", *rows]) + "\n")
-    body = PROBLEM + EXCHANGE if exchange else PROBLEM
-    (folder / "problem.toml").write_text(body.replace("VALUE", value))
+    (folder / "problem.toml").write_text(text + EXCHANGE if exchange else text)
     (folder / "pumping.csv").write_text("x,y,rate\n351000,4800900,-40\n")
     (folder / "river.geojson").write_text(json.dumps(RIVER))
     case = read_problem(folder / "problem.toml")
@@ -86,7 +110,7 @@ def tiny_run(
         0,
         ("a <i>note</i>",),
     )
-    short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, ())
+    short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, (), num_censored=num_below)
     write_run(
         folder / name,
         case,

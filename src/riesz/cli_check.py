@@ -100,8 +100,10 @@ def calibration_of(
     from riesz.diagnose.simulation import sbc
     from riesz.experiments.runner import prepared_folder
     from riesz.infer.fit import check_suits
+    from riesz.infer.simulator import check_simulable
 
     check_suits("emulate", case.problem)
+    check_simulable(case.problem)
     if out is not None:
         prepared_folder(out)
     found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)

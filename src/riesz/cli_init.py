@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli_options import CheckJsonOption, json_of
+from riesz.cli_options import CheckJsonOption, QuietOption, json_of
 from riesz.errors import RieszError
 
 EXAMPLE = "Example: riesz init wells.csv area.geojson --out problem.toml"
@@ -43,6 +43,7 @@ def init(
         str | None, typer.Option("--covariates", help="Columns measured beside it, by commas.")
     ] = None,
     log: Annotated[bool, typer.Option("--log", help="Model the logarithm of the value.")] = False,
+    quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Write a first problem file, every line of it explained, and say what was guessed."""
@@ -70,6 +71,7 @@ def init(
     write_bytes(out, made.text.encode())
     if as_json:
         typer.echo(json_of({"out": str(out), "guesses": list(made.guesses)}))
+    if as_json or quiet:
         return
     for guess in made.guesses:
         typer.echo(guess)
@@ -85,4 +87,7 @@ def conditions(option: str, words: list[str]) -> dict[str, str]:
                 "status=ok, or status= for empty cells."
             )
     pairs = [word.partition("=") for word in words]
-    return {name.strip(): cell.strip() for name, _, cell in pairs}
+    found = {name.strip(): cell.strip() for name, _, cell in pairs}
+    if len(found) < len(words):
+        raise RieszError(f"{option} names a column twice: write a list into the problem file.")
+    return found

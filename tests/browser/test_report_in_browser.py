@@ -177,6 +177,16 @@ def test_hovering_over_a_well_tells_its_values(opened):
     screenshot(opened, "desktop-hover")
 
 
+def test_arrows_of_flow_are_drawn_where_they_are_asked_for(opened):
+    before = opened.execute_script(MAP_PIXELS)
+    box = opened.find_element("id", "show-flow")
+    box.click()
+    assert opened.execute_script(MAP_PIXELS) != before
+    screenshot(opened, "desktop-flow")
+    box.click()
+    assert opened.execute_script(MAP_PIXELS) == before
+
+
 def test_zooming_shows_another_part_and_all_brings_it_back(opened):
     before = opened.execute_script(MAP_PIXELS)
     opened.find_element("id", "zoom-in").click()

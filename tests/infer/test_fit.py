@@ -17,6 +17,9 @@ from riesz.infer.importance import told_check
 from riesz.infer.posterior import Posterior
 from riesz.infer.problem import inverse_problem
 from riesz.infer.states import ExactStates
+from riesz.latent.gaussian_process import GP
+from riesz.latent.kernels import Matern52
+from riesz.latent.scales import LearnedScales
 from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
@@ -67,6 +70,22 @@ def test_an_engine_that_cannot_is_not_chosen():
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), dtype=jnp.float32)
     assert choose_engine(rough).engine == "emulate"
     assert "float64" in choose_engine(rough).why
+
+
+def test_on_a_single_mesh_most_unknowns_may_be_integrated_out(monkeypatch):
+    single = problem_on(rectangle((2, 2)))
+    monkeypatch.setattr(fit_module, "FEW_UNKNOWNS", 0)
+    monkeypatch.setattr(fit_module, "num_others", lambda problem: 0)
+    assert choose_engine(single).engine == "conditional"
+    monkeypatch.setattr(fit_module, "num_others", lambda problem: 1)
+    assert choose_engine(single).engine == "nuts"
+
+
+def test_auto_takes_conditional_for_a_source_and_some_scales_on_one_mesh():
+    field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
+    choice = choose_engine(problem_on(rectangle((4, 4)), f=field))
+    assert choice.engine == "conditional"
+    assert "all but 2 of 14 unknown numbers can be integrated out" in choice.why
 
 
 def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):

@@ -1,5 +1,7 @@
 """A posterior's moments, predictions and summary against Gaussian formulas."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -8,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.errors import MeshError, RieszError
-from riesz.fem.weakform import diffusion, source
+from riesz.fem.weakform import diffusion, reaction, source
 from riesz.infer import arviz_adapter, prediction
 from riesz.infer import predict as predict_module
 from riesz.infer.arviz_adapter import to_arviz
@@ -19,11 +21,12 @@ from riesz.infer.posterior import Posterior
 from riesz.infer.predict import predict, predict_data
 from riesz.infer.prediction import gathered
 from riesz.infer.problem import inverse_problem
-from riesz.infer.quantity import BudgetTerm, Outflow
+from riesz.infer.quantity import BudgetTerm, Outflow, has_flux
 from riesz.infer.states import AbstractStateMap, ExactStates
 from riesz.infer.summary import summary
 from riesz.latent.field import AbstractField, AbstractFieldLatent
 from riesz.mesh.shapes import disc, l_shape, rectangle
+from riesz.observe.censored import Censored
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from tests.infer.linear_gaussian import (
@@ -304,6 +307,40 @@ def test_the_summary_tells_units_fit_and_notes():
     assert "w[2]" in text
     assert "12 observations" in text
     assert text.endswith("note: made by hand")
+
+
+def test_values_below_a_limit_count_for_neither_residuals_nor_coverage():
+    posterior = exact_posterior()
+    # Limits far above what was predicted would be residuals of many noise sd.
+    below = np.arange(12) < 3
+    observed = posterior.problem.observed + 100.0 * below
+    problem = dataclasses.replace(
+        posterior.problem, likelihood=Censored(NOISE, below), observed=observed
+    )
+    told = summary(dataclasses.replace(posterior, problem=problem), num_draws=NUM_DRAWS)
+    mean, _ = known_posterior()
+    matrix, offset = response()
+    residuals = ((np.asarray(observed) - offset - matrix @ mean) / NOISE)[~below]
+    np.testing.assert_allclose(told.residual_rms, np.sqrt(np.mean(residuals**2)), rtol=0.1)
+    assert told.coverage >= 7 / 9
+    assert (told.num_observations, told.num_censored) == (12, 3)
+    assert "; without 3 that are only known to lie below a limit" in str(told)
+    every = dataclasses.replace(problem, likelihood=Censored(NOISE, below | True))
+    told = summary(dataclasses.replace(posterior, problem=every), num_draws=10)
+    assert (told.residual_rms, told.coverage) == (None, None)
+    assert "12 observations, all below a limit: none has a residual" in str(told)
+
+
+def test_an_equation_that_moves_nothing_has_no_flux():
+    assert has_flux(linear_problem())
+    still = inverse_problem(
+        rectangle((2, 2)),
+        reaction(1.0) - source("f"),
+        latents={"f": dist.Normal(0.0, 1.0)},
+        observations=observations([[0.5, 0.5]], [1.0]),
+        likelihood=Gaussian(NOISE),
+    )
+    assert not has_flux(still)
 
 
 def test_a_field_is_summarised_by_its_mean_over_the_nodes(ramp):

@@ -126,6 +126,18 @@ def test_a_geopackage_has_contours_flow_and_wells(in_metres, fitted, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["head.gpkg"]
 
 
+def test_limits_have_no_residual_in_a_geopackage(tmp_path):
+    out = tmp_path / "head.gpkg"
+    folder = tiny_run(tmp_path, num_below=2)
+    write_prediction(
+        PredictionRequest(run=folder, out=out, quantity="conductivity", cell=800.0, num_draws=4)
+    )
+    wells = geopandas.read_file(out, layer="wells")
+    assert wells["censored"].tolist() == [True] * 2 + [False] * 7
+    assert wells["residual"].isna().tolist() == wells["censored"].tolist()
+    assert wells["measured"].notna().all()
+
+
 def test_an_unknown_has_contours_but_no_flow(in_metres, tmp_path):
     out = tmp_path / "conductivity.gpkg"
     in_metres(out, quantity="conductivity", cell=400.0)

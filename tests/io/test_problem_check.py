@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from riesz.cli import app
 from riesz.errors import RieszError
-from riesz.io.problem_check import area_text
+from riesz.io.problem_check import area_text, case_numbers, engine_lines
 from riesz.io.problem_cost import Cost, cost_of, duration
 from riesz.io.problem_file import read_problem
 from riesz.io.problem_predictive import PriorPredictive
@@ -75,6 +75,22 @@ def test_far_too_wide_priors_are_told():
     lines = PriorPredictive(predicted, predicted, observed, np.array([False, True])).lines()
     assert "warning: 1 of 2" in lines[1]
     assert "times as far apart as the observations" in lines[2]
+
+
+def test_a_named_engine_is_told_beside_what_auto_would_take(problem):
+    case = read_problem(problem)
+    assert len(engine_lines(case)) == 1
+    assert case_numbers(case)["auto"] is None
+    problem.write_text(f'{BODY}[engine]\nname = "laplace"\n')
+    case = read_problem(problem)
+    first, second = engine_lines(case)
+    assert first == "laplace, because the problem file names it"
+    assert second == "auto would take nuts, because a single mesh has no coarser levels, which " + (
+        "emulate trains on"
+    )
+    assert case_numbers(case)["auto"]["engine"] == "nuts"
+    problem.write_text(f'{BODY}[engine]\nname = "nuts"\n')
+    assert engine_lines(read_problem(problem))[1].startswith("auto would take it too, because a")
 
 
 def test_costs_grow_with_the_problem_and_are_told_in_sensible_units(problem):

@@ -241,12 +241,15 @@ def test_points_of_a_geopackage_are_observations(tmp_path):
         prepared_readings(tmp_path, names, None)
 
 
-def test_variables_of_one_dimension_in_netcdf_are_a_table(tmp_path):
+@pytest.mark.parametrize("engine", ["scipy", "h5netcdf"])
+def test_variables_of_one_dimension_in_netcdf_are_a_table(engine, tmp_path):
     xarray = pytest.importorskip("xarray")
     days = np.array(["1970-01-01", "1980-01-01"], dtype="datetime64[ns]")
     data = {"x": ("well", [1.0, 2.0]), "y": ("well", [3, 4]), "head": ("well", [5.0, np.nan])}
     data |= {"day": ("well", days), "grid": (("a", "b"), np.zeros((2, 2)))}
-    xarray.Dataset(data).to_netcdf(tmp_path / "wells.nc")
+    xarray.Dataset(data).to_netcdf(tmp_path / "wells.nc", engine=engine)
+    begins = {"scipy": b"CDF", "h5netcdf": b"\x89HDF"}[engine]  # versions 3 and 4
+    assert (tmp_path / "wells.nc").read_bytes().startswith(begins)
     content = {"file": "wells.nc", "value": "head", "date": "day", "to": "1975-01-01"}
     found = prepared_readings(tmp_path, ObservationsTable.model_validate(content), None)
     assert found.points.tolist() == [[1.0, 3.0]]
@@ -268,6 +271,21 @@ def test_without_the_extra_it_is_told_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "wells.nc").write_bytes(b"")
     names = ObservationsTable.model_validate({"file": "wells.nc"})
     with pytest.raises(RieszError, match=r"NetCDF files need xarray, .*pip install '\.\[gis\]'"):
+        prepared_readings(tmp_path, names, None)
+
+
+def test_without_its_reader_netcdf_4_is_not_called_broken(tmp_path, monkeypatch):
+    (tmp_path / "wells.nc").write_bytes(b"\x89HDF\r\n")
+    names = ObservationsTable.model_validate({"file": "wells.nc"})
+    with pytest.raises(FileFormatError, match=r"wells\.nc is no NetCDF file"):
+        prepared_readings(tmp_path, names, None)
+
+    def absent(name):
+        if name == "h5netcdf":
+            raise ImportError(name)
+
+    monkeypatch.setattr("riesz.io.gis_modules.import_module", absent)
+    with pytest.raises(RieszError, match=r"NetCDF-4 files need h5netcdf, .*pip install"):
         prepared_readings(tmp_path, names, None)
 
 

@@ -86,7 +86,13 @@ def test_charts_escape_what_users_wrote_and_say_what_they_show():
     assert chart.count('class="outside"') == 1
     limits = np.array([False, False, True])  # below three: met by what is predicted lower
     chart = data_fit(ones, ones, ones - 0.1, ones + np.array([0.1, 0.1, -0.05]), "x", limits)
-    assert 'class="outside"' not in chart
+    assert 'class="outside' not in chart
+    assert chart.count('class="inside limit"') == chart.count('class="mark"') == 1
+    assert "2 measurements against predictions; 0 lie outside" in chart
+    assert "1 more are limits, 0 of them below the whole interval" in chart
+    chart = data_fit(ones, ones + 1, ones + 0.9, ones + 1.1, "x", limits)
+    assert 'class="outside limit"' in chart
+    assert "2 measurements against predictions; 2 lie outside" in chart
 
 
 def test_a_curve_that_falls_by_decades_is_drawn_by_its_logarithm():
@@ -100,6 +106,8 @@ def test_a_curve_that_falls_by_decades_is_drawn_by_its_logarithm():
 def test_scales_and_numbers():
     assert Scale(0.0, 2.0, 0.0, 100.0)(1.0) == 50.0
     assert Scale(1.0, 100.0, 0.0, 100.0, logarithmic=True)(10.0) == 50.0
+    assert Scale(0.8, 45.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 2, 5, 10, 20]
+    assert Scale(0.8, 4500.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 10, 100, 1000]
     assert number(-1.5e-7) == "−1.5e−7"
     assert number(1234.5678) == "1235"
     assert 'class="posterior"' in bar((0.0, 1.0, 2.0), (0.5, 0.6, 0.7))

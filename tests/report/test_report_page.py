@@ -1,10 +1,12 @@
 """The page of a run: whole, self-contained, and safe whatever a run is called."""
 
+import dataclasses
 import json
 import re
 import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from tiny_run import tiny_run
 
@@ -12,7 +14,7 @@ from riesz.cli import main
 from riesz.errors import RieszError
 from riesz.io.run_folder import read_run
 from riesz.report.content import read_content
-from riesz.report.page import embedded, page, write_report
+from riesz.report.page import embedded, page, page_data, write_report
 
 EVIL = "<script>alert(1)</script>"
 
@@ -101,6 +103,21 @@ def test_the_page_shows_all_that_was_promised(text, content):
     assert [one.name for one in content.maps] == ["value", "conductivity"]
 
 
+def test_arrows_of_flow_point_where_the_flux_goes(content, text):
+    found = page_data(content)["flow"]
+    assert 'id="show-flow"' in text
+    assert "Arrows of flow are the mean of minus diffusion times the gradient of &lt;scr" in text
+    # Water runs from the middle to the prescribed rim.
+    west, east = np.array(found["x"]) < 350_400, np.array(found["x"]) > 353_600
+    flux = np.array(found["east"])
+    assert flux[west].mean() < 0 < flux[east].mean()
+    assert found["spacing"] == pytest.approx(4000 / 24)
+    assert len(found["x"]) == 24 * 12
+    still = dataclasses.replace(content, flow=None)
+    assert page_data(still)["flow"] is None
+    assert 'id="show-flow"' not in page(still)
+
+
 def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
     level = next(one for one in content.parameters if one.name == "level")
     assert level.posterior[1] == pytest.approx(100.5, abs=0.3)  # 100 + 5 * 0.1
@@ -115,6 +132,39 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
     assert content.wells.residuals[0] == pytest.approx(
         content.wells.measured[0] - content.wells.predicted[0]
     )
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """The content of a run of logarithms, of which four of nine are only below a limit."""
+    folder = tiny_run(tmp_path_factory.mktemp("limits"), num_below=4, logarithm=True)
+    return read_content(folder, num_draws=30)
+
+
+def test_limits_have_no_residual_anywhere(limited):
+    assert limited.met.num_censored == 4
+    wells = limited.wells
+    assert np.isnan(wells.residuals[:4]).all()
+    assert np.isfinite(wells.residuals[4:]).all()
+    data = json.loads(json.dumps(page_data(limited), allow_nan=False))["wells"]
+    assert data["residual"][:4] == [None] * 4
+    assert None not in data["residual"][4:]
+    text = page(limited)
+    assert "measured 9 times, from" in text
+    assert "and 4 times below a limit of" in text
+    assert "Values below a limit have no residual; the other measurements lie" in text
+    assert text.count('class="mark"') == 4
+    assert text.count('<td data-label="residual">none</td>') == 4
+    assert "Triangles are measurements below a limit" in text
+
+
+def test_where_the_state_is_a_logarithm_numbers_of_both_are_told_apart(limited):
+    text = page(limited)
+    assert [one.title for one in limited.maps] == ["head_m", "log of head_m", "conductivity"]
+    assert [one.unit for one in limited.maps] == ["mg/l", None, None]
+    assert "predicted head_m [mg/l], logarithmic" in text
+    assert text.count("The equation is about the log of head_m") == 2
+    assert "times the gradient of log of head_m" in text
 
 
 def run(words, monkeypatch, capsys):

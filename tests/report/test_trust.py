@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from riesz.infer.data_fit import DataFit
 from riesz.infer.importance import ImportanceCheck
 from riesz.infer.sampler_check import SamplerCheck
 from riesz.infer.surrogate_error import SurrogateError
@@ -29,9 +30,7 @@ def importance(k_hat=0.1, effective=900.0, shift=0.0, ratio=1.0):
 
 def told(check=None, surrogate=None, **changes):
     usual = {
-        "residual_rms": 1.0,
-        "coverage": 0.95,
-        "num_observations": 100,
+        "met": DataFit(100, 0, 1.0, 0.95),
         "contraction": {"a": 0.8},
     }
     found = verdicts(check, surrogate, **(usual | changes))
@@ -101,14 +100,20 @@ def test_an_approximation_that_nobody_checked_is_doubtful_and_an_exact_one_is_no
     ("rms", "level"), [(1.0, GOOD), (1.5, DOUBTFUL), (3.0, BAD), (0.2, DOUBTFUL)]
 )
 def test_residuals_far_from_the_noise_are_told(rms, level):
-    assert told(importance(), residual_rms=rms)["Residuals"].level == level
+    assert told(importance(), met=DataFit(100, 0, rms, 0.95))["Residuals"].level == level
 
 
 def test_coverage_allows_for_the_number_of_measurements():
     name = "Coverage of 95 % intervals"
-    assert told(importance(), coverage=0.8, num_observations=10)[name].level == GOOD
-    assert told(importance(), coverage=0.8, num_observations=1000)[name].level == DOUBTFUL
-    assert told(importance(), coverage=0.3, num_observations=1000)[name].level == BAD
+    assert told(importance(), met=DataFit(10, 0, 1.0, 0.8))[name].level == GOOD
+    assert told(importance(), met=DataFit(1000, 0, 1.0, 0.8))[name].level == DOUBTFUL
+    assert told(importance(), met=DataFit(1000, 990, 1.0, 0.8))[name].level == GOOD
+    assert told(importance(), met=DataFit(1000, 0, 1.0, 0.3))[name].level == BAD
+
+
+def test_where_all_values_are_limits_nothing_is_said_of_residuals():
+    found = told(importance(), met=DataFit(5, 5, None, None))
+    assert not {"Residuals", "Coverage of 95 % intervals"} & set(found)
 
 
 def test_an_unknown_that_the_data_say_nothing_of_is_told():

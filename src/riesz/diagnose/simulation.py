@@ -24,7 +24,7 @@ from riesz.infer.predict import measured
 from riesz.infer.prior_surrogate import OVER_PRIOR, over_the_prior
 from riesz.infer.problem import InverseProblem, in_precision
 from riesz.infer.setup import at_sensors, default_penalty, initial_surrogate
-from riesz.infer.simulator import DataSets, Simulator
+from riesz.infer.simulator import DataSets, Simulator, check_simulable
 from riesz.penalty.precision import full_precision
 from riesz.surrogate.surrogate import Surrogate
 
@@ -55,6 +55,7 @@ def sbc(
         raise RieszError(
             f"num_data_sets is {num_data_sets}: fewer than {FEWEST} tell nothing of calibration."
         )
+    check_simulable(problem)
     start = perf_counter()
     settings = OVER_PRIOR if settings is None else settings
     surrogate_key, truth_key, noise_key, again_key = jr.split(jr.key(seed), 4)

@@ -27,7 +27,7 @@ from riesz.infer.family import standard_log_density
 from riesz.infer.prior_surrogate import OVER_PRIOR, over_the_prior
 from riesz.infer.problem import InverseProblem
 from riesz.infer.setup import default_penalty, initial_surrogate
-from riesz.infer.simulator import Coordinates, DataSets, Observed, Simulator
+from riesz.infer.simulator import Coordinates, DataSets, Observed, Simulator, check_simulable
 from riesz.infer.training import History, train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.precision import full_precision
@@ -158,6 +158,7 @@ def amortise(
     hierarchy of meshes, or a penalty of one's own; `gram` is the inner product behind the norm,
     for rough coefficients; `surrogate` is where training starts.
     """
+    check_simulable(problem)
     settings = AmortiseSettings() if settings is None else settings
     network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
     of_surrogate = settings.surrogate

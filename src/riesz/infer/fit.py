@@ -231,10 +231,15 @@ def choose_engine(problem: InverseProblem) -> Choice:
     unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
         return Choice("emulate", "exact solves need float64, and the problem is in float32")
-    if size > FEW_UNKNOWNS and num_others(problem) == 0:
+    left = num_others(problem) if size > FEW_UNKNOWNS else size
+    if size > FEW_UNKNOWNS and left == 0:
         return Choice("conditional", f"the state is linear in all of {unknowns}: nothing is left")
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
-        return Choice("nuts", "a single mesh has no coarser levels, which emulate trains on")
+        single = "a single mesh has no coarser levels, which emulate trains on"
+        if left <= FEW_UNKNOWNS < size:
+            why = f"{single}, and all but {left} of {unknowns} can be integrated out"
+            return Choice("conditional", why)
+        return Choice("nuts", single)
     try:
         affine_values(problem.forward, problem.latents)
     except RieszError:

@@ -90,28 +90,42 @@ def linear_parts(problem: InverseProblem) -> Parts:
 
 def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     """Coordinates in which prescribed values, and shifts of the data, are affine together."""
-    num_fixed, size = len(problem.forward.fixed), problem.num_coordinates
     dtype = problem.forward.dtype
     rng = np.random.default_rng(1)
-    functional = jnp.asarray(rng.normal(size=num_fixed), dtype)
-    one, other = jnp.asarray(rng.normal(size=(2, size)), dtype)
-    at_sensors = jnp.asarray(rng.normal(size=len(problem.observed)), dtype)
-    zeros = jnp.zeros(len(problem.observed), dtype)
+    sizes = (len(problem.forward.fixed), len(problem.observed), problem.num_coordinates)
+    functional, at_sensors, one, other = (
+        rng.normal(size=size).astype(dtype) for size in (*sizes, sizes[-1])
+    )
 
-    def asked(coordinates):
-        z = problem.z(coordinates)
-        prescribed = functional @ dirichlet_values(problem.forward, z)
-        return prescribed + at_sensors @ problem.likelihood.mean(zeros, z)
+    def slopes(coordinates):
+        arrays = map(jnp.asarray, (functional, at_sensors, coordinates))
+        return slopes_beside_the_equation(problem, *arrays)
 
-    slopes = jax.jit(jax.grad(asked))
     at_one = slopes(one)
     affine = ~problem.latents.are_scales()
     # Those that are not drop out one after the other: what is left must be affine together.
-    while not (good := close(at_one, slopes(jnp.where(affine, other, one)), TOLERANCE))[
+    while not (good := close(at_one, slopes(np.where(affine, other, one)), TOLERANCE))[
         affine
     ].all():
         affine &= good
     return np.flatnonzero(affine)
+
+
+@eqx.filter_jit
+def slopes_beside_the_equation(
+    problem: InverseProblem,
+    functional: Float[Array, " fixed"],
+    at_sensors: Float[Array, " sensor"],
+    coordinates: Float[Array, " coordinate"],
+) -> Float[Array, " coordinate"]:
+    """Derivatives of functionals of prescribed values and of shifts of the data."""
+
+    def asked(coordinates):
+        z = problem.z(coordinates)
+        prescribed = functional @ dirichlet_values(problem.forward, z)
+        return prescribed + at_sensors @ problem.likelihood.mean(jnp.zeros_like(at_sensors), z)
+
+    return jax.grad(asked)(coordinates)
 
 
 def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, DTypeLike, Float
+from jaxtyping import Array, Bool, DTypeLike, Float
 
 from riesz.fem.coefficient import AbstractCoefficient, Latent, as_coefficient
 from riesz.fem.interpolate import PointOperator
@@ -61,6 +62,12 @@ class InverseProblem(eqx.Module):
     @property
     def num_coordinates(self) -> int:
         return self.latents.num_coordinates
+
+    @property
+    def censored(self) -> Bool[np.ndarray, " sensor"]:
+        """Which observations are only known to lie below their value."""
+        flags = self.likelihood.censored
+        return np.zeros(len(self.observed), bool) if flags is None else np.asarray(flags)
 
     def z(self, coordinates: Coordinates) -> dict[str, Float[Array, "..."]]:
         """The quantities that the equation reads."""

@@ -62,6 +62,21 @@ class FluxAt(eqx.Module):
         return fluxes_at(problem.forward, where, state, z)
 
 
+def has_flux(problem: InverseProblem) -> bool:
+    """Whether a term of the equation moves anything."""
+
+    def flux(problem: InverseProblem) -> Float[Array, "cell dim"]:
+        dtype = problem.forward.dtype
+        state = jnp.zeros(problem.forward.space.num_dofs, dtype)
+        return FluxAt()(problem, state, problem.z(jnp.zeros(problem.num_coordinates, dtype)))
+
+    try:
+        eqx.filter_eval_shape(flux, problem)
+    except RieszError:
+        return False
+    return True
+
+
 class Outflow(eqx.Module):
     """What passes through tagged facets, from the gradient beside them; see `flux_through`."""
 

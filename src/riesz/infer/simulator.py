@@ -5,6 +5,7 @@ import jax
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.errors import RieszError
 from riesz.infer.family import Draws
 from riesz.infer.predict import measured
 from riesz.infer.problem import InverseProblem
@@ -14,6 +15,17 @@ from riesz.surrogate.surrogate import Surrogate
 Coordinates = Float[Array, " coordinate"]
 Observed = Float[Array, " sensor"]
 DataSets = Float[Array, "data sensor"]
+
+
+def check_simulable(problem: InverseProblem) -> None:
+    """Raise where data made up from the prior would not be like the observations."""
+    num_censored = int(problem.censored.sum())
+    if num_censored:
+        raise RieszError(
+            f"{num_censored} of {len(problem.observed)} observations are only known to lie below "
+            "a limit, and below which limits the others would have been is not known: no data sets "
+            "can be made up like these. Leave them out for that, or replace them by values."
+        )
 
 
 class Simulator(eqx.Module):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.infer.data_fit import fit_to_data
 from riesz.infer.importance import ImportanceCheck, told_check
 from riesz.infer.posterior import Posterior, is_field
 from riesz.infer.predict import measured, quantity_draws
@@ -30,48 +31,57 @@ class Summary:
 
     `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, about one or
     a little less where the model is right; `coverage` is the share of observations inside their
-    95 % posterior-predictive interval. `check` says whether the distribution is the posterior:
-    importance sampling of a q, or what a sampler tells of itself; `surrogate` how well an emulated
-    state is the exact one.
+    95 % posterior-predictive interval. The `num_censored` observations that are only known to lie
+    below a limit count for neither; both are None where there are no others. `check` says whether
+    the distribution is the posterior: importance sampling of a q, or what a sampler tells of
+    itself; `surrogate` how well an emulated state is the exact one.
     """
 
     engine: str
     rows: tuple[dict[str, Any], ...]
     num_observations: int
-    residual_rms: float
-    coverage: float
+    residual_rms: float | None
+    coverage: float | None
     notes: tuple[str, ...]
     check: ImportanceCheck | SamplerCheck | None = None
     surrogate: SurrogateError | None = None
+    num_censored: int = 0
 
     def __str__(self) -> str:
+        check = [UNCHECKED if self.check is None else str(self.check)]
+        check += [] if self.surrogate is None else [str(self.surrogate)]
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join(
+            [f"posterior by {self.engine}", *table(self.rows), self.fit_text(), *check, *notes]
+        )
+
+    def fit_text(self) -> str:
+        """How the data are met, in a line."""
+        if self.residual_rms is None or self.coverage is None:
+            return f"{self.num_observations} observations, all below a limit: none has a residual"
         fit = (
             f"{self.num_observations} observations: residuals {self.residual_rms:.3g} noise sd "
             f"(root mean square), {self.coverage:.0%} inside the 95 % predictive interval"
         )
-        check = [UNCHECKED if self.check is None else str(self.check)]
-        check += [] if self.surrogate is None else [str(self.surrogate)]
-        notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([f"posterior by {self.engine}", *table(self.rows), fit, *check, *notes])
+        left_out = f"; without {self.num_censored} that are only known to lie below a limit"
+        return fit + (left_out if self.num_censored else "")
 
 
 def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:
     """Summarise a posterior by so many draws; fields are shown by their mean over the nodes."""
     drawn = quantity_draws(posterior, Overview(), num_draws=num_draws, seed=seed)
     problem = posterior.problem
-    observed = np.asarray(problem.observed)
-    noise = np.sqrt(np.mean(drawn["noise"] ** 2, axis=0))
-    residuals = (observed - drawn["predicted"].mean(axis=0)) / noise
-    low, high = np.quantile(drawn["measured"], (0.025, 0.975), axis=0)
+    met = fit_to_data(problem, drawn["predicted"], drawn["noise"], drawn["measured"])
     return Summary(
         engine=posterior.engine,
         rows=tuple(rows_of(problem, drawn["unknowns"])),
-        num_observations=len(observed),
-        residual_rms=float(np.sqrt(np.mean(residuals**2))),
-        coverage=float(np.mean((observed >= low) & (observed <= high))),
+        num_observations=met.num_observations,
+        residual_rms=met.residual_rms,
+        coverage=met.coverage,
         notes=posterior.notes,
         check=told_check(posterior) or sampler_check(posterior),
         surrogate=told_error(posterior),
+        num_censored=met.num_censored,
     )
 
 

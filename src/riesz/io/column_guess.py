@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from riesz.errors import FileFormatError
 from riesz.geometry.outline import Outline
-from riesz.io.text_table import TextTable, column_of, number_in
+from riesz.io.text_table import TextTable, column_of, number_in, number_or_limit
 
 PAIRS = (
     (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", "x", "y"),
@@ -27,6 +27,9 @@ NO_VALUES = (
 
 MOSTLY = 0.5
 """The share of cells that must be numbers in a column of values."""
+
+MOST_TOLD, MOST_SHOWN = 12, 20
+"""Columns, and letters of their first cell, that an error tells."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def guessed_columns(
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
             column_of(of.path, name, of.header)
+            check_numbers(of, name)
     why = []
     if x is None or y is None:
         pair = pair_of(places, None if outline is None else box_of(outline))
@@ -69,6 +73,16 @@ def guessed_columns(
 def box_of(outline: Outline) -> Float[np.ndarray, "corner 2"]:
     corners = np.concatenate(outline.rings)
     return np.stack([corners.min(axis=0), corners.max(axis=0)])
+
+
+def check_numbers(table: TextTable, name: str) -> None:
+    """Raise where a column that was named has no number at all."""
+    cells = [cell or "" for cell in table.cells(name)]
+    if not np.isfinite([number_or_limit(cell) for cell in cells]).any():
+        raise FileFormatError(
+            f"{table.path}: the column {name} has no numbers, first {cells[0][:MOST_SHOWN]!r}: "
+            f"name another one of {', '.join(table.header)}."
+        )
 
 
 def pair_of(table: TextTable, box: Float[np.ndarray, "corner 2"] | None) -> tuple[str, str, str]:
@@ -114,8 +128,8 @@ def share_within(
 def is_numeric(table: TextTable, name: str) -> bool:
     if not name or table.header.count(name) > 1:
         return False
-    cells = [(cell or "").removeprefix("<") for cell in table.cells(name)]
-    return float(np.mean(np.isfinite([number_in(cell) for cell in cells]))) > MOSTLY
+    numbers = [number_or_limit(cell) for cell in table.cells(name)]
+    return float(np.mean(np.isfinite(numbers))) > MOSTLY
 
 
 def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
@@ -129,6 +143,27 @@ def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
         others = f", of {', '.join(left)}" if len(left) > 1 else ""
         return left[0], f"being the first column of numbers{others}"
     raise FileFormatError(
-        f"{table.path}: no column looks like values among {', '.join(table.header)}: name it by "
-        "--value."
+        f"{table.path}: no column is left for the values. It has {told_columns(table, taken)}; "
+        "looked for numbers in more than half of the rows, under a name that is none of "
+        "identifiers, dates or errors. Name the column of values by --value."
     )
+
+
+def told_columns(table: TextTable, taken: tuple[str, str]) -> str:
+    """What each column was taken for."""
+    found = [
+        f"{name or 'one without a name'} ({kind_of(table, name, taken)})" for name in table.header
+    ]
+    more = len(found) - MOST_TOLD
+    return ", ".join([*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
+
+
+def kind_of(table: TextTable, name: str, taken: tuple[str, str]) -> str:
+    if name in taken:
+        return "a coordinate"
+    if table.header.count(name) > 1:
+        return "several of that name"
+    if is_numeric(table, name):
+        return "numbers, not values by its name"
+    first = next((cell for cell in table.cells(name) if cell), None)
+    return "empty" if first is None else f"no numbers: {first[:MOST_SHOWN]!r}"

@@ -17,6 +17,9 @@ from riesz.spelling import listed, nearest
 LAYERS = (".gpkg", ".shp", ".geojson", ".json")
 NETCDF = (".nc", ".nc4", ".cdf")
 CSV = (".csv", ".txt", ".csv.gz", ".txt.gz")
+HDF5 = b"\x89HDF"
+"""What NetCDF-4 files begin with; those of version 3 begin with CDF."""
+
 PLAINER = "save the data in a plainer format"
 
 
@@ -101,8 +104,10 @@ def layer_table(path: Path, layer: str | None) -> TextTable:
 
 def netcdf_table(path: Path, value: str) -> TextTable:
     """All variables along the one dimension that the values have."""
-    read_bytes(path)
+    content = read_bytes(path)
     xarray = gis_module("xarray", "NetCDF files", PLAINER)
+    if content.startswith(HDF5):
+        gis_module("h5netcdf", "NetCDF-4 files", PLAINER)
     try:
         dataset = xarray.load_dataset(path)
     except Exception as error:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from riesz.io.problem_file import Case
 
@@ -18,7 +18,6 @@ class Measured:
     name: str
     unit: str | None
     transform: str | None
-    censored: Bool[np.ndarray, " sensor"]  # known only to lie below what was written
 
     def of(self, states: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
         """Values in the unit of the measurements, from states of the equation."""
@@ -27,6 +26,11 @@ class Measured:
     @property
     def label(self) -> str:
         return self.name if self.unit is None else f"{self.name} [{self.unit}]"
+
+    @property
+    def state(self) -> str:
+        """What the state of the equation is called."""
+        return self.name if self.transform is None else f"{self.transform} of {self.name}"
 
     def unit_of(self, quantity: str) -> str | None:
         """The unit of a quantity by its name, as far as it is known."""
@@ -45,5 +49,4 @@ def measured_as(case: Case) -> Measured:
         name=case.tables.observations.value,
         unit=case.unit,
         transform=case.transform,
-        censored=case.censored,
     )

@@ -21,6 +21,7 @@ from riesz.infer.problem import InverseProblem
 from riesz.infer.quantity import Quantity, StateAt, quantity_named
 from riesz.infer.unknown import FLUX, STATE
 from riesz.io.band import Band, bands_of, colour_range, finite_range
+from riesz.io.flow import arrow_grid
 from riesz.io.geopackage import arrows, contours, wells_layer, write_geopackage
 from riesz.io.measured import LOG, VALUE, Measured, measured_as
 from riesz.io.mesh_file import write_mesh
@@ -186,19 +187,17 @@ def flow_layer(request: PredictionRequest, run: Run) -> dict[str, Any]:
     """Where the quantity is the state, or what was measured, the mean flux that it drives."""
     if request.quantity not in (STATE, VALUE, FLUX):
         return {}
-    mesh = run.case.problem.forward.space.mesh
-    spread = grid(mesh, cell=float(np.ptp(mesh.nodes, axis=0).max()) / MOST_ARROWS)
-    try:
-        found = predict(
-            run.posterior,
-            FLUX,
-            spread.points,
-            num_draws=request.num_draws,
-            seed=request.seed,
-            quantiles=(),
-        )
-    except RieszError:  # an equation without a term that moves anything
+    spread = arrow_grid(run.case.problem, MOST_ARROWS)
+    if spread is None:
         return {}
+    found = predict(
+        run.posterior,
+        FLUX,
+        spread.points,
+        num_draws=request.num_draws,
+        seed=request.seed,
+        quantiles=(),
+    )
     return {"flow": arrows(spread.points, found.mean)}
 
 

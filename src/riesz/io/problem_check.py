@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from riesz.infer.describe import WIDTH
+from riesz.infer.fit import AUTO, Choice
 from riesz.io.covariates import EFFECTS
 from riesz.io.crs_text import length_unit, short_crs
 from riesz.io.exchange_text import exchange_numbers, rivers_lines, wells_lines
@@ -26,7 +27,7 @@ def case_text(case: Case) -> str:
         ("effects", effect_lines(case)),
         ("wells", wells_lines(case)),
         ("rivers", rivers_lines(case)),
-        ("engine", [f"{choice.engine}, because {choice.why}"]),
+        ("engine", engine_lines(case)),
         ("cost", [str(cost_of(case.problem, choice.engine))]),
     ]
     told = [
@@ -38,9 +39,25 @@ def case_text(case: Case) -> str:
     return "\n".join([f"{case.path} is understood.", *told, case.problem.summary(), *notes])
 
 
+def engine_lines(case: Case) -> list[str]:
+    """The engine and, where the file names it, what would be taken otherwise."""
+    choice = case.choice()
+    told = [f"{choice.engine}, because {choice.why}"]
+    auto = passed_over(case)
+    if auto is None:
+        return told
+    which = "it too" if auto.engine == choice.engine else auto.engine
+    return [*told, f"auto would take {which}, because {auto.why}"]
+
+
+def passed_over(case: Case) -> Choice | None:
+    """What auto would take, where the file names an engine."""
+    return None if case.tables.engine.name == AUTO else case.choice(AUTO)
+
+
 def case_numbers(case: Case) -> dict[str, Any]:
     """The same for programs."""
-    choice = case.choice()
+    choice, auto = case.choice(), passed_over(case)
     problem = case.problem
     values = problem.observations.values
     priors = {name: latent.describe() for name, latent in problem.latents.latents.items()}
@@ -62,6 +79,7 @@ def case_numbers(case: Case) -> dict[str, Any]:
         "engine": choice.engine,
         "why": choice.why,
         **exchange_numbers(case),
+        "auto": None if auto is None else {"engine": auto.engine, "why": auto.why},
         "rough_seconds": round(cost.seconds),
         "rough_megabytes": round(cost.megabytes),
         "notes": list(case.notes),

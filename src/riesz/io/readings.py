@@ -13,10 +13,7 @@ from riesz.io.observations_table import ObservationsTable
 from riesz.io.prepared import Prepared, covariate_in
 from riesz.io.row_filter import dates_of, filtered, in_window
 from riesz.io.site_join import identifiers, joined
-from riesz.io.text_table import TextTable, number_in
-
-BELOW = "<"
-"""Before a detection limit, in cells of values that are below it."""
+from riesz.io.text_table import BELOW, TextTable, number_or_limit
 
 
 def prepared_readings(folder: Path, names: ObservationsTable, floor: float | None) -> Prepared:
@@ -72,7 +69,7 @@ def measured(
     """Values, and which of them are limits that the true ones are below."""
     cells = table.cells(name)
     below = np.array([bool(cell) and str(cell).startswith(BELOW) for cell in cells])
-    numbers = np.array([number_in((cell or "").removeprefix(BELOW).strip()) for cell in cells])
+    numbers = np.array([number_or_limit(cell) for cell in cells])
     table.check_finite(name, cells, numbers)
     return numbers, below
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from riesz.errors import FileFormatError
 from riesz.io.observations_table import Filter
-from riesz.io.text_table import TextTable, number_in
+from riesz.io.text_table import TextTable, number_in, number_or_limit
 
 
 def filtered(
@@ -34,7 +34,7 @@ def passes(cell: str, wanted: Filter) -> bool:
     if isinstance(wanted, list):
         return any(passes(cell, one) for one in wanted)
     if isinstance(wanted, dict):
-        number = number_in(cell)  # NaN is within no range
+        number = number_or_limit(cell)  # NaN is within no range
         return wanted.get("min", -np.inf) <= number <= wanted.get("max", np.inf)
     if isinstance(wanted, bool):
         return cell.lower() == str(wanted).lower()

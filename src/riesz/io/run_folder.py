@@ -165,6 +165,7 @@ def write_run(
         "nodes": case.problem.forward.space.mesh.num_nodes,
         "unknown_numbers": case.problem.num_coordinates,
         "observations": found.num_observations,
+        "censored": found.num_censored,
         "residual_rms": found.residual_rms,
         "coverage": found.coverage,
         "check": None if found.check is None else json_numbers(found.check),

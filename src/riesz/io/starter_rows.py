@@ -23,7 +23,7 @@ from riesz.io.starter_lines import (
     row_lines,
     site_lines,
 )
-from riesz.io.text_table import TextTable, column_of, number_in
+from riesz.io.text_table import TextTable, column_of, number_or_limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,5 +148,4 @@ def row_note(total: int, good: Bool[np.ndarray, " row"], inside: Bool[np.ndarray
 
 def cells_of(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
     """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
-    cells = [(cell or "").removeprefix("<").strip() for cell in table.cells(name)]
-    return np.array([number_in(cell) for cell in cells])
+    return np.array([number_or_limit(cell) for cell in table.cells(name)])

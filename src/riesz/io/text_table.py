@@ -10,6 +10,9 @@ from jaxtyping import Bool, Float, Int
 from riesz.errors import FileFormatError
 from riesz.spelling import nearest
 
+BELOW = "<"
+"""What cells begin with whose value is below a detection limit."""
+
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
@@ -80,3 +83,8 @@ def number_in(cell: str | None) -> float:
         return float(cell)
     except ValueError:
         return math.nan
+
+
+def number_or_limit(cell: str | None) -> float:
+    """The same, and of a value that is only known to lie below a limit, that limit."""
+    return number_in((cell or "").removeprefix(BELOW).strip())

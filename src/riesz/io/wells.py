@@ -6,12 +6,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from riesz.infer.data_fit import ENDS
 from riesz.infer.posterior import Posterior
 from riesz.infer.predict import measured, quantity_draws
 from riesz.infer.problem import InverseProblem
 from riesz.io.measured import Measured
-
-ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,21 +23,25 @@ class Wells:
     sd: Float[np.ndarray, " sensor"]  # of the prediction, without noise
     low: Float[np.ndarray, " sensor"]  # ends of the interval of a new measurement
     high: Float[np.ndarray, " sensor"]
-    censored: Bool[np.ndarray, " sensor"]
+    censored: Bool[np.ndarray, " sensor"]  # known only to lie below what was measured
 
     @property
     def residuals(self) -> Float[np.ndarray, " sensor"]:
-        return self.measured - self.predicted
+        """Measured less predicted; NaN where the measured value is a limit."""
+        return np.where(self.censored, np.nan, self.measured - self.predicted)
 
 
 class AtSensors(eqx.Module):
-    """The state at the sensors, without and with noise."""
+    """What measurements scatter about at the sensors, and new ones."""
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> dict[str, Float[Array, " sensor"]]:
         predicted = problem.operator @ state
-        return {"predicted": predicted, "measured": measured(key, problem, predicted, z)}
+        return {
+            "predicted": problem.likelihood.mean(predicted, z),
+            "measured": measured(key, problem, predicted, z),
+        }
 
 
 def predicted_wells(posterior: Posterior, of: Measured, *, num_draws: int, seed: int) -> Wells:
@@ -53,7 +56,7 @@ def wells_of(
     predicted: Float[np.ndarray, "draw sensor"],
     again: Float[np.ndarray, "draw sensor"],
 ) -> Wells:
-    """From draws of the state at the sensors, and of new measurements there."""
+    """From draws of what measurements scatter about, and of new ones."""
     values = np.asarray(of.of(predicted))
     low, high = np.quantile(of.of(again), ENDS, axis=0)
     return Wells(
@@ -63,5 +66,5 @@ def wells_of(
         sd=values.std(axis=0, ddof=1),
         low=low,
         high=high,
-        censored=of.censored,
+        censored=problem.censored,
     )

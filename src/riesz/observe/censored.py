@@ -37,6 +37,10 @@ class Censored(AbstractLikelihood):
     sd: Scale = eqx.field(converter=as_scale)
     below: Bool[Array, " sensor"] = eqx.field(converter=jnp.asarray)
 
+    @property
+    def censored(self) -> Bool[Array, " sensor"]:
+        return self.below
+
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         scale = jnp.broadcast_to(self.noise_sd(z).astype(predicted.dtype), predicted.shape)
         return CensoredNormal(predicted, scale, self.below)

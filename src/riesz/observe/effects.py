@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.observe.likelihood import AbstractLikelihood, Scale
 
@@ -35,6 +35,10 @@ class WithEffects(AbstractLikelihood):
     @property
     def is_normal(self) -> bool:
         return self.base.is_normal
+
+    @property
+    def censored(self) -> Bool[Array, " sensor"] | None:
+        return self.base.censored
 
     @property
     def shifts(self) -> bool:

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
 
@@ -62,6 +62,11 @@ class AbstractLikelihood(eqx.Module):
     def is_normal(self) -> bool:
         """Whether all observations scatter normally about their mean."""
         return False
+
+    @property
+    def censored(self) -> Bool[Array, " sensor"] | None:
+        """Which observations are only known to lie below their value; None where all are exact."""
+        return None
 
     @property
     def shifts(self) -> bool:

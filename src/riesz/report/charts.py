@@ -35,7 +35,9 @@ class Scale:
 
     def ticks(self, count: int = 5, *, whole: bool = False) -> list[float]:
         if self.logarithmic and self.high / self.low >= 10:
-            marks = LogLocator(numticks=count + 1).tick_values(self.low, self.high)
+            # Powers of ten alone would be one or two marks.
+            within = (1.0, 2.0, 5.0) if self.high / self.low < 100 else (1.0,)
+            marks = LogLocator(subs=within, numticks=count + 1).tick_values(self.low, self.high)
         else:
             marks = MaxNLocator(count, integer=whole).tick_values(self.low, self.high)
         slack = 1e-9 * (self.high - self.low)
@@ -99,37 +101,53 @@ def data_fit(
     high: Float[np.ndarray, " sensor"],
     label: str,
     censored: Bool[np.ndarray, " sensor"] | None = None,
+    *,
+    logarithmic: bool = False,
 ) -> str:
     """Predictions with their intervals against measurements, and the line of equality.
 
-    Of measurements that are only known to lie below a limit, the limit is shown.
+    Measurements that are only known to lie below a limit are triangles at the limit, which point
+    to where the value is; they miss where the whole interval lies above.
     """
     limits = np.zeros(len(measured), dtype=bool) if censored is None else censored
     both = [*measured.tolist(), *predicted.tolist()]
-    x = spanning(both, LEFT, WIDTH - RIGHT)
-    y = spanning([*both, *low.tolist(), *high.tolist()], HEIGHT - BOTTOM, TOP)
+    x = spanning(both, LEFT, WIDTH - RIGHT, log=logarithmic)
+    y = spanning([*both, *low.tolist(), *high.tolist()], HEIGHT - BOTTOM, TOP, log=logarithmic)
     ends = (x.low, x.high)
+    label = f"{label}, logarithmic" if logarithmic else label
     parts = frame(x, y, f"measured {label}", f"predicted {label}")
     parts.append(
         f'<path class="equal" d="M{x(ends[0]):.1f} {y(ends[0]):.1f}'
         f'L{x(ends[1]):.1f} {y(ends[1]):.1f}"/>'
     )
-    num_outside = 0
+    num_outside = num_above = 0
     for value, middle, below, above, limit in zip(
         measured, predicted, low, high, limits, strict=True
     ):
         outside = value < below or (value > above and not limit)
-        num_outside += outside
-        kind = "outside" if outside else "inside"
+        num_outside += outside and not limit
+        num_above += outside and limit
+        kind = ("outside" if outside else "inside") + (" limit" if limit else "")
+        mark = triangle(x(value), y(middle)) if limit else dot(x(value), y(middle))
         parts.append(
-            f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>'
-            f'<circle cx="{x(value):.1f}" cy="{y(middle):.1f}" r="2.6"/></g>'
+            f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>{mark}</g>'
         )
-    return svg(
-        parts,
-        f"{len(measured)} measurements against predictions; {num_outside} lie outside their 95 % "
-        "interval",
+    told = (
+        f"{(~limits).sum()} measurements against predictions; {num_outside} lie outside their 95 % "
+        "interval"
     )
+    if limits.any():
+        told += f"; {limits.sum()} more are limits, {num_above} of them below the whole interval"
+    return svg(parts, told)
+
+
+def dot(x: float, y: float) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
+
+
+def triangle(x: float, y: float) -> str:
+    """Points to smaller values."""
+    return f'<path class="mark" d="M{x - 7:.1f} {y:.1f}l7 -4v8z"/>'
 
 
 def curve(name: str, lines: Float[np.ndarray, "line step"]) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from riesz.infer import importance, surrogate_error
+from riesz.infer.data_fit import DataFit, fit_to_data
 from riesz.infer.describe import equation_lines
 from riesz.infer.draws import EmpiricalDraws
 from riesz.infer.grid import Grid
@@ -19,6 +20,7 @@ from riesz.infer.predict import NUM_DRAWS
 from riesz.infer.problem import InverseProblem
 from riesz.infer.sampler_check import sampler_check
 from riesz.infer.surrogate_error import told_error
+from riesz.io.flow import arrow_grid
 from riesz.io.measured import VALUE, Measured, measured_as
 from riesz.io.results import read_results
 from riesz.io.run_folder import MANIFEST, Run, read_run
@@ -42,6 +44,9 @@ NO_CURVES = ("r_hat", "effective_draws", "num_steps", "accept_probability", "ste
 """Entries of a history that are no curve worth looking at."""
 
 MOST_CURVES = 6
+MOST_ARROWS = 24
+"""Of flow along the longer side: more would touch each other on a phone."""
+
 ROUNDING = 1e-10
 """Of a budget's largest line: what is smaller is zero."""
 
@@ -70,6 +75,15 @@ class BudgetLine:
 
 
 @dataclass(frozen=True, eq=False)
+class Flow:
+    """The mean flux at the points of a grid."""
+
+    points: Float[np.ndarray, "arrow 2"]
+    spacing: float
+    flux: Float[np.ndarray, "arrow 2"]
+
+
+@dataclass(frozen=True, eq=False)
 class Content:
     """All that the page shows."""
 
@@ -85,13 +99,13 @@ class Content:
     maps: tuple[FieldMap, ...]
     parameters: tuple[Parameter, ...]
     wells: Wells
+    flow: Flow | None
     curves: dict[str, Float[np.ndarray, "line step"]]
     verdicts: tuple[Verdict, ...]
     level: str
     warnings: tuple[str, ...]
     budget: tuple[BudgetLine, ...]
-    residual_rms: float
-    coverage: float
+    met: DataFit
     num_draws: int
 
 
@@ -113,17 +127,16 @@ def content_of(
     problem, posterior = run.case.problem, run.posterior
     mesh = problem.forward.space.mesh
     pixels = map_grid(mesh)
-    found = drawn(posterior, pixels, num_draws=num_draws, seed=seed)
+    arrows = arrow_grid(problem, MOST_ARROWS)
+    found = drawn(posterior, pixels, arrows, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
-    rms, coverage = fit_of(problem, found, measured.censored)
+    met = fit_to_data(problem, found.predicted, found.noise, found.measured)
     shares = contractions(found)
     parameters = parameters_of(problem, found, shares)
     told = verdicts(
         told_check(posterior) or sampler_check(posterior),
         told_error(posterior),
-        residual_rms=rms,
-        coverage=coverage,
-        num_observations=problem.observations.num_sensors,
+        met=met,
         contraction={name: shares[name] for name in problem.latents.names},
         method=method_of(posterior),
     )
@@ -141,13 +154,13 @@ def content_of(
         maps=maps_of(measured, found),
         parameters=parameters,
         wells=wells_of(problem, measured, found.predicted, found.measured),
+        flow=None if arrows is None else flow_of(arrows, found),
         curves=curves_of(posterior.history),
         verdicts=tuple(told),
         level=overall(told, warnings),
         warnings=warnings,
         budget=budget_of(found),
-        residual_rms=rms,
-        coverage=coverage,
+        met=met,
         num_draws=len(found.state),
     )
 
@@ -159,20 +172,8 @@ def method_of(posterior: Posterior) -> str:
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 
 
-def fit_of(
-    problem: InverseProblem, found: Drawn, censored: Bool[np.ndarray, " sensor"]
-) -> tuple[float, float]:
-    """Residuals in units of the noise, and the share of measurements inside their intervals.
-
-    What is only known to lie below a limit is met by any prediction that does.
-    """
-    observed = np.asarray(problem.observed)
-    noise = np.sqrt(np.mean(found.noise**2, axis=0))
-    residuals = (observed - found.predicted.mean(axis=0)) / noise
-    residuals = np.where(censored, np.minimum(residuals, 0.0), residuals)
-    low, high = np.quantile(found.measured, (0.025, 0.975), axis=0)
-    inside = (observed >= low) & ((observed <= high) | censored)
-    return float(np.sqrt(np.mean(residuals**2))), float(np.mean(inside))
+def flow_of(arrows: Grid, found: Drawn) -> Flow:
+    return Flow(arrows.points, arrows.cell[0], found.flux.mean(axis=0))
 
 
 def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:
@@ -180,7 +181,7 @@ def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:
     name = measured.name
     maps = [field_map(VALUE, name, measured.unit, np.asarray(measured.of(found.state)))]
     if measured.transform is not None:
-        maps.append(field_map("u", f"{measured.transform} of {name}", None, found.state))
+        maps.append(field_map("u", measured.state, None, found.state))
     maps += [field_map(one, one, None, draws) for one, draws in found.fields.items()]
     return tuple(maps)
 

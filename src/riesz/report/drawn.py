@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.fem.flux import budget
 from riesz.infer.grid import Grid
-from riesz.infer.places import Places, coefficients_at, places, states_at
+from riesz.infer.places import Places, coefficients_at, fluxes_at, places, states_at
 from riesz.infer.posterior import Posterior, is_field
 from riesz.infer.predict import NUM_DRAWS, measured, quantity_draws
 from riesz.infer.problem import InverseProblem
@@ -35,6 +35,7 @@ class Drawn:
     predicted: Float[np.ndarray, "draw sensor"]
     measured: Float[np.ndarray, "draw sensor"]
     noise: Float[np.ndarray, "draw ..."]
+    flux: Float[np.ndarray, "draw arrow 2"]
     unknowns: dict[str, Float[np.ndarray, "draw component"]]
     before: dict[str, Float[np.ndarray, "prior_draw component"]]
     gains: dict[str, Float[np.ndarray, " draw"]]
@@ -45,6 +46,7 @@ class ReportDraw(eqx.Module):
     """What is told of one draw."""
 
     where: Places
+    arrows: Places | None  # where there is a flux
     nodes: Int[Array, " node"]
     fields: tuple[str, ...] = eqx.field(static=True)
 
@@ -63,13 +65,22 @@ class ReportDraw(eqx.Module):
             # Half the bytes: they are quantised in the end.
             "state": states_at(problem.forward, self.where, state, z).astype(jnp.float32),
             "fields": fields,
-            "predicted": predicted,
+            "predicted": problem.likelihood.mean(predicted, z),
             "measured": measured(key, problem, predicted, z),
             "noise": problem.likelihood.noise_sd(z),
+            "flux": flux_of(problem, self.arrows, state, z),
             "unknowns": unknowns_of(problem, z, self.nodes),
             GAINS: lines.gains,
             OUTFLOWS: lines.outflows,
         }
+
+
+def flux_of(
+    problem: InverseProblem, where: Places | None, state: Float[Array, " node"], z: PyTree
+) -> Float[Array, "arrow 2"]:
+    if where is None:
+        return jnp.zeros((0, 2), problem.forward.dtype)
+    return fluxes_at(problem.forward, where, state, z)
 
 
 def field_coefficient(problem: InverseProblem, name: str) -> Any:
@@ -101,14 +112,24 @@ def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
 
 
 def drawn(
-    posterior: Posterior, pixels: Grid, *, num_draws: int = NUM_DRAWS, seed: int = 0
+    posterior: Posterior,
+    pixels: Grid,
+    arrows: Grid | None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
 ) -> Drawn:
     """Draw from the posterior, and from the prior of its unknowns."""
     problem = posterior.problem
     num_nodes = problem.forward.space.mesh.num_nodes
     step = -(-num_nodes // MOST_NODES)
     nodes = jnp.arange(0, num_nodes, step)
-    sampler = ReportDraw(places(problem.forward, pixels.points), nodes, mapped_fields(problem))
+    sampler = ReportDraw(
+        where=places(problem.forward, pixels.points),
+        arrows=None if arrows is None else places(problem.forward, arrows.points),
+        nodes=nodes,
+        fields=mapped_fields(problem),
+    )
     found = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed)
     return Drawn(**found, before=prior_unknowns(problem, nodes, seed))
 

@@ -168,13 +168,14 @@
     context.strokeStyle = "#1c2126";
     context.lineWidth = 1.2;
     context.stroke();
+    if (showsFlow()) arrows(v);
     if (!by("show-wells").checked) return;
     const radius = wells.x.length > 400 ? 2.5 : 4;
     const table = data.colours.mean, ends = range();
     const alike = state.statistic === "mean" && state.map === maps[0];
     for (let i = 0; i < wells.x.length; i++) {
       context.beginPath();
-      context.arc(toX(v, wells.x[i]), toY(v, wells.y[i]), radius, 0, 2 * Math.PI);
+      mark(toX(v, wells.x[i]), toY(v, wells.y[i]), radius, wells.censored[i]);
       // On the map of what was measured, a well that stands out is one that was not met.
       const colour = table[Math.round(share(wells.measured[i], ends) * (table.length - 1))];
       context.fillStyle = alike ? "rgb(" + colour.join(",") + ")" : "#ffffff";
@@ -186,6 +187,51 @@
       context.lineWidth = 1.2;
       context.stroke();
     }
+  }
+
+  const flow = data.flow;
+  const showsFlow = () => flow && by("show-flow").checked;
+  const flowSize = (i) => Math.hypot(flow.east[i], flow.north[i]);
+  function arrows(v) {
+    const longest = Math.min(0.9 * flow.spacing * v.scale, 48);
+    context.beginPath();
+    for (let i = 0; i < flow.x.length; i++) {
+      const size = flowSize(i), length = longest * Math.min(size / flow.longest, 1);
+      if (!(length > 1.5)) continue; // no direction would be seen
+      const dx = flow.east[i] / size, dy = -flow.north[i] / size, head = Math.min(0.4 * length, 7);
+      const x = toX(v, flow.x[i]) + dx * length / 2, y = toY(v, flow.y[i]) + dy * length / 2;
+      context.moveTo(x - dx * length, y - dy * length);
+      context.lineTo(x, y);
+      context.moveTo(x - head * (dx - 0.6 * dy), y - head * (dy + 0.6 * dx));
+      context.lineTo(x, y);
+      context.lineTo(x - head * (dx + 0.6 * dy), y - head * (dy - 0.6 * dx));
+    }
+    for (const [colour, wide] of [["rgba(255,255,255,.75)", 3], ["#1c2126", 1.2]]) {
+      context.strokeStyle = colour; // seen on dark colours and on light ones
+      context.lineWidth = wide;
+      context.stroke();
+    }
+  }
+  // The arrow of the grid's square that a place lies in.
+  function flowText(x, y) {
+    for (let i = 0; i < flow.x.length; i++) {
+      const far = Math.max(Math.abs(flow.x[i] - x), Math.abs(flow.y[i] - y));
+      if (far <= flow.spacing / 2) return ["flow " + text(flowSize(i))];
+    }
+    return [];
+  }
+
+  // Below a limit: a triangle that points down.
+  function mark(x, y, radius, below) {
+    if (!below) {
+      context.arc(x, y, radius, 0, 2 * Math.PI);
+      return;
+    }
+    const wide = 1.35 * radius;
+    context.moveTo(x - wide, y - 0.8 * wide);
+    context.lineTo(x + wide, y - 0.8 * wide);
+    context.lineTo(x, y + wide);
+    context.closePath();
   }
 
   function wellAt(v, x, y) {
@@ -204,7 +250,7 @@
     const unit = wells.unit ? " " + wells.unit : "";
     return [(wells.censored[i] ? "measured below " : "measured ") + text(wells.measured[i]) + unit,
             "predicted " + text(wells.predicted[i]) + unit,
-            "residual " + text(wells.residual[i]) + unit,
+            ...(wells.censored[i] ? [] : ["residual " + text(wells.residual[i]) + unit]),
             "sd of the prediction " + text(wells.sd[i]) + unit].join("\n");
   }
   function placeText(v, x, y) {
@@ -218,6 +264,10 @@
                    "sd " + text(state.map.sds[i]) + unit];
     if (state.statistic === "exceed") {
       lines.push("more than " + text(state.threshold) + ": " + Math.round(100 * shown(i)) + " %");
+    }
+    if (showsFlow()) {
+      lines.push(...flowText(grid.west + (x - v.left) / v.scale,
+                             grid.south + height - (y - v.top) / v.scale));
     }
     return lines.join("\n");
   }
@@ -278,6 +328,7 @@
     radio.addEventListener("change", () => { choose(); paint(); });
   }
   by("show-wells").addEventListener("change", draw);
+  if (flow) by("show-flow").addEventListener("change", draw);
   by("threshold").addEventListener("input", (event) => {
     const [low, , high] = state.map.thresholds;
     setThreshold(low + event.target.value / 1000 * (high - low), event.target);

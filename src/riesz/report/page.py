@@ -15,13 +15,15 @@ from matplotlib import colormaps
 from riesz.errors import FileFormatError
 from riesz.infer.predict import NUM_DRAWS
 from riesz.io.whole_file import write_bytes
-from riesz.report.content import Content, read_content
+from riesz.report.content import Content, Flow, read_content
 from riesz.report.maps import encoded, encoded_grid
 from riesz.report.sections import (
     budget_section,
     curves_section,
     facts_table,
     fit_section,
+    flow_checkbox,
+    marks_note,
     parameters_table,
     summary,
     trust_list,
@@ -33,6 +35,9 @@ from riesz.report.trust import BAD, DOUBTFUL, GOOD
 REPORT = "report.html"
 COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
 NUM_COLOURS = 256
+LONGEST = 0.95
+"""Share of the arrows that are shorter than the longest: the flux beside a well has no bound."""
+
 IN_SHORT = {
     GOOD: "Nothing speaks against trusting it.",
     DOUBTFUL: "Some of it is to be taken with care.",
@@ -86,6 +91,8 @@ def page(content: Content) -> str:
         level=content.level,
         level_words=escape(IN_SHORT[content.level]),
         warnings=warnings_list(content.warnings),
+        flow=flow_checkbox(content),
+        marks=marks_note(content),
         parameters=parameters_table(content),
         fit=fit_section(content),
         wells=wells_table(content),
@@ -119,13 +126,27 @@ def page_data(content: Content) -> dict[str, Any]:
             "y": rounded(wells.points[:, 1]),
             "measured": rounded(wells.measured, 6),
             "predicted": rounded(wells.predicted, 6),
-            "residual": rounded(wells.residuals, 4),
+            "residual": [None if np.isnan(one) else one for one in rounded(wells.residuals, 4)],
             "sd": rounded(wells.sd, 4),
             "censored": np.asarray(wells.censored, dtype=bool).tolist(),
             "unit": content.measured.unit or "",
             "name": content.measured.name,
         },
+        "flow": None if content.flow is None else encoded_flow(content.flow),
         "colours": {key: colours(name) for key, name in COLOUR_MAPS.items()},
+    }
+
+
+def encoded_flow(flow: Flow) -> dict[str, Any]:
+    """Arrows; their lengths go by the share of a flux that few exceed."""
+    sizes = np.hypot(*flow.flux.T)
+    return {
+        "x": rounded(flow.points[:, 0]),
+        "y": rounded(flow.points[:, 1]),
+        "east": rounded(flow.flux[:, 0], 4),
+        "north": rounded(flow.flux[:, 1], 4),
+        "longest": float(np.quantile(sizes, LONGEST)) or 1.0,
+        "spacing": flow.spacing,
     }
 
 

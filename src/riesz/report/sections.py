@@ -6,12 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from riesz.infer.data_fit import DataFit
+from riesz.io.measured import LOG
 from riesz.io.run_folder import FILES, GOES_WITH, MANIFEST
 from riesz.report.charts import bar, curve, data_fit, number, span
 from riesz.report.content import Content
 
 MOST_WELLS = 500
 """Rows of the table of wells; the map shows them all."""
+
+BARS = (
+    "Bars hold a new measurement at the same place with 95 % probability; those that miss the "
+    "measured value are red."
+)
+TRIANGLES = (
+    " Triangles are values that are only known to lie below a limit, and stand at that limit: they "
+    "have no residual, and are red where the whole bar lies above."
+)
+"""How the chart of data against predictions is read."""
 
 CAPTIONS = {
     "physics": "what the emulated state leaves of the equation",
@@ -31,22 +43,43 @@ CAPTIONS = {
 
 def summary(content: Content) -> str:
     """The run in a paragraph."""
-    wells, measured = content.wells, content.measured
+    measured = content.measured
     told = content.manifest["summary"]
-    unit = f" {measured.unit}" if measured.unit else ""
     names = listed_and(content.unknowns)
     seconds = told.get("seconds")
     time = "" if seconds is None else f" It took {duration(seconds)}."
     sentences = (
-        f"{measured.name} was measured {len(wells.measured)} times, from "
-        f"{number(wells.measured.min())} to {number(wells.measured.max())}{unit}. "
-        f"From these the engine {content.engine} inferred {names}, on a mesh of "
-        f"{told.get('nodes', '?')} nodes.{time} Measurements lie {content.residual_rms:.2f} noise "
-        f"standard deviations from their prediction (root mean square), and {content.coverage:.0%} "
-        f"of them inside their 95 % interval. Maps and intervals come from {content.num_draws} "
-        "draws of the posterior."
+        f"{measured.name} was measured {measured_text(content)}. From these the engine "
+        f"{content.engine} inferred {names}, on a mesh of {told.get('nodes', '?')} nodes.{time} "
+        f"{met_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
+        "posterior."
     )
     return escape(sentences)
+
+
+def measured_text(content: Content) -> str:
+    """How often, and what was found."""
+    wells, met = content.wells, content.met
+    unit = f" {content.measured.unit}" if content.measured.unit else ""
+    exact, limits = wells.measured[~wells.censored], wells.measured[wells.censored]
+    found = [f"from {number(exact.min())} to {number(exact.max())}{unit}"] if exact.size else []
+    if limits.size:
+        ends = {number(limits.min()): None, number(limits.max()): None}
+        found.append(f"{met.num_censored} times below a limit of {' to '.join(ends)}{unit}")
+    return f"{met.num_observations} times, {' and '.join(found)}"
+
+
+def met_text(met: DataFit) -> str:
+    """How the data are met."""
+    if met.residual_rms is None or met.coverage is None:
+        return "None of these has a residual."
+    which = "the other measurements" if met.num_censored else "measurements"
+    left_out = "Values below a limit have no residual; " if met.num_censored else ""
+    told = (
+        f"{left_out}{which} lie {met.residual_rms:.2f} noise standard deviations from their "
+        f"prediction (root mean square), and {met.coverage:.0%} of them inside their 95 % interval."
+    )
+    return told[0].upper() + told[1:]
 
 
 def listed_and(names: Sequence[str]) -> str:
@@ -89,20 +122,50 @@ def parameters_table(content: Content) -> str:
         )
         for one in content.parameters
     ]
-    return table(("unknown", "prior", "posterior", "prior and posterior"), rows, "stack")
+    head = ("unknown", "prior", "posterior", "prior and posterior")
+    return state_note(content) + table(head, rows, "stack")
+
+
+def state_note(content: Content) -> str:
+    """Where the equation is not about what was measured, that numbers of it are not either."""
+    if content.measured.transform is None:
+        return ""
+    state = escape(content.measured.state)
+    return f"<p>The equation is about the {state}: what it gains, loses or holds is counted so.</p>"
 
 
 def fit_section(content: Content) -> str:
     wells = content.wells
-    return data_fit(
+    words = BARS + (TRIANGLES if wells.censored.any() else "")
+    return f"<p>{words}</p>" + data_fit(
         *(wells.measured, wells.predicted, wells.low, wells.high),
         content.measured.label,
         wells.censored,
+        logarithmic=content.measured.transform == LOG,
     )
 
 
+def flow_checkbox(content: Content) -> str:
+    if content.flow is None:
+        return ""
+    return '<label><input type="checkbox" id="show-flow"> flow</label>'
+
+
+def marks_note(content: Content) -> str:
+    """What signs on the map mean, where that is not plain."""
+    told = []
+    if content.wells.censored.any():
+        told.append("Triangles are measurements below a limit, in the colour of that limit.")
+    if content.flow is not None:
+        told.append(
+            "Arrows of flow are the mean of minus diffusion times the gradient of "
+            f"{escape(content.measured.state)}, longer where that is larger."
+        )
+    return f"<p>{' '.join(told)}</p>" if told else ""
+
+
 def wells_table(content: Content) -> str:
-    """Largest residuals first: those are looked for."""
+    """Largest residuals first: those are looked for; limits, which have none, last."""
     wells = content.wells
     noise = np.maximum(wells.high - wells.low, 1e-300)
     order = np.argsort(-np.abs(wells.residuals) / noise)[:MOST_WELLS]
@@ -111,7 +174,7 @@ def wells_table(content: Content) -> str:
             f"{wells.points[i, 0]:.7g}, {wells.points[i, 1]:.7g}",
             ("below " if wells.censored[i] else "") + number(float(wells.measured[i])),
             number(float(wells.predicted[i])),
-            number(float(wells.residuals[i])),
+            "none" if wells.censored[i] else number(float(wells.residuals[i])),
             number(float(wells.sd[i])),
         )
         for i in order
@@ -153,7 +216,7 @@ def budget_section(content: Content) -> str:
         (escape(line.name), number(line.mean), f"{number(line.low)} to {number(line.high)}")
         for line in content.budget
     ]
-    return table(("line", "mean", "95 % interval"), rows, "numbers")
+    return state_note(content) + table(("line", "mean", "95 % interval"), rows, "numbers")
 
 
 def facts_table(content: Content) -> str:

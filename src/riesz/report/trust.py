@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from riesz.infer.data_fit import DataFit
 from riesz.infer.importance import DOUBTFUL as K_HAT_BAD
 from riesz.infer.importance import GOOD as K_HAT_GOOD
 from riesz.infer.importance import (
@@ -90,9 +91,7 @@ def verdicts(
     check: ImportanceCheck | SamplerCheck | None,
     surrogate: SurrogateError | None,
     *,
-    residual_rms: float,
-    coverage: float,
-    num_observations: int,
+    met: DataFit,
     contraction: Mapping[str, float],
     method: str = APPROXIMATE,
 ) -> list[Verdict]:
@@ -105,8 +104,8 @@ def verdicts(
     else:
         found.append(UNCHECKED[method])
     found += [] if surrogate is None else of_surrogate(surrogate)
-    found.append(of_residuals(residual_rms))
-    found.append(of_coverage(coverage, num_observations))
+    found += [] if met.residual_rms is None else [of_residuals(met.residual_rms)]
+    found += [] if met.coverage is None else [of_coverage(met.coverage, met.num_exact)]
     found += of_contraction(contraction)
     return found
 
