@@ -2,7 +2,8 @@
 
 import pytest
 
-from riesz.experiments.agreement import NUM_WELLS, agreement, data_problem, row
+from riesz.datasets.synthetic import aquifer_wells
+from riesz.experiments.agreement import KM, NUM_WELLS, agreement, data_problem, meshes, row
 
 
 def test_tasks_are_both_kinds_of_diffusivity_and_all_data_sets():
@@ -10,6 +11,13 @@ def test_tasks_are_both_kinds_of_diffusivity_and_all_data_sets():
     assert {task["diffusivity"] for task in tasks} == {"constant", "log-gp"}
     assert sorted({task["replicate"] for task in tasks}) == [0, 1, 2]
     assert len(tasks) == 6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_plain_may_be_simplified_wherever_wells_are(seed):
+    found = meshes(aquifer_wells(NUM_WELLS, seed) / KM)
+    assert len(found.meshes) == 3
+    assert found.meshes[-1].num_nodes > 1000
 
 
 @pytest.mark.slow

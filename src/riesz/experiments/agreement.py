@@ -40,7 +40,7 @@ from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 
 KM = 1000.0
-COARSE_EDGE, SIMPLIFIED, LEVELS = 40.0, 8.0, 3  # km, and meshes
+COARSE_EDGE, SIMPLIFIED, LEVELS = 40.0, 7.0, 3  # km, and meshes
 NUM_WELLS, NOISE = 60, 0.3
 SOURCE = Matern52(60.0, 0.004)
 BOUNDARY = Matern52(60.0, 3.0)
