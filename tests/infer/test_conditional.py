@@ -349,3 +349,9 @@ def test_what_is_held_is_what_the_problem_holds(source):
         )
         for name in found:
             np.testing.assert_allclose(found[name], wanted[name], rtol=1e-9, atol=1e-12)
+
+
+def test_the_summary_says_what_is_exact():
+    text = str(rz.summary(rz.fit(problem_with(), "conditional", seed=0)))
+    assert "by exact solves; unknowns that are not integrated out, if any," in text
+    assert "not checked" not in text

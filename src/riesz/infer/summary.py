@@ -22,6 +22,10 @@ NUM_DRAWS = 1000
 UNCHECKED = (
     "not checked against exact solves: use with_importance_check(posterior), or riesz fit --check"
 )
+INTEGRATED = (
+    "by exact solves; unknowns that are not integrated out, if any, are taken to be normal about "
+    "their most probable values: over = 'nuts' samples them"
+)
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 
 
@@ -48,7 +52,8 @@ class Summary:
     num_censored: int = 0
 
     def __str__(self) -> str:
-        check = [UNCHECKED if self.check is None else str(self.check)]
+        unchecked = INTEGRATED if self.engine == "conditional" else UNCHECKED
+        check = [unchecked if self.check is None else str(self.check)]
         check += [] if self.surrogate is None else [str(self.surrogate)]
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join(
