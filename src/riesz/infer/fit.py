@@ -235,11 +235,10 @@ def choose_engine(problem: InverseProblem) -> Choice:
     if size > FEW_UNKNOWNS and left == 0:
         return Choice("conditional", f"the state is linear in all of {unknowns}: nothing is left")
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
-        single = "a single mesh has no coarser levels, which emulate trains on"
-        if left <= FEW_UNKNOWNS < size:
-            why = f"{single}, and all but {left} of {unknowns} can be integrated out"
-            return Choice("conditional", why)
-        return Choice("nuts", single)
+        why = "a single mesh has no coarser levels, which emulate trains on"
+        few_left = left <= FEW_UNKNOWNS < size
+        why += f", and all but {left} of {unknowns} can be integrated out" if few_left else ""
+        return Choice("conditional" if few_left else "nuts", why)
     try:
         affine_values(problem.forward, problem.latents)
     except RieszError:

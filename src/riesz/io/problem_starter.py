@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from riesz.errors import RieszError
 from riesz.geometry.hull import hull_outline
+from riesz.geometry.outline import Outline
 from riesz.geometry.simplify import simplify_outline
 from riesz.io.crs_text import is_crs_text
 from riesz.io.outline_file import OutlineFile, read_outline_file
@@ -53,10 +54,18 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         observations=measured.lines,
         mean=number(rounded(float(values.mean()), 3)),
         spread=number(rounded(spread)),
+        trend=number(rounded(spread * extent_beyond(outline, points))),
         source=number(rounded(SOURCE_FACTOR * spread / length**2)),
         length=number(length),
     )
     return Starter(text, (*measured.notes, f"mesh: edges up to {number(edge)}"))
+
+
+def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float:
+    """How much wider the domain is than where the observations lie: trends go on beyond them."""
+    corners = np.concatenate(outline.rings)
+    across = np.ptp(corners, axis=0) / np.sqrt(12)  # the sd of places all over it
+    return max(1.0, float(np.linalg.norm(across) / np.linalg.norm(points.std(axis=0))))
 
 
 def rounded(value: float, digits: int = 2) -> float:

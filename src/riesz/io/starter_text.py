@@ -36,7 +36,8 @@ learn_scales = true          # sd and length_scale are medians; what they are is
 prior = "boundary-gp"
 mean = {mean}   # the mean of the values
 sd = {spread}   # their standard deviation
-trend_sd = {spread}
+trend_sd = {trend}   # of the trend, over the extent of the domain
+learn_scales = true          # sd and the length scale along the boundary are learned, too
 
 [unknowns.noise]             # what measurements scatter by about the state
 prior = "half-normal"
