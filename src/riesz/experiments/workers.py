@@ -13,6 +13,8 @@ from multiprocessing.queues import Queue
 from queue import Empty
 from typing import Any
 
+import jax
+
 from riesz.errors import RieszError
 from riesz.experiments.task import Experiment, Task
 from riesz.io.results import Row
@@ -99,6 +101,9 @@ def work(build: Build, number: int, num_workers: int, groups: Queue, done: Queue
         while (group := groups.get()) is not None:
             for identity in group:
                 done.put(({**identity, **tasks[repr(identity)].run()}, None))
+            # Other groups compile for themselves, and a process can hold only so many programs:
+            # after some hours there would be no room for another one.
+            jax.clear_caches()
     except Exception:
         done.put(({}, traceback.format_exc()))
 
