@@ -43,5 +43,14 @@ prior = "half-normal"
 sd = {spread}   # surely no more than the values themselves
 
 [engine]
-name = "conditional"         # exact, as the state is linear in source and rim; auto chooses itself
+{engine}
 """
+
+CONDITIONAL = (
+    'name = "conditional"         # exact, as the state is linear in source and rim; auto chooses '
+    "itself"
+)
+LAPLACE = (
+    'name = "laplace"             # conditional takes no values below a limit; nuts is exact, and '
+    "slow"
+)
