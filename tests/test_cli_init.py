@@ -142,8 +142,8 @@ def test_rows_without_a_place_are_left_out_of_the_file_too(tmp_path):
 def test_values_below_a_limit_get_an_engine_that_takes_them(tmp_path):
     path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
     path.write_text(grid_rows("x,y,value", "0.5,0.5,<0.5"))
-    assert "engine: laplace, for values below a limit" in run("init", path, "--out", out).stdout
-    assert read_problem(out).choice().engine == "laplace"
+    assert "engine: nuts, for values below a limit" in run("init", path, "--out", out).stdout
+    assert read_problem(out).choice().engine == "nuts"
 
 
 def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_path):
@@ -152,7 +152,7 @@ def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_pat
     sites = [f"{row},{'-'.join(row.split(',')[:2])}" for row in rows]
     path.write_text("\n".join([f"{first},site", *sites]) + "\n")
     assert 'name = "conditional"' in starter(path, None, tmp_path, Asked(site="site")).text
-    assert 'name = "laplace"' in starter(path, None, tmp_path, Asked()).text
+    assert 'name = "nuts"' in starter(path, None, tmp_path, Asked()).text
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,30 @@ def test_coordinates_are_known_by_their_names(tmp_path, header):
     made = starter(path, None, tmp_path, Asked())
     assert made.guesses[0] == f"coordinates: {first} and {second}, by their names"
     assert starter(path, None, tmp_path, Asked(y=second)).text == made.text
+
+
+@pytest.mark.parametrize("name", ['a "b" #1', "a\\b", "a\x7fb", "Höhe [m]"])
+def test_any_name_of_a_column_can_be_written_down(tmp_path, name):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows('x,y,"' + name.replace('"', '""') + '"'), encoding="utf-8")
+    found = tomllib.loads(starter(path, None, tmp_path, Asked()).text)
+    assert found["observations"]["value"] == name
+
+
+def test_a_polygon_may_hold_the_smaller_part_of_a_table(tmp_path):
+    path, area = tmp_path / "wells.csv", square(tmp_path, size=1.5)
+    path.write_text(grid_rows("x,y,value").replace("0,0,1", "0.1,0.1,1"))
+    made = starter(path, area, tmp_path, Asked())
+    assert made.guesses[0] == "coordinates: x and y, by their names"
+    assert made.guesses[2].endswith("outside the polygon")
+    assert tomllib.loads(made.text)["observations"]["outside"] == "drop"
+
+
+def test_a_polygon_elsewhere_is_told(tmp_path):
+    area = square(tmp_path, size=1.5)
+    path = table(tmp_path, shift=2000.0)
+    with pytest.raises(FileFormatError, match=r"none of 30 rows .* looks like longitude and latit"):
+        starter(path, area, tmp_path, Asked(x="x", y="y"))
 
 
 def test_degrees_are_told(tmp_path):

@@ -133,6 +133,9 @@ def pair_of(
         for pair in fitting(either(numeric, 2)):
             if share_within(table, pair, box) > MOSTLY:
                 return (*pair, "the range of the polygon")
+        best = max(named, key=lambda pair: share_within(table, pair, box), default=None)
+        if best is not None and share_within(table, best, box) > 0:
+            return (*best, "their names")
         if named:
             raise FileFormatError(
                 f"{table.path}: the columns {named[0][0]} and {named[0][1]} are not in the range "

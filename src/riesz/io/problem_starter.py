@@ -15,7 +15,7 @@ from riesz.io.crs_text import is_crs_text
 from riesz.io.outline_file import OutlineFile, read_outline_file
 from riesz.io.starter_lines import Asked, number, quoted, relative
 from riesz.io.starter_rows import measured_rows
-from riesz.io.starter_text import CONDITIONAL, LAPLACE, STARTER
+from riesz.io.starter_text import CONDITIONAL, NUTS, STARTER
 
 NUM_NODES = 2000
 NODES_PER_SQUARE = 2.8
@@ -56,12 +56,12 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         spread=number(rounded(spread)),
         source=number(rounded(SOURCE_FACTOR * spread / length**2)),
         length=number(length),
-        engine=LAPLACE if measured.num_limits else CONDITIONAL,
+        engine=NUTS if measured.num_limits else CONDITIONAL,
     )
     notes = [*measured.notes, f"mesh: edges up to {number(edge)}"]
     if measured.num_limits:
         notes.append(
-            f"engine: laplace, for values below a limit, of which there are {measured.num_limits}"
+            f"engine: nuts, for values below a limit, of which there are {measured.num_limits}"
         )
     if measured.in_degrees:
         notes.append(

@@ -118,7 +118,8 @@ def number(value: float) -> str:
 
 
 def quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """As TOML writes texts: as JSON does, but for one more character that must not stand in one."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def relative(path: Path, folder: Path) -> str:

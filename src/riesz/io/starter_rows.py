@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.crs import could_be_degrees
+from riesz.geometry.crs import could_be_degrees, unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.aggregate import groups_of
 from riesz.io.column_guess import DEGREES, MOSTLY, Guess, guessed_columns
@@ -50,7 +50,7 @@ def measured_rows(
     check_together(asked)
     table = read_table(table_path, value=asked.value or "value")
     table, told = filtered(table, asked.where, "--where")
-    sites, site = None, asked.site
+    sites = every = None
     if asked.sites is not None:
         every = read_table(asked.sites, value=asked.x or "x")
         sites, more = filtered(every, asked.sites_where, "--sites-where")
@@ -58,8 +58,7 @@ def measured_rows(
     names = guessed_columns(
         table, sites or table, x=asked.x, y=asked.y, value=asked.value, outline=outline
     )
-    if asked.sites is not None and site is None:
-        site = shared_column(table, every)
+    site = asked.site if asked.site or every is None else shared_column(table, every)
     total = table.num_rows
     if sites is None:
         places = np.column_stack([cells_of(table, names.x), cells_of(table, names.y)])
@@ -72,19 +71,9 @@ def measured_rows(
     good = np.isfinite(places).all(axis=1) & np.isfinite(values)
     below = np.array([(cell or "").startswith(BELOW) for cell in table.cells(names.value)])
     inside = good if outline is None else contains(outline, np.nan_to_num(places)) & good
-    if not len(np.unique(values[inside])) > 1:
-        raise FileFormatError(
-            f"{table_path}: {int(inside.sum())} rows have coordinates in {names.x} and {names.y}"
-            f"{'' if outline is None else ' inside the polygon'} and a number in {names.value}, "
-            "and their values do not differ: name other columns by --x, --y and --value."
-        )
+    check_inside(table, places[good], inside, names, outline)
+    check_values(table.kept(inside), values[inside], names, outline)
     check_asked(table.kept(inside), values[inside], names, asked)
-    if not np.abs(values[inside]).max() < LARGEST:
-        row = int(np.argmax(np.where(inside, np.abs(values), 0.0)))
-        raise FileFormatError(
-            f"{table.at(row)}: {names.value} is {values[row]:g}: if that stands for no value, "
-            "leave the cell empty."
-        )
     lines = [
         f"file = {quoted(relative(table_path, folder))}",
         *site_lines(asked, site, folder),
@@ -114,6 +103,41 @@ def check_together(asked: Asked) -> None:
     """Raise where an option has no meaning without another."""
     if asked.sites_where and asked.sites is None:
         raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
+
+
+def check_inside(
+    table: TextTable,
+    places: Float[np.ndarray, "good 2"],
+    inside: Bool[np.ndarray, " row"],
+    names: Guess,
+    outline: Outline | None,
+) -> None:
+    """Raise where there are places, and the polygon holds none of them."""
+    if outline is not None and len(places) and not inside.any():
+        clash = unit_clash(places, np.concatenate(outline.rings))
+        raise FileFormatError(
+            f"{table.path}: none of {len(places)} rows has its place, in {names.x} and {names.y}, "
+            "inside the polygon: "
+            f"{clash or 'bring both into the same coordinates, or name other columns'}."
+        )
+
+
+def check_values(
+    table: TextTable, values: Float[np.ndarray, " row"], names: Guess, outline: Outline | None
+) -> None:
+    """Raise where there is nothing to infer from, or what is no measurement."""
+    if not len(np.unique(values)) > 1:
+        raise FileFormatError(
+            f"{table.path}: {len(values)} rows have coordinates in {names.x} and {names.y}"
+            f"{'' if outline is None else ' inside the polygon'} and a number in {names.value}, "
+            "and their values do not differ: name other columns by --x, --y and --value."
+        )
+    row = int(np.argmax(np.abs(values)))
+    if not abs(values[row]) < LARGEST:
+        raise FileFormatError(
+            f"{table.at(row)}: {names.value} is {values[row]:g}: if that stands for no value, "
+            "leave the cell empty."
+        )
 
 
 def shared_column(table: TextTable, sites: TextTable) -> str:

@@ -50,7 +50,7 @@ CONDITIONAL = (
     'name = "conditional"         # exact, as the state is linear in source and rim; auto chooses '
     "itself"
 )
-LAPLACE = (
-    'name = "laplace"             # conditional takes no values below a limit; nuts is exact, and '
-    "slow"
+NUTS = (
+    'name = "nuts"                # conditional takes no values below a limit; laplace is faster, '
+    "but needs numbers for noise and scales"
 )
