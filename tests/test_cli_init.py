@@ -125,6 +125,109 @@ def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):
     assert "value min 0 keeps 3 of 4 rows" in found.told
 
 
+def grid_rows(header, *first):
+    """A table of sixteen places, after rows of its own."""
+    rows = [f"{i % 4},{i // 4},{1 + i % 4 + (i // 4) ** 2}" for i in range(16)]
+    return "\n".join([header, *first, *rows]) + "\n"
+
+
+def test_rows_without_a_place_are_left_out_of_the_file_too(tmp_path):
+    path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
+    path.write_text(grid_rows("x,y,value", ",0,1", "5,,3", "1,1.5,-inf", "1,2.5,inf"))
+    assert "rows: 16 of 20, 4 without numbers" in run("init", path, "--out", out).stdout
+    found = ObservationsTable(**tomllib.loads(out.read_text())["observations"])
+    assert prepared_readings(tmp_path, found, None).num_rows == 16
+
+
+def test_values_below_a_limit_get_an_engine_that_takes_them(tmp_path):
+    path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
+    path.write_text(grid_rows("x,y,value", "0.5,0.5,<0.5"))
+    assert "engine: nuts, for values below a limit" in run("init", path, "--out", out).stdout
+    assert read_problem(out).choice().engine == "nuts"
+
+
+def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_path):
+    path = tmp_path / "wells.csv"
+    first, *rows = grid_rows("x,y,value", "0,0,<0.5", "0,0,2").splitlines()
+    sites = [f"{row},{'-'.join(row.split(',')[:2])}" for row in rows]
+    path.write_text("\n".join([f"{first},site", *sites]) + "\n")
+    assert 'name = "conditional"' in starter(path, None, tmp_path, Asked(site="site")).text
+    assert 'name = "nuts"' in starter(path, None, tmp_path, Asked()).text
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["longitude,latitude", "long,lat", "dec_long_va,dec_lat_va", "max_x,max_y", "East,North"],
+)
+def test_coordinates_are_known_by_their_names(tmp_path, header):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows(f"{header},value"))
+    first, second = header.split(",")
+    made = starter(path, None, tmp_path, Asked())
+    assert made.guesses[0] == f"coordinates: {first} and {second}, by their names"
+    assert starter(path, None, tmp_path, Asked(y=second)).text == made.text
+
+
+@pytest.mark.parametrize("name", ['a "b" #1', "a\\b", "a\x7fb", "Höhe [m]"])
+def test_any_name_of_a_column_can_be_written_down(tmp_path, name):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows('x,y,"' + name.replace('"', '""') + '"'), encoding="utf-8")
+    found = tomllib.loads(starter(path, None, tmp_path, Asked()).text)
+    assert found["observations"]["value"] == name
+
+
+def test_a_polygon_may_hold_the_smaller_part_of_a_table(tmp_path):
+    path, area = tmp_path / "wells.csv", square(tmp_path, size=1.5)
+    path.write_text(grid_rows("x,y,value").replace("0,0,1", "0.1,0.1,1"))
+    made = starter(path, area, tmp_path, Asked())
+    assert made.guesses[0] == "coordinates: x and y, by their names"
+    assert made.guesses[2].endswith("outside the polygon")
+    assert tomllib.loads(made.text)["observations"]["outside"] == "drop"
+
+
+def test_a_polygon_elsewhere_is_told(tmp_path):
+    area = square(tmp_path, size=1.5)
+    path = table(tmp_path, shift=2000.0)
+    with pytest.raises(FileFormatError, match=r"none of 30 rows .* looks like longitude and latit"):
+        starter(path, area, tmp_path, Asked(x="x", y="y"))
+
+
+def test_degrees_are_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows("lon,lat,value"))
+    made = starter(path, None, tmp_path, Asked())
+    assert 'crs = "EPSG:4326"' in made.text
+    assert made.guesses[-1].startswith("degrees are no lengths")
+
+
+def test_one_coordinate_brings_the_one_that_goes_with_it(tmp_path):
+    told = starter(JURA, None, tmp_path, Asked(x="lon")).guesses
+    assert told[0] == "coordinates: lon and lat, by their names"
+    with pytest.raises(FileFormatError, match="no column goes with Cd, named by --x, among"):
+        starter(JURA, None, tmp_path, Asked(x="Cd"))
+
+
+@pytest.mark.parametrize("named", [{"y": "x_km"}, {"y": "y_km", "value": "x_km"}])
+def test_coordinates_and_values_are_three_columns(tmp_path, named):
+    with pytest.raises(FileFormatError, match="the column x_km is named twice"):
+        starter(JURA, None, tmp_path, Asked(x="x_km", **named))
+
+
+@pytest.mark.parametrize(("mark", "told"), [(";", "semicolons"), ("\t", "tabs")])
+def test_columns_that_are_not_separated_by_commas_are_told(tmp_path, mark, told):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows("x,y,value").replace(",", mark))
+    with pytest.raises(FileFormatError, match=f"separates its columns by {told}: use commas"):
+        starter(path, None, tmp_path, Asked())
+
+
+def test_a_number_that_stands_for_no_value_is_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows("x,y,value", "0.5,0.5,-3.4e38"))
+    with pytest.raises(FileFormatError, match=r"line 2: value is -3.4e\+38: if that stands for no"):
+        starter(path, None, tmp_path, Asked())
+
+
 def test_a_table_without_a_column_of_values_is_told_with_what_was_looked_for(tmp_path):
     path = tmp_path / "wells.csv"
     path.write_text("well_id,x,y,level,,a,a\n1,0,0,low,,1,1\n2,1,0,high,,1,1\n3,0,1,low,,1,1\n")
@@ -186,6 +289,18 @@ def test_readings_are_joined_with_their_sites(tmp_path):
     assert (case.prepared.readings == 3).all()
 
 
+def test_the_column_of_sites_tells_them_apart_before_any_is_left_out(tmp_path):
+    path = archive(tmp_path)
+    for one in (path, tmp_path / "sites.csv"):
+        first, *rows = one.read_text().splitlines()
+        one.write_text("\n".join([f"agency,{first}", *(f"USGS,{row}" for row in rows)]) + "\n")
+    few = (tmp_path / "sites.csv").read_text().replace("yes", "no", 8)
+    (tmp_path / "sites.csv").write_text(few)
+    asked = Asked(sites=tmp_path / "sites.csv", sites_where={"use": "yes"})
+    told = starter(path, None, tmp_path, asked).guesses
+    assert "observations: medians of the readings of 3 sites, told by site" in told
+
+
 def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
     out = tmp_path / "problem.toml"
     words = ["--value", "Cd", "--covariates", "rock, Zn", "--log"]
@@ -205,6 +320,8 @@ def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
         (["--where", "flg="], "has no column 'flg': did you mean 'flag'"),
         (["--sites", "SITES", "--covariates", "depth"], "has no column 'depth'"),
         (["--sites", "SITES", "--covariates", "head"], "a coordinate or the value"),
+        (["--sites", "SITES", "--covariates", "flag,flag"], "--covariates names flag twice"),
+        ([], "or, where another table holds them, that table by --sites"),
         (["--sites", "OTHER"], "no column tells which site a reading is of"),
     ],
 )

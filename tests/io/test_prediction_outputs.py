@@ -23,7 +23,7 @@ from riesz.io import gis_modules
 from riesz.io.band import Band, colour_range
 from riesz.io.measured import measured_as
 from riesz.io.prediction_file import write_prediction, write_prediction_of
-from riesz.io.prediction_request import PredictionRequest, check_request
+from riesz.io.prediction_request import PredictionRequest, check_request, check_target
 from riesz.io.run_folder import read_run
 from riesz.io.statistic import statistics_in
 
@@ -286,3 +286,10 @@ def test_quiet_prints_nothing_and_json_prints_one_object(
     assert (told.out, told.err) == ("", "")
     told = run("--quiet", "--json")
     assert json.loads(told.out)["files"] == [str(tmp_path / "a.csv")]
+
+
+@pytest.mark.parametrize("name", ["problem.toml", "observations.csv", "wells.csv", "rivers.csv"])
+def test_what_a_run_is_read_from_is_not_overwritten(name, tmp_path):
+    (tmp_path / name).write_text("")
+    with pytest.raises(RieszError, match="is what is read here: write to another file"):
+        check_target(PredictionRequest(run=tmp_path, out=tmp_path / name, cell=1.0))

@@ -173,6 +173,8 @@ def test_what_is_wrong_is_told_with_its_key_and_what_to_write(tmp_path, old, new
         ("x,y,value\n1,0.5,1_0\n", "line 2: value is '1_0', not a finite number"),
         ("x,y,value\n1,0.5,2\n1,0,5,2\n", "line 3: 3 columns were expected, 4 found: decimal c"),
         ("x,y,value,\n1,0,5,2\n", "line 2: 3 columns were expected, 4 found"),
+        ("# by hand\nx,y,value\n1,0,2\n", "line 2: 3 columns .* first line names only '# by hand'"),
+        ("x;y;value\n0,5;0;2\n", "separates its columns by semicolons: use commas"),
         ("X,y,value\n1,0.5,2\n", r"has no column 'x': did you mean 'X'\?"),
         ("x,y,value\n1,0.5,2\n\n3,0.5,2\n3,9,2\n", r"2 of 3 points lie .* line 4 at \(3, 0.5\)"),
     ],

@@ -227,7 +227,7 @@ def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what
 
 def choose_engine(problem: InverseProblem) -> Choice:
     """The engine for a problem: exact where that is cheap or nothing else applies."""
-    size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
+    size = problem.num_coordinates
     unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
         return Choice("emulate", "exact solves need float64, and the problem is in float32")
@@ -235,10 +235,17 @@ def choose_engine(problem: InverseProblem) -> Choice:
     if size > FEW_UNKNOWNS and left == 0:
         return Choice("conditional", f"the state is linear in all of {unknowns}: nothing is left")
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
-        why = "a single mesh has no coarser levels, which emulate trains on"
-        few_left = left <= FEW_UNKNOWNS < size
-        why += f", and all but {left} of {unknowns} can be integrated out" if few_left else ""
-        return Choice("conditional" if few_left else "nuts", why)
+        single = "a single mesh has no coarser levels, which emulate trains on"
+        if not left <= FEW_UNKNOWNS < size:
+            return Choice("nuts", single)
+        why = f"{single}, and all but {left} of {unknowns} can be integrated out"
+        return Choice("conditional", why)
+    return on_nested_meshes(problem, unknowns)
+
+
+def on_nested_meshes(problem: InverseProblem, unknowns: str) -> Choice:
+    """Between exact solves and what is trained on mini-patches."""
+    size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
     try:
         affine_values(problem.forward, problem.latents)
     except RieszError:

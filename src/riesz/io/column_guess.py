@@ -1,21 +1,31 @@
 """Which columns of a table hold coordinates and values: by their names, and by their ranges."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations, permutations
 
 import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError
 from riesz.geometry.outline import Outline
-from riesz.io.text_table import TextTable, column_of, number_in, number_or_limit
+from riesz.io.text_table import (
+    TextTable,
+    check_separated,
+    column_of,
+    number_in,
+    number_or_limit,
+)
 
 PAIRS = (
-    (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", "x", "y"),
-    (r"east(ing)?s?(_.*)?|.*_east(ing)?", "east", "north"),
-    (r"lon(g|gitude)?(_.*)?|.*_lon(g|gitude)?", "lon", "lat"),
+    (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", {"x": "y"}),
+    (r"east(ing)?s?(_.*)?|.*_east(ing)?", {"east": "north"}),
+    (r"(.*_)?lon(g|gitude)?(_.*)?", {"longitude": "latitude", "long": "lat", "lon": "lat"}),
 )
 """How columns along the first axis are called, and what to replace for the other one."""
+
+DEGREES = PAIRS[-1][0]
 
 VALUES = r"(.*_)?(value|head|level|conc|concentration|measured|measurement|result|temp|obs)(_.*)?"
 
@@ -55,18 +65,26 @@ def guessed_columns(
 
     Coordinates are columns of `places`: the table itself, or one of its sites.
     """
+    for of in (table, places):
+        check_separated(of.path, of.header)
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
             column_of(of.path, name, of.header)
             check_numbers(of, name)
     why = []
     if x is None or y is None:
-        pair = pair_of(places, None if outline is None else box_of(outline))
-        why.append(f"coordinates: {pair[0]} and {pair[1]}, by {pair[2]}")
-        x, y = x or pair[0], y or pair[1]
+        x, y, reason = pair_of(places, None if outline is None else box_of(outline), x, y)
+        why.append(f"coordinates: {x} and {y}, by {reason}")
     if value is None:
         value, reason = value_of(table, (x, y))
         why.append(f"value: {value}, by {reason}")
+    taken = (x, y, value) if places is table else (x, y)
+    for name in taken:
+        if taken.count(name) > 1:
+            raise FileFormatError(
+                f"{places.path}: the column {name} is named twice: x, y and the value are three "
+                "columns."
+            )
     return Guess(x, y, value, tuple(why))
 
 
@@ -85,16 +103,25 @@ def check_numbers(table: TextTable, name: str) -> None:
         )
 
 
-def pair_of(table: TextTable, box: Float[np.ndarray, "corner 2"] | None) -> tuple[str, str, str]:
-    """Two columns that are named as coordinates or, with a polygon, that lie in its range."""
-    named = [
+def pair_of(
+    table: TextTable, box: Float[np.ndarray, "corner 2"] | None, x: str | None, y: str | None
+) -> tuple[str, str, str]:
+    """Two columns that are named as coordinates or, with a polygon, that lie in its range.
+
+    One of them may be given; the other is then one that goes with it.
+    """
+
+    def fitting(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [pair for pair in pairs if x in (None, pair[0]) and y in (None, pair[1])]
+
+    named = fitting(
         (one, other)
-        for pattern, first, second in PAIRS
+        for pattern, swaps in PAIRS
         for one in table.header
         if re.fullmatch(pattern, one.casefold())
         for other in table.header
-        if other.casefold() == one.casefold().replace(first, second, 1) and other != one
-    ]
+        if other.casefold() in partners(one.casefold(), swaps)
+    )
     if box is None and named:
         return (*named[0], "their names")
     if box is not None:
@@ -102,20 +129,38 @@ def pair_of(table: TextTable, box: Float[np.ndarray, "corner 2"] | None) -> tupl
             if share_within(table, pair, box) > MOSTLY:
                 return (*pair, "their names and the range of the polygon")
         numeric = [name for name in table.header if is_numeric(table, name)]
-        for i, one in enumerate(numeric):
-            for other in numeric[i + 1 :]:
-                if share_within(table, (one, other), box) > MOSTLY:
-                    return (one, other, "the range of the polygon")
+        either = combinations if x is None and y is None else permutations
+        for pair in fitting(either(numeric, 2)):
+            if share_within(table, pair, box) > MOSTLY:
+                return (*pair, "the range of the polygon")
+        best = max(named, key=lambda pair: share_within(table, pair, box), default=None)
+        if best is not None and share_within(table, best, box) > 0:
+            return (*best, "their names")
         if named:
             raise FileFormatError(
                 f"{table.path}: the columns {named[0][0]} and {named[0][1]} are not in the range "
                 f"of the polygon, {box[0].tolist()} to {box[1].tolist()}: bring both into the same "
                 "coordinates, or name other columns by --x and --y."
             )
+    found = ", ".join(table.header)
+    if x is not None or y is not None:
+        option, lacking = ("--x", "--y") if y is None else ("--y", "--x")
+        raise FileFormatError(
+            f"{table.path}: no column goes with {x or y}, named by {option}, among {found}: name "
+            f"it by {lacking}."
+        )
     raise FileFormatError(
-        f"{table.path}: no two columns look like coordinates among {', '.join(table.header)}: name "
-        "them by --x and --y."
+        f"{table.path}: no two columns look like coordinates among {found}: name them by --x and "
+        "--y or, where another table holds them, that table by --sites."
     )
+
+
+def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
+    """What the column along the other axis may be called: the word may stand first or last."""
+    found = set()
+    for first, second in swaps.items():
+        found |= {name.replace(first, second, 1), second.join(name.rsplit(first, 1))}
+    return found - {name}
 
 
 def share_within(

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from riesz.errors import FileFormatError
-from riesz.io.text_table import TextTable
+from riesz.io.text_table import TextTable, check_separated
 from riesz.io.whole_file import read_bytes
 
 Row = tuple[int, list[str]]
 """A line's number and its cells."""
+
+MOST_SHOWN = 40
+"""Letters of a first line that an error tells."""
 
 MOST_BYTES = 2**30
 """Of a table, unpacked: a small file may unpack to more than any memory holds."""
@@ -26,11 +29,11 @@ def read_csv(path: Path) -> TextTable:
 
 def csv_table(path: Path, content: bytes) -> TextTable:
     """The same from what was read."""
-    rows = csv_rows(path, content)
+    rows = [(line, row) for line, row in csv_rows(path, content) if any(map(str.strip, row))]
     if not rows:
         raise FileFormatError(f"{path} is empty: its first line must name the columns.")
     header = tuple(name.strip() for name in rows[0][1])
-    kept = [(line, row) for line, row in rows[1:] if any(cell.strip() for cell in row)]
+    kept = rows[1:]
     if not kept:
         raise FileFormatError(f"{path} has no rows below its first line: give at least one.")
     check_widths(path, header, kept)
@@ -74,6 +77,12 @@ def check_widths(path: Path, header: tuple[str, ...], rows: list[Row]) -> None:
     num_named = max((i for i, name in enumerate(header, start=1) if name), default=0)
     for line, row in rows:
         found = max((i for i, cell in enumerate(row, start=1) if cell.strip()), default=0)
+        if found > num_named == 1:
+            check_separated(path, header)
+            raise FileFormatError(
+                f"{path}, line {line}: {found} columns were found, but the first line names only "
+                f"{header[0][:MOST_SHOWN]!r}: it must name all of them; remove lines above that."
+            )
         if found > num_named:
             raise FileFormatError(
                 f"{path}, line {line}: {num_named} columns were expected, {found} found: decimal "

@@ -9,7 +9,7 @@ from riesz.infer.predict import NUM_DRAWS
 from riesz.io.geopackage import geopackage_modules
 from riesz.io.netcdf import netcdf_modules
 from riesz.io.raster import rasterio_modules
-from riesz.io.run_folder import GOES_WITH
+from riesz.io.run_folder import GOES_WITH, RIVERS, WELLS
 from riesz.io.statistic import ENSEMBLE, statistics_in
 from riesz.spelling import listed, nearest
 
@@ -87,7 +87,7 @@ def check_target(request: PredictionRequest) -> None:
         raise FileFormatError(f"{path} is a folder: give the name of a file.")
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
-    inputs = [request.run / name for name in GOES_WITH]
+    inputs = [request.run / name for name in (*GOES_WITH, WELLS, RIVERS)]
     inputs += [] if request.points is None else [request.points]
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")

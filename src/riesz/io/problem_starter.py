@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
+from riesz.geometry.crs import LON_LAT
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline
 from riesz.geometry.simplify import simplify_outline
@@ -15,7 +16,7 @@ from riesz.io.crs_text import is_crs_text
 from riesz.io.outline_file import OutlineFile, read_outline_file
 from riesz.io.starter_lines import Asked, number, quoted, relative
 from riesz.io.starter_rows import measured_rows
-from riesz.io.starter_text import STARTER
+from riesz.io.starter_text import CONDITIONAL, NUTS, STARTER
 
 NUM_NODES = 2000
 NODES_PER_SQUARE = 2.8
@@ -48,7 +49,7 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
     spread = float(values.std())
     length = rounded(LENGTH_SHARE * extent)
     text = STARTER.format(
-        crs=crs_lines(file),
+        crs=crs_lines(file, in_degrees=measured.in_degrees),
         domain=domain_lines(file, polygon, folder, edge, extent, points),
         edge=number(edge),
         observations=measured.lines,
@@ -57,8 +58,18 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         trend=number(rounded(spread * extent_beyond(outline, points))),
         source=number(rounded(SOURCE_FACTOR * spread / length**2)),
         length=number(length),
+        engine=NUTS if measured.num_limits else CONDITIONAL,
     )
-    return Starter(text, (*measured.notes, f"mesh: edges up to {number(edge)}"))
+    notes = [*measured.notes, f"mesh: edges up to {number(edge)}"]
+    if measured.num_limits:
+        notes.append(
+            f"engine: nuts, for values below a limit, of which there are {measured.num_limits}"
+        )
+    if measured.in_degrees:
+        notes.append(
+            "degrees are no lengths: better bring the coordinates into a projection in metres"
+        )
+    return Starter(text, tuple(notes))
 
 
 def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float:
@@ -72,10 +83,12 @@ def rounded(value: float, digits: int = 2) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
-def crs_lines(file: OutlineFile | None) -> str:
+def crs_lines(file: OutlineFile | None, *, in_degrees: bool) -> str:
     if file is not None and file.crs is not None and is_crs_text(file.crs):
         text = " ".join(file.crs.split()).replace("'", "")
         return f"crs = '{text}'  # as {file.path.name} says"
+    if in_degrees:
+        return f'crs = "{LON_LAT}"            # longitude and latitude'
     return '# crs = "EPSG:32612"         # which coordinates these are: an EPSG code, PROJ or WKT'
 
 

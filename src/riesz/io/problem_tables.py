@@ -256,6 +256,6 @@ class ProblemTables(Table):
         """All that may be the name of an unknown, by key."""
         prescribed = {f"boundary.{tag}.value": one.value for tag, one in self.boundary.items()}
         terms = {f"equation.{name}": value for name, value in self.equation.given().items()}
-        rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells)}
-        beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers)}
+        rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells, 1)}
+        beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers, 1)}
         return terms | prescribed | rates | beds | {"noise.sd": self.noise.sd}

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.io.column_guess import Guess
 from riesz.io.text_table import TextTable
 
 DATE_NAME = r"(.*_)?(date|day|datetime|sampled)(_.*)?"
@@ -48,27 +47,33 @@ def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
 
 
 def row_lines(
-    names: Guess,
     asked: Asked,
-    good: Bool[np.ndarray, " row"],
-    inside: Bool[np.ndarray, " row"],
-    values: Float[np.ndarray, " row"],
+    columns: Mapping[str, Float[np.ndarray, " row"]],
+    outside: Bool[np.ndarray, " row"],
 ) -> list[str]:
+    """Filters, also for cells that hold no numbers in the columns of which there must be some."""
     wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
-    if not good.all():
-        lowest = float(np.nanmin(values))
-        low = number(float(math.floor(lowest - abs(lowest) / 1000)))
-        wanted |= {quoted(names.value): f"{{ min = {low} }}"}
+    gaps = {
+        quoted(name): f"{{ min = {number(below_all(values))} }}"
+        for name, values in columns.items()
+        if np.isnan(values).any()
+    }
     lines = []
-    if wanted:
-        told = "only these rows" if good.all() else "only these rows, no empty cells"
-        lines.append(f"where = {inline(wanted)}   # {told}")
+    if wanted or gaps:
+        told = "only these rows, no empty cells" if gaps else "only these rows"
+        lines.append(f"where = {inline(wanted | gaps)}   # {told}")
     if asked.sites_where:
         wanted = {quoted(name): quoted(word) for name, word in asked.sites_where.items()}
         lines.append(f"sites_where = {inline(wanted)}   # only these sites")
-    if (good & ~inside).any():
+    if outside.any():
         lines.append('outside = "drop"             # points outside the domain are left out')
     return lines
+
+
+def below_all(values: Float[np.ndarray, " row"]) -> float:
+    """A whole number that none of them is below."""
+    lowest = float(np.nanmin(values))
+    return float(math.floor(lowest - abs(lowest) / 1000))
 
 
 def inline(pairs: Mapping[str, str]) -> str:
@@ -113,7 +118,8 @@ def number(value: float) -> str:
 
 
 def quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """As TOML writes texts: as JSON does, but for one more character that must not stand in one."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def relative(path: Path, folder: Path) -> str:

@@ -44,5 +44,14 @@ prior = "half-normal"
 sd = {spread}   # surely no more than the values themselves
 
 [engine]
-name = "conditional"         # exact, as the state is linear in source and rim; auto chooses itself
+{engine}
 """
+
+CONDITIONAL = (
+    'name = "conditional"         # exact, as the state is linear in source and rim; auto chooses '
+    "itself"
+)
+NUTS = (
+    'name = "nuts"                # conditional takes no values below a limit; laplace is faster, '
+    "but needs numbers for noise and scales"
+)

@@ -95,14 +95,17 @@ def error_text(error: ValidationError, content: Mapping[str, Any]) -> str:
 
 
 def place_in(content: Any, location: tuple[int | str, ...]) -> list[str]:
-    """The keys on the way to an error; pydantic's own words for alternatives are left out."""
+    """The keys on the way to an error; pydantic's own words for alternatives are left out.
+
+    Entries of lists are counted from one, as lines and rows are.
+    """
     kept = []
     for part in location:
         try:
             content = content[part]
         except (KeyError, IndexError, TypeError):
             continue
-        kept.append(str(part))
+        kept.append(str(part + 1 if isinstance(part, int) else part))
     return kept
 
 
@@ -124,6 +127,8 @@ def complaint(error: Mapping[str, Any]) -> str:
         case "too_short" | "too_long":
             wanted = context.get("min_length", context.get("max_length"))
             text = f"has {context['actual_length']} entries: give {wanted}"
+        case "list_type" if isinstance(error["input"], Mapping):
+            text = "is one table: write its name in two brackets, once for each entry"
         case kind:
             text = f"is {found}: give {EXPECTED.get(kind, error['msg'])}"
     return f"{text}."

@@ -67,22 +67,28 @@ def column_of(path: Path, name: str, header: tuple[str, ...]) -> int:
         return header.index(name)
     if name in header:
         raise FileFormatError(f"{path} has {header.count(name)} columns {name!r}: rename one.")
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        mark = "semicolons" if ";" in header[0] else "tabs"
-        raise FileFormatError(f"{path} separates its columns by {mark}: use commas.")
+    check_separated(path, header)
     raise FileFormatError(
         f"{path} has no column {name!r}: {nearest(name, header)}It has {', '.join(header)}."
     )
 
 
+def check_separated(path: Path, header: tuple[str, ...]) -> None:
+    """Raise where all columns were read as one."""
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        mark = "semicolons" if ";" in header[0] else "tabs"
+        raise FileFormatError(f"{path} separates its columns by {mark}: use commas.")
+
+
 def number_in(cell: str | None) -> float:
-    """The number in a cell; NaN where there is none."""
+    """The finite number in a cell; NaN where there is none."""
     if not cell or "_" in cell:  # Python reads 1_0 as ten; in a table it is a slip
         return math.nan
     try:
-        return float(cell)
+        number = float(cell)
     except ValueError:
         return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def number_or_limit(cell: str | None) -> float:
