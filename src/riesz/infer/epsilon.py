@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-import scipy.optimize
+import scipy
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
+import scipy
 from jax.flatten_util import ravel_pytree
 
 MAX_STEPS = 200
