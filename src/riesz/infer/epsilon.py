@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 import scipy
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int
