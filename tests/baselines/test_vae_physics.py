@@ -42,7 +42,7 @@ def test_without_weight_an_equation_changes_nothing_at_all():
     assert eqx.tree_equal(free.trained, plain.trained)
 
 
-@pytest.mark.parametrize("method", [vae_dt, vae_nld])
+@pytest.mark.parametrize("method", [vae_dt, pytest.param(vae_nld, marks=pytest.mark.slow)])
 def test_penalties_fall_and_a_tiny_weight_gives_the_paired_control(method):
     """The same first networks, batches and draws of z with and without an equation."""
     training, target = waves()

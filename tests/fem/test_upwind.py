@@ -77,6 +77,7 @@ def test_a_layer_across_the_stream_overshoots_by_less_than_a_tenth():
     assert away <= 1e-3
 
 
+@pytest.mark.slow
 def test_in_oblique_flow_overshoots_stay_at_the_layer():
     """What this linear method does there, short of the tenth it reaches in aligned flow."""
     nodes, u = transported(32, OBLIQUE, layer=True)

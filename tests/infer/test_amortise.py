@@ -74,6 +74,7 @@ def test_an_untrained_encoder_gives_the_prior():
     np.testing.assert_array_equal(q.inverse_factor(), np.eye(3))
 
 
+@pytest.mark.slow
 def test_weighted_candidates_have_the_mean_of_the_posterior_even_near_a_wrong_q(problem, amortised):
     """For one data set, with truths drawn from its posterior, within 4 Monte-Carlo errors."""
     posterior = amortised.posterior(problem.observed)
@@ -114,6 +115,7 @@ def exact_draws(simulator, posterior, num_draws):
     return jnp.asarray(draws)
 
 
+@pytest.mark.slow
 def test_the_posteriors_of_new_data_are_the_known_ones(amortised, data_sets):
     found = [errors(one) for one in amortised.posteriors(data_sets)]
     means, ratios = (np.array(part) for part in zip(*found, strict=True))
@@ -121,6 +123,7 @@ def test_the_posteriors_of_new_data_are_the_known_ones(amortised, data_sets):
     assert np.abs(ratios - 1).max() < 0.05, ratios
 
 
+@pytest.mark.slow
 def test_data_sets_may_come_one_by_one_or_together(amortised, data_sets):
     together = amortised.posteriors(data_sets)
     for values, one in zip(data_sets, together, strict=True):
@@ -130,6 +133,7 @@ def test_data_sets_may_come_one_by_one_or_together(amortised, data_sets):
         assert (one.engine, one.seed, one.notes) == ("amortise", 1, ())
 
 
+@pytest.mark.slow
 def test_its_posteriors_know_the_states_that_go_with_the_unknowns(amortised, data_sets):
     posterior = amortised.posterior(data_sets[0])
     problem, one = posterior.problem, posterior.coordinate_mean()
@@ -138,18 +142,21 @@ def test_its_posteriors_know_the_states_that_go_with_the_unknowns(amortised, dat
     assert np.linalg.norm(state - exact) < 0.01 * np.linalg.norm(exact)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_keeps_its_curves(amortised):
     loss = np.asarray(amortised.history["loss"])
     assert loss.shape == (SETTINGS.steps,)
     assert loss[-50:].mean() < loss[:10].mean() - 1
 
 
+@pytest.mark.slow
 def test_data_unlike_those_of_the_training_are_told(amortised, data_sets):
     with pytest.warns(UserWarning, match="unlike those that the encoder was trained on"):
         posterior = amortised.posterior(1000 * data_sets[0])
     assert "units" in posterior.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -169,6 +176,7 @@ def test_a_surrogate_that_nothing_would_fit_is_refused(problem):
         amortise(problem, penalty=exact_penalty(problem.forward), settings=SETTINGS, quiet=True)
 
 
+@pytest.mark.slow
 def test_simulated_data_scatter_about_the_state_like_noise(amortised):
     place, keys = jnp.asarray([0.3, -0.2]), jr.split(jr.key(1), 2000)
     seen = jax.jit(jax.vmap(amortised.simulator.observed, in_axes=(0, None)))(keys, place)

@@ -161,6 +161,7 @@ def with_heads_of(case, coordinates):
     return "\n".join(["x,y,value", *rows]) + "\n"
 
 
+@pytest.mark.slow
 def test_conditional_finds_an_unknown_rate(mixed, tmp_path):
     """The state is linear in it, so that nothing but the Gaussian update is needed."""
     case = read_problem(
