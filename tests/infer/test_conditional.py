@@ -56,7 +56,8 @@ def dense_moments(problem, points, noise):
         return jnp.concatenate([problem.operator @ state, at_points @ state])
 
     origin = jnp.zeros(problem.num_coordinates)
-    start, slopes = np.asarray(both(origin)), np.asarray(jax.jacfwd(both)(origin))
+    start = np.asarray(jax.jit(both)(origin))
+    slopes = np.asarray(jax.jit(jax.jacfwd(both))(origin))
     count = len(problem.observed)
     joint = slopes @ slopes.T
     data = joint[:count, :count] + noise**2 * np.eye(count)
