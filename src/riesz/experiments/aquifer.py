@@ -38,7 +38,7 @@ from riesz.experiments.aquifer_map import draw_maps
 from riesz.experiments.aquifer_methods import BY_NAME, ENTRIES, Entry
 from riesz.experiments.aquifer_published import published_tasks
 from riesz.experiments.aquifer_settings import frozen_choice
-from riesz.experiments.aquifer_tables import comparisons, mean_scores
+from riesz.experiments.aquifer_tables import COMPARED, comparisons, mean_scores
 from riesz.experiments.task import Experiment, Task
 from riesz.io.results import Row, markdown_table
 from riesz.io.whole_file import replacing
@@ -132,6 +132,13 @@ def row(aquifer: Aquifer, method: str, split: str, start: int, quantity: str, su
         "n": len(scores.inside),
         "mae_feet": float(scores.feet.mean()),
         "seconds": seconds,
+        **(scores_of_wells(scores) if quantity == COMPARED else {}),
+    }
+
+
+def scores_of_wells(scores: Scores) -> Row:
+    """What comparisons need of each well; result files would be twice as large with all."""
+    return {
         "crps_of_wells": np.round(scores.crps, 5).tolist(),
         "nlpd_of_wells": np.round(scores.nlpd, 5).tolist(),
         "errors_of_wells": np.round(scores.absolute, 5).tolist(),

@@ -11,6 +11,9 @@ from riesz.io.results import Row
 
 SCORES = ("mae", "mse", "nlpd", "crps", "coverage95", "mae_feet")
 AGAINST = (NETWORK, GP_LINEAR, GP_ZERO)
+COMPARED = "head"
+"""The quantity by which methods are held against each other, well by well."""
+
 PAIRED = {"crps": "crps_of_wells", "nlpd": "nlpd_of_wells", "mae": "errors_of_wells"}
 NUM_RESAMPLES = 10_000
 
@@ -61,7 +64,7 @@ def comparisons(rows: Sequence[Row]) -> list[Row]:
     wells, p that of Wilcoxon's signed-rank test. Neither is corrected for there being many, nor for
     wells near each other being alike.
     """
-    own = {key: same for key, same in groups(rows) if key[1] == "head"}
+    own = {key: same for key, same in groups(rows) if key[1] == COMPARED}
     table = []
     for (split, quantity, subset, method), same in own.items():
         for against in AGAINST:
