@@ -54,42 +54,42 @@ bench-laplace: $(READY)
 	$(BIN)/python benchmarks/laplace.py --out results/bench-laplace.json
 
 bench-aquifer-step: $(READY)
-	$(BIN)/python benchmarks/aquifer_step.py --out results/bench-aquifer-step.json
+	$(BIN)/python paper/benchmarks/aquifer_step.py --out results/bench-aquifer-step.json
 
 bench-aquifer-mesh: $(READY)
-	$(BIN)/python benchmarks/aquifer_mesh.py --out results/bench-aquifer-mesh.json
+	$(BIN)/python paper/benchmarks/aquifer_mesh.py --out results/bench-aquifer-mesh.json
 
 bench-walks: $(READY)
 	$(BIN)/python benchmarks/walks.py --out results/walks
 
 reproduce: $(READY)
-	$(BIN)/riesz experiment smoother --full --resume --out results/smoother
-	$(BIN)/riesz experiment taper --full --resume --out results/taper
-	$(BIN)/riesz experiment norms --full --resume --out results/norms
-	$(BIN)/riesz experiment transport --full --resume --out results/transport
-	$(BIN)/riesz experiment field --full --resume --out results/field
-	$(BIN)/riesz experiment amortised --full --resume --out results/amortised
-	$(BIN)/riesz experiment checkerboard --full --resume --out results/checkerboard
-	$(BIN)/riesz experiment blocks --full --resume --out results/blocks
+	$(BIN)/riesz experiment smoother --full --resume --out paper/results/smoother
+	$(BIN)/riesz experiment taper --full --resume --out paper/results/taper
+	$(BIN)/riesz experiment norms --full --resume --out paper/results/norms
+	$(BIN)/riesz experiment transport --full --resume --out paper/results/transport
+	$(BIN)/riesz experiment field --full --resume --out paper/results/field
+	$(BIN)/riesz experiment amortised --full --resume --out paper/results/amortised
+	$(BIN)/riesz experiment checkerboard --full --resume --out paper/results/checkerboard
+	$(BIN)/riesz experiment blocks --full --resume --out paper/results/blocks
 	$(BIN)/riesz check examples/transport/problem.toml --calibrate --out results/calibration
-	$(BIN)/riesz experiment misspecified --full --resume --out results/misspecified
-	$(BIN)/riesz experiment jura --select --full --resume --out results/jura-select
-	$(BIN)/riesz experiment jura --full --resume --out results/jura
-	$(BIN)/riesz experiment agreement --full --resume --out results/agreement
-	$(BIN)/riesz experiment aquifer --select --full --resume --out results/aquifer-select
-	$(BIN)/riesz experiment aquifer --full --resume --out results/aquifer
+	$(BIN)/riesz experiment misspecified --full --resume --out paper/results/misspecified
+	$(BIN)/riesz experiment jura --select --full --resume --out paper/results/jura-select
+	$(BIN)/riesz experiment jura --full --resume --out paper/results/jura
+	$(BIN)/riesz experiment agreement --full --resume --out paper/results/agreement
+	$(BIN)/riesz experiment aquifer --select --full --resume --out paper/results/aquifer-select
+	$(BIN)/riesz experiment aquifer --full --resume --out paper/results/aquifer
 
 clean:
 	rm -rf $(VENV) $(OUT) demo-output
 
 # The environment is made once, and again when its description changes.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml paper/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	    { echo "Riesz needs Python 3.11 or newer, called '$(PYTHON)' here. On Debian: apt-get install python3 python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	    { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]" --editable ./paper
 	@touch $(READY)
 
 $(DOCS_READY): $(READY)

@@ -211,7 +211,7 @@ def main() -> None:
         return
     rows = all_rows(tuple(options.sides), options.rounds)
     # Imported only now: a child process starts with its parent's memory on its account.
-    from riesz.io.results import results, write_results
+    from riesz.io.store.results import results, write_results
 
     config = {"sides": list(options.sides), "rounds": options.rounds}
     content = results("make bench-assembly", config, 0, rows, summary(rows))

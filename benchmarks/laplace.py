@@ -50,7 +50,7 @@ def timed(problem) -> dict:
     import jax
     import numpy as np
 
-    from riesz.infer.laplace import LaplaceSettings, laplace
+    from riesz.engines.laplace.engine import LaplaceSettings, laplace
 
     clock, cpu = time.perf_counter(), time.process_time()
     posterior = jax.block_until_ready(
@@ -76,7 +76,7 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.results import results, write_results
+    from riesz.io.store.results import results, write_results
 
     problem = posed()
     rows = [{"run": name, **timed(problem)} for name in ("with compilation", "compiled")]

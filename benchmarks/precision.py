@@ -21,7 +21,7 @@ def problem_of(replicate: int, dtype: str):
     import numpyro.distributions as dist
 
     import riesz as rz
-    from riesz.experiments.transport_data import (
+    from riesz_paper.experiments.transport.data import (
         PRIOR_SD,
         data_set,
         equation,
@@ -47,7 +47,7 @@ def fitted(replicate: int, dtype: str) -> dict:
     import numpy as np
 
     import riesz as rz
-    from riesz.experiments.transport_exact import exact_posterior
+    from riesz_paper.experiments.transport.exact import exact_posterior
 
     exact_problem = problem_of(replicate, "float64")
     exact = exact_posterior(exact_problem, exact_problem.operator)
@@ -147,7 +147,7 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.results import results, write_results
+    from riesz.io.store.results import results, write_results
 
     rows = [penalised(dtype) for dtype in PRECISIONS]
     for replicate in range(REPLICATES):

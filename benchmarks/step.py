@@ -247,7 +247,7 @@ def main() -> None:
                   "set-up {setup_seconds:.1f} s, {flops:.0f} flops".format(**row))  # fmt: skip
         all_rows += rows
         figures |= summary(dtype, rows, table)
-    from riesz.io.results import results, write_results
+    from riesz.io.store.results import results, write_results
 
     config = {
         "meshes": [list(mesh) for mesh in meshes],

@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/walks"))
     options = parser.parse_args()
-    from riesz.io.results import results, write_results
+    from riesz.io.store.results import results, write_results
 
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []

@@ -10,15 +10,15 @@ import warnings
 import numpy as np
 import pytest
 
+from riesz.case.data.read import prepared_readings
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.file.problem import tables_in
+from riesz.case.run.folder import check_unchanged
 from riesz.errors import RieszError
 from riesz.io import read_mesh, write_mesh
-from riesz.io.csv_file import csv_table
-from riesz.io.observations_table import ObservationsTable
-from riesz.io.outline_file import read_outline_file
-from riesz.io.problem_file import tables_in
-from riesz.io.readings import prepared_readings
-from riesz.io.results import read_results
-from riesz.io.run_folder import check_unchanged
+from riesz.io.maps.outlines import read_outline_file
+from riesz.io.store.results import read_results
+from riesz.io.tables.csv_text import csv_table
 from riesz.mesh.shapes import rectangle
 
 FEW, MANY = 300, 10_000

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.infer.fit import ENGINES
+from riesz.inference.fit import ENGINES
 
 ROOT = Path(__file__).parent.parent
 README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"

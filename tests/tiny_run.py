@@ -6,13 +6,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from riesz.infer.family import MeanField
-from riesz.infer.fit import Choice
-from riesz.infer.posterior import Posterior
-from riesz.infer.states import ExactStates
-from riesz.infer.summary import Summary
-from riesz.io.problem_file import read_problem
-from riesz.io.run_folder import write_run
+from riesz.case.file.problem import read_problem
+from riesz.case.run.folder import write_run
+from riesz.diagnose.summary import Summary
+from riesz.inference.fit import Choice
+from riesz.posterior.family import MeanField
+from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import ExactStates
 
 PROBLEM = """# a <b>comment</b> & more
 crs = "EPSG:32612"

@@ -9,12 +9,12 @@ import time
 import jax.numpy as jnp
 import jax.random as jr
 
-from riesz.cli import main
-from riesz.infer import fit
-from riesz.infer.family import MeanField
-from riesz.infer.posterior import Posterior
-from riesz.infer.states import ExactStates
-from riesz.infer.training import train
+from riesz.cli.main import main
+from riesz.engines.training import train
+from riesz.inference import fit
+from riesz.posterior.family import MeanField
+from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import ExactStates
 
 STEPS, SECONDS = 400, 0.02
 

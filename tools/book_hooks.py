@@ -10,6 +10,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from mkdocs.structure.files import File
+
 from book.cells import cells_of
 from book.execute import read_run
 from book.maths import with_mathml
@@ -19,7 +21,6 @@ from book.public_names import exports, public_names
 from book.reference import LAYERS, check_complete, reference_page
 from book.results_page import result_files, results_section
 from book.tutorial_page import pictures, tutorial_page
-from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = ROOT / "examples" / "tutorials"

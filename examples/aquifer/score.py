@@ -15,8 +15,8 @@ import numpy as np
 from make_data import transmissivity, true_heads
 
 import riesz as rz
-from riesz.io.results import results, write_results
-from riesz.io.run_folder import read_run
+from riesz.case.run.folder import read_run
+from riesz.io.store.results import results, write_results
 
 NUM_PLACES = 500
 LEVELS = (0.025, 0.975)

@@ -21,7 +21,7 @@ RUN = Path(tempfile.mkdtemp()) / "run"
 def riesz(*words):
     """Run a command as a shell would, and show what it says."""
     print("$ riesz", *(str(word).replace(str(RUN.parent), "out") for word in words))
-    command = [sys.executable, "-c", "from riesz.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-c", "from riesz.cli.main import main; main()", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     print(done.stdout.replace(str(RUN.parent), "out"))

@@ -13,10 +13,11 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 import numpy as np
+from riesz.regression import Covariates, Structure, field_regression, modes_of
 
 import riesz as rz
 from riesz.datasets import jura, jura_grid
-from riesz.regression import Covariates, Structure, chain, field_regression, modes_of
+from riesz_paper.regression import chain
 
 samples = jura()
 known, left_out = (samples.subset(kept) for kept in (samples.is_training, ~samples.is_training))

@@ -4,6 +4,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 import pytest
+
 from book.markdown_links import anchors, broken_links, slug, targets
 from book.outside import files_taken_in, links_out, place_in_book, titled, with_links_inside
 

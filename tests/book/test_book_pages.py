@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+
+import riesz
 from book.public_names import exports, public_names
 from book.reference import LAYERS, check_complete, reference_page
 from book.results_page import (
@@ -18,8 +20,6 @@ from book.results_page import (
     results_section,
     shortened,
 )
-
-import riesz
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "riesz"

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from book.cells import Cell, cells_of, title_of
 from book.execute import Output, Run, digest_of, read_run, run, write_run
 from book.notebook import notebook

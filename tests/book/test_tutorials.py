@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from book.cells import cells_of, title_of
 
 ROOT = Path(__file__).parent.parent.parent

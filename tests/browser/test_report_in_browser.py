@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_run import tiny_run
+from tests.tiny_run import tiny_run
 
-from riesz.report.page import write_report
+from riesz.case.report.page import write_report
 
 pytestmark = pytest.mark.browser
 

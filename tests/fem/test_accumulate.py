@@ -8,10 +8,10 @@ import pytest
 from riesz.fem import accumulate
 from riesz.fem.accumulate import accumulation
 from riesz.fem.assembly import residual
-from riesz.fem.coefficient import nodal, per_cell
+from riesz.fem.elements.space import P1, P2
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1, P2
-from riesz.fem.weakform import diffusion, source
+from riesz.fem.terms.coefficient import nodal, per_cell
+from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import box, interval, rectangle
 
 

@@ -18,10 +18,10 @@ from scipy.spatial import KDTree
 from skfem.helpers import dot, grad
 
 from riesz.fem.assembly import jacobian, residual
-from riesz.fem.coefficient import nodal, per_cell
+from riesz.fem.elements.space import P1, P2
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1, P2
-from riesz.fem.weakform import (
+from riesz.fem.terms.coefficient import nodal, per_cell
+from riesz.fem.terms.weakform import (
     advection,
     diffusion,
     line_source,

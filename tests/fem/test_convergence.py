@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from riesz.fem.elements.quadrature import quadrature
+from riesz.fem.elements.space import P1, P2
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.quadrature import quadrature
 from riesz.fem.solve import solve
-from riesz.fem.space import P1, P2
-from riesz.fem.weakform import advection, diffusion, neumann, reaction, robin, source
+from riesz.fem.terms.weakform import advection, diffusion, neumann, reaction, robin, source
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import box, interval, rectangle
 

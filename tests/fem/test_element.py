@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from riesz.fem.assembly import jacobian
-from riesz.fem.element import Lagrange
+from riesz.fem.elements.element import Lagrange
+from riesz.fem.elements.space import P1, P2
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1, P2
-from riesz.fem.weakform import advection, diffusion, reaction
+from riesz.fem.terms.weakform import advection, diffusion, reaction
 from riesz.mesh.mesh import Mesh
 
 ELEMENTS = [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)]  # dimension, degree

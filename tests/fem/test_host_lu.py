@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from riesz.fem import host_lu
-from riesz.fem.host_lu import lu_solve
+from riesz.fem.linear import host_lu
+from riesz.fem.linear.host_lu import lu_solve
 
 
 def parts(matrix):

@@ -6,9 +6,9 @@ import pytest
 
 from riesz.fem import accumulate
 from riesz.fem.assembly import residual
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.weakform import advection, diffusion, source
+from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
 
 

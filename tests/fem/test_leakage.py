@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError
-from riesz.fem.coefficient import per_cell
+from riesz.fem.elements.space import P1
 from riesz.fem.flux import budget
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
-from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion, leakage
+from riesz.fem.terms.coefficient import per_cell
+from riesz.fem.terms.weakform import diffusion, leakage
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.shapes import rectangle

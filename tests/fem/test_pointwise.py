@@ -6,10 +6,10 @@ import pytest
 
 from riesz.errors import FormError
 from riesz.fem.assembly import residual
-from riesz.fem.pointwise import LinearForm, TestFunction, dot
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion, integral, reaction, robin
+from riesz.fem.terms.pointwise import LinearForm, TestFunction, dot
+from riesz.fem.terms.weakform import diffusion, integral, reaction, robin
 from riesz.mesh.shapes import interval, rectangle
 
 V = TestFunction(2)

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from riesz.errors import SolveError
-from riesz.fem import host_lu
 from riesz.fem.assembly import free_residual, with_dirichlet
-from riesz.fem.coefficient import nodal
+from riesz.fem.elements.space import P1
 from riesz.fem.flux import budget
-from riesz.fem.linear_solve import ConjugateGradients, Dense, SparseLU
+from riesz.fem.linear import host_lu
+from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
+from riesz.fem.linear.sparse import SparseMatrix, sparse_pattern
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
-from riesz.fem.space import P1
-from riesz.fem.sparse import SparseMatrix, sparse_pattern
-from riesz.fem.weakform import advection, diffusion, integral, reaction, robin, source
+from riesz.fem.terms.coefficient import nodal
+from riesz.fem.terms.weakform import advection, diffusion, integral, reaction, robin, source
 from riesz.mesh.shapes import interval, rectangle
 
 TAYLOR_STEPS = 0.02 * 0.5 ** np.arange(3)
@@ -233,11 +233,11 @@ STRESS = """
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.fem.coefficient import nodal
+    from riesz.fem.terms.coefficient import nodal
     from riesz.fem.problem import boundary_value_problem
     from riesz.fem.solve import solve
-    from riesz.fem.space import P1
-    from riesz.fem.weakform import diffusion, source
+    from riesz.fem.elements.space import P1
+    from riesz.fem.terms.weakform import diffusion, source
     from riesz.mesh.shapes import rectangle
 
     space = P1(rectangle((128, 128)))

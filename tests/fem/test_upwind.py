@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
-from riesz.fem.space import P1
-from riesz.fem.weakform import advection, diffusion, source
+from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
 
 PECLET = 100.0  # |velocity| h / 2a, h the side of a square of two cells

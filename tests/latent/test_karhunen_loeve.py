@@ -7,10 +7,10 @@ from scipy.optimize import brentq
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
-from riesz.fem.coefficient import nodal
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion, neumann
+from riesz.fem.terms.coefficient import nodal
+from riesz.fem.terms.weakform import diffusion, neumann
 from riesz.latent.karhunen_loeve import KarhunenLoeve, scaled_eigenfunctions, variance_kept
 from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.latent.representatives import node_volumes

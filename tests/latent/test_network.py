@@ -7,10 +7,10 @@ import pytest
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import residual
-from riesz.fem.coefficient import Function
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion
+from riesz.fem.terms.coefficient import Function
+from riesz.fem.terms.weakform import diffusion
 from riesz.latent.network import NetworkField
 from riesz.mesh.shapes import rectangle
 

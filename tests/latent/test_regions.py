@@ -7,10 +7,10 @@ import pytest
 
 from riesz.errors import MeshError, RieszError
 from riesz.fem.assembly import residual
-from riesz.fem.coefficient import per_cell
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion, neumann
+from riesz.fem.terms.coefficient import per_cell
+from riesz.fem.terms.weakform import diffusion, neumann
 from riesz.latent.regions import Regions
 from riesz.latent.space import latent_space
 from riesz.mesh.mesh import Mesh

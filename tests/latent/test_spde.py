@@ -7,10 +7,10 @@ import pytest
 import scipy.special
 
 from riesz.errors import RieszError
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
-from riesz.fem.space import P1
-from riesz.fem.weakform import diffusion, source
+from riesz.fem.terms.weakform import diffusion, source
 from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
+from riesz.fem.elements.space import P1
 from riesz.fem.interpolate import point_operator
-from riesz.fem.space import P1
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.locate import barycentric_coordinates, locate
 from riesz.mesh.mesh import Mesh, orient_cells

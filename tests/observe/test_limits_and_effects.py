@@ -9,15 +9,15 @@ import pytest
 from scipy.stats import norm
 
 import riesz as rz
+from riesz.engines.conditional.engine import MarginalDensity
+from riesz.engines.conditional.linear import linear_system
 from riesz.errors import RieszError
-from riesz.fem.linear_solve import SparseLU
-from riesz.infer.conditional import MarginalDensity
-from riesz.infer.fit import choose_engine
-from riesz.infer.linear_parts import linear_parts
-from riesz.infer.linear_system import linear_system
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.inference.fit import choose_engine
 from riesz.mesh.shapes import rectangle
 from riesz.observe.censored import Censored
 from riesz.observe.effects import WithEffects
+from riesz.problem.linearity import linear_parts
 
 
 def test_the_log_density_of_limits_is_that_of_all_below_them():

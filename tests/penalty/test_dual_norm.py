@@ -8,9 +8,9 @@ import scipy.fft
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
+from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.weakform import advection, diffusion, reaction, source
+from riesz.fem.terms.weakform import advection, diffusion, reaction, source
 from riesz.mesh.shapes import disc, rectangle
 from riesz.penalty.dual_norm import dual_norm
 from riesz.penalty.penalty import exact_penalty

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from tests.linear_gaussian import TRUTH, exact_posterior, linear_problem
 
 from riesz.errors import RieszError
-from riesz.infer.predict import predict, predict_data
 from riesz.plot import new_figure, save_figure
 from riesz.plot.posterior import draw_data_fit, draw_history, draw_mean_and_sd, pairs_figure
-from tests.infer.linear_gaussian import TRUTH, exact_posterior, linear_problem
+from riesz.prediction.predict import predict, predict_data
 
 
 def test_maps_data_and_curves_are_drawn(tmp_path):

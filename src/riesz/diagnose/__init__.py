@@ -1,9 +1,9 @@
 """Checks that users can run on their own problems."""
 
 from riesz.diagnose.calibration import Calibration
-from riesz.diagnose.simulation import sbc
+from riesz.diagnose.sbc import sbc
+from riesz.diagnose.surrogate_error import SurrogateError, surrogate_error
 from riesz.diagnose.taylor import TaylorTest, taylor_test
-from riesz.infer.surrogate_error import SurrogateError, surrogate_error
 
 __all__ = [
     "Calibration",

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import FormError
-from riesz.fem.coefficient import Latent, Nodal, as_floats, latent_value, resolve
-from riesz.fem.domain import Domain
+from riesz.fem.elements.domain import Domain
 from riesz.fem.kernel import entity_matrices, entity_residuals
-from riesz.fem.pointwise import Point, nowhere
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group
-from riesz.fem.sparse import SparseMatrix
-from riesz.fem.weakform import PointSource
+from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
+from riesz.fem.terms.pointwise import Point, nowhere
+from riesz.fem.terms.weakform import PointSource
 
 
 @eqx.filter_jit

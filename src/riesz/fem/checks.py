@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from riesz.errors import FormError
-from riesz.fem.coefficient import (
+from riesz.fem.elements.domain import Domain
+from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
     Constant,
     Function,
@@ -19,9 +20,8 @@ from riesz.fem.coefficient import (
     is_traced,
     resolve,
 )
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point, nowhere
-from riesz.fem.weakform import SCALAR, Shape, Term, check_shape
+from riesz.fem.terms.pointwise import Point, nowhere
+from riesz.fem.terms.weakform import SCALAR, Shape, Term, check_shape
 from riesz.mesh.mesh import Mesh
 
 

@@ -13,10 +13,10 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import FormError
 from riesz.fem.assembly import check_state, group_residuals, local_states, source_rates
-from riesz.fem.domain import Domain, facet_domain
+from riesz.fem.elements.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows
 from riesz.fem.problem import BoundaryValueProblem, Group
-from riesz.fem.weakform import Term, diffusion_integrand
+from riesz.fem.terms.weakform import Term, diffusion_integrand
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import region_cells, tagged_facets

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.errors import FormError
-from riesz.fem.space import Space
+from riesz.fem.elements.space import Space
 from riesz.mesh.locate import locate
 
 

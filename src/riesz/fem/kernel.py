@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import FormError
-from riesz.fem.coefficient import resolve
-from riesz.fem.domain import Domain
-from riesz.fem.element import Lagrange
-from riesz.fem.pointwise import LinearForm, Number, Point, State, TestFunction
-from riesz.fem.upwind import upwinded
-from riesz.fem.weakform import Term, check_shape
+from riesz.fem.elements.domain import Domain
+from riesz.fem.elements.element import Lagrange
+from riesz.fem.terms.coefficient import resolve
+from riesz.fem.terms.pointwise import LinearForm, Number, Point, State, TestFunction
+from riesz.fem.terms.upwind import upwinded
+from riesz.fem.terms.weakform import Term, check_shape
 
 UNROLLED_POINTS = 3
 """Up to here quadrature is unrolled, so that its points become constants of the compiled code."""

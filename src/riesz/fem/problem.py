@@ -18,12 +18,12 @@ from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 from riesz.errors import FormError
 from riesz.fem.accumulate import Accumulation, accumulation
 from riesz.fem.checks import check_prescribed, check_term
-from riesz.fem.coefficient import AbstractCoefficient, PerCell, as_coefficient
-from riesz.fem.domain import Domain, cell_domain, facet_domain
+from riesz.fem.elements.domain import Domain, cell_domain, facet_domain
+from riesz.fem.elements.space import Space, facet_dofs
 from riesz.fem.interpolate import PointOperator, point_operator
-from riesz.fem.space import Space, facet_dofs
-from riesz.fem.sparse import SparsePattern, sparse_pattern
-from riesz.fem.weakform import PointSource, Term, WeakForm
+from riesz.fem.linear.sparse import SparsePattern, sparse_pattern
+from riesz.fem.terms.coefficient import AbstractCoefficient, PerCell, as_coefficient
+from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.tags import tagged_facets
 
 

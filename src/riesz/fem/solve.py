@@ -20,10 +20,10 @@ from riesz.fem.assembly import (
     source_rates,
     with_dirichlet,
 )
-from riesz.fem.coefficient import is_traced
-from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
-from riesz.fem.sparse import SparseMatrix
+from riesz.fem.terms.coefficient import is_traced
 
 ROUNDING_UNITS = 4
 """How many units of rounding error a residual may have and still count as zero."""

@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.coefficient import FUNCTION_DEGREE, AbstractCoefficient
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
+from riesz.fem.elements.domain import Domain
+from riesz.fem.terms.coefficient import FUNCTION_DEGREE, AbstractCoefficient
+from riesz.fem.terms.pointwise import Point
 from riesz.latent.latent import AbstractLatent
 from riesz.mesh.mesh import Mesh
 

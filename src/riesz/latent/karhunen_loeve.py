@@ -13,8 +13,8 @@ import scipy.linalg as sla
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
+from riesz.fem.elements.domain import Domain
+from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import (
     NODES_AT_ONCE,
     AbstractField,

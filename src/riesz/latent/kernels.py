@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.fem.coefficient import is_traced
+from riesz.fem.terms.coefficient import is_traced
 from riesz.mesh.mesh import Mesh
 
 DOMAIN_SHARE = 0.25

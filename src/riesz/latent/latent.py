@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riesz.fem.coefficient import AbstractCoefficient, Latent
+from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
 from riesz.mesh.mesh import Mesh
 
 

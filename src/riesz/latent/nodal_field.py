@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
+from riesz.fem.elements.domain import Domain
+from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import AbstractField, Transform, cell_values, transformed
 
 

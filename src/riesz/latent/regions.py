@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.domain import Domain
-from riesz.fem.pointwise import Point
+from riesz.fem.elements.domain import Domain
+from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import AbstractField, AbstractFieldLatent, cell_values
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.parametric import Parametric, parametric

@@ -13,11 +13,11 @@ from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.linear_solve import SparseLU
+from riesz.fem.elements.space import P1
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.space import P1
-from riesz.fem.sparse import SparseMatrix, SparsePattern
-from riesz.fem.weakform import WeakForm, diffusion, reaction, robin
+from riesz.fem.terms.weakform import WeakForm, diffusion, reaction, robin
 from riesz.latent.field import (
     AbstractField,
     AbstractFieldLatent,

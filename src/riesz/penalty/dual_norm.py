@@ -5,10 +5,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.fem.assembly import jacobian
-from riesz.fem.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
-from riesz.fem.sparse import SparseMatrix
-from riesz.fem.weakform import WeakForm, diffusion
+from riesz.fem.terms.weakform import WeakForm, diffusion
 
 
 class DualNorm(eqx.Module):

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riesz.fem.domain import (
+from riesz.fem.elements.domain import (
     Domain,
     cell_domain,
     facet_barycentric,
     facet_domain,
     inverse_jacobians,
 )
+from riesz.fem.elements.quadrature import Quadrature, quadrature
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.quadrature import Quadrature, quadrature
 from riesz.mesh.facets import facet_measures, outward_normals
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refine import Hierarchy

@@ -20,10 +20,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import check_state, dirichlet_values, residual
+from riesz.fem.elements.space import P1
 from riesz.fem.interpolate import PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator
-from riesz.fem.space import P1
-from riesz.fem.weakform import PointSource, WeakForm
+from riesz.fem.terms.weakform import PointSource, WeakForm
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest

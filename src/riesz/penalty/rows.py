@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Integer, PyTree
 
 from riesz.fem.assembly import piece_values, source_rates
-from riesz.fem.domain import Domain
+from riesz.fem.elements.domain import Domain
 from riesz.fem.interpolate import PointOperator
 from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
-from riesz.fem.pointwise import LinearForm, Point, State
 from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.fem.terms.pointwise import LinearForm, Point, State
 from riesz.penalty.level_points import FinePoints, LevelPoints
 from riesz.penalty.patch import EntityTable, PatchTable
 from riesz.penalty.state import Place, StateFunction, value_at, values_at_nodes

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from riesz.fem.domain import inverse_jacobians
+from riesz.fem.elements.domain import inverse_jacobians
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
 from riesz.penalty.estimator import AbstractPatches, PatchSample

@@ -3,24 +3,19 @@
 from riesz.plot.calibration import ranks_figure
 from riesz.plot.fields import draw_field, draw_mesh, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
-from riesz.plot.patches import draw_mini_patch
 from riesz.plot.posterior import (
     draw_data_fit,
     draw_history,
     draw_mean_and_sd,
     pairs_figure,
 )
-from riesz.plot.substrate import draw_basis_function, draw_sparsity
 
 __all__ = [
-    "draw_basis_function",
     "draw_data_fit",
     "draw_field",
     "draw_history",
     "draw_mean_and_sd",
     "draw_mesh",
-    "draw_mini_patch",
-    "draw_sparsity",
     "draw_vectors",
     "new_figure",
     "pairs_figure",

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from riesz.io.whole_file import replacing
+from riesz.io.store.files import replacing
 
 
 def new_figure(

@@ -9,15 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from riesz.diagnose.importance import PREFIX as IMPORTANCE
+from riesz.diagnose.surrogate_error import PREFIX as SURROGATE
 from riesz.errors import RieszError
-from riesz.infer import importance, surrogate_error
-from riesz.infer.posterior import Posterior, is_field
-from riesz.infer.prediction import Prediction
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure
+from riesz.posterior.posterior import Posterior, is_field
+from riesz.prediction.statistics import Prediction
 
-CHECKS = (importance.PREFIX, surrogate_error.PREFIX)
+CHECKS = (IMPORTANCE, SURROGATE)
 """How the names of figures in a history begin that are no curves."""
 
 MOST_PAIRS = 8

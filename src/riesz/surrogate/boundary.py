@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
-from riesz.fem.domain import inverse_jacobians
+from riesz.fem.elements.domain import inverse_jacobians
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.space import LatentSpace
 from riesz.mesh.mesh import Mesh, cell_volumes

@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, with_dirichlet
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import solve
-from riesz.fem.sparse import SparseMatrix
 from riesz.latent.space import LatentSpace
 
 LARGEST = 4000

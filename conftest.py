@@ -1,0 +1,37 @@
+"""Every test runs in float64 with shapes checked at run time."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from jaxtyping import install_import_hook
+
+install_import_hook(["riesz", "riesz_paper"], "beartype.beartype")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+MOST_MEMORY_MAPS = 20_000
+"""Every compiled function keeps some; Linux allows a process 65,530, and XLA crashes beyond."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_memory_maps():
+    """Forget what was compiled, once it is much, at the end of a file of tests."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MEMORY_MAPS:
+        jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def esrp_folder() -> Path:
+    """The wells of the Snake River Plain, which are no part of the project."""
+    folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / "esrp"
+    if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
+        pytest.skip("needs RIESZ_DATA, a folder with esrp in it: riesz data fetch esrp")
+    return folder

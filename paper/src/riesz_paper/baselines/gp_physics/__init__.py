@@ -1,0 +1,1 @@
+"""GP-D and GP-DT: the paper's own models of the aquifer."""

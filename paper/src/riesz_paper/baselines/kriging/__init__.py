@@ -1,0 +1,1 @@
+"""Kriging of one quantity or several."""

@@ -1,0 +1,1 @@
+"""Networks trained on the strong form, without a mesh's norm."""

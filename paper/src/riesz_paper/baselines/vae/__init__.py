@@ -1,0 +1,1 @@
+"""Conditional variational autoencoders, with and without an equation."""

@@ -1,0 +1,57 @@
+"""How much heads change from one time to another, by readings of the training wells alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from riesz.datasets.csv_table import numbers_in, table_in, text_of
+from riesz.errors import FileFormatError
+from riesz_paper.data.esrp import Aquifer, splits_of
+
+READINGS = "levels_pre2000.csv.gz"
+EARLIER, LATER = ("1960", "1969"), ("1970", "1979")
+"""The two decades of the training wells of split A, first and last years."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Between two decades, in feet."""
+
+    common: float  # the mean over wells: the water table rises or falls as a whole
+    own: float  # the sd of wells about that
+
+
+def change_between_decades(aquifer: Aquifer) -> Change:
+    """Of the medians of both decades, in training wells of split A that were read in both."""
+    (split,) = splits_of(aquifer, "A")
+    heads = kept_heads(aquifer.folder / READINGS, frozenset(split.training.site_numbers))
+    differences = [
+        np.median(within(readings, LATER)) - np.median(within(readings, EARLIER))
+        for readings in heads.values()
+        if within(readings, EARLIER) and within(readings, LATER)
+    ]
+    if len(differences) < 2:
+        raise FileFormatError(
+            f"{aquifer.folder / READINGS} has {len(differences)} training wells that were read in "
+            "both decades: at least two are needed to tell how heads change."
+        )
+    return Change(float(abs(np.mean(differences))), float(np.std(differences, ddof=1)))
+
+
+Readings = list[tuple[str, float]]
+"""Years and heads."""
+
+
+def kept_heads(path: Path, site_numbers: frozenset[str]) -> dict[str, Readings]:
+    """Of some wells, what cleaning has left."""
+    rows = table_in(text_of(path), str(path), ("site_no", "date", "head_ft", "drop_reason"))
+    kept = [r for r in rows if not r["drop_reason"] and r["site_no"] in site_numbers]
+    found: dict[str, Readings] = {}
+    for row, (head,) in zip(kept, numbers_in(kept, ("head_ft",), str(path)), strict=True):
+        found.setdefault(row["site_no"], []).append((row["date"][:4], float(head)))
+    return found
+
+
+def within(readings: Readings, years: tuple[str, str]) -> list[float]:
+    return [head for year, head in readings if years[0] <= year <= years[1]]

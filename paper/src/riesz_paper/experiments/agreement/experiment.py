@@ -1,0 +1,155 @@
+r"""GP-D on a made-up aquifer: `emulate`, which solves no equation, against `conditional`.
+
+$-\nabla\cdot(a\nabla u) = f$ over the synthetic plain, with a Gaussian source, boundary values that
+are a Gaussian process about a linear trend, and a diffusivity that is constant or a log-Gaussian
+process. Given the diffusivity, `conditional` is exact; over the diffusivity it samples.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
+from riesz.engines.conditional.engine import ConditionalSettings, conditional
+from riesz.engines.conditional.moments import conditional_moments
+from riesz.engines.emulate.engine import emulate
+from riesz.fem.terms.weakform import diffusion, source
+from riesz.io.store.results import Row
+from riesz.latent.boundary_process import BoundaryGP
+from riesz.latent.gaussian_process import GP, LogGP
+from riesz.latent.kernels import Matern52
+from riesz.mesh.facets import boundary_node_mask
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesher.polygon import mesh_from_polygon
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from riesz.plot.fields import draw_field
+from riesz.plot.figure import new_figure, save_figure
+from riesz.posterior.posterior import Posterior
+from riesz.prediction.predict import predict
+from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.unknown import Unknown
+from riesz_paper.experiments.field.moments import FieldMoments, held_against, worst_of
+from riesz_paper.running.task import Experiment, Task
+
+KM = 1000.0
+COARSE_EDGE, SIMPLIFIED, LEVELS = 40.0, 7.0, 3  # km, and meshes
+NUM_WELLS, NOISE = 60, 0.3
+SOURCE = Matern52(60.0, 0.004)
+BOUNDARY = Matern52(60.0, 3.0)
+DIFFUSIVITY = Matern52(60.0, 0.5)
+INDUCING = {"source": 16, "boundary": 10, "diffusivity": 4}
+NUM_REPLICATES = {
+    "quick": {"constant": 1, "log-gp": 1},
+    "full": {"constant": 3, "log-gp": 1},  # sampling a diffusivity takes ten minutes
+}
+REFERENCE_VALUES = 300
+"""Of the diffusivity, over which the reference is averaged: its own error is a 17th of their sd."""
+
+DRAWS = 2000
+"""Of `emulate`'s normal q, for moments of the field: they cost no solve."""
+
+
+def agreement(seed: int, mode: str) -> Experiment:
+    """One row a kind of diffusivity and data set."""
+    tasks = [
+        Task({"diffusivity": kind, "replicate": k}, partial(row, kind, seed, k))
+        for kind, count in NUM_REPLICATES[mode].items()
+        for k in range(count)
+    ]
+    config: dict[str, Any] = {"mode": mode, "wells": NUM_WELLS, "noise": NOISE, **INDUCING}
+    return Experiment("agreement", config, tasks, summarise, partial(draw, seed))
+
+
+def meshes(wells: Float[np.ndarray, "well 2"]) -> Hierarchy:
+    coarse = mesh_from_polygon(
+        aquifer_outline() / KM, max_edge=COARSE_EDGE, simplify=SIMPLIFIED, keep_inside=wells
+    )
+    return hierarchy(coarse, LEVELS)
+
+
+def posed(
+    kind: str, places: Float[np.ndarray, "well 2"], values: Float[np.ndarray, " well"]
+) -> InverseProblem:
+    latents = {"f": GP(SOURCE, INDUCING["source"])}
+    if kind == "log-gp":
+        latents["a"] = LogGP(DIFFUSIVITY, INDUCING["diffusivity"])
+    edge = BoundaryGP(BOUNDARY, trend_sd=10.0, inducing=INDUCING["boundary"])
+    return inverse_problem(
+        meshes(places),
+        # A known part of the source fixes the scale: ratios alone would be identified otherwise.
+        diffusion("a" if "a" in latents else 1.0) - source("f") - source(0.001),
+        latents=latents,
+        observations=observations(places, values),
+        likelihood=Gaussian(NOISE),
+        dirichlet={"outer": Unknown(edge)},
+    )
+
+
+def data_problem(kind: str, seed: int, replicate: int) -> InverseProblem:
+    """Data from the model itself: engines are compared, not models."""
+    rng = np.random.default_rng([seed, replicate])
+    places = aquifer_wells(NUM_WELLS, int(rng.integers(1 << 31))) / KM
+    blank = posed(kind, places, np.zeros(NUM_WELLS))
+    truth = blank.state(jnp.asarray(rng.normal(size=blank.num_coordinates)))
+    values = np.asarray(blank.operator @ truth) + NOISE * rng.normal(size=NUM_WELLS)
+    return posed(kind, places, values)
+
+
+def row(kind: str, seed: int, replicate: int) -> Row:
+    problem = data_problem(kind, seed, replicate)
+    clock = process_time()
+    found = emulate(problem, seed=replicate, quiet=True)
+    ours, seconds = by_draws(found), process_time() - clock
+    clock = process_time()
+    exact = conditional(problem, seed=replicate, settings=ConditionalSettings(over="nuts"))
+    theirs, exact_seconds = exactly(exact), process_time() - clock
+    return {
+        "unknowns": problem.num_coordinates,
+        **held_against(ours, theirs),
+        "rounds": len(found.history["moved"]),
+        "cpu_seconds": seconds,
+        "conditional_cpu_seconds": exact_seconds,
+    }
+
+
+def inside(mesh: Mesh) -> Float[np.ndarray, "node 2"]:
+    return mesh.nodes[~boundary_node_mask(mesh)]
+
+
+def by_draws(posterior: Posterior) -> FieldMoments:
+    mesh = posterior.problem.forward.space.mesh
+    found = predict(posterior, "u", inside(mesh), num_draws=DRAWS, quantiles=())
+    return FieldMoments(found.mean, found.sd)
+
+
+def exactly(posterior: Posterior) -> FieldMoments:
+    mesh = posterior.problem.forward.space.mesh
+    found = conditional_moments(posterior, inside(mesh), max_others=REFERENCE_VALUES)
+    return FieldMoments(found.mean, found.sd)
+
+
+def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
+    return {"rows": len(rows), **worst_of(rows)}
+
+
+def draw(seed: int, rows: Sequence[Row], out: Path) -> None:
+    """The first data set with constant diffusivity: exact mean and sd, and the wells."""
+    problem = data_problem("constant", seed, 0)
+    posterior = conditional(problem, settings=ConditionalSettings(num_draws=2))
+    mesh = problem.forward.space.mesh
+    found = conditional_moments(posterior, mesh.nodes)
+    figure, panels = new_figure(2, width=5.2)
+    named = (("mean head", found.mean, "viridis"), ("its sd", found.sd, "magma"))
+    for axes, (title, values, colours) in zip(panels, named, strict=True):
+        draw_field(axes, mesh, values, label=f"{title}, m", cmap=colours)
+        axes.plot(*problem.observations.points.T, "k.", markersize=3)
+        axes.set(title=title, xlabel="x, km", ylabel="y, km")
+    save_figure(out / "agreement.png", figure)

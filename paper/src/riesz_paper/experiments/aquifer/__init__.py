@@ -1,0 +1,1 @@
+"""The Snake River Plain aquifer: the paper's Table 2."""

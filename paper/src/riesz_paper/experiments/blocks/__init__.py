@@ -1,0 +1,1 @@
+"""Sixty-four unknowns, block by block."""

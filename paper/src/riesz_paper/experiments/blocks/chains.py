@@ -1,0 +1,87 @@
+"""Chains of NUTS side by side, each in a process of its own on processors of its own."""
+
+import multiprocessing
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from time import process_time
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from riesz.engines.nuts.engine import nuts
+from riesz.posterior.posterior import representative
+from riesz_paper.experiments.blocks.problem import block_problem
+from riesz_paper.running.workers import pin, threads_limited
+
+
+@dataclass(frozen=True)
+class ChainSettings:
+    """Of one chain; the number of chains lets each find its share of the processors."""
+
+    seed: int
+    levels: int
+    pilot_warmup: int
+    pilot_samples: int
+    num_warmup: int
+    num_samples: int
+    num_chains: int
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """What is left of a chain."""
+
+    coordinates: Float[np.ndarray, "draw coordinate"]
+    num_steps: Int[np.ndarray, " draw"]
+    diverging: Bool[np.ndarray, " draw"]
+    num_gradients: int  # pilot and warm-up included
+    cpu_seconds: float  # of its whole process
+
+
+def side_by_side(job: Callable[[int], Chain], num_chains: int) -> list[Chain]:
+    """All chains at once: `job` makes the one of a number, and can be sent to a process."""
+    context = multiprocessing.get_context("spawn")
+    with threads_limited(num_chains), ProcessPoolExecutor(num_chains, mp_context=context) as pool:
+        return list(pool.map(job, range(num_chains)))
+
+
+def block_chain(settings: ChainSettings, number: int) -> Chain:
+    """One chain on the problem of blocks, as a process runs it.
+
+    Draws with a diagonal mass are its pilot, whose covariance makes the dense mass: from nothing,
+    dense ones take a window of draws several times as long as there are unknowns; and the curvature
+    at the mode is that of no other place here.
+    """
+    pin(number, settings.num_chains)
+    jax.config.update("jax_enable_x64", True)  # a process of its own may choose
+    problem = block_problem(settings.seed, levels=settings.levels)
+    seed = 2 * (settings.num_chains * settings.seed + number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a pilot's few draws, and that one chain is not many
+        pilot = nuts(
+            problem,
+            seed=seed,
+            num_warmup=settings.pilot_warmup,
+            num_samples=settings.pilot_samples,
+            num_chains=1,
+            dense_mass=False,
+        )
+        found = nuts(
+            problem,
+            seed=seed + 1,
+            start=pilot,
+            num_warmup=settings.num_warmup,
+            num_samples=settings.num_samples,
+            num_chains=1,
+        )
+    return Chain(
+        coordinates=np.asarray(representative(found, jr.key(0), None)),
+        num_steps=np.asarray(found.history["num_steps"])[0],
+        diverging=np.asarray(found.history["diverging"])[0],
+        num_gradients=sum(int(one.history["num_gradients"]) for one in (pilot, found)),
+        cpu_seconds=process_time(),
+    )

@@ -1,0 +1,219 @@
+"""Sixty-four unknowns: `laplace` and `emulate` held against NUTS, block by block.
+
+Each row is a method with all it says of itself, and the moments of all log-diffusivities; errors
+against NUTS follow from the rows.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+from riesz.diagnose.importance import told_check
+from riesz.diagnose.surrogate_error import rms, told_error
+from riesz.inference.fit import checked, fit
+from riesz.io.store.files import replacing
+from riesz.io.store.results import Row, markdown_table
+from riesz.posterior.posterior import Posterior
+from riesz_paper.experiments.blocks.chains import Chain, ChainSettings, block_chain, side_by_side
+from riesz_paper.experiments.blocks.figures import draw_moments
+from riesz_paper.experiments.blocks.problem import (
+    FINER,
+    LEVELS,
+    NUM_BLOCKS,
+    PRIOR_SD,
+    block_problem,
+)
+from riesz_paper.running.task import Experiment, Task
+
+REFERENCE = "nuts"
+ERRORS_FILE = "errors.md"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a run."""
+
+    levels: int  # nested meshes from one square a block on
+    pilot_warmup: int
+    pilot_samples: int
+    num_warmup: int
+    num_samples: int  # in each chain
+    num_chains: int  # a process each
+
+
+SIZES = {
+    "quick": Sizes(2, 100, 50, 50, 50, 2),
+    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2),
+}
+
+
+def blocks(seed: int, mode: str) -> Experiment:
+    """One row a method; NUTS first, whose chains are processes."""
+    sizes = SIZES[mode]
+    runs: dict[str, Callable[[], Row]] = {
+        REFERENCE: partial(nuts_row, seed, sizes),
+        "laplace": partial(approximate_row, "laplace", {"num_modes": NUM_BLOCKS**2}, seed, sizes),
+        "emulate": partial(approximate_row, "emulate", {}, seed, sizes),
+    }
+    nodes = (8 * 2 ** (sizes.levels - 1) + 1) ** 2
+    tasks = [Task({"method": name, "nodes": nodes}, run) for name, run in runs.items()]
+    config = {"mode": mode, "finer": FINER, **vars(sizes)}
+    return Experiment("blocks", config, tasks, summarise, draw)
+
+
+def nuts_row(seed: int, sizes: Sizes) -> Row:
+    """Seconds are those of all processes from their start: data, compilation and warm-up too."""
+    clock = perf_counter()
+    own = {f.name: getattr(sizes, f.name) for f in fields(ChainSettings) if f.name != "seed"}
+    settings = ChainSettings(seed, **own)
+    chains = side_by_side(partial(block_chain, settings), sizes.num_chains)
+    return sampler_row(chains, perf_counter() - clock)
+
+
+def sampler_row(chains: Sequence[Chain], seconds: float) -> Row:
+    draws = np.stack([chain.coordinates for chain in chains])
+    steps = np.stack([chain.num_steps for chain in chains])
+    effective = effective_sample_size(draws)
+    return {
+        "seconds": seconds,
+        "cpu_seconds": float(sum(chain.cpu_seconds for chain in chains)),
+        "cpu_seconds_chain": float(max(chain.cpu_seconds for chain in chains)),
+        "num_gradients": sum(chain.num_gradients for chain in chains),
+        "steps_median": float(np.median(steps)),
+        "steps_most": int(steps.max()),
+        "divergences": int(sum(chain.diverging.sum() for chain in chains)),
+        "r_hat": float(split_gelman_rubin(draws).max()),
+        "effective_draws": float(effective.min()),
+        "effective_draws_median": float(np.median(effective)),
+        **NOT_CHECKED,
+        "notes": None,
+        **moments(draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))),
+    }
+
+
+NO_CHAINS: Row = dict.fromkeys(
+    (
+        *("cpu_seconds_chain", "num_gradients", "steps_median", "steps_most", "divergences"),
+        *("r_hat", "effective_draws", "effective_draws_median"),
+    )
+)
+NOT_CHECKED: Row = dict.fromkeys(
+    (
+        *("k_hat", "weighed_draws", "largest_shift", "largest_shift_error"),
+        *("corrected_sd_ratio_low", "corrected_sd_ratio_high"),
+        *("dual_residual", "energy_error", "efficiency", "sensor_error_noise_sd", "rounds"),
+    )
+)
+
+
+def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Sizes) -> Row:
+    """Seconds are those of the fit alone, with its compilation; checks come after."""
+    problem = block_problem(seed, levels=sizes.levels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are kept as notes
+        clock, cpu = perf_counter(), process_time()
+        fitted = jax.block_until_ready(
+            fit(problem, engine, seed=seed, quiet=True, check=False, **settings)
+        )
+        seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
+        found = checked(fitted, check=True, seed=seed)
+    variances = np.diag(np.asarray(found.coordinate_covariance()))
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        **NO_CHAINS,
+        **told(found),
+        "notes": " ".join(found.notes),
+        **moments(np.asarray(found.coordinate_mean()), np.sqrt(variances)),
+    }
+
+
+def told(posterior: Posterior) -> Row:
+    """What the checks say: weights and the moments that they correct, and the surrogate's error."""
+    row = dict(NOT_CHECKED)
+    check, error = told_check(posterior), told_error(posterior)
+    if check is not None:
+        farthest = int(np.argmax(np.abs(check.mean_shift)))
+        row |= {
+            "k_hat": check.k_hat,
+            "weighed_draws": check.effective_draws,
+            "largest_shift": float(check.mean_shift[farthest]),
+            "largest_shift_error": float(check.mean_shift_error[farthest]),
+            "corrected_sd_ratio_low": float(check.sd_ratio.min()),
+            "corrected_sd_ratio_high": float(check.sd_ratio.max()),
+        }
+    if error is not None:
+        row |= {
+            "dual_residual": rms(error.estimate),
+            "energy_error": rms(error.error),
+            "efficiency": float(np.median(error.efficiency)),
+            "sensor_error_noise_sd": float(error.sensor_error.max()),
+            "rounds": len(posterior.history["moved"]),
+        }
+    # Where a single draw has all the weight, nothing is left to be corrected.
+    return {k: v if v is None or math.isfinite(v) else None for k, v in row.items()}
+
+
+def moments(mean: Float[np.ndarray, " block"], sd: Float[np.ndarray, " block"]) -> Row:
+    """Of the log-diffusivities, row by row of the blocks."""
+    return {"log_mean": (PRIOR_SD * mean).tolist(), "log_sd": (PRIOR_SD * sd).tolist()}
+
+
+def errors(rows: Sequence[Row]) -> list[Row]:
+    """Each method against NUTS, over all blocks: means in posterior sd, and ratios of sd."""
+    exact = {row["method"]: row for row in rows}.get(REFERENCE)
+    if exact is None:
+        return []
+    mean, sd = np.array(exact["log_mean"]), np.array(exact["log_sd"])
+    found = []
+    for row in rows:
+        if row is exact:
+            continue
+        shifts = np.abs(np.array(row["log_mean"]) - mean) / sd
+        ratios = np.array(row["log_sd"]) / sd
+        found.append(
+            {
+                "method": row["method"],
+                "mean_error_sd_median": float(np.median(shifts)),
+                "mean_error_sd_rms": float(np.sqrt(np.mean(shifts**2))),
+                "mean_error_sd_worst": float(shifts.max()),
+                "sd_ratio_median": float(np.median(ratios)),
+                "sd_ratio_low": float(ratios.min()),
+                "sd_ratio_high": float(ratios.max()),
+                "k_hat": row["k_hat"],
+                "weighed_draws": row["weighed_draws"],
+                "dual_residual": row["dual_residual"],
+                "energy_error": row["energy_error"],
+                "cpu_seconds": row["cpu_seconds"],
+            }
+        )
+    return found
+
+
+def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
+    summary: dict[str, Any] = {"rows": len(rows)}
+    for row in rows:
+        if row["method"] == REFERENCE:
+            for key in ("seconds", "cpu_seconds_chain", "effective_draws", "r_hat", "divergences"):
+                summary[f"{REFERENCE}: {key.replace('_', ' ')}"] = row[key]
+    for row in errors(rows):
+        for key, value in row.items():
+            if key != "method":
+                summary[f"{row['method']}: {key.replace('_', ' ')}"] = value
+    return summary
+
+
+def draw(rows: Sequence[Row], out: Path) -> None:
+    draw_moments(rows, out / "blocks.png")
+    with replacing(out / ERRORS_FILE) as table:
+        table.write(markdown_table(errors(rows)).encode())

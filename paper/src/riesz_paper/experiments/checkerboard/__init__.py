@@ -1,0 +1,1 @@
+"""Rough physics: a checkerboard of diffusivities."""

@@ -1,0 +1,1 @@
+"""A log-diffusivity field with many unknowns."""

@@ -1,0 +1,1 @@
+"""Heavy metals in the Swiss Jura: the paper's Table 1."""

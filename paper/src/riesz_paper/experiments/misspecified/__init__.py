@@ -1,0 +1,1 @@
+"""Data from an equation with a term that the model lacks."""

@@ -1,0 +1,1 @@
+"""Which estimators measure residuals as the dual norm does."""

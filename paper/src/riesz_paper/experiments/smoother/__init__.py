@@ -1,0 +1,1 @@
+"""A PDE as a smoother: the paper's Fig. 1."""

@@ -1,0 +1,1 @@
+"""How well mini-patches estimate the dual norm: supplement C."""

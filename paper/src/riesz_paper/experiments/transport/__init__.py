@@ -1,0 +1,1 @@
+"""Posteriors of a transport velocity: the paper's Fig. 4."""

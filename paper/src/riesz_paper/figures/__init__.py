@@ -1,0 +1,1 @@
+"""Figures of mini-patches and of the finite-element method."""

@@ -1,0 +1,1 @@
+"""Running experiments: tasks, workers, scores and their statistics."""

@@ -1,0 +1,1 @@
+"""Tapers of the inverse Gram matrix, as in the paper."""

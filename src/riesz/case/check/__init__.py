@@ -1,0 +1,1 @@
+"""What was understood of a problem file, what it costs, and what its priors expect."""

@@ -1,0 +1,152 @@
+"""What was understood of a problem file, in plain words and as numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from riesz.case.check.cost import cost_of
+from riesz.case.check.exchange import exchange_numbers, rivers_lines, wells_lines
+from riesz.case.data.covariates import EFFECTS
+from riesz.case.file.problem import Case
+from riesz.inference.fit import AUTO, Choice
+from riesz.io.maps.crs import length_unit, short_crs
+from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.observe.effects import WithEffects
+from riesz.problem.words import WIDTH
+
+SQUARES = {"m": (1e6, "km2"), "km": (1.0, "km2"), "ft": (5280.0**2, "square miles")}
+"""What areas are told in, by the unit of the coordinates."""
+
+
+def case_text(case: Case) -> str:
+    """The problem, what it was made from, the engine that will be taken, and what to know."""
+    choice = case.choice()
+    blocks = [
+        ("domain", [domain_text(case), area_text(case), mesh_text(case)]),
+        ("observations", observations_lines(case)),
+        ("effects", effect_lines(case)),
+        ("wells", wells_lines(case)),
+        ("rivers", rivers_lines(case)),
+        ("engine", engine_lines(case)),
+        ("cost", [str(cost_of(case.problem, choice.engine))]),
+    ]
+    told = [
+        f"  {heading if first else '':{WIDTH}}{line}"
+        for heading, lines in blocks
+        for first, line in zip([True] + [False] * len(lines), lines, strict=False)
+    ]
+    notes = [f"note: {note}" for note in case.notes] or ["Nothing to warn of."]
+    return "\n".join([f"{case.path} is understood.", *told, case.problem.summary(), *notes])
+
+
+def engine_lines(case: Case) -> list[str]:
+    """The engine and, where the file names it, what would be taken otherwise."""
+    choice = case.choice()
+    told = [f"{choice.engine}, because {choice.why}"]
+    auto = passed_over(case)
+    if auto is None:
+        return told
+    which = "it too" if auto.engine == choice.engine else auto.engine
+    return [*told, f"auto would take {which}, because {auto.why}"]
+
+
+def passed_over(case: Case) -> Choice | None:
+    """What auto would take, where the file names an engine."""
+    return None if case.tables.engine.name == AUTO else case.choice(AUTO)
+
+
+def case_numbers(case: Case) -> dict[str, Any]:
+    """The same for programs."""
+    choice, auto = case.choice(), passed_over(case)
+    problem = case.problem
+    values = problem.observations.values
+    priors = {name: latent.describe() for name, latent in problem.latents.latents.items()}
+    cost = cost_of(problem, choice.engine)
+    return {
+        "problem": str(case.path),
+        "crs": case.tables.crs,
+        "area": area_of(case.coarse),
+        "nodes": [mesh.num_nodes for mesh in meshes_of(case)],
+        "longest_edge": longest_edge(problem.forward.space.mesh),
+        "observations": len(values),
+        "prepared": list(case.prepared.told),
+        "censored": int(case.censored.sum()),
+        "unit": case.unit,
+        "transform": case.transform,
+        "values": [float(values.min()), float(values.max())],
+        "unknowns": {name: priors[name] for name in problem.latents.names},
+        "unknown_numbers": problem.num_coordinates,
+        "engine": choice.engine,
+        "why": choice.why,
+        **exchange_numbers(case),
+        "auto": None if auto is None else {"engine": auto.engine, "why": auto.why},
+        "rough_seconds": round(cost.seconds),
+        "rough_megabytes": round(cost.megabytes),
+        "notes": list(case.notes),
+    }
+
+
+def domain_text(case: Case) -> str:
+    domain = case.tables.domain
+    if domain.rectangle is not None:
+        where = f"the rectangle from {domain.rectangle.lower} to {domain.rectangle.upper}"
+    elif domain.around_observations:
+        margin = domain.margin or domain.max_edge
+        where = f"the hull of the observations and {margin:.6g} around it"
+    else:
+        where = str(domain.outline or domain.mesh)
+    return where if case.tables.crs is None else f"{where}, in {short_crs(case.tables.crs)}"
+
+
+def area_text(case: Case) -> str:
+    area = area_of(case.coarse)
+    unit = length_unit(case.tables.crs)
+    if unit not in SQUARES:
+        return f"area {area:.6g} in squared units of the coordinates"
+    size, name = SQUARES[unit]
+    return (
+        f"area {area / size:,.4g} {name}"
+        if area < 1e3 * size
+        else f"area {area / size:,.0f} {name}"
+    )
+
+
+def mesh_text(case: Case) -> str:
+    counts = [f"{mesh.num_nodes}" for mesh in meshes_of(case)]
+    longest = longest_edge(case.problem.forward.space.mesh)
+    nested = f"{len(counts)} nested meshes" if len(counts) > 1 else "one mesh"
+    return f"{nested} of {', '.join(counts)} nodes, edges up to {longest:.6g}"
+
+
+def observations_lines(case: Case) -> list[str]:
+    """How the rows came to be, and what their values are."""
+    names = case.tables.observations
+    steps = list(case.prepared.told)
+    if not steps[-1].endswith("dropped"):
+        steps[-1] += ", all inside the domain"
+    unit = "" if case.unit is None else f" in {case.unit}"
+    value = f"value in the column {names.value}{unit}"
+    if case.transform is not None:
+        value += "; the state is its natural logarithm"
+    return [*steps, value]
+
+
+def effect_lines(case: Case) -> list[str]:
+    likelihood = case.problem.likelihood
+    if not isinstance(likelihood, WithEffects):
+        return []
+    return [f"{EFFECTS}[{i}]: {label}" for i, label in enumerate(likelihood.labels)]
+
+
+def meshes_of(case: Case) -> tuple[Mesh, ...]:
+    hierarchy = case.problem.hierarchy
+    return (case.problem.forward.space.mesh,) if hierarchy is None else hierarchy.meshes
+
+
+def area_of(mesh: Mesh) -> float:
+    return float(cell_volumes(mesh.nodes, mesh.cells).sum())
+
+
+def longest_edge(mesh: Mesh) -> float:
+    corners = mesh.nodes[mesh.cells]
+    return float(np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max())

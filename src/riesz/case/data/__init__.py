@@ -1,0 +1,1 @@
+"""Observations of a problem file: rows are read, joined, filtered and aggregated."""

@@ -1,0 +1,112 @@
+"""The table [observations] of a problem file: which rows of a file, and what is made of them."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, PositiveFloat, model_validator
+
+from riesz.case.table import Table, is_finite, shown
+from riesz.spelling import listed
+
+ALLOWED = (
+    'give a text, a number, a list of them, or a range such as { min = 1 }; "" is an empty cell'
+)
+Plain = str | bool | int | float
+Filter = Plain | list[Plain] | dict[str, float]
+"""What a cell must be: one value, one of several, or a number in a range."""
+
+
+def as_filter(value: Any) -> Filter:
+    if isinstance(value, dict) and value and set(value) <= {"min", "max"}:
+        if all(map(is_finite, value.values())):
+            return {key: float(bound) for key, bound in value.items()}
+    elif (isinstance(value, list) and value and all(map(is_plain, value))) or is_plain(value):
+        return value
+    raise ValueError(f"is {shown(value)}: {ALLOWED}")
+
+
+def is_plain(value: Any) -> bool:
+    return isinstance(value, str | bool) or is_finite(value)
+
+
+def as_date(value: Any) -> datetime.date:
+    """A date in quotes or, as TOML has it, without."""
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    if isinstance(value, datetime.date):
+        return value
+    if isinstance(value, str):
+        try:
+            return datetime.date.fromisoformat(value)
+        except ValueError:
+            pass
+    raise ValueError(f"is {shown(value)}: give a date such as '1960-01-31'")
+
+
+Date = Annotated[datetime.date, PlainValidator(as_date)]
+Where = dict[str, Annotated[Any, PlainValidator(as_filter)]]
+
+
+class ObservationsTable(Table):
+    """What was measured: a file, its columns, which of its rows, and what is made of them."""
+
+    file: str = Field(description="the CSV file, relative to the problem file")
+    layer: str | None = None
+    x: str = "x"
+    y: str = "y"
+    value: str = "value"
+    unit: str | None = None
+    where: Where = Field(default_factory=dict)
+    date: str | None = None
+    from_: Date | None = Field(default=None, alias="from")
+    to: Date | None = None
+    site: str | None = None
+    sites: str | None = None
+    sites_where: Where = Field(default_factory=dict)
+    aggregate: Literal["median", "mean", "last"] | None = None
+    sd: str | None = None
+    sd_from_scatter: bool = False
+    transform: Literal["log"] | None = None
+    outside: Literal["refuse", "drop"] = "refuse"
+    covariates: list[str] = Field(default_factory=list)
+    log_covariates: list[str] = Field(default_factory=list)
+    effect_sd: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        for key, other, reason in self.needs():
+            if getattr(self, other) is None:
+                raise ValueError(f"has the key {key!r}, which needs {other!r}: {reason}")
+        if self.from_ is not None and self.to is not None and self.from_ > self.to:
+            raise ValueError(f"goes from {self.from_} to {self.to}: from must be before to")
+        if self.sd is not None and self.sd_from_scatter:
+            raise ValueError("has both sd and sd_from_scatter: keep one of them")
+        self.check_covariates()
+        return self
+
+    def needs(self) -> list[tuple[str, str, str]]:
+        """Keys that are given, each with another one that it makes no sense without."""
+        every = [
+            (self.from_ is not None, "from", "date", "the column of the dates"),
+            (self.to is not None, "to", "date", "the column of the dates"),
+            (self.aggregate == "last", "aggregate", "date", "the last reading is the latest"),
+            (self.aggregate is not None, "aggregate", "site", "the column that names the sites"),
+            (self.sites is not None, "sites", "site", "the column that both tables share"),
+            (bool(self.sites_where), "sites_where", "sites", "the table that is filtered"),
+            (self.sd_from_scatter, "sd_from_scatter", "aggregate", "there must be readings a site"),
+        ]
+        return [(key, other, reason) for given, key, other, reason in every if given]
+
+    def check_covariates(self) -> None:
+        taken = [name for name in self.covariates if name in (self.value, self.x, self.y)]
+        if taken:
+            raise ValueError(f"has the covariate {taken[0]!r}, which is a column of the values")
+        twice = [name for name in self.covariates if self.covariates.count(name) > 1]
+        if twice:
+            raise ValueError(f"has the covariate {twice[0]!r} twice: name it once")
+        for name in self.log_covariates:
+            if name not in self.covariates:
+                known = listed(self.covariates) if self.covariates else "none"
+                raise ValueError(f"has {name!r} in log_covariates: the covariates are {known}")
+        if self.effect_sd is not None and not self.covariates:
+            raise ValueError("has the key 'effect_sd', but no covariates whose effects it is for")

@@ -1,0 +1,224 @@
+"""Priors as a problem file writes them: a kind, and numbers in the user's units."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from riesz.case.table import Numbers, Table
+from riesz.latent.boundary_process import BoundaryGP
+from riesz.latent.gaussian_process import GP, LogGP
+from riesz.latent.karhunen_loeve import KarhunenLoeve
+from riesz.latent.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
+from riesz.latent.scales import LearnedScales
+
+
+class AbstractPriorTable(Table):
+    """A prior by name; `distribution` is what the inverse problem takes."""
+
+    def distribution(self) -> Any:
+        raise NotImplementedError
+
+
+def together(*parts: Numbers) -> list[np.ndarray]:
+    """Parameters of one shape: a number stands for all components."""
+    try:
+        return [np.array(part, float) for part in np.broadcast_arrays(*parts)]
+    except ValueError:
+        sizes = " and ".join(str(np.size(part)) for part in parts)
+        raise ValueError(f"has parameters of {sizes} components: give as many of each") from None
+
+
+def require_positive(name: str, values: Numbers) -> None:
+    if not np.all(np.asarray(values) > 0):
+        raise ValueError(f"has {name} = {values}: it must be positive")
+
+
+class NormalTable(AbstractPriorTable):
+    """Normal with a mean and a standard deviation."""
+
+    prior: Literal["normal"]
+    mean: Numbers
+    sd: Numbers
+
+    @model_validator(mode="after")
+    def check(self):
+        require_positive("sd", self.sd)
+        together(self.mean, self.sd)
+        return self
+
+    def distribution(self) -> dist.Distribution:
+        return dist.Normal(*together(self.mean, self.sd))
+
+
+class LogNormalTable(AbstractPriorTable):
+    """Positive: the logarithm is normal about that of the median."""
+
+    prior: Literal["lognormal"]
+    median: Numbers
+    log_sd: Numbers
+
+    @model_validator(mode="after")
+    def check(self):
+        require_positive("median", self.median)
+        require_positive("log_sd", self.log_sd)
+        together(self.median, self.log_sd)
+        return self
+
+    def distribution(self) -> dist.Distribution:
+        median, spread = together(self.median, self.log_sd)
+        return dist.LogNormal(np.log(median), spread)
+
+
+class HalfNormalTable(AbstractPriorTable):
+    """Positive, most likely small."""
+
+    prior: Literal["half-normal"]
+    sd: PositiveFloat
+
+    def distribution(self) -> dist.Distribution:
+        return dist.HalfNormal(self.sd)
+
+
+class UniformTable(AbstractPriorTable):
+    """Anywhere between two bounds, alike."""
+
+    prior: Literal["uniform"]
+    low: Numbers
+    high: Numbers
+
+    @model_validator(mode="after")
+    def check(self):
+        low, high = together(self.low, self.high)
+        if not (low < high).all():
+            raise ValueError(f"has low = {self.low} and high = {self.high}: low must be below")
+        return self
+
+    def distribution(self) -> dist.Distribution:
+        return dist.Uniform(*together(self.low, self.high))
+
+
+class LogUniformTable(AbstractPriorTable):
+    """Any order of magnitude between two positive bounds, alike."""
+
+    prior: Literal["log-uniform"]
+    low: PositiveFloat
+    high: PositiveFloat
+
+    @model_validator(mode="after")
+    def check(self):
+        if not self.low < self.high:
+            raise ValueError(f"has low = {self.low} and high = {self.high}: low must be below")
+        return self
+
+    def distribution(self) -> dist.Distribution:
+        return dist.LogUniform(self.low, self.high)
+
+
+KERNELS: dict[str, type[AbstractKernel]] = {
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "rbf": RBF,
+}
+
+
+class AbstractFieldTable(AbstractPriorTable):
+    """A function of place; without a length scale, a quarter of the domain's longest side."""
+
+    kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern52"
+    length_scale: PositiveFloat | None = None
+
+    def covariance(self, sd: float) -> AbstractKernel:
+        return KERNELS[self.kernel](self.length_scale, sd)
+
+
+class AbstractProcessTable(AbstractFieldTable):
+    """By inducing points; with `learn_scales` sd and length scale are medians of unknown ones."""
+
+    learn_scales: bool = False
+
+    def learned(self) -> LearnedScales | None:
+        return LearnedScales() if self.learn_scales else None
+
+
+class GPTable(AbstractProcessTable):
+    """A Gaussian process by inducing points; may also be a prescribed value on a boundary."""
+
+    prior: Literal["gp"]
+    mean: float
+    sd: PositiveFloat
+    inducing: PositiveInt = 50
+
+    def distribution(self) -> GP:
+        return GP(self.covariance(self.sd), self.inducing, self.mean, learned=self.learned())
+
+
+class BoundaryGPTable(AbstractProcessTable):
+    """Values on a boundary: a Gaussian process about a linear trend that is unknown too."""
+
+    prior: Literal["boundary-gp"]
+    mean: float
+    sd: PositiveFloat
+    trend_sd: PositiveFloat | None = None
+    inducing: PositiveInt = 12
+
+    def distribution(self) -> BoundaryGP:
+        return BoundaryGP(
+            *(self.covariance(self.sd), self.mean, self.trend_sd, self.inducing), self.learned()
+        )
+
+
+class LogGPTable(AbstractProcessTable):
+    """A positive field whose logarithm is a Gaussian process."""
+
+    prior: Literal["log-gp"]
+    median: PositiveFloat
+    log_sd: PositiveFloat
+    inducing: PositiveInt = 50
+
+    def distribution(self) -> GP:
+        return LogGP(self.covariance(self.log_sd), self.inducing, self.median, self.learned())
+
+
+class KLTable(AbstractFieldTable):
+    """A Gaussian field by its principal functions: the fewest unknowns for its smoothness."""
+
+    prior: Literal["kl"]
+    mean: float
+    sd: PositiveFloat
+    terms: PositiveInt = 16
+
+    def distribution(self) -> KarhunenLoeve:
+        return KarhunenLoeve(self.covariance(self.sd), self.terms, self.mean)
+
+
+class LogKLTable(AbstractFieldTable):
+    """A positive field whose logarithm is given by its principal functions."""
+
+    prior: Literal["log-kl"]
+    median: PositiveFloat
+    log_sd: PositiveFloat
+    terms: PositiveInt = 16
+
+    def distribution(self) -> KarhunenLoeve:
+        middle = math.log(self.median)
+        return KarhunenLoeve(self.covariance(self.log_sd), self.terms, middle, jnp.exp)
+
+
+PriorTable = Annotated[
+    NormalTable
+    | LogNormalTable
+    | HalfNormalTable
+    | UniformTable
+    | LogUniformTable
+    | GPTable
+    | BoundaryGPTable
+    | LogGPTable
+    | KLTable
+    | LogKLTable,
+    Field(discriminator="prior"),
+]

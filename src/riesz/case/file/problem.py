@@ -1,0 +1,258 @@
+"""Problem files: an inverse problem written down in TOML, read, checked and built.
+
+Everything in the file is validated before any work begins. Paths in it are relative to its folder.
+"""
+
+import dataclasses
+import tomllib
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+from pydantic import ValidationError
+
+from riesz.case.data.covariates import design_of
+from riesz.case.data.places import check_inside, inside_of
+from riesz.case.data.prepared import Prepared, read_prepared
+from riesz.case.data.read import prepared_readings
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of, with_stretches
+from riesz.case.file.likelihood import effects_prior, likelihood_of
+from riesz.case.file.rivers import (
+    River,
+    RiverLines,
+    kept_rivers,
+    read_rivers,
+    river_exchange,
+    rivers_on,
+)
+from riesz.case.file.schema import ProblemTables
+from riesz.case.file.wells import (
+    WellPoints,
+    check_wells_inside,
+    kept_wells,
+    read_wells,
+    well_sources,
+)
+from riesz.case.table import error_text
+from riesz.errors import FileFormatError, RieszError
+from riesz.fem.terms.weakform import WeakForm
+from riesz.geometry.crs import could_be_degrees
+from riesz.inference.fit import AUTO, Choice, check_suits, choose_engine
+from riesz.io.maps.crs import is_crs_text
+from riesz.io.maps.outlines import OutlineFile, check_same_crs
+from riesz.io.maps.raster import check_crs, crs_note
+from riesz.io.store.files import read_bytes
+from riesz.latent.gaussian_process import GP
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.observe.observations import observations
+from riesz.problem.problem import InverseProblem, inverse_problem
+
+ON_THE_WHOLE_MESH = ("conditional", "laplace", "nuts")
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem file that was understood: what it says, and the problem that it describes."""
+
+    path: Path
+    content: bytes  # the file as it was read
+    tables: ProblemTables
+    coarse: Mesh  # the mesh that is refined to the one that the problem lives on
+    prepared: Prepared  # the observations, after joins, filters and aggregation
+    wells: tuple[WellPoints, ...]
+    rivers: tuple[River, ...]
+    problem: InverseProblem
+    notes: tuple[str, ...]  # what was warned of
+
+    @property
+    def unit(self) -> str | None:
+        """Of the observed values, as the file writes it."""
+        return self.tables.observations.unit
+
+    @property
+    def transform(self) -> str | None:
+        """ "log" where the state is the natural logarithm of what was measured."""
+        return self.tables.observations.transform
+
+    @property
+    def censored(self) -> Bool[np.ndarray, " sensor"]:
+        """Which observations are only known to lie below their value."""
+        return self.prepared.censored
+
+    def choice(self, engine: str | None = None) -> Choice:
+        """The engine that will be taken, and why; `engine` overrules the file."""
+        name = self.tables.engine.name if engine is None else engine
+        if name == AUTO:
+            return choose_engine(self.problem)
+        asked = "the problem file names it" if engine is None else "it was asked for"
+        check_suits(name, self.problem)
+        return Choice(name, asked)
+
+
+def read_problem(
+    path: Path,
+    *,
+    coarse: Mesh | None = None,
+    table: Path | None = None,
+    exchange: tuple[Path, Path] | None = None,
+) -> Case:
+    """Read a problem file and all that it names, and build the problem.
+
+    A run folder passes its own mesh and tables, of observations, wells and rivers, in place of
+    those that the file names.
+    """
+    content = read_bytes(path)
+    tables = tables_in(path, content)
+    names = tables.observations
+    if table is None:
+        prepared = prepared_readings(path.parent, names, floor_of(tables))
+    else:
+        prepared = read_prepared(table, names)
+    wells, lines = exchange_of(path, tables, exchange)
+    told: list[str] = []
+    if coarse is None:
+        file = outline_of(path, tables.domain)
+        named = [(prepared.path, prepared.crs)]
+        named += [] if file is None else [(file.path, file.crs)]
+        named += [(one.columns.path, one.crs) for one in wells]
+        named += [(one.path, one.crs) for one in lines]
+        tables, content = with_crs(tables, content, named)
+        told = crs_missing(path, tables, file)
+        coarse = coarse_mesh(path, tables.domain, file, prepared.points)
+        coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
+    levels = levels_of(tables.domain, coarse)
+    check_size(path, coarse.num_cells, levels)
+    domain = hierarchy(coarse, levels) if levels > 1 else coarse
+    prepared = within(prepared, coarse, names)
+    check_wells_inside(wells, coarse)
+    finest = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
+    rivers = rivers_on(finest, lines, tables.rivers)
+    form = tables.equation.form() + river_exchange(rivers) - well_sources(wells)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            problem = built(tables, prepared, domain, form)
+        except RieszError as error:
+            raise type(error)(f"{path}: {error}") from None
+    about_crs = None if tables.crs is None else crs_note(tables.crs)
+    told += [] if about_crs is None else [about_crs]
+    told += [*prepared.notes, *(str(warning.message) for warning in caught)]
+    notes = tuple(dict.fromkeys(told))
+    return Case(path, content, tables, coarse, prepared, wells, rivers, problem, notes)
+
+
+def exchange_of(
+    path: Path, tables: ProblemTables, kept: tuple[Path, Path] | None
+) -> tuple[tuple[WellPoints, ...], tuple[RiverLines, ...]]:
+    """Wells and the lines of rivers, from the files that are named or from a run's own tables."""
+    if kept is None:
+        return read_wells(path, tables.wells), read_rivers(path.parent, tables.rivers)
+    own_wells, own_rivers = kept
+    return kept_wells(path, own_wells, tables.wells), kept_rivers(own_rivers, tables.rivers)
+
+
+def floor_of(tables: ProblemTables) -> float | None:
+    """The least noise of a site, where it comes from the scatter of its readings."""
+    return tables.noise.sd if tables.observations.sd_from_scatter else None
+
+
+def built(
+    tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy, form: WeakForm
+) -> InverseProblem:
+    """The inverse problem that the tables describe, with its equation."""
+    design = design_of(prepared, tables.observations.log_covariates)
+    priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
+    return inverse_problem(
+        domain,
+        form,
+        latents=priors | effects_prior(tables, prepared, design),
+        observations=observations(prepared.points, prepared.values),
+        likelihood=likelihood_of(tables, prepared, design),
+        dirichlet={tag: one.value for tag, one in tables.boundary.items()},
+    )
+
+
+def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
+    """What is known of the unknowns.
+
+    Engines that solve on the whole mesh get processes by their values at its nodes: by kernels, a
+    gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
+    """
+    priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
+    if nested and tables.engine.name not in ON_THE_WHOLE_MESH:
+        return priors
+    prescribed = {one.value for one in tables.boundary.values()}
+    return {
+        name: dataclasses.replace(prior, at_nodes=True)
+        if isinstance(prior, GP) and name not in prescribed
+        else prior
+        for name, prior in priors.items()
+    }
+
+
+def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepared:
+    """The observations inside the domain; raises where others are not to be dropped."""
+    inside = inside_of(coarse, prepared.points)
+    if names.outside == "refuse" or not inside.any():
+        check_inside(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
+    lost = int((~inside).sum())
+    if not lost:
+        return prepared
+    told = f"{lost} of {prepared.num_rows} lie outside the domain and are dropped"
+    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told))
+
+
+def with_crs(
+    tables: ProblemTables, content: bytes, named: Iterable[tuple[Path, str | None]]
+) -> tuple[ProblemTables, bytes]:
+    """The tables with the crs that map files name, where the problem file names none.
+
+    It is written into the content too, so that a run folder, which keeps no map, knows it.
+    """
+    for own_path, own in named:
+        if own is None:
+            continue
+        if tables.crs is not None:
+            check_same_crs(own_path, own, tables.crs)
+        elif is_crs_text(own):
+            tables = tables.model_copy(update={"crs": own})
+            text = " ".join(own.split()).replace("'", "")
+            content = f"crs = '{text}'  # of {own_path.name}\n".encode() + content
+    return tables, content
+
+
+def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> list[str]:
+    """What to say where an outline in a length lies nobody knows where."""
+    if tables.crs is not None or file is None:
+        return []
+    if could_be_degrees(np.concatenate(file.outline.rings)):
+        return []
+    return [
+        f"neither {path.name} nor {file.path.name} names a crs: maps will not say where "
+        "on Earth they are; add crs = 'EPSG:...', a PROJ text or WKT"
+    ]
+
+
+def tables_in(path: Path, content: bytes) -> ProblemTables:
+    """What a problem file holds, validated."""
+    try:
+        found: dict[str, Any] = tomllib.loads(content.decode())
+    # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not TOML: {error}.") from None
+    try:
+        tables = ProblemTables.model_validate(found)
+    except ValidationError as error:
+        raise FileFormatError(f"{path}: {error_text(error, found)}") from None
+    if tables.crs is not None:
+        try:
+            check_crs(tables.crs)
+        except RieszError as error:
+            raise FileFormatError(f"{path}: {error}") from None
+    return tables

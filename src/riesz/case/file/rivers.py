@@ -1,0 +1,153 @@
+"""The rivers of a problem file: lines of map layers with their stages, and what cells hold of them.
+
+On the mesh a river is as wide as the cells that it crosses: the length in a cell over its area.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.case.file.exchange import RiverTable
+from riesz.errors import FileFormatError, MeshError
+from riesz.fem.terms.coefficient import per_cell
+from riesz.fem.terms.weakform import WeakForm, leakage
+from riesz.geometry.crs import unit_clash
+from riesz.geometry.lines import Line
+from riesz.io.maps.lines import read_line_layer
+from riesz.io.tables.csv_text import read_csv
+from riesz.mesh.line_lengths import stretches_in_cells
+from riesz.mesh.mesh import Mesh, cell_volumes
+
+KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
+"""Columns of a run's own table, one straight segment a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class RiverLines:
+    """The straight segments of one entry."""
+
+    path: Path
+    starts: Float[np.ndarray, "segment 2"]
+    ends: Float[np.ndarray, "segment 2"]
+    stages: Float[np.ndarray, " segment"]
+    crs: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class River:
+    """A river on a mesh."""
+
+    lines: RiverLines  # those that the domain holds something of
+    conductance: float | str  # a number, or the name of an unknown
+    density: Float[np.ndarray, " cell"]  # length by area
+    level: Float[np.ndarray, " cell"]  # the stage, where there is some of the river
+    length: float  # inside the domain
+    mean_stage: float  # by length
+
+
+def read_rivers(folder: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
+    """The lines of all rivers, wherever they lie."""
+    return tuple(lines_of_river(folder / table.file, table) for table in tables)
+
+
+def lines_of_river(path: Path, table: RiverTable) -> RiverLines:
+    layer = read_line_layer(path, table.layer)
+    if isinstance(table.stage, float):
+        stages = np.full(len(layer.lines), table.stage)
+    elif not layer.table.header:
+        raise FileFormatError(
+            f"{path} has lines without properties, so no column {table.stage!r}: give the stage as "
+            "a number, or add it to the map."
+        )
+    else:
+        stages = layer.table.numbers(table.stage)
+    each = [segments_of(lines) for lines in layer.lines]
+    starts, ends = (np.concatenate([one[i] for one in each]) for i in range(2))
+    counts = [len(one[0]) for one in each]
+    return RiverLines(path, starts, ends, np.repeat(stages, counts), layer.table.crs)
+
+
+def segments_of(
+    lines: Sequence[Line],
+) -> tuple[Float[np.ndarray, "segment 2"], Float[np.ndarray, "segment 2"]]:
+    return np.concatenate([one[:-1] for one in lines]), np.concatenate([one[1:] for one in lines])
+
+
+def rivers_on(
+    mesh: Mesh, rivers: Sequence[RiverLines], tables: Sequence[RiverTable]
+) -> tuple[River, ...]:
+    return tuple(
+        river_on(mesh, lines, table.conductance)
+        for lines, table in zip(rivers, tables, strict=True)
+    )
+
+
+def river_on(mesh: Mesh, lines: RiverLines, conductance: float | str) -> River:
+    """What each cell holds of a river; raises where none of it lies in the domain."""
+    found = stretches_in_cells(mesh, lines.starts, lines.ends)
+    total = float(found.length.sum())
+    if not total > 0:
+        raise MeshError(outside_text(mesh, lines))
+    held = np.bincount(found.cell, found.length, minlength=mesh.num_cells)
+    staged = found.length * lines.stages[found.segment]
+    mean = float(staged.sum() / total)
+    sums = np.bincount(found.cell, staged, minlength=mesh.num_cells)
+    # Where there is no river its stage does not count; the mean keeps the numbers of one size.
+    level = np.divide(sums, held, out=np.full(mesh.num_cells, mean), where=held > 0)
+    density = held / cell_volumes(mesh.nodes, mesh.cells)
+    touching = np.unique(found.segment)
+    inside = RiverLines(
+        *(lines.path, lines.starts[touching], lines.ends[touching], lines.stages[touching]),
+        lines.crs,
+    )
+    return River(inside, conductance, density, level, total, mean)
+
+
+def outside_text(mesh: Mesh, lines: RiverLines) -> str:
+    points = np.concatenate([lines.starts, lines.ends])
+    spans = [
+        f"({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g})"
+        for low, high in ((p.min(axis=0), p.max(axis=0)) for p in (points, mesh.nodes))
+    ]
+    clash = unit_clash(points, mesh.nodes)
+    return (
+        f"{lines.path}: no part of the river, which spans {spans[0]}, lies in the domain, which "
+        f"spans {spans[1]}: "
+        f"{clash or 'drop it, or see that both are in the same coordinates'}."
+    )
+
+
+def river_exchange(rivers: Sequence[River]) -> WeakForm:
+    """What leaves to all rivers."""
+    form = WeakForm()
+    for one in rivers:
+        form = form + leakage(one.conductance, per_cell(one.density), per_cell(one.level))
+    return form
+
+
+def rivers_content(rivers: Sequence[River]) -> bytes:
+    """The segments that count, as a run folder keeps them."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(KEPT)
+    for number, one in enumerate(rivers):
+        lines = one.lines
+        rows = np.column_stack([lines.starts, lines.ends, lines.stages])
+        writer.writerows([number, *row] for row in rows.tolist())
+    return text.getvalue().encode()
+
+
+def kept_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
+    """The same again from a run folder."""
+    if not tables:
+        return ()
+    table = read_csv(path)
+    entry, *rest = (table.numbers(name) for name in KEPT)
+    numbers = np.column_stack(rest)
+    each = [numbers[entry == number] for number in range(len(tables))]
+    return tuple(RiverLines(path, rows[:, :2], rows[:, 2:4], rows[:, 4]) for rows in each)

@@ -1,0 +1,261 @@
+"""What a problem file may hold: its tables and their keys."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+
+from riesz.case.data.covariates import EFFECTS
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.file.exchange import RiverTable, WellTable
+from riesz.case.file.priors import PriorTable
+from riesz.case.table import Coefficient, Table, shown
+from riesz.errors import RieszError
+from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
+from riesz.inference.fit import AUTO, ENGINES, check_engine, check_settings
+from riesz.io.maps.crs import is_crs_text
+from riesz.problem.unknown import check_free_names
+from riesz.spelling import listed, nearest
+
+TERMS = {"diffusion": diffusion, "advection": advection, "reaction": reaction, "source": source}
+
+
+class RectangleTable(Table):
+    """A rectangle by two corners; its sides are called left, right, bottom and top."""
+
+    lower: list[float] = Field(min_length=2, max_length=2, description="the corner [x, y]")
+    upper: list[float] = Field(min_length=2, max_length=2, description="the corner [x, y]")
+
+
+class DomainTable(Table):
+    """Where the equation holds, and how finely it is resolved."""
+
+    outline: str | None = None
+    layer: str | None = None
+    mesh: str | None = None
+    rectangle: RectangleTable | None = None
+    around_observations: bool = False
+    margin: PositiveFloat | None = None
+    simplify: PositiveFloat | None = None
+    max_edge: PositiveFloat | None = None
+    levels: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        kinds = ("outline", "mesh", "rectangle", "around_observations")
+        given = [kind for kind in kinds if getattr(self, kind)]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            raise ValueError(f"needs one of {listed(kinds)}, but holds {found}")
+        if self.mesh is None and self.max_edge is None:
+            raise ValueError("lacks the key 'max_edge': the longest edge of the mesh, a length")
+        if self.mesh is not None and self.max_edge is not None:
+            raise ValueError(
+                "has a mesh and max_edge: a mesh has its edges; refine it by levels instead"
+            )
+        self.check_belongings()
+        return self
+
+    def check_belongings(self) -> None:
+        """Keys that say more of one kind of domain are for no other."""
+        outlined = self.outline is not None
+        for key, suits, kind in (
+            ("layer", outlined, "outline"),
+            ("margin", self.around_observations, "around_observations"),
+            ("simplify", outlined, "outline"),
+        ):
+            if getattr(self, key) is not None and not suits:
+                raise ValueError(f"has the key {key!r}, which goes with {kind}: leave it out")
+
+
+class NoiseTable(Table):
+    """How observed values scatter about the state."""
+
+    sd: Coefficient = None
+    kind: Literal["normal", "student-t"] = "normal"
+    degrees_of_freedom: PositiveFloat = 4.0
+
+    @field_validator("sd")
+    @classmethod
+    def check_sd(cls, sd: Any) -> Any:
+        if not isinstance(sd, str | float) or (isinstance(sd, float) and sd <= 0):
+            raise ValueError(f"is {sd!r}: give a positive number, or the name of an unknown")
+        return sd
+
+
+class EquationTable(Table):
+    """-div(diffusion grad u) + advection . grad u + reaction u = source."""
+
+    diffusion: Coefficient = None
+    advection: Coefficient = None
+    reaction: Coefficient = None
+    source: Coefficient = None
+
+    @model_validator(mode="after")
+    def check(self):
+        if not self.given():
+            raise ValueError(f"holds no term: give at least one of {listed(TERMS)}")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The terms that are there."""
+        values = {name: getattr(self, name) for name in TERMS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def form(self) -> WeakForm:
+        total = WeakForm()
+        for name, value in self.given().items():
+            term = TERMS[name](value)
+            total = total - term if name == "source" else total + term
+        return total
+
+
+class BoundaryTable(Table):
+    """A stretch of the boundary on which u is prescribed; elsewhere no flux passes."""
+
+    value: Coefficient = Field(description="a number, or the name of an unknown")
+    along: str | None = None
+    layer: str | None = None
+    tolerance: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        if self.along is not None and self.tolerance is None:
+            raise ValueError(
+                "has the key 'along', which needs 'tolerance': how far from its lines the boundary "
+                "may be, a length"
+            )
+        if self.along is None and (self.tolerance is not None or self.layer is not None):
+            raise ValueError("has the key 'tolerance' or 'layer', which needs 'along': a map layer")
+        return self
+
+
+@contextmanager
+def told_of_table() -> Iterator[None]:
+    """What the library refuses, as a fault of the table."""
+    try:
+        yield
+    except RieszError as error:
+        raise ValueError(f"is wrong: {str(error).rstrip('.')}") from None
+
+
+class EngineTable(Table):
+    """Which engine, and the settings of each by its name."""
+
+    name: str = AUTO
+    emulate: dict[str, Any] = Field(default_factory=dict)
+    relax: dict[str, Any] = Field(default_factory=dict)
+    laplace: dict[str, Any] = Field(default_factory=dict)
+    conditional: dict[str, Any] = Field(default_factory=dict)
+    nuts: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def check_name(cls, name: str) -> str:
+        with told_of_table():
+            check_engine(name)
+        return name
+
+    @model_validator(mode="after")
+    def check(self):
+        for engine in ENGINES:
+            with told_of_table():
+                check_settings(engine, self.settings(engine))
+        return self
+
+    def settings(self, engine: str) -> dict[str, Any]:
+        return getattr(self, engine)
+
+
+class ProblemTables(Table):
+    """A whole problem file."""
+
+    crs: str | None = None
+    domain: DomainTable = Field(description="where the equation holds, as [domain]")
+    observations: ObservationsTable = Field(description="what was measured, as [observations]")
+    noise: NoiseTable = Field(
+        default=NoiseTable(), description="how well it was measured, as [noise]"
+    )
+    equation: EquationTable = Field(description="the terms of the physics, as [equation]")
+    boundary: dict[str, BoundaryTable] = Field(default_factory=dict)
+    wells: list[WellTable] = Field(default_factory=list)
+    rivers: list[RiverTable] = Field(default_factory=list)
+    unknowns: dict[str, PriorTable] = Field(
+        description="what is to be found, each with a prior, as [unknowns.NAME]"
+    )
+    engine: EngineTable = EngineTable()
+
+    @field_validator("crs")
+    @classmethod
+    def check_crs(cls, crs: str | None) -> str | None:
+        if crs is not None and not is_crs_text(crs):
+            raise ValueError(
+                f"is {shown(crs)}: give an EPSG code, such as 'EPSG:32612', a PROJ text or WKT"
+            )
+        return crs
+
+    @field_validator("unknowns")
+    @classmethod
+    def check_unknowns(cls, unknowns: dict[str, Any]) -> dict[str, Any]:
+        if not unknowns:
+            raise ValueError("is empty: give at least one unknown with a prior")
+        for name in unknowns:
+            if not re.fullmatch(r"[A-Za-z]\w*", name):
+                raise ValueError(
+                    f"has the name {name!r}: begin with a letter from a to z, and go on with "
+                    "letters, digits and _"
+                )
+        with told_of_table():
+            check_free_names(unknowns)
+        return unknowns
+
+    @model_validator(mode="after")
+    def check_names(self):
+        for key, value in self.coefficients().items():
+            if isinstance(value, str) and value not in self.unknowns:
+                known = list(self.unknowns)
+                advice = f"It has {', '.join(known)}"
+                if key.startswith("boundary."):
+                    advice += (
+                        ". Values on a boundary that are not known need a prior there, such as "
+                        'prior = "boundary-gp"'
+                    )
+                raise ValueError(
+                    f"says {key} = {value!r}, but there is no [unknowns.{value}]: "
+                    f"{nearest(value, known)}{advice}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def check_noise(self):
+        """The noise must come from one place, and be one that can be built on."""
+        names, sd = self.observations, self.noise.sd
+        if sd is None and names.sd is None:
+            raise ValueError(
+                "lacks noise.sd: give a number in the unit of the values, or an unknown's name "
+                "(or name a column of the observations by observations.sd)"
+            )
+        if sd is not None and names.sd is not None:
+            raise ValueError(
+                f"has noise.sd and the column observations.sd = {names.sd!r}: keep one of them"
+            )
+        if names.sd_from_scatter and not isinstance(sd, float):
+            raise ValueError(
+                f"has noise.sd = {sd!r}: with observations.sd_from_scatter it is the least sd of a "
+                "site, a number"
+            )
+        if names.covariates and EFFECTS in self.unknowns:
+            raise ValueError(
+                f"has [unknowns.{EFFECTS}], the name of the effects of covariates: rename it"
+            )
+        return self
+
+    def coefficients(self) -> dict[str, Any]:
+        """All that may be the name of an unknown, by key."""
+        prescribed = {f"boundary.{tag}.value": one.value for tag, one in self.boundary.items()}
+        terms = {f"equation.{name}": value for name, value in self.equation.given().items()}
+        rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells, 1)}
+        beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers, 1)}
+        return terms | prescribed | rates | beds | {"noise.sd": self.noise.sd}

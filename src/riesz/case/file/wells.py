@@ -1,0 +1,111 @@
+"""The wells of a problem file: points and rates, from its own entries and from tables."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.case.data.places import Columns, check_inside
+from riesz.case.file.exchange import AXES, RATE, WellTable
+from riesz.fem.terms.weakform import WeakForm, point_source
+from riesz.io.tables.csv_text import read_csv
+from riesz.io.tables.layers import read_table
+from riesz.io.tables.text import TextTable
+from riesz.mesh.mesh import Mesh
+
+ENTRY = "entry"
+"""The column of a run's own table that tells which entry of the problem file a well is of."""
+
+
+@dataclass(frozen=True, eq=False)
+class WellPoints:
+    """The wells of one entry."""
+
+    columns: Columns  # x, y and, where it is known, the rate
+    unknown: str | None = None  # the name of the rate, where it is not
+    crs: str | None = None  # of a map layer
+
+    @property
+    def count(self) -> int:
+        return len(self.columns.points)
+
+    @property
+    def rates(self) -> Float[np.ndarray, " well"]:
+        return self.columns.numbers[:, 2]
+
+
+def read_wells(path: Path, tables: Sequence[WellTable]) -> tuple[WellPoints, ...]:
+    """The wells of a problem file, each entry's own."""
+    return tuple(
+        well_of(path, number, table) if table.file is None else wells_in(path.parent, table)
+        for number, table in enumerate(tables)
+    )
+
+
+def well_of(path: Path, number: int, table: WellTable) -> WellPoints:
+    """The one well of an entry that is a point."""
+    unknown = table.unknown()
+    keys = AXES if unknown else (*AXES, RATE)
+    numbers = np.array([[getattr(table, key) for key in keys]], dtype=float)
+    lines = np.array([number + 1])
+    return WellPoints(Columns(path, keys, numbers, lines, "[[wells]] entry"), unknown)
+
+
+def wells_in(folder: Path, table: WellTable) -> WellPoints:
+    """The wells of an entry that names a file."""
+    names = table.columns()
+    found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
+    return WellPoints(columns_of(found, names), crs=found.crs)
+
+
+def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
+    numbers = np.column_stack([table.numbers(name) for name in names])
+    return Columns(table.path, names, numbers, table.lines, table.place)
+
+
+def check_wells_inside(wells: Sequence[WellPoints], mesh: Mesh) -> None:
+    """Raise where a well lies outside the domain, with its place in the file."""
+    for one in wells:
+        check_inside(one.columns, mesh)
+
+
+def well_sources(wells: Sequence[WellPoints]) -> WeakForm:
+    """What all wells put in: those of known rates together, then each of an unknown rate."""
+    known = [one for one in wells if one.unknown is None]
+    form = WeakForm()
+    if known:
+        places = np.concatenate([one.columns.points for one in known])
+        form = form + point_source(places, np.concatenate([one.rates for one in known]))
+    for one in wells:
+        if one.unknown is not None:
+            form = form + point_source(one.columns.points, one.unknown)
+    return form
+
+
+def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:
+    """The wells that came from files, as a run folder keeps them: files may change, or be large."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((ENTRY, *AXES, RATE))
+    for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
+        if table.file is not None:
+            writer.writerows([number, *row] for row in one.columns.numbers.tolist())
+    return text.getvalue().encode()
+
+
+def kept_wells(path: Path, kept: Path, tables: Sequence[WellTable]) -> tuple[WellPoints, ...]:
+    """The same again from a run folder."""
+    if all(table.file is None for table in tables):
+        return read_wells(path, tables)
+    table = read_csv(kept)
+    entries = table.numbers(ENTRY)
+    return tuple(
+        well_of(path, number, one)
+        if one.file is None
+        else WellPoints(columns_of(table.kept(entries == number), (*AXES, RATE)))
+        for number, one in enumerate(tables)
+    )

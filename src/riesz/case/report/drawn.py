@@ -1,0 +1,149 @@
+"""All that a report needs of the posterior, from one pass over its draws."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from riesz.fem.flux import budget
+from riesz.latent.field import FieldCoefficient
+from riesz.posterior.posterior import Posterior, is_field
+from riesz.prediction.grid import Grid
+from riesz.prediction.places import Places, coefficients_at, fluxes_at, places, states_at
+from riesz.prediction.predict import NUM_DRAWS, measured, quantity_draws
+from riesz.prediction.quantity import UnknownAt
+from riesz.problem.problem import InverseProblem
+
+NUM_PRIOR_DRAWS = 2000
+MOST_NODES = 300
+"""At which the widths of a field before and after the data are compared."""
+
+GAINS, OUTFLOWS = "gains", "outflows"
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws, the first axis of each array; priors of the unknowns beside their posteriors."""
+
+    state: Float[np.ndarray, "draw pixel"]
+    fields: dict[str, Float[np.ndarray, "draw pixel"]]
+    predicted: Float[np.ndarray, "draw sensor"]
+    measured: Float[np.ndarray, "draw sensor"]
+    noise: Float[np.ndarray, "draw ..."]
+    flux: Float[np.ndarray, "draw arrow 2"]
+    unknowns: dict[str, Float[np.ndarray, "draw component"]]
+    before: dict[str, Float[np.ndarray, "prior_draw component"]]
+    gains: dict[str, Float[np.ndarray, " draw"]]
+    outflows: dict[str, Float[np.ndarray, " draw"]]
+
+
+class ReportDraw(eqx.Module):
+    """What is told of one draw."""
+
+    where: Places
+    arrows: Places | None  # where there is a flux
+    nodes: Int[Array, " node"]
+    fields: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> dict[str, Any]:
+        predicted = problem.operator @ state
+        lines = budget(problem.forward, state, z)
+        fields = {
+            name: coefficients_at(
+                problem.forward, self.where, field_coefficient(problem, name), state, z
+            ).astype(jnp.float32)
+            for name in self.fields
+        }
+        return {
+            # Half the bytes: they are quantised in the end.
+            "state": states_at(problem.forward, self.where, state, z).astype(jnp.float32),
+            "fields": fields,
+            "predicted": problem.likelihood.mean(predicted, z),
+            "measured": measured(key, problem, predicted, z),
+            "noise": problem.likelihood.noise_sd(z),
+            "flux": flux_of(problem, self.arrows, state, z),
+            "unknowns": unknowns_of(problem, z, self.nodes),
+            GAINS: lines.gains,
+            OUTFLOWS: lines.outflows,
+        }
+
+
+def flux_of(
+    problem: InverseProblem, where: Places | None, state: Float[Array, " node"], z: PyTree
+) -> Float[Array, "arrow 2"]:
+    if where is None:
+        return jnp.zeros((0, 2), problem.forward.dtype)
+    return fluxes_at(problem.forward, where, state, z)
+
+
+def field_coefficient(problem: InverseProblem, name: str) -> Any:
+    return problem.latents.latents[name].coefficient(name)
+
+
+def unknowns_of(
+    problem: InverseProblem, z: PyTree, nodes: Int[Array, " node"]
+) -> dict[str, Float[Array, " component"]]:
+    """Numbers as they are, fields at some nodes."""
+    state = jnp.zeros(problem.forward.space.num_dofs, problem.forward.dtype)  # none asks for it
+    found = {name: UnknownAt(name)(problem, state, z) for name in problem.latents.names}
+    return {
+        name: values[nodes] if is_field(problem, name) else jnp.ravel(values)
+        for name, values in found.items()
+    }
+
+
+def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
+    """Unknown fields that the equation reads inside the domain, not only on its boundary."""
+    names = {
+        coefficient.name
+        for term in problem.forward.form.terms
+        if term.on is None
+        for coefficient in term.coefficients.values()
+        if isinstance(coefficient, FieldCoefficient)
+    }
+    return tuple(name for name in problem.latents.names if name in names)
+
+
+def drawn(
+    posterior: Posterior,
+    pixels: Grid,
+    arrows: Grid | None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+) -> Drawn:
+    """Draw from the posterior, and from the prior of its unknowns."""
+    problem = posterior.problem
+    num_nodes = problem.forward.space.mesh.num_nodes
+    step = -(-num_nodes // MOST_NODES)
+    nodes = jnp.arange(0, num_nodes, step)
+    sampler = ReportDraw(
+        where=places(problem.forward, pixels.points),
+        arrows=None if arrows is None else places(problem.forward, arrows.points),
+        nodes=nodes,
+        fields=mapped_fields(problem),
+    )
+    found = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed)
+    return Drawn(**found, before=prior_unknowns(problem, nodes, seed))
+
+
+def prior_unknowns(
+    problem: InverseProblem, nodes: Int[Array, " node"], seed: int
+) -> dict[str, Float[np.ndarray, "prior_draw component"]]:
+    shape = (NUM_PRIOR_DRAWS, problem.num_coordinates)
+    coordinates = jr.normal(jr.key(seed), shape, problem.forward.dtype)
+
+    @eqx.filter_jit
+    def of_all(problem: InverseProblem, coordinates: Array):
+        return jax.lax.map(
+            lambda one: unknowns_of(problem, problem.z(one), nodes), coordinates, batch_size=100
+        )
+
+    return jax.tree.map(np.asarray, of_all(problem, coordinates))

@@ -1,0 +1,133 @@
+"""Maps small enough for a page: a quantity's distribution at each pixel in a few bytes.
+
+Mean and standard deviation take two bytes each, quantiles one each, as they stand in units of the
+standard deviation about the mean. From them the probability of exceeding *any* value is computed
+in the browser while a slider moves: between the quantiles the distribution is interpolated on the
+scale of normal scores, which is exact where it is normal.
+"""
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import norm
+
+from riesz.mesh.mesh import Mesh
+from riesz.prediction.grid import Grid, grid
+
+LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+
+LONGER_SIDE = 150
+"""Pixels of a map."""
+
+REACH = 5.0
+"""Quantiles are kept up to so many standard deviations from the mean."""
+
+DECADES = 30.0
+"""Ratio of largest to smallest mean beyond which colours go by the logarithm."""
+
+
+@dataclass(frozen=True, eq=False)
+class FieldMap:
+    """Statistics of one quantity at the pixels inside the domain."""
+
+    name: str
+    title: str
+    unit: str | None
+    mean: Float[np.ndarray, " pixel"]
+    sd: Float[np.ndarray, " pixel"]
+    quantiles: Float[np.ndarray, "level pixel"]
+
+
+def map_grid(mesh: Mesh, longer_side: int = LONGER_SIDE) -> Grid:
+    """Square pixels over the mesh's box."""
+    return grid(mesh, cell=float(np.ptp(mesh.nodes, axis=0).max()) / longer_side)
+
+
+def field_map(
+    name: str, title: str, unit: str | None, draws: Float[np.ndarray, "draw pixel"]
+) -> FieldMap:
+    """Statistics over draws."""
+    exact = draws.astype(np.float64)
+    return FieldMap(
+        name=name,
+        title=title,
+        unit=unit,
+        mean=exact.mean(axis=0),
+        sd=exact.std(axis=0, ddof=1),
+        quantiles=np.quantile(exact, LEVELS, axis=0),
+    )
+
+
+def encoded(one: FieldMap) -> dict[str, Any]:
+    """What the page's script reads: base64 of little-endian numbers, and their ranges."""
+    spread = np.where(one.sd > 0, one.sd, 1.0)
+    scores = (one.quantiles - one.mean) / spread
+    bytes_of_scores = np.rint((np.clip(scores / REACH, -1, 1) + 1) / 2 * 255).astype("<u1")
+    low, high = float(one.mean.min()), float(one.mean.max())
+    return {
+        "name": one.name,
+        "title": one.title,
+        "unit": one.unit or "",
+        "logarithmic": bool(low > 0 and high > DECADES * low),
+        "mean": quantised(one.mean),
+        "sd": quantised(one.sd),
+        "scores": as_text(bytes_of_scores.T),
+        "thresholds": thresholds(one),
+    }
+
+
+def thresholds(one: FieldMap) -> list[float]:
+    """Where the slider begins, starts from and ends: all that the map may plausibly reach."""
+    low, high = float(one.quantiles[0].min()), float(one.quantiles[-1].max())
+    if not low < high:
+        low, high = low - 0.5, low + 0.5
+    return [low, float(np.median(one.mean)), high]
+
+
+def quantised(values: Float[np.ndarray, " pixel"]) -> dict[str, Any]:
+    """Two bytes each between the smallest and the largest."""
+    low, high = float(values.min()), float(values.max())
+    scale = (high - low) or 1.0
+    return {
+        "low": low,
+        "high": high,
+        "data": as_text(np.rint((values - low) / scale * 65535).astype("<u2")),
+    }
+
+
+def as_text(values: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+
+
+def encoded_grid(pixels: Grid) -> dict[str, Any]:
+    """Where the pixels are, and which of them lie inside: the others have no values."""
+    (xs, ys), (width, height) = pixels.axes, pixels.cell
+    return {
+        "columns": len(xs),
+        "rows": len(ys),
+        "west": float(xs[0] - width / 2),
+        "south": float(ys[0] - height / 2),
+        "cell": [float(width), float(height)],
+        "inside": as_text(np.packbits(pixels.inside.ravel(), bitorder="little")),
+        "scores_of_levels": norm.ppf(LEVELS).tolist(),
+        "reach": REACH,
+    }
+
+
+def exceedance(
+    mean: float, sd: float, scores: Float[np.ndarray, " level"], threshold: float
+) -> float:
+    """The probability of more than a threshold, from standardised quantiles.
+
+    The page's script does the same; this one is here to be tested.
+    """
+    if sd <= 0:
+        return float(mean > threshold)
+    place, normal = (threshold - mean) / sd, norm.ppf(LEVELS)
+    widths = np.maximum(np.diff(scores), 1e-9)
+    i = int(np.clip(np.searchsorted(scores, place) - 1, 0, len(widths) - 1))
+    score = normal[i] + (place - scores[i]) / widths[i] * (normal[i + 1] - normal[i])
+    return float(norm.sf(score))

@@ -1,0 +1,163 @@
+"""The page itself: content put into a template, every word of a user escaped."""
+
+import base64
+import json
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+
+from riesz.case.report.content import Content, Flow, read_content
+from riesz.case.report.maps import encoded, encoded_grid
+from riesz.case.report.sections import (
+    budget_section,
+    curves_section,
+    facts_table,
+    fit_section,
+    flow_checkbox,
+    marks_note,
+    parameters_table,
+    summary,
+    trust_list,
+    warnings_list,
+    wells_table,
+)
+from riesz.case.report.trust import BAD, DOUBTFUL, GOOD
+from riesz.errors import FileFormatError
+from riesz.io.store.files import write_bytes
+from riesz.prediction.predict import NUM_DRAWS
+
+REPORT = "report.html"
+COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
+NUM_COLOURS = 256
+LONGEST = 0.95
+"""Share of the arrows that are shorter than the longest: the flux beside a well has no bound."""
+
+IN_SHORT = {
+    GOOD: "Nothing speaks against trusting it.",
+    DOUBTFUL: "Some of it is to be taken with care.",
+    BAD: "It should not be used as it is.",
+}
+
+
+def write_report(
+    folder: Path, out: Path | None = None, *, num_draws: int = NUM_DRAWS, seed: int = 0
+) -> dict[str, Any]:
+    """Write the report of a run folder; returns in short what was written."""
+    path = folder / REPORT if out is None else out
+    check_target(folder, path)
+    content = read_content(folder, num_draws=num_draws, seed=seed)
+    data = page(content).encode()
+    write_bytes(path, data)
+    return {
+        "out": str(path),
+        "bytes": len(data),
+        "maps": [one.title for one in content.maps],
+        "trust": content.level,
+        "notes": list(content.warnings),
+    }
+
+
+def check_target(folder: Path, path: Path) -> None:
+    """Raise, before any work, where the page could not be written or would spoil the run."""
+    if not folder.is_dir():
+        raise FileFormatError(f"{folder} is not a run folder: there is no such folder.")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise FileFormatError(f"{path}: a report is a web page: give a name that ends in .html.")
+    if path.is_dir():
+        raise FileFormatError(f"{path} is a folder: give the name of a file.")
+    if not path.absolute().parent.is_dir():
+        raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
+
+
+def page(content: Content) -> str:
+    """The whole page as text."""
+    script = asset("page.js")
+    digest = base64.b64encode(sha256(script.encode()).digest()).decode()
+    return Template(asset("page.html")).substitute(
+        title=escape(f"{content.name}: {content.measured.name}"),
+        heading=escape(content.measured.name),
+        run=escape(content.name),
+        style=asset("page.css"),
+        script=script,
+        script_hash=digest,
+        data=embedded(page_data(content)),
+        summary=summary(content),
+        level=content.level,
+        level_words=escape(IN_SHORT[content.level]),
+        warnings=warnings_list(content.warnings),
+        flow=flow_checkbox(content),
+        marks=marks_note(content),
+        parameters=parameters_table(content),
+        fit=fit_section(content),
+        wells=wells_table(content),
+        trust=trust_list(content),
+        curves=curves_section(content),
+        budget=budget_section(content),
+        facts=facts_table(content),
+        configuration=escape(content.configuration),
+    )
+
+
+def asset(name: str) -> str:
+    return files("riesz.case.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def embedded(data: dict[str, Any]) -> str:
+    """JSON that cannot end the element that it stands in."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def page_data(content: Content) -> dict[str, Any]:
+    """What the map viewer reads."""
+    wells = content.wells
+    return {
+        "grid": encoded_grid(content.pixels),
+        "maps": [encoded(one) for one in content.maps],
+        "outline": [rounded(ring) for ring in content.outline],
+        "wells": {
+            "x": rounded(wells.points[:, 0]),
+            "y": rounded(wells.points[:, 1]),
+            "measured": rounded(wells.measured, 6),
+            "predicted": rounded(wells.predicted, 6),
+            "residual": [None if np.isnan(one) else one for one in rounded(wells.residuals, 4)],
+            "sd": rounded(wells.sd, 4),
+            "censored": np.asarray(wells.censored, dtype=bool).tolist(),
+            "unit": content.measured.unit or "",
+            "name": content.measured.name,
+        },
+        "flow": None if content.flow is None else encoded_flow(content.flow),
+        "colours": {key: colours(name) for key, name in COLOUR_MAPS.items()},
+    }
+
+
+def encoded_flow(flow: Flow) -> dict[str, Any]:
+    """Arrows; their lengths go by the share of a flux that few exceed."""
+    sizes = np.hypot(*flow.flux.T)
+    return {
+        "x": rounded(flow.points[:, 0]),
+        "y": rounded(flow.points[:, 1]),
+        "east": rounded(flow.flux[:, 0], 4),
+        "north": rounded(flow.flux[:, 1], 4),
+        "longest": float(np.quantile(sizes, LONGEST)) or 1.0,
+        "spacing": flow.spacing,
+    }
+
+
+def rounded(values: np.ndarray, digits: int = 9) -> Any:
+    """Fewer digits than a float has, which is what makes the text short."""
+    return [
+        rounded(row, digits) if isinstance(row, np.ndarray) else float(f"{row:.{digits}g}")
+        for row in values
+    ]
+
+
+def colours(name: str) -> list[list[int]]:
+    table = colormaps[name](np.linspace(0, 1, NUM_COLOURS))[:, :3]
+    return np.rint(255 * table).astype(int).tolist()

@@ -1,0 +1,242 @@
+"""The parts of the page that need no script: sentences, tables and charts, all escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from riesz.case.report.charts import bar, curve, data_fit, number, span
+from riesz.case.report.content import Content
+from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
+from riesz.case.run.measured import LOG
+from riesz.diagnose.data_fit import DataFit
+
+MOST_WELLS = 500
+"""Rows of the table of wells; the map shows them all."""
+
+BARS = (
+    "Bars hold a new measurement at the same place with 95 % probability; those that miss the "
+    "measured value are red."
+)
+TRIANGLES = (
+    " Triangles are values that are only known to lie below a limit, and stand at that limit: they "
+    "have no residual, and are red where the whole bar lies above."
+)
+"""How the chart of data against predictions is read."""
+
+CAPTIONS = {
+    "physics": "what the emulated state leaves of the equation",
+    "bound": "lower bound of the evidence, which training raises",
+    "share": "weight with which the data count already",
+    "moved": "how far the posterior moved in a round, in its standard deviations",
+    "misfit": "distance from the data",
+    "kl": "distance of the posterior from the prior",
+    "penalty": "what the state leaves of the equation",
+    "cost": "minus the log-posterior, which the search lowers",
+    "slope": "its gradient, zero at the most probable place",
+    "iterations": "of conjugate gradients in each step",
+    "log_density": "log-posterior of the draws, one line a chain",
+}
+"""What the curves of the engines' histories mean."""
+
+
+def summary(content: Content) -> str:
+    """The run in a paragraph."""
+    measured = content.measured
+    told = content.manifest["summary"]
+    names = listed_and(content.unknowns)
+    seconds = told.get("seconds")
+    time = "" if seconds is None else f" It took {duration(seconds)}."
+    sentences = (
+        f"{measured.name} was measured {measured_text(content)}. From these the engine "
+        f"{content.engine} inferred {names}, on a mesh of {told.get('nodes', '?')} nodes.{time} "
+        f"{met_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
+        "posterior."
+    )
+    return escape(sentences)
+
+
+def measured_text(content: Content) -> str:
+    """How often, and what was found."""
+    wells, met = content.wells, content.met
+    unit = f" {content.measured.unit}" if content.measured.unit else ""
+    exact, limits = wells.measured[~wells.censored], wells.measured[wells.censored]
+    found = [f"from {number(exact.min())} to {number(exact.max())}{unit}"] if exact.size else []
+    if limits.size:
+        ends = {number(limits.min()): None, number(limits.max()): None}
+        found.append(f"{met.num_censored} times below a limit of {' to '.join(ends)}{unit}")
+    return f"{met.num_observations} times, {' and '.join(found)}"
+
+
+def met_text(met: DataFit) -> str:
+    """How the data are met."""
+    if met.residual_rms is None or met.coverage is None:
+        return "None of these has a residual."
+    which = "the other measurements" if met.num_censored else "measurements"
+    left_out = "Values below a limit have no residual; " if met.num_censored else ""
+    told = (
+        f"{left_out}{which} lie {met.residual_rms:.2f} noise standard deviations from their "
+        f"prediction (root mean square), and {met.coverage:.0%} of them inside their 95 % interval."
+    )
+    return told[0].upper() + told[1:]
+
+
+def listed_and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def warnings_list(warnings: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(one)}</li>" for one in warnings)
+    return f'<ul class="warnings">{items}</ul>' if items else "<p>There were no warnings.</p>"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
+    """Cells are HTML already; each knows its column's name for narrow screens."""
+    names = list(head)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-label="{name}">{cell}</td>' for name, cell in zip(names, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    header = "".join(f'<th scope="col">{name}</th>' for name in names)
+    return f'<table class="{kind}"><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def parameters_table(content: Content) -> str:
+    rows = [
+        (
+            escape(one.name),
+            span(one.prior),
+            f"<strong>{span(one.posterior)}</strong>",
+            bar(one.prior, one.posterior),
+        )
+        for one in content.parameters
+    ]
+    head = ("unknown", "prior", "posterior", "prior and posterior")
+    return state_note(content) + table(head, rows, "stack")
+
+
+def state_note(content: Content) -> str:
+    """Where the equation is not about what was measured, that numbers of it are not either."""
+    if content.measured.transform is None:
+        return ""
+    state = escape(content.measured.state)
+    return f"<p>The equation is about the {state}: what it gains, loses or holds is counted so.</p>"
+
+
+def fit_section(content: Content) -> str:
+    wells = content.wells
+    words = BARS + (TRIANGLES if wells.censored.any() else "")
+    return f"<p>{words}</p>" + data_fit(
+        *(wells.measured, wells.predicted, wells.low, wells.high),
+        content.measured.label,
+        wells.censored,
+        logarithmic=content.measured.transform == LOG,
+    )
+
+
+def flow_checkbox(content: Content) -> str:
+    if content.flow is None:
+        return ""
+    return '<label><input type="checkbox" id="show-flow"> flow</label>'
+
+
+def marks_note(content: Content) -> str:
+    """What signs on the map mean, where that is not plain."""
+    told = []
+    if content.wells.censored.any():
+        told.append("Triangles are measurements below a limit, in the colour of that limit.")
+    if content.flow is not None:
+        told.append(
+            "Arrows of flow are the mean of minus diffusion times the gradient of "
+            f"{escape(content.measured.state)}, longer where that is larger."
+        )
+    return f"<p>{' '.join(told)}</p>" if told else ""
+
+
+def wells_table(content: Content) -> str:
+    """Largest residuals first: those are looked for; limits, which have none, last."""
+    wells = content.wells
+    noise = np.maximum(wells.high - wells.low, 1e-300)
+    order = np.argsort(-np.abs(wells.residuals) / noise)[:MOST_WELLS]
+    rows = [
+        (
+            f"{wells.points[i, 0]:.7g}, {wells.points[i, 1]:.7g}",
+            ("below " if wells.censored[i] else "") + number(float(wells.measured[i])),
+            number(float(wells.predicted[i])),
+            "none" if wells.censored[i] else number(float(wells.residuals[i])),
+            number(float(wells.sd[i])),
+        )
+        for i in order
+    ]
+    return table(("place", "measured", "predicted", "residual", "sd"), rows, "numbers")
+
+
+def trust_list(content: Content) -> str:
+    rows = [
+        (
+            escape(one.name),
+            f'<span class="level {one.level}">{one.level}</span>',
+            escape(one.found),
+            escape(one.words),
+        )
+        for one in content.verdicts
+    ]
+    return table(("figure", "verdict", "found", "what it means"), rows, "stack")
+
+
+def curves_section(content: Content) -> str:
+    if not content.curves:
+        return f"<p>The engine {escape(content.engine)} left no curves: nothing was trained.</p>"
+    charts = "".join(
+        f"<figure>{curve(name, lines)}<figcaption>{escape(caption(name))}</figcaption></figure>"
+        for name, lines in content.curves.items()
+    )
+    return f'<div class="charts">{charts}</div>'
+
+
+def caption(name: str) -> str:
+    return f"{name}: {CAPTIONS[name]}" if name in CAPTIONS else name
+
+
+def budget_section(content: Content) -> str:
+    if not content.budget:
+        return "<p>The equation has no gains and no prescribed values: there is no budget.</p>"
+    rows = [
+        (escape(line.name), number(line.mean), f"{number(line.low)} to {number(line.high)}")
+        for line in content.budget
+    ]
+    return state_note(content) + table(("line", "mean", "95 % interval"), rows, "numbers")
+
+
+def facts_table(content: Content) -> str:
+    manifest = content.manifest
+    facts = {
+        "command": manifest.get("command"),
+        "engine": f"{content.engine}: {manifest['summary'].get('why', '')}",
+        "equation": content.equation,
+        "seed": manifest.get("seed"),
+        "commit": manifest.get("commit"),
+        "machine": listed_items(manifest.get("machine")),
+        "versions": listed_items(manifest.get("versions")),
+        "files of the run": ", ".join([*GOES_WITH, MANIFEST])
+        + f", {len(manifest.get(FILES) or {})} with a digest",
+    }
+    rows = [(name, escape(str(value))) for name, value in facts.items()]
+    return table(("what", "value"), rows, "facts")
+
+
+def listed_items(items: Any) -> str:
+    if not isinstance(items, dict):
+        return "unknown"
+    return ", ".join(f"{name} {value}" for name, value in items.items())

@@ -1,0 +1,268 @@
+"""How far a posterior is to be trusted: each figure in words, with what to do about it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from riesz.diagnose.data_fit import DataFit
+from riesz.diagnose.importance import DOUBTFUL as K_HAT_BAD
+from riesz.diagnose.importance import GOOD as K_HAT_GOOD
+from riesz.diagnose.importance import (
+    TOLERATED_GROWTH,
+    TOLERATED_SHIFT,
+    ImportanceCheck,
+    beyond_chance,
+    farthest,
+)
+from riesz.diagnose.samplers import SamplerCheck
+from riesz.diagnose.surrogate_error import SurrogateError
+
+GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
+
+R_HAT_GOOD, R_HAT_BAD = 1.01, 1.05
+DRAWS_GOOD, DRAWS_BAD = 400.0, 100.0
+SENSOR_GOOD, SENSOR_BAD = 0.1, 0.5
+"""Errors of a surrogate at the sensors, in units of the noise."""
+
+INDEX_GOOD, INDEX_BAD = 0.5, 0.2
+"""Efficiency below which residuals hide errors."""
+
+RESIDUALS_GOOD, RESIDUALS_BAD = 1.25, 2.0
+RESIDUALS_SMALL = 0.5
+COVERAGE = 0.95
+SURE = 3.0
+"""Standard errors by which the share of covered observations may be off."""
+
+CONTRACTION_SEEN = 0.1
+"""Share of the prior's variance that the data took away, below which they told nothing."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One figure: what it is, what was found, how good that is, and what to do."""
+
+    name: str
+    found: str
+    level: str
+    words: str
+
+
+EXACT, PARTLY, SAMPLED, APPROXIMATE = "exact", "partly", "sampled", "approximate"
+"""How a posterior was found that no check came with."""
+
+UNCHECKED = {
+    EXACT: Verdict(
+        "Method",
+        "exact",
+        GOOD,
+        "All unknowns were integrated out exactly: there is no approximation to check.",
+    ),
+    PARTLY: Verdict(
+        "Method",
+        "exact in part",
+        DOUBTFUL,
+        "Most unknowns were integrated out exactly, the others taken to be normal about their most "
+        'probable values. To sample those, set over = "nuts" in [engine.conditional].',
+    ),
+    SAMPLED: Verdict(
+        "r_hat (agreement of chains)",
+        "unknown",
+        BAD,
+        "There are too few draws to say whether the chains agree. Take more.",
+    ),
+    APPROXIMATE: Verdict(
+        "Check by exact solves",
+        "not done",
+        DOUBTFUL,
+        "Nobody compared this approximation with exact solves. Run riesz fit again with --check.",
+    ),
+}
+
+
+def graded(value: float, good: float, bad: float) -> str:
+    """Smaller is better; what is no number is bad."""
+    if value <= good:
+        return GOOD
+    return DOUBTFUL if value <= bad else BAD
+
+
+def verdicts(
+    check: ImportanceCheck | SamplerCheck | None,
+    surrogate: SurrogateError | None,
+    *,
+    met: DataFit,
+    contraction: Mapping[str, float],
+    method: str = APPROXIMATE,
+) -> list[Verdict]:
+    """All figures of a posterior; where no check was made, `method` says what that means."""
+    found: list[Verdict] = []
+    if isinstance(check, ImportanceCheck):
+        found += of_importance(check)
+    elif isinstance(check, SamplerCheck):
+        found += of_sampler(check)
+    else:
+        found.append(UNCHECKED[method])
+    found += [] if surrogate is None else of_surrogate(surrogate)
+    found += [] if met.residual_rms is None else [of_residuals(met.residual_rms)]
+    found += [] if met.coverage is None else [of_coverage(met.coverage, met.num_exact)]
+    found += of_contraction(contraction)
+    return found
+
+
+def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
+    """The worst of all; a warning alone is doubt."""
+    levels = {one.level for one in found} | ({DOUBTFUL} if warnings else set())
+    return next(level for level in (BAD, DOUBTFUL, GOOD) if level in levels or level == GOOD)
+
+
+def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
+    level = graded(check.k_hat, K_HAT_GOOD, K_HAT_BAD)
+    words = {
+        GOOD: "The approximation reaches wherever the exact posterior does.",
+        DOUBTFUL: "The exact posterior has more in its tails than the approximation: take the "
+        "corrected means and intervals, or compare with --engine nuts.",
+        BAD: "The exact posterior reaches places that the approximation hardly ever visits: do "
+        "not use these intervals. Fit with --engine nuts, or with a richer family.",
+    }[level]
+    yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
+    share = check.effective_draws / check.num_draws
+    level = graded(1 - share, 0.5, 0.9)
+    words = {
+        GOOD: "Most draws count: the approximation is close to the exact posterior.",
+        DOUBTFUL: "Many draws hardly count: the approximation has the wrong shape in part.",
+        BAD: "A few draws have nearly all the weight: the approximation is somewhere else than "
+        "the posterior. Compare with --engine nuts.",
+    }[level]
+    effective = f"{check.effective_draws:.0f} of {check.num_draws}"
+    yield Verdict("Effective draws", effective, level, words)
+    if level != BAD and np.isfinite(check.sd_ratio).all():
+        yield of_shift(check)
+        yield of_width(check)
+
+
+def of_shift(check: ImportanceCheck) -> Verdict:
+    worst = farthest(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)
+    beyond = beyond_chance(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)[worst]
+    shift = check.mean_shift[worst]
+    level = GOOD if not beyond else (DOUBTFUL if abs(shift) < 1 else BAD)
+    words = (
+        "Means are where exact solves put them."
+        if level == GOOD
+        else f"The mean of {check.names[worst]} should lie {shift:+.2f} standard deviations away: "
+        "train longer, or compare with --engine nuts."
+    )
+    return Verdict("Means against exact solves", f"{shift:+.2f} sd at most", level, words)
+
+
+def of_width(check: ImportanceCheck) -> Verdict:
+    growth, errors = np.log(check.sd_ratio), check.sd_ratio_error / check.sd_ratio
+    worst = farthest(growth, errors, TOLERATED_GROWTH)
+    ratio = check.sd_ratio[worst]
+    beyond = beyond_chance(growth, errors, TOLERATED_GROWTH)[worst]
+    level = GOOD if not beyond else (DOUBTFUL if 0.5 < ratio < 2 else BAD)
+    size = "too narrow" if ratio < 1 else "too wide"
+    words = (
+        "Intervals are as wide as exact solves make them."
+        if level == GOOD
+        else f"The interval of {check.names[worst]} is {size}, {ratio:.2f} of what it should be: "
+        "train longer, or compare with --engine nuts."
+    )
+    return Verdict("Widths against exact solves", f"{ratio:.2f} of the exact", level, words)
+
+
+def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
+    level = graded(check.r_hat, R_HAT_GOOD, R_HAT_BAD)
+    words = {
+        GOOD: "All chains tell the same.",
+        DOUBTFUL: "The chains nearly agree: take more draws before you publish intervals.",
+        BAD: "The chains do not agree: the posterior was not explored. Take more warm-up and "
+        "draws, or look for unknowns that the data cannot tell apart.",
+    }[level]
+    yield Verdict("r_hat (agreement of chains)", f"{check.r_hat:.3f}", level, words)
+    level = graded(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
+    words = {
+        GOOD: "Enough independent draws for means and 95 % intervals.",
+        DOUBTFUL: "Enough for means; the ends of intervals are rough. Take more draws.",
+        BAD: "Too few independent draws, even for means. Take more draws.",
+    }[level]
+    yield Verdict("Effective draws", f"{check.effective_draws:.0f}", level, words)
+    total = check.num_chains * check.num_draws
+    level = graded(float(check.divergences), 0.0, 0.01 * total)
+    words = (
+        "The sampler followed the posterior everywhere."
+        if level == GOOD
+        else "Some steps went astray, so that a part of the posterior may be missed: raise "
+        "target_accept, or look at the priors."
+    )
+    yield Verdict("Divergences", f"{check.divergences} of {total}", level, words)
+
+
+def of_surrogate(found: SurrogateError) -> Iterator[Verdict]:
+    at_sensors = float(np.max(found.sensor_error))
+    level = graded(at_sensors, SENSOR_GOOD, SENSOR_BAD)
+    words = {
+        GOOD: "The emulated state is the exact one as far as the measurements can tell.",
+        DOUBTFUL: "The emulated state is off by a visible part of the noise: train longer.",
+        BAD: "The emulated state is off by as much as the noise, which moves the posterior: "
+        "train longer, or take an exact engine (nuts, laplace).",
+    }[level]
+    yield Verdict("Emulator at the sensors", f"{at_sensors:.2g} of the noise", level, words)
+    estimate = float(np.sqrt(np.mean(found.estimate**2)))
+    index = float(np.median(found.efficiency))
+    level = graded(-index, -INDEX_GOOD, -INDEX_BAD)
+    words = (
+        "What training measures, the residual in the dual norm, is about the true error."
+        if level == GOOD
+        else "The residual hides a part of the error: refine the coarse levels of the mesh, or "
+        "check with an exact engine."
+    )
+    told = f"{estimate:.2%} of the state, efficiency index {index:.2f}"
+    yield Verdict("Dual residual", told, level, words)
+
+
+def of_residuals(rms: float) -> Verdict:
+    level = graded(rms, RESIDUALS_GOOD, RESIDUALS_BAD)
+    words = {
+        GOOD: "Measurements scatter about the prediction as the noise says.",
+        DOUBTFUL: "Measurements scatter more than the noise says: the noise is larger, or the "
+        "equation misses something there. Look at the largest residuals on the map.",
+        BAD: "The model does not explain the measurements: intervals are too narrow to believe. "
+        "Look for outliers, a missing source or a wrong boundary condition, raise the noise, or "
+        "allow for model error with --engine relax.",
+    }[level]
+    if level == GOOD and rms < RESIDUALS_SMALL:
+        level = DOUBTFUL
+        words = (
+            "Measurements are met far better than their noise allows: the noise is overstated, or "
+            "the unknowns follow every measurement."
+        )
+    return Verdict("Residuals", f"{rms:.2f} noise sd", level, words)
+
+
+def of_coverage(coverage: float, num_observations: int) -> Verdict:
+    chance = SURE * np.sqrt(COVERAGE * (1 - COVERAGE) / max(num_observations, 1))
+    missing = COVERAGE - coverage
+    level = graded(missing, float(chance), float(chance) + 0.15)
+    words = (
+        "About as many measurements lie inside their 95 % intervals as should."
+        if level == GOOD
+        else "Too many measurements lie outside their 95 % intervals: see Residuals."
+    )
+    return Verdict("Coverage of 95 % intervals", f"{coverage:.0%}", level, words)
+
+
+def learned(share: float) -> str:
+    return "more than 99 %" if share > 0.99 else f"{max(share, 0):.0%}"
+
+
+def of_contraction(contraction: Mapping[str, float]) -> Iterator[Verdict]:
+    for name, share in contraction.items():
+        told = share >= CONTRACTION_SEEN
+        words = (
+            "The data narrowed what was believed before."
+            if told
+            else "The data say next to nothing of it: what you see is your prior. Measure where "
+            "it matters, or state the prior with care."
+        )
+        yield Verdict(f"Learned about {name}", learned(share), GOOD if told else DOUBTFUL, words)

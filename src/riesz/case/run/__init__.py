@@ -1,0 +1,1 @@
+"""Run folders: fits of problem files, and predictions from them."""

@@ -1,0 +1,258 @@
+"""Predictions as files: tables, rasters and maps, by the ending of the file's name."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from riesz.case.data.places import check_inside, read_columns
+from riesz.case.run.arrows import arrow_grid
+from riesz.case.run.folder import Run, read_run
+from riesz.case.run.measured import LOG, VALUE, Measured, measured_as
+from riesz.case.run.measurements import predicted_wells, wells_layer
+from riesz.case.run.request import GPKG, NC, TIF, VTU, PredictionRequest, check_request
+from riesz.case.run.statistic import ENSEMBLE, statistics_in
+from riesz.errors import RieszError
+from riesz.io.maps.band import Band, bands_of, colour_range, finite_range
+from riesz.io.maps.geopackage import arrows, contours, write_geopackage
+from riesz.io.maps.netcdf import write_netcdf
+from riesz.io.maps.qgis_style import style_of, write_style
+from riesz.io.maps.raster import write_raster
+from riesz.io.meshes.files import write_mesh
+from riesz.io.store.files import replacing
+from riesz.mesh.mesh import Mesh
+from riesz.posterior.posterior import is_field
+from riesz.prediction.grid import Grid, grid
+from riesz.prediction.places import Places
+from riesz.prediction.predict import Plain, located, predict, quantity_draws, statistics
+from riesz.prediction.quantity import Quantity, StateAt, quantity_named
+from riesz.problem.problem import InverseProblem
+from riesz.problem.unknown import FLUX, STATE
+from riesz.spelling import nearest
+
+MOST_CELLS = 2e7
+"""Of a grid, which is held in memory."""
+
+MOST_ARROWS = 40
+"""Of flow, along the longer side of the domain."""
+
+Where = Grid | Float[np.ndarray, "point 2"] | None
+"""A grid, points, or the mesh itself."""
+
+
+class ValueAt(eqx.Module):
+    """What was measured, from the state: its exponential where the state is a logarithm."""
+
+    where: Places | None
+    transform: str | None = eqx.field(static=True)
+
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, " point"]:
+        states = StateAt(self.where)(problem, state, z)
+        return jnp.exp(states) if self.transform == LOG else states
+
+
+def write_prediction(request: PredictionRequest) -> dict[str, Any]:
+    """Predict from a run folder and write a file; returns what was written, in short."""
+    check_request(request)
+    return write_prediction_of(read_run(request.run), request)
+
+
+def write_prediction_of(run: Run, request: PredictionRequest) -> dict[str, Any]:
+    """The same from a run that was read."""
+    measured = measured_as(run.case)
+    check_quantity(run.case.problem, request)
+    at = wanted_places(request, run)
+    bands = predicted(request, run, measured, at)
+    written = write_bands(request, run, measured, at, bands)
+    inside = bands[0].values[at.inside] if isinstance(at, Grid) else bands[0].values
+    return {
+        "out": str(request.out),
+        "places": len(inside),
+        "ranges": {band.name: list(finite_range(band)) for band in bands},
+        "notes": [*run.posterior.notes, *run.notes],
+        "files": [str(path) for path in written],
+    }
+
+
+def check_quantity(problem: InverseProblem, request: PredictionRequest) -> None:
+    """Raise, before any draw, where a quantity is not known, or has no place in such a file."""
+    name = request.quantity
+    known = (STATE, VALUE, FLUX, *problem.latents.names)
+    if name not in known:
+        raise RieszError(
+            f"there is no quantity {name!r}: {nearest(name, known)}It may be u, the state; value, "
+            "what was measured; flux; or one of the unknowns "
+            f"{', '.join(problem.latents.names)}."
+        )
+    is_number = name in problem.latents.names and not is_field(problem, name)
+    if request.suffix == VTU and is_number:
+        raise RieszError(
+            f"{request.out}: {name} is a number, not a function of place: write it to a .csv."
+        )
+
+
+def predicted(request: PredictionRequest, run: Run, measured: Measured, at: Where) -> list[Band]:
+    """Each statistic of each component of the quantity, or each draw."""
+    posterior, name = run.posterior, request.quantity
+    quantity = quantity_of(posterior.problem, name, located(posterior.problem, at, None), measured)
+    num_axes = 2 if isinstance(at, Grid) else 1
+    unit = measured.unit_of(name)
+    if request.stat == ENSEMBLE:
+        draws = quantity_draws(
+            posterior, Plain(quantity), num_draws=request.num_draws, seed=request.seed
+        )
+        return [
+            band
+            for i, draw in enumerate(draws)
+            for band in bands_of(f"{name}_draw{i:04d}", filled(draw, at), num_axes, unit=unit)
+        ]
+    wanted = statistics_in(request.stat)
+    found = statistics(
+        posterior,
+        Plain(quantity),
+        at,
+        request.num_draws,
+        request.seed,
+        [level for one in wanted for level in one.quantiles],
+        [value for one in wanted for value in one.exceed],
+    )
+    return [
+        band
+        for one in wanted
+        for band in bands_of(
+            f"{name}_{one.name}",
+            one.of(found),
+            num_axes,
+            about=f"{one.about} of {measured.name if name == VALUE else name}",
+            unit=one.unit(unit),
+        )
+    ]
+
+
+def quantity_of(
+    problem: InverseProblem, name: str, where: Places | None, measured: Measured
+) -> Quantity:
+    if name == VALUE and name not in problem.latents.names:
+        return ValueAt(where, measured.transform)
+    return quantity_named(problem, name, where)
+
+
+def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
+    return at.filled(values) if isinstance(at, Grid) else values
+
+
+def write_bands(
+    request: PredictionRequest, run: Run, measured: Measured, at: Where, bands: Sequence[Band]
+) -> list[Path]:
+    """Write the file, and what goes with it; returns their names."""
+    path, crs = request.out, run.case.tables.crs
+    tags = {"quantity": request.quantity, "statistic": request.stat}
+    match request.suffix:
+        case suffix if suffix == TIF and isinstance(at, Grid):
+            write_raster(path, at, bands, crs=crs, tags=tags)
+            write_style(style_of(path), *colour_range(bands))
+            return [path, style_of(path)]
+        case suffix if suffix == NC and isinstance(at, Grid):
+            write_netcdf(path, at, bands, crs=crs, attributes=tags)
+        case suffix if suffix == GPKG and isinstance(at, Grid):
+            layers = {"contours": contours(at, bands), **flow_layer(request, run)}
+            wells = predicted_wells(
+                run.posterior, measured, num_draws=request.num_draws, seed=request.seed
+            )
+            layers["wells"] = wells_layer(wells, measured.unit)
+            write_geopackage(path, layers, crs=crs)
+        case suffix if suffix == VTU:
+            mesh = run.case.problem.forward.space.mesh
+            write_on_mesh(path, mesh, request.quantity, bands)
+        case _:
+            names = run.case.tables.observations
+            inside = [b.values[at.inside] if isinstance(at, Grid) else b.values for b in bands]
+            points = at.points if isinstance(at, Grid) else at
+            assert points is not None  # only a mesh has no points, and goes to another file
+            columns = dict(zip((band.name for band in bands), inside, strict=True))
+            write_columns(path, (names.x, names.y), points, columns)
+    return [path]
+
+
+def flow_layer(request: PredictionRequest, run: Run) -> dict[str, Any]:
+    """Where the quantity is the state, or what was measured, the mean flux that it drives."""
+    if request.quantity not in (STATE, VALUE, FLUX):
+        return {}
+    spread = arrow_grid(run.case.problem, MOST_ARROWS)
+    if spread is None:
+        return {}
+    found = predict(
+        run.posterior,
+        FLUX,
+        spread.points,
+        num_draws=request.num_draws,
+        seed=request.seed,
+        quantiles=(),
+    )
+    return {"flow": arrows(spread.points, found.mean)}
+
+
+def write_on_mesh(path: Path, mesh: Mesh, quantity: str, bands: Sequence[Band]) -> None:
+    """Values at nodes; those of fluxes are constant on cells."""
+    values = {band.name: band.values for band in bands}
+    if quantity == FLUX:
+        write_mesh(path, mesh, cell_data=values)
+    else:
+        write_mesh(path, mesh, point_data=values)
+
+
+def wanted_places(request: PredictionRequest, run: Run) -> Where:
+    if request.suffix == VTU:
+        return None
+    mesh = run.case.problem.forward.space.mesh
+    if request.points is not None:
+        names = run.case.tables.observations
+        columns = read_columns(request.points, (names.x, names.y))
+        check_inside(columns, mesh)
+        return columns.points
+    if request.grid is None:
+        check_cells(mesh, request.cell)
+        return grid(mesh, cell=request.cell)
+    shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", request.grid)
+    if shape is None:
+        raise RieszError(f"--grid is {request.grid!r}: give cells along x and y, such as 80x60.")
+    columns, rows = int(shape[1]), int(shape[2])
+    check_size(columns * rows)
+    return grid(mesh, (columns, rows))
+
+
+def check_cells(mesh: Mesh, cell: float | None) -> None:
+    """A cell that is far too small is told before there is an array of all of them."""
+    if cell is not None and cell > 0:
+        check_size(float(np.prod(np.ptp(mesh.nodes, axis=0) / cell)))
+
+
+def check_size(count: float | int) -> None:
+    if count > MOST_CELLS:
+        raise RieszError(
+            f"the grid would have {count:.3g} cells: take larger ones, at most {MOST_CELLS:.0e}."
+        )
+
+
+def write_columns(
+    path: Path,
+    axes: tuple[str, str],
+    points: Float[np.ndarray, "point 2"],
+    columns: dict[str, Float[np.ndarray, " point"]],
+) -> None:
+    """A CSV file: coordinates, then the values, with all their digits."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([*axes, *columns])
+    writer.writerows(np.column_stack([points, *columns.values()]).tolist())
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())

@@ -1,0 +1,93 @@
+"""What `riesz predict` is asked for, and what can be said against it before any work."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from riesz.case.run.folder import GOES_WITH, RIVERS, WELLS
+from riesz.case.run.statistic import ENSEMBLE, statistics_in
+from riesz.errors import FileFormatError, RieszError
+from riesz.io.maps.geopackage import geopackage_modules
+from riesz.io.maps.netcdf import netcdf_modules
+from riesz.io.maps.raster import rasterio_modules
+from riesz.prediction.predict import NUM_DRAWS
+from riesz.spelling import listed, nearest
+
+CSV, TIF, GPKG, NC, VTU = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu")
+MODULES = {TIF: rasterio_modules, GPKG: geopackage_modules, NC: netcdf_modules}
+"""What imports the packages that files of a kind need, or says which are missing."""
+
+NEEDS_GRID = {TIF: "a raster", GPKG: "a map of contours", NC: "a NetCDF map"}
+
+
+@dataclass(frozen=True)
+class PredictionRequest:
+    """What is to be predicted from which run, where, and into which file."""
+
+    run: Path
+    out: Path
+    quantity: str = "u"
+    stat: str = "mean"
+    points: Path | None = None
+    grid: str | None = None
+    cell: float | None = None
+    num_draws: int = NUM_DRAWS
+    seed: int = 0
+
+    @property
+    def suffix(self) -> str:
+        return self.out.suffix.lower()
+
+
+def check_request(request: PredictionRequest) -> None:
+    """Raise, before any work, where words make no sense or the file could not be written."""
+    statistics_in(request.stat)
+    check_suffix(request)
+    check_places(request)
+    check_target(request)
+
+
+def check_suffix(request: PredictionRequest) -> None:
+    path, suffix = request.out, request.suffix
+    if suffix not in SUFFIXES:
+        raise FileFormatError(
+            f"{path}: predictions are written to files that end in {listed(SUFFIXES)}, not in "
+            f"{path.suffix!r}: {nearest(suffix, SUFFIXES)}".rstrip(": ")
+        )
+    if request.stat == ENSEMBLE and suffix != CSV:
+        raise FileFormatError(f"{path}: --stat {ENSEMBLE} is for .csv files, one column a draw.")
+    if suffix in NEEDS_GRID and request.points is not None:
+        raise FileFormatError(
+            f"{path}: {NEEDS_GRID[suffix]} needs a grid: give --grid or --cell, or write points to "
+            "a .csv."
+        )
+    if suffix in MODULES:
+        MODULES[suffix]()
+
+
+def check_places(request: PredictionRequest) -> None:
+    given = [w for w in ("points", "grid", "cell") if getattr(request, w) is not None]
+    found = " and ".join(f"--{word}" for word in given) or "none of them"
+    if request.suffix == VTU:
+        if given:
+            raise RieszError(
+                f"{request.out}: a .vtu file holds values at the nodes of the mesh: leave {found} "
+                "out."
+            )
+    elif len(given) != 1:
+        raise RieszError(f"say where by one of --points, --grid or --cell, not by {found}.")
+
+
+def check_target(request: PredictionRequest) -> None:
+    path = request.out
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise FileFormatError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise FileFormatError(f"{path} is a folder: give the name of a file.")
+    if not os.access(folder, os.W_OK):
+        raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
+    inputs = [request.run / name for name in (*GOES_WITH, WELLS, RIVERS)]
+    inputs += [] if request.points is None else [request.points]
+    if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
+        raise FileFormatError(f"{path} is what is read here: write to another file.")

@@ -1,0 +1,1 @@
+"""A first problem file for a table of measurements."""

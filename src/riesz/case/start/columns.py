@@ -1,0 +1,214 @@
+"""Which columns of a table hold coordinates and values: by their names, and by their ranges."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations, permutations
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.errors import FileFormatError
+from riesz.geometry.outline import Outline
+from riesz.io.tables.text import (
+    TextTable,
+    check_separated,
+    column_of,
+    number_in,
+    number_or_limit,
+)
+
+PAIRS = (
+    (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", {"x": "y"}),
+    (r"east(ing)?s?(_.*)?|.*_east(ing)?", {"east": "north"}),
+    (r"(.*_)?lon(g|gitude)?(_.*)?", {"longitude": "latitude", "long": "lat", "lon": "lat"}),
+)
+"""How columns along the first axis are called, and what to replace for the other one."""
+
+DEGREES = PAIRS[-1][0]
+
+VALUES = r"(.*_)?(value|head|level|conc|concentration|measured|measurement|result|temp|obs)(_.*)?"
+
+NO_VALUES = (
+    r"(.*_)?(id|nr|num|number|code|year|month|day|date|time|lon|lat|longitude|latitude|alt|elev|"
+    r"elevation|depth|sd|err|error|count|index|fid)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
+)
+"""Short words alone may be elements: Cd, No, Se."""
+
+MOSTLY = 0.5
+"""The share of cells that must be numbers in a column of values."""
+
+MOST_TOLD, MOST_SHOWN = 12, 20
+"""Columns, and letters of their first cell, that an error tells."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Names of columns, and why they were taken."""
+
+    x: str
+    y: str
+    value: str
+    why: tuple[str, ...]
+
+
+def guessed_columns(
+    table: TextTable,
+    places: TextTable,
+    *,
+    x: str | None,
+    y: str | None,
+    value: str | None,
+    outline: Outline | None,
+) -> Guess:
+    """The columns that were named, and guesses for those that were not.
+
+    Coordinates are columns of `places`: the table itself, or one of its sites.
+    """
+    for of in (table, places):
+        check_separated(of.path, of.header)
+    for name, of in ((x, places), (y, places), (value, table)):
+        if name is not None:
+            column_of(of.path, name, of.header)
+            check_numbers(of, name)
+    why = []
+    if x is None or y is None:
+        x, y, reason = pair_of(places, None if outline is None else box_of(outline), x, y)
+        why.append(f"coordinates: {x} and {y}, by {reason}")
+    if value is None:
+        value, reason = value_of(table, (x, y))
+        why.append(f"value: {value}, by {reason}")
+    taken = (x, y, value) if places is table else (x, y)
+    for name in taken:
+        if taken.count(name) > 1:
+            raise FileFormatError(
+                f"{places.path}: the column {name} is named twice: x, y and the value are three "
+                "columns."
+            )
+    return Guess(x, y, value, tuple(why))
+
+
+def box_of(outline: Outline) -> Float[np.ndarray, "corner 2"]:
+    corners = np.concatenate(outline.rings)
+    return np.stack([corners.min(axis=0), corners.max(axis=0)])
+
+
+def check_numbers(table: TextTable, name: str) -> None:
+    """Raise where a column that was named has no number at all."""
+    cells = [cell or "" for cell in table.cells(name)]
+    if not np.isfinite([number_or_limit(cell) for cell in cells]).any():
+        raise FileFormatError(
+            f"{table.path}: the column {name} has no numbers, first {cells[0][:MOST_SHOWN]!r}: "
+            f"name another one of {', '.join(table.header)}."
+        )
+
+
+def pair_of(
+    table: TextTable, box: Float[np.ndarray, "corner 2"] | None, x: str | None, y: str | None
+) -> tuple[str, str, str]:
+    """Two columns that are named as coordinates or, with a polygon, that lie in its range.
+
+    One of them may be given; the other is then one that goes with it.
+    """
+
+    def fitting(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [pair for pair in pairs if x in (None, pair[0]) and y in (None, pair[1])]
+
+    named = fitting(
+        (one, other)
+        for pattern, swaps in PAIRS
+        for one in table.header
+        if re.fullmatch(pattern, one.casefold())
+        for other in table.header
+        if other.casefold() in partners(one.casefold(), swaps)
+    )
+    if box is None and named:
+        return (*named[0], "their names")
+    if box is not None:
+        for pair in named:
+            if share_within(table, pair, box) > MOSTLY:
+                return (*pair, "their names and the range of the polygon")
+        numeric = [name for name in table.header if is_numeric(table, name)]
+        either = combinations if x is None and y is None else permutations
+        for pair in fitting(either(numeric, 2)):
+            if share_within(table, pair, box) > MOSTLY:
+                return (*pair, "the range of the polygon")
+        best = max(named, key=lambda pair: share_within(table, pair, box), default=None)
+        if best is not None and share_within(table, best, box) > 0:
+            return (*best, "their names")
+        if named:
+            raise FileFormatError(
+                f"{table.path}: the columns {named[0][0]} and {named[0][1]} are not in the range "
+                f"of the polygon, {box[0].tolist()} to {box[1].tolist()}: bring both into the same "
+                "coordinates, or name other columns by --x and --y."
+            )
+    found = ", ".join(table.header)
+    if x is not None or y is not None:
+        option, lacking = ("--x", "--y") if y is None else ("--y", "--x")
+        raise FileFormatError(
+            f"{table.path}: no column goes with {x or y}, named by {option}, among {found}: name "
+            f"it by {lacking}."
+        )
+    raise FileFormatError(
+        f"{table.path}: no two columns look like coordinates among {found}: name them by --x and "
+        "--y or, where another table holds them, that table by --sites."
+    )
+
+
+def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
+    """What the column along the other axis may be called: the word may stand first or last."""
+    found = set()
+    for first, second in swaps.items():
+        found |= {name.replace(first, second, 1), second.join(name.rsplit(first, 1))}
+    return found - {name}
+
+
+def share_within(
+    table: TextTable, pair: tuple[str, str], box: Float[np.ndarray, "corner 2"]
+) -> float:
+    places = np.array([[number_in(cell) for cell in table.cells(name)] for name in pair]).T
+    return float(np.mean(((places >= box[0]) & (places <= box[1])).all(axis=1)))
+
+
+def is_numeric(table: TextTable, name: str) -> bool:
+    if not name or table.header.count(name) > 1:
+        return False
+    numbers = [number_or_limit(cell) for cell in table.cells(name)]
+    return float(np.mean(np.isfinite(numbers))) > MOSTLY
+
+
+def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
+    """A column of numbers that is called as values are, or the first that is not something else."""
+    numeric = [name for name in table.header if name not in taken and is_numeric(table, name)]
+    for name in numeric:
+        if re.fullmatch(VALUES, name.casefold()):
+            return name, "its name"
+    left = [name for name in numeric if not re.fullmatch(NO_VALUES, name.casefold())]
+    if left:
+        others = f", of {', '.join(left)}" if len(left) > 1 else ""
+        return left[0], f"being the first column of numbers{others}"
+    raise FileFormatError(
+        f"{table.path}: no column is left for the values. It has {told_columns(table, taken)}; "
+        "looked for numbers in more than half of the rows, under a name that is none of "
+        "identifiers, dates or errors. Name the column of values by --value."
+    )
+
+
+def told_columns(table: TextTable, taken: tuple[str, str]) -> str:
+    """What each column was taken for."""
+    found = [
+        f"{name or 'one without a name'} ({kind_of(table, name, taken)})" for name in table.header
+    ]
+    more = len(found) - MOST_TOLD
+    return ", ".join([*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
+
+
+def kind_of(table: TextTable, name: str, taken: tuple[str, str]) -> str:
+    if name in taken:
+        return "a coordinate"
+    if table.header.count(name) > 1:
+        return "several of that name"
+    if is_numeric(table, name):
+        return "numbers, not values by its name"
+    first = next((cell for cell in table.cells(name) if cell), None)
+    return "empty" if first is None else f"no numbers: {first[:MOST_SHOWN]!r}"

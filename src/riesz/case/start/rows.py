@@ -1,0 +1,204 @@
+"""The measurements that a first problem file is about."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from riesz.case.data.aggregate import groups_of
+from riesz.case.data.filter import filtered
+from riesz.case.data.join import identifiers, joined
+from riesz.case.data.prepared import covariate_in
+from riesz.case.start.columns import DEGREES, MOSTLY, Guess, guessed_columns
+from riesz.case.start.lines import (
+    Asked,
+    date_lines,
+    option_lines,
+    quoted,
+    relative,
+    row_lines,
+    site_lines,
+)
+from riesz.errors import FileFormatError, RieszError
+from riesz.geometry.crs import could_be_degrees, unit_clash
+from riesz.geometry.outline import Outline, contains
+from riesz.io.tables.layers import read_table
+from riesz.io.tables.text import BELOW, TextTable, column_of, number_or_limit
+
+LARGEST = 1e30
+"""No measurement is larger, but numbers that programs write for none are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One observation a row, in the scale of the state."""
+
+    points: Float[np.ndarray, "row 2"]
+    values: Float[np.ndarray, " row"]
+    num_limits: int  # that the true values are below
+    in_degrees: bool  # by the names of the coordinates
+    lines: str  # of [observations], each with its end
+    notes: tuple[str, ...]  # what was guessed, and how many rows there are
+
+
+def measured_rows(
+    table_path: Path, outline: Outline | None, folder: Path, asked: Asked
+) -> Measured:
+    """The rows that have a place, inside the outline, and a value."""
+    check_together(asked)
+    table = read_table(table_path, value=asked.value or "value")
+    table, told = filtered(table, asked.where, "--where")
+    sites = every = None
+    if asked.sites is not None:
+        every = read_table(asked.sites, value=asked.x or "x")
+        sites, more = filtered(every, asked.sites_where, "--sites-where")
+        told = [*told, *more]
+    names = guessed_columns(
+        table, sites or table, x=asked.x, y=asked.y, value=asked.value, outline=outline
+    )
+    site = asked.site if asked.site or every is None else shared_column(table, every)
+    total = table.num_rows
+    if sites is None:
+        places = np.column_stack([cells_of(table, names.x), cells_of(table, names.y)])
+    else:
+        table, places, _ = joined(table, sites, str(site), (names.x, names.y))
+    values = cells_of(table, names.value)
+    columns = {names.value: values}
+    if sites is None:
+        columns |= {names.x: places[:, 0], names.y: places[:, 1]}
+    good = np.isfinite(places).all(axis=1) & np.isfinite(values)
+    below = np.array([(cell or "").startswith(BELOW) for cell in table.cells(names.value)])
+    inside = good if outline is None else contains(outline, np.nan_to_num(places)) & good
+    check_inside(table, places[good], inside, names, outline)
+    check_values(table.kept(inside), values[inside], names, outline)
+    check_asked(table.kept(inside), values[inside], names, asked)
+    lines = [
+        f"file = {quoted(relative(table_path, folder))}",
+        *site_lines(asked, site, folder),
+        f"x = {quoted(names.x)}",
+        f"y = {quoted(names.y)}",
+        f"value = {quoted(names.value)}",
+        *row_lines(asked, columns, good & ~inside),
+        *date_lines(table.kept(inside)),
+        *option_lines(asked),
+    ]
+    notes = [*names.why, *told, row_note(total, good, inside)]
+    points, own, below = places[inside], values[inside], below[inside]
+    if site is not None:
+        points, own, below = by_site(points, own, below, identifiers(table.kept(inside), site))
+        notes.append(f"observations: medians of the readings of {len(own)} sites, told by {site}")
+    return Measured(
+        points=points,
+        values=np.log(own) if asked.log else own,
+        num_limits=int(below.sum()),
+        in_degrees=bool(re.fullmatch(DEGREES, names.x.casefold())) and could_be_degrees(points),
+        lines="".join(f"{line}\n" for line in lines),
+        notes=tuple(notes),
+    )
+
+
+def check_together(asked: Asked) -> None:
+    """Raise where an option has no meaning without another."""
+    if asked.sites_where and asked.sites is None:
+        raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
+
+
+def check_inside(
+    table: TextTable,
+    places: Float[np.ndarray, "good 2"],
+    inside: Bool[np.ndarray, " row"],
+    names: Guess,
+    outline: Outline | None,
+) -> None:
+    """Raise where there are places, and the polygon holds none of them."""
+    if outline is not None and len(places) and not inside.any():
+        clash = unit_clash(places, np.concatenate(outline.rings))
+        raise FileFormatError(
+            f"{table.path}: none of {len(places)} rows has its place, in {names.x} and {names.y}, "
+            "inside the polygon: "
+            f"{clash or 'bring both into the same coordinates, or name other columns'}."
+        )
+
+
+def check_values(
+    table: TextTable, values: Float[np.ndarray, " row"], names: Guess, outline: Outline | None
+) -> None:
+    """Raise where there is nothing to infer from, or what is no measurement."""
+    if not len(np.unique(values)) > 1:
+        raise FileFormatError(
+            f"{table.path}: {len(values)} rows have coordinates in {names.x} and {names.y}"
+            f"{'' if outline is None else ' inside the polygon'} and a number in {names.value}, "
+            "and their values do not differ: name other columns by --x, --y and --value."
+        )
+    row = int(np.argmax(np.abs(values)))
+    if not abs(values[row]) < LARGEST:
+        raise FileFormatError(
+            f"{table.at(row)}: {names.value} is {values[row]:g}: if that stands for no value, "
+            "leave the cell empty."
+        )
+
+
+def shared_column(table: TextTable, sites: TextTable) -> str:
+    """The first column of both tables that tells sites apart, and holds most of the readings'."""
+    shared = [name for name in table.header if name and name in sites.header]
+    for name in shared:
+        known = set(sites.cells(name))
+        if len(known) > MOSTLY * sites.num_rows and (
+            np.mean([cell in known for cell in table.cells(name)]) > MOSTLY
+        ):
+            return name
+    found = f"of {', '.join(shared)}, which both have, none holds" if shared else "none holds"
+    raise FileFormatError(
+        f"{table.path} and {sites.path}: no column tells which site a reading is of ({found} the "
+        "same identifiers in both): name it by --site, and call it the same in both."
+    )
+
+
+def check_asked(
+    table: TextTable, values: Float[np.ndarray, " row"], names: Guess, asked: Asked
+) -> None:
+    """Raise where covariates or logarithms that were asked for cannot be had."""
+    for name in asked.covariates:
+        if asked.covariates.count(name) > 1:
+            raise RieszError(f"--covariates names {name} twice: name it once.")
+        column_of(table.path, name, table.header)
+        if name in (names.x, names.y, names.value):
+            raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
+        covariate_in(table, name)
+    if asked.log and not (values > 0).all():
+        row = int(np.argmin(values))
+        raise FileFormatError(
+            f"{table.at(row)}: {names.value} is {values[row]:g}: --log needs positive values."
+        )
+
+
+def by_site(
+    points: Float[np.ndarray, "row 2"],
+    values: Float[np.ndarray, " row"],
+    below: Bool[np.ndarray, " row"],
+    sites: list[str],
+) -> tuple[Float[np.ndarray, "site 2"], Float[np.ndarray, " site"], Bool[np.ndarray, " site"]]:
+    """Medians, and whether they are limits, as they will be where half of the readings are."""
+    groups = groups_of(sites)
+    middles = [np.median(np.column_stack([points, values])[rows], axis=0) for rows in groups]
+    both = np.array(middles)
+    limits = np.array([np.mean(below[rows]) >= 0.5 for rows in groups])
+    return both[:, :2], both[:, 2], limits
+
+
+def row_note(total: int, good: Bool[np.ndarray, " row"], inside: Bool[np.ndarray, " row"]) -> str:
+    note = f"rows: {int(inside.sum())} of {total}"
+    if total > len(good):
+        note += f", {total - len(good)} of sites that are not in the table of sites"
+    if not good.all():
+        note += f", {int((~good).sum())} without numbers"
+    if (good & ~inside).any():
+        note += f", {int((good & ~inside).sum())} outside the polygon"
+    return note
+
+
+def cells_of(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
+    """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
+    return np.array([number_or_limit(cell) for cell in table.cells(name)])

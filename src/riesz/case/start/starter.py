@@ -1,0 +1,115 @@
+"""A first problem file for a table of measurements, with every line explained."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.case.start.lines import Asked, number, quoted, relative
+from riesz.case.start.rows import measured_rows
+from riesz.case.start.text import CONDITIONAL, NUTS, STARTER
+from riesz.errors import RieszError
+from riesz.geometry.crs import LON_LAT
+from riesz.geometry.hull import hull_outline
+from riesz.geometry.outline import Outline
+from riesz.geometry.simplify import simplify_outline
+from riesz.io.maps.crs import is_crs_text
+from riesz.io.maps.outlines import OutlineFile, read_outline_file
+
+NUM_NODES = 2000
+NODES_PER_SQUARE = 2.8
+"""Nodes of a mesh in a square of the longest edge, as our mesher makes them."""
+
+MARGIN_SHARE, LENGTH_SHARE = 0.08, 0.15
+"""Of the extent: around the observations, and of the length over which sources change."""
+
+SOURCE_FACTOR = 4.0
+"""A source that changes over a length l bends the state by about its size times l squared, less
+what the boundary holds back."""
+
+
+@dataclass(frozen=True)
+class Starter:
+    """The text of a problem file, and what was guessed for it."""
+
+    text: str
+    guesses: tuple[str, ...]
+
+
+def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) -> Starter:
+    """A problem file that will lie in `folder`."""
+    file = None if polygon is None else read_outline_file(polygon)
+    measured = measured_rows(table_path, None if file is None else file.outline, folder, asked)
+    points, values = measured.points, measured.values
+    extent = float(np.ptp(np.concatenate(file.outline.rings) if file else points, axis=0).max())
+    outline = file.outline if file else hull_outline(points, MARGIN_SHARE * extent)
+    edge = rounded(math.sqrt(NODES_PER_SQUARE * outline.area / NUM_NODES))
+    spread = float(values.std())
+    length = rounded(LENGTH_SHARE * extent)
+    text = STARTER.format(
+        crs=crs_lines(file, in_degrees=measured.in_degrees),
+        domain=domain_lines(file, polygon, folder, edge, extent, points),
+        edge=number(edge),
+        observations=measured.lines,
+        mean=number(rounded(float(values.mean()), 3)),
+        spread=number(rounded(spread)),
+        trend=number(rounded(spread * extent_beyond(outline, points))),
+        source=number(rounded(SOURCE_FACTOR * spread / length**2)),
+        length=number(length),
+        engine=NUTS if measured.num_limits else CONDITIONAL,
+    )
+    notes = [*measured.notes, f"mesh: edges up to {number(edge)}"]
+    if measured.num_limits:
+        notes.append(
+            f"engine: nuts, for values below a limit, of which there are {measured.num_limits}"
+        )
+    if measured.in_degrees:
+        notes.append(
+            "degrees are no lengths: better bring the coordinates into a projection in metres"
+        )
+    return Starter(text, tuple(notes))
+
+
+def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float:
+    """How much wider the domain is than where the observations lie: trends go on beyond them."""
+    corners = np.concatenate(outline.rings)
+    across = np.ptp(corners, axis=0) / np.sqrt(12)  # the sd of places all over it
+    return max(1.0, float(np.linalg.norm(across) / np.linalg.norm(points.std(axis=0))))
+
+
+def rounded(value: float, digits: int = 2) -> float:
+    return float(f"{value:.{digits - 1}e}")
+
+
+def crs_lines(file: OutlineFile | None, *, in_degrees: bool) -> str:
+    if file is not None and file.crs is not None and is_crs_text(file.crs):
+        text = " ".join(file.crs.split()).replace("'", "")
+        return f"crs = '{text}'  # as {file.path.name} says"
+    if in_degrees:
+        return f'crs = "{LON_LAT}"            # longitude and latitude'
+    return '# crs = "EPSG:32612"         # which coordinates these are: an EPSG code, PROJ or WKT'
+
+
+def domain_lines(
+    file: OutlineFile | None,
+    polygon: Path | None,
+    folder: Path,
+    edge: float,
+    extent: float,
+    points: Float[np.ndarray, "row 2"],
+) -> str:
+    if file is None or polygon is None:
+        margin = number(rounded(MARGIN_SHARE * extent))
+        return (
+            "around_observations = true   # the hull of the observations, or outline = "
+            f'"area.geojson"\nmargin = {margin}   # so far around them'
+        )
+    named = f"outline = {quoted(relative(polygon, folder))}   # where the equation holds"
+    simple = rounded(edge / 4)
+    try:
+        simplify_outline(file.outline, simple, points)
+    except RieszError:
+        return named
+    return f"{named}\nsimplify = {number(simple)}   # bends that matter less are left out"

@@ -1,0 +1,1 @@
+"""The `riesz` command: one module a command."""

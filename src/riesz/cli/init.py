@@ -1,0 +1,93 @@
+"""`riesz init`: a first problem file from a table and, if there is one, a polygon."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from riesz.cli.options import CheckJsonOption, QuietOption, json_of
+from riesz.errors import RieszError
+
+EXAMPLE = "Example: riesz init wells.csv area.geojson --out problem.toml"
+
+
+def init(
+    table: Annotated[
+        Path, typer.Argument(help="Measurements: .csv, .csv.gz, .gpkg.", metavar="CSV")
+    ],
+    polygon: Annotated[
+        Path | None,
+        typer.Argument(help="The outline of the domain: .geojson, .gpkg, .shp.", metavar="POLYGON"),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")] = Path("problem.toml"),
+    x: Annotated[str | None, typer.Option("--x", help="The column of x.")] = None,
+    y: Annotated[str | None, typer.Option("--y", help="The column of y.")] = None,
+    value: Annotated[str | None, typer.Option("--value", help="The column of values.")] = None,
+    sites: Annotated[
+        Path | None,
+        typer.Option("--sites", help="A table of where the sites of the readings are."),
+    ] = None,
+    site: Annotated[
+        str | None,
+        typer.Option("--site", help="The column of sites: readings of one become one observation."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only rows with this cell.", metavar="COLUMN=CELL"),
+    ] = None,
+    sites_where: Annotated[
+        list[str] | None,
+        typer.Option("--sites-where", help="Only such sites.", metavar="COLUMN=CELL"),
+    ] = None,
+    covariates: Annotated[
+        str | None, typer.Option("--covariates", help="Columns measured beside it, by commas.")
+    ] = None,
+    log: Annotated[bool, typer.Option("--log", help="Model the logarithm of the value.")] = False,
+    quiet: QuietOption = False,
+    as_json: CheckJsonOption = False,
+) -> None:
+    """Write a first problem file, every line of it explained, and say what was guessed."""
+    if out.exists():
+        raise RieszError(f"{out} is there already: choose another --out, or remove it.")
+    if not out.absolute().parent.is_dir():
+        raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
+    from riesz.case.start.lines import Asked
+    from riesz.case.start.starter import starter
+    from riesz.io.store.files import write_bytes
+
+    named = tuple(name.strip() for name in (covariates or "").split(",") if name.strip())
+    asked = Asked(
+        x,
+        y,
+        value,
+        sites=sites,
+        site=site,
+        where=conditions("--where", where or []),
+        sites_where=conditions("--sites-where", sites_where or []),
+        covariates=named,
+        log=log,
+    )
+    made = starter(table, polygon, out.absolute().parent, asked)
+    write_bytes(out, made.text.encode())
+    if as_json:
+        typer.echo(json_of({"out": str(out), "guesses": list(made.guesses)}))
+    if as_json or quiet:
+        return
+    for guess in made.guesses:
+        typer.echo(guess)
+    typer.echo(f"written: {out}\nnext: riesz check {out}")
+
+
+def conditions(option: str, words: list[str]) -> dict[str, str]:
+    """Of `column=cell`; the cell may be empty."""
+    for word in words:
+        if "=" not in word.removeprefix("="):
+            raise RieszError(
+                f"{option} is {word!r}: give a column and what its cells must hold, such as "
+                "status=ok, or status= for empty cells."
+            )
+    pairs = [word.partition("=") for word in words]
+    found = {name.strip(): cell.strip() for name, _, cell in pairs}
+    if len(found) < len(words):
+        raise RieszError(f"{option} names a column twice: write a list into the problem file.")
+    return found

@@ -1,0 +1,58 @@
+"""The `riesz` command.
+
+Heavy imports happen inside the commands, so that `--help` answers at once. A `RieszError` is one
+line on the error stream and exit status 2; anything else is a bug and keeps its traceback.
+Other distributions add commands through the entry-point group `riesz.commands`: each entry is a
+function that is given the application.
+"""
+
+import sys
+from importlib.metadata import entry_points
+
+import typer
+
+from riesz.cli.check import check
+from riesz.cli.fit import fit_problem
+from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
+from riesz.cli.init import init
+from riesz.cli.predict import predict_run
+from riesz.cli.report import report_run
+from riesz.errors import RieszError
+
+PLUG_INS = "riesz.commands"
+
+app = typer.Typer(
+    help="Bayesian PDE inverse problems from scattered measurements.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def riesz_command() -> None:
+    """Bayesian PDE inverse problems from scattered measurements."""
+
+
+app.command(epilog=INIT_EXAMPLE)(init)
+app.command(epilog="Example: riesz check examples/transport/problem.toml --calibrate")(check)
+app.command("fit", epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")(
+    fit_problem
+)
+app.command(
+    "predict",
+    epilog="Example: riesz predict out/aquifer --quantity u --stat mean --cell 1000 --out head.tif",
+)(predict_run)
+app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
+for plug_in in entry_points(group=PLUG_INS):
+    plug_in.load()(app)
+
+
+def main() -> None:
+    """Entry point of the `riesz` command."""
+    try:
+        app()
+    except RieszError as error:
+        typer.echo(f"riesz: {error}", err=True)
+        sys.exit(2)

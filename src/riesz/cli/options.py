@@ -1,0 +1,30 @@
+"""Options that several commands of `riesz` share, and how they print JSON."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+OutOption = Annotated[
+    Path, typer.Option("--out", help="Folder for results.json, table and figures.")
+]
+# The largest that a key takes; experiments make others, up to a thousand times as large.
+SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min=0, max=2**32 - 1)]
+FitSeedOption = Annotated[
+    int, typer.Option("--seed", help="Starts the random numbers.", min=0, max=2**63 - 1)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
+ProblemArgument = Annotated[
+    Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="Print nothing but errors, and JSON where asked for.")
+]
+CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
+
+
+def json_of(content: dict[str, Any]) -> str:
+    """One line of JSON; what is not finite is an error rather than no JSON."""
+    from riesz.io.store.results import json_line
+
+    return json_line(content)

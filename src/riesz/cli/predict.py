@@ -1,0 +1,65 @@
+"""`riesz predict`: maps and tables of a quantity under the posterior of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from riesz.cli.options import CheckJsonOption, FitSeedOption, QuietOption, json_of
+from riesz.cli.process import use_float64
+
+SHOWN_RANGES = 12
+
+
+def predict_run(
+    run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu.")],
+    quantity: Annotated[
+        str, typer.Option("--quantity", help="u, value, flux, or the name of an unknown.")
+    ] = "u",
+    stat: Annotated[
+        str,
+        typer.Option(
+            "--stat",
+            help="mean, sd, q05 or q97.5, exceed:VALUE; several by commas; all; or ensemble.",
+        ),
+    ] = "mean",
+    points: Annotated[
+        Path | None,
+        typer.Option("--points", help="CSV of places, columns named as in the observations."),
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option("--grid", help="So many cells along x and y, such as 80x60.")
+    ] = None,
+    cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
+    draws: Annotated[int, typer.Option("--draws", help="How many draws to average.", min=2)] = 400,
+    seed: FitSeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: CheckJsonOption = False,
+) -> None:
+    """Map a quantity under the posterior of a run, at points or on a grid."""
+    use_float64()
+    from riesz.case.run.predict import write_prediction
+    from riesz.case.run.request import PredictionRequest
+
+    request = PredictionRequest(
+        run=run,
+        out=out,
+        quantity=quantity,
+        stat=stat,
+        points=points,
+        grid=grid,
+        cell=cell,
+        num_draws=draws,
+        seed=seed,
+    )
+    numbers = write_prediction(request)
+    for note in () if quiet else numbers["notes"]:
+        typer.echo(f"note: {note}", err=True)
+    if as_json:
+        typer.echo(json_of(numbers))
+    if as_json or quiet:
+        return
+    for name, (low, high) in list(numbers["ranges"].items())[:SHOWN_RANGES]:
+        typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
+    typer.echo(f"written: {', '.join(numbers['files'])}")

@@ -1,0 +1,138 @@
+"""A posterior in a few lines: its unknowns in their units, how it fits the data, and warnings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from riesz.diagnose.data_fit import fit_to_data
+from riesz.diagnose.importance import ImportanceCheck, told_check
+from riesz.diagnose.samplers import SamplerCheck, sampler_check
+from riesz.diagnose.surrogate_error import SurrogateError, told_error
+from riesz.posterior.posterior import Posterior, is_field
+from riesz.prediction.predict import measured, quantity_draws
+from riesz.prediction.quantity import UnknownAt
+from riesz.problem.problem import InverseProblem
+
+NUM_DRAWS = 1000
+UNCHECKED = (
+    "not checked against exact solves: use with_importance_check(posterior), or riesz fit --check"
+)
+INTEGRATED = (
+    "by exact solves; unknowns that are not integrated out, if any, are taken to be normal about "
+    "their most probable values: over = 'nuts' samples them"
+)
+LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Rows of the unknowns, and how well the data are met; `print` shows it as a table.
+
+    `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, about one or
+    a little less where the model is right; `coverage` is the share of observations inside their
+    95 % posterior-predictive interval. The `num_censored` observations that are only known to lie
+    below a limit count for neither; both are None where there are no others. `check` says whether
+    the distribution is the posterior: importance sampling of a q, or what a sampler tells of
+    itself; `surrogate` how well an emulated state is the exact one.
+    """
+
+    engine: str
+    rows: tuple[dict[str, Any], ...]
+    num_observations: int
+    residual_rms: float | None
+    coverage: float | None
+    notes: tuple[str, ...]
+    check: ImportanceCheck | SamplerCheck | None = None
+    surrogate: SurrogateError | None = None
+    num_censored: int = 0
+
+    def __str__(self) -> str:
+        unchecked = INTEGRATED if self.engine == "conditional" else UNCHECKED
+        check = [unchecked if self.check is None else str(self.check)]
+        check += [] if self.surrogate is None else [str(self.surrogate)]
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join(
+            [f"posterior by {self.engine}", *table(self.rows), self.fit_text(), *check, *notes]
+        )
+
+    def fit_text(self) -> str:
+        """How the data are met, in a line."""
+        if self.residual_rms is None or self.coverage is None:
+            return f"{self.num_observations} observations, all below a limit: none has a residual"
+        fit = (
+            f"{self.num_observations} observations: residuals {self.residual_rms:.3g} noise sd "
+            f"(root mean square), {self.coverage:.0%} inside the 95 % predictive interval"
+        )
+        left_out = f"; without {self.num_censored} that are only known to lie below a limit"
+        return fit + (left_out if self.num_censored else "")
+
+
+def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:
+    """Summarise a posterior by so many draws; fields are shown by their mean over the nodes."""
+    drawn = quantity_draws(posterior, Overview(), num_draws=num_draws, seed=seed)
+    problem = posterior.problem
+    met = fit_to_data(problem, drawn["predicted"], drawn["noise"], drawn["measured"])
+    return Summary(
+        engine=posterior.engine,
+        rows=tuple(rows_of(problem, drawn["unknowns"])),
+        num_observations=met.num_observations,
+        residual_rms=met.residual_rms,
+        coverage=met.coverage,
+        notes=posterior.notes,
+        check=told_check(posterior) or sampler_check(posterior),
+        surrogate=told_error(posterior),
+        num_censored=met.num_censored,
+    )
+
+
+class Overview(eqx.Module):
+    """All that a summary needs from one draw."""
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> dict[str, Any]:
+        predicted = problem.operator @ state
+        return {
+            "unknowns": {name: shown(problem, name, state, z) for name in problem.latents.names},
+            "predicted": problem.likelihood.mean(predicted, z),
+            "noise": problem.likelihood.noise_sd(z),
+            "measured": measured(key, problem, predicted, z),
+        }
+
+
+def shown(
+    problem: InverseProblem, name: str, state: Float[Array, " node"], z: PyTree
+) -> Float[Array, "*shape"]:
+    value = UnknownAt(name)(problem, state, z)
+    return jnp.mean(value) if is_field(problem, name) else value
+
+
+def rows_of(
+    problem: InverseProblem, unknowns: dict[str, Float[np.ndarray, "..."]]
+) -> Iterator[dict[str, Any]]:
+    """One row a number: components of a vector are numbered."""
+    for name in problem.latents.names:
+        columns = unknowns[name].reshape(len(unknowns[name]), -1).T
+        for i, values in enumerate(columns):
+            label = name if len(columns) == 1 else f"{name}[{i}]"
+            label = f"{label} (mean over the nodes)" if is_field(problem, name) else label
+            quantiles = np.quantile(values, list(LEVELS.values()))
+            spread = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
+            levels = dict(zip(LEVELS, map(float, quantiles), strict=True))
+            yield {"unknown": label} | spread | levels
+
+
+def table(rows: tuple[dict[str, Any], ...]) -> list[str]:
+    """Aligned columns, numbers to four digits."""
+    lines = [list(rows[0])]
+    lines += [[v if isinstance(v, str) else f"{v:.4g}" for v in row.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in lines
+    ]

@@ -1,0 +1,157 @@
+r"""The dual residual as an error estimate of a surrogate, held against the true error.
+
+With the Gram matrix $A$ of the energy, the symmetric part of the equation at the posterior's mean,
+the estimate is $\|r(\mu)\|_{A^{-1}}$ and the error $\|\mu - u_h\|_A$. Were the equation $A$ itself
+they would be equal; their ratio is the efficiency index.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.engines.emulate.states import SurrogateStates
+from riesz.errors import RieszError
+from riesz.fem.assembly import jacobian, residual, with_dirichlet
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.solve import Newton, find_root
+from riesz.penalty.dual_norm import DualNorm
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import Coordinates, InverseProblem, in_precision
+
+NUM_DRAWS = 32
+PREFIX = "surrogate_"
+"""Of the names under which a posterior keeps the figures."""
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateError:
+    """For draws of a posterior: estimate and true error, by the energy norm of the state.
+
+    `sensor_error` is the largest error at a sensor, in units of the noise.
+    """
+
+    estimate: Float[np.ndarray, " draw"]
+    error: Float[np.ndarray, " draw"]
+    sensor_error: Float[np.ndarray, " draw"]
+
+    @property
+    def efficiency(self) -> Float[np.ndarray, " draw"]:
+        """Estimate over error: one at best; far below, residuals hide errors."""
+        return self.estimate / self.error
+
+    def __str__(self) -> str:
+        index = self.efficiency
+        return (
+            f"surrogate over {len(self.error)} exact solves: off by {rms(self.error):.2%} of the "
+            f"state in the energy norm, the dual residual says {rms(self.estimate):.2%} "
+            f"(efficiency index {np.median(index):.2f}, {index.min():.2f} to {index.max():.2f}); "
+            f"at the sensors by up to {self.sensor_error.max():.2g} of the noise"
+        )
+
+
+def rms(values: Float[np.ndarray, " draw"]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def surrogate_error(
+    posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0
+) -> SurrogateError:
+    """Compare the surrogate's states at draws of q with exact ones: a solve each."""
+    if not isinstance(posterior.states, SurrogateStates):
+        raise RieszError(
+            f"a posterior by {posterior.engine} has no surrogate whose error could be told."
+        )
+    with jax.enable_x64(True):
+        problem, family, states = in_precision(
+            (posterior.problem, posterior.distribution, posterior.states), jnp.float64
+        )
+        draws = family.sample(jr.key(seed), num_draws)
+        mean = jnp.mean(draws, axis=0)
+        found = energies(problem, energy_norm(problem, mean), mean, states, draws)
+        squares, gaps = np.asarray(found[0]), np.asarray(found[1])
+    unsolved = np.isnan(squares).any(axis=0)
+    if unsolved.any():
+        raise RieszError(
+            f"the equation could not be solved at {unsolved.sum()} of {num_draws} draws. Look for "
+            "priors that allow impossible coefficients."
+        )
+    if not (squares > 0).all():
+        raise RieszError(
+            "the equation has no energy norm at the posterior's mean: its symmetric part is not "
+            "positive, or the surrogate is exact, so that no error can be told."
+        )
+    estimate, error, size = np.sqrt(squares)
+    return SurrogateError(estimate / size, error / size, gaps)
+
+
+def energy_norm(problem: InverseProblem, coordinates: Coordinates) -> DualNorm:
+    """The norm by the symmetric part of the equation's matrix."""
+    matrix = jacobian(problem.forward, problem.state(coordinates), problem.z(coordinates))
+    transposed = matrix.to_scipy().T.tocsr()  # its entries stand where those of the matrix do
+    transposed.sort_indices()
+    values = (matrix.values + jnp.asarray(transposed.data)) / 2
+    return DualNorm(SparseMatrix(matrix.pattern, values), SparseLU())
+
+
+@eqx.filter_jit
+def energies(
+    problem: InverseProblem,
+    norm: DualNorm,
+    mean: Coordinates,
+    states: SurrogateStates,
+    draws: Draws,
+) -> tuple[Float[Array, "3 draw"], Float[Array, " draw"]]:
+    """Squares of the dual residual, the error and the state; the largest error at a sensor."""
+    forward = problem.forward
+    surrogates = states(problem, jr.key(0), draws)
+    middle = problem.z(mean)
+    _, product = jax.linearize(
+        lambda state: residual(forward, state, middle), exact_state(problem, mean)
+    )
+
+    def one(drawn):
+        coordinates, emulated = drawn
+        z, exact = problem.z(coordinates), exact_state(problem, coordinates)
+        gap = emulated - exact
+        squares = [norm.squared(residual(forward, emulated, z)[forward.free])]
+        # Of the whole state: without its boundary values it would drop to zero within a cell.
+        squares += [values @ product(values) for values in (gap, exact)]
+        noise = problem.likelihood.noise_sd(z)
+        return jnp.stack(squares), jnp.max(jnp.abs(problem.operator @ gap) / noise)
+
+    squares, gaps = jax.lax.map(one, (draws, surrogates))
+    return squares.T, gaps
+
+
+def exact_state(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " node"]:
+    """The solution, or NaN where there is none: one draw must not stop the check."""
+    z = problem.z(coordinates)
+    solution = find_root(problem.forward, z, SparseLU(), Newton(), None)
+    values = jnp.where(solution.converged, solution.free_values, jnp.nan)
+    return with_dirichlet(problem.forward, values, z)
+
+
+def with_surrogate_error(posterior: Posterior, *, seed: int = 0) -> Posterior:
+    """The same posterior with these figures in its history."""
+    found = surrogate_error(posterior, seed=seed)
+    told = {
+        PREFIX + field.name: jnp.asarray(getattr(found, field.name))
+        for field in dataclasses.fields(found)
+    }
+    return dataclasses.replace(posterior, history=posterior.history | told)
+
+
+def told_error(posterior: Posterior) -> SurrogateError | None:
+    """The figures that a posterior carries, if any."""
+    names = [field.name for field in dataclasses.fields(SurrogateError)]
+    if any(PREFIX + name not in posterior.history for name in names):
+        return None
+    return SurrogateError(*(np.asarray(posterior.history[PREFIX + name]) for name in names))

@@ -1,0 +1,1 @@
+"""Engines: ways from an inverse problem to a posterior, one folder each."""

@@ -1,0 +1,1 @@
+"""The engine `amortise`: one training for many data sets."""

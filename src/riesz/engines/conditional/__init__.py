@@ -1,0 +1,1 @@
+"""The engine `conditional`: what enters linearly is integrated out exactly."""

@@ -1,0 +1,136 @@
+r"""Measurements of a state that is affine in some unknowns: everything Gaussian, by algebra.
+
+With the other unknowns $h$ held, the state at the sensors is $b(h) + R(h)\,c$ for standard normal
+coordinates $c$ of sources and boundary values, and the data are normal with mean $b$ and covariance
+$S = R R^\top + \operatorname{diag}\sigma^2$. $R$ costs one sparse factorisation and a solve for
+each sensor or each coordinate, whichever are fewer.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.scipy as jsp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.fem.assembly import dirichlet_values, jacobian, residual
+from riesz.fem.interpolate import PointOperator
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.problem.linearity import Parts
+from riesz.problem.problem import InverseProblem
+
+NUMBERS_AT_ONCE = 500_000
+"""In states that are solved for together; a gradient then takes some gigabytes."""
+
+Linear = Float[Array, " linear"]
+Others = Float[Array, " other"]
+
+
+class LinearSystem(eqx.Module):
+    """The data and what linear unknowns do to them, with the factor of the data's covariance."""
+
+    responses: Float[Array, "sensor linear"]
+    factor: Float[Array, "sensor sensor"]
+    misfit: Float[Array, " sensor"]  # the data without the state's constant part
+    noise_sd: Float[Array, " sensor"]
+
+    def log_likelihood(self) -> Float[Array, ""]:
+        r"""$\log N(y; b, S)$: the linear unknowns are integrated out."""
+        white = jsp.linalg.solve_triangular(self.factor, self.misfit, lower=True)
+        volume = jnp.sum(jnp.log(jnp.diag(self.factor)))
+        return -0.5 * (white @ white + len(white) * jnp.log(2 * jnp.pi)) - volume
+
+    def update(self, misfit: Float[Array, " sensor"]) -> Linear:
+        r"""$R^\top S^{-1}$ times a misfit."""
+        return self.responses.T @ jsp.linalg.cho_solve((self.factor, True), misfit)
+
+    def mean(self) -> Linear:
+        """Of the linear unknowns, given the data."""
+        return self.update(self.misfit)
+
+    def draw(self, key: PRNGKeyArray) -> Linear:
+        """The linear unknowns given the data: a draw of the prior, corrected (Matheron's rule)."""
+        prior_key, noise_key = jr.split(key)
+        dtype = self.misfit.dtype
+        prior = jr.normal(prior_key, self.responses.shape[1:], dtype)
+        noise = self.noise_sd * jr.normal(noise_key, self.misfit.shape, dtype)
+        return prior + self.update(self.misfit - self.responses @ prior - noise)
+
+    def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
+        """Given the data, of what responds so to the linear unknowns."""
+        white = jsp.linalg.solve_triangular(self.factor, self.responses @ responses.T, lower=True)
+        return jnp.sum(responses**2, axis=1) - jnp.sum(white**2, axis=0)
+
+
+def linear_system(
+    problem: InverseProblem, parts: Parts, others: Others, solver: AbstractLinearSolver
+) -> LinearSystem:
+    """For given values of the other unknowns."""
+    offset, responses = affine_map(problem, parts, others, problem.operator, solver)
+    if problem.likelihood.shifts:
+        shift, by_unknown = affine_shift(problem, parts, others, offset)
+        offset, responses = offset + shift, responses + by_unknown
+    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
+    noise_sd = jnp.broadcast_to(problem.likelihood.noise_sd(z).astype(offset.dtype), offset.shape)
+    covariance = responses @ responses.T + jnp.diag(noise_sd**2)
+    factor = jnp.linalg.cholesky(covariance)
+    return LinearSystem(responses, factor, problem.observed - offset, noise_sd)
+
+
+def affine_shift(
+    problem: InverseProblem, parts: Parts, others: Others, like: Float[Array, " sensor"]
+) -> tuple[Float[Array, " sensor"], Float[Array, "sensor linear"]]:
+    """What the data differ by from the state, such as effects of covariates: as `affine_map`."""
+    zeros = jnp.zeros_like(like)
+
+    def shift(linear: Linear) -> Float[Array, " sensor"]:
+        return problem.likelihood.mean(zeros, parts.z(problem.latents, linear, others))
+
+    origin = jnp.zeros(len(parts.linear), like.dtype)
+    return shift(origin), jax.jacfwd(shift)(origin)
+
+
+def affine_map(
+    problem: InverseProblem,
+    parts: Parts,
+    others: Others,
+    operator: PointOperator,
+    solver: AbstractLinearSolver,
+) -> tuple[Float[Array, " point"], Float[Array, "point linear"]]:
+    """The state at points: its constant part, and how it responds to each linear unknown."""
+    forward = problem.forward
+    origin = jnp.zeros(len(parts.linear), forward.dtype)
+    zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
+    # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
+    matrix = jacobian(forward, zeros, parts.z(problem.latents, origin, others))
+
+    def at_points(linear: Linear) -> Float[Array, " point"]:
+        z = parts.z(problem.latents, linear, others)
+        known = zeros.at[forward.fixed].set(dirichlet_values(forward, z))
+        free = solver(matrix, -residual(forward, known, z)[forward.free])
+        return operator @ known.at[forward.free].set(free)
+
+    num_points = operator.weights.shape[1]
+    if len(parts.linear) < num_points:
+        offset, push = jax.linearize(at_points, origin)
+        return offset, some_at_once(push, len(parts.linear), zeros).T
+    offset, pull = jax.vjp(at_points, origin)
+    return offset, some_at_once(lambda row: pull(row)[0], num_points, zeros)
+
+
+def some_at_once(
+    function: Callable[[Float[Array, " size"]], Float[Array, " other"]],
+    size: int,
+    state: Float[Array, " dof"],
+) -> Float[Array, "size other"]:
+    """A linear function of each unit vector: all together, or some at a time.
+
+    In the latter case what gradients need is computed again, not kept.
+    """
+    units = jnp.eye(size, dtype=state.dtype)
+    if size * len(state) <= NUMBERS_AT_ONCE:
+        return jax.vmap(function)(units)
+    together = max(NUMBERS_AT_ONCE // len(state), 1)
+    return jax.lax.map(jax.checkpoint(function), units, batch_size=together)

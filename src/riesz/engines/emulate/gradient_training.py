@@ -1,0 +1,165 @@
+"""Training by gradients: for any network and any norm, where `emulate` cannot solve for a readout.
+
+The surrogate is trained on the weak-form penalty alone, for unknowns drawn from the prior first and
+from (a little around) q then; q is trained on likelihood and prior, through a surrogate whose
+gradients are stopped. Were the penalty's gradient to reach q, it would shrink q to where the
+surrogate is best.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.emulate.rounds import widened
+from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.emulate.start import equation_inputs, log_likelihoods
+from riesz.engines.training import train
+from riesz.penalty.penalty import AbstractPenalty
+from riesz.posterior.family import AbstractFamily, Draws, antithetic
+from riesz.problem.problem import InverseProblem
+from riesz.surrogate.networks import AbstractNetwork
+from riesz.surrogate.surrogate import Surrogate
+
+
+class EmulateState(eqx.Module):
+    """What a step changes."""
+
+    network: AbstractNetwork
+    network_memory: optax.OptState
+    family: AbstractFamily
+    family_memory: optax.OptState
+
+
+class EmulateData(eqx.Module):
+    """What a step reads."""
+
+    problem: InverseProblem
+    penalty: AbstractPenalty
+    surrogate: Surrogate  # with a network that is not read
+    reference: Float[Array, ""]  # the penalty before training, which makes the loss one
+
+
+class EmulateStep(eqx.Module):
+    """One step of both optimisers; on the prior, only the surrogate moves."""
+
+    settings: EmulateSettings = eqx.field(static=True)
+    on_prior: bool = eqx.field(static=True)
+
+    def __call__(
+        self, state: EmulateState, key: PRNGKeyArray, data: EmulateData
+    ) -> tuple[EmulateState, dict[str, Float[Array, ""]]]:
+        draw_key, patch_key, family_key = jr.split(key, 3)
+        normals = self.normals(draw_key, data)
+        draws = normals if self.on_prior else widened(state.family, normals)
+        network, memory, physics = self.network_step(state, patch_key, draws, data)
+        terms = {"physics": physics}
+        if self.on_prior:
+            moved = dataclasses.replace(state, network=network, network_memory=memory)
+            return moved, terms
+        family, family_memory, bound = self.family_step(state, self.normals(family_key, data), data)
+        return EmulateState(network, memory, family, family_memory), {**terms, "bound": bound}
+
+    def normals(self, key: PRNGKeyArray, data: EmulateData) -> Draws:
+        problem = data.problem
+        count = self.settings.num_samples
+        return antithetic(key, count, problem.num_coordinates, problem.forward.dtype)
+
+    def network_step(
+        self, state: EmulateState, key: PRNGKeyArray, draws: Draws, data: EmulateData
+    ) -> tuple[AbstractNetwork, optax.OptState, Float[Array, ""]]:
+        @eqx.filter_value_and_grad
+        def loss(network):
+            surrogate = dataclasses.replace(data.surrogate, network=network)
+            zs = equation_inputs(data.problem, jax.lax.stop_gradient(draws))
+            return data.penalty(key, surrogate, zs) / data.reference
+
+        value, slope = loss(state.network)
+        changes, memory = network_optimiser(self.settings).update(slope, state.network_memory)
+        return eqx.apply_updates(state.network, changes), memory, value
+
+    def family_step(
+        self, state: EmulateState, normals: Draws, data: EmulateData
+    ) -> tuple[AbstractFamily, optax.OptState, Float[Array, ""]]:
+        surrogate = dataclasses.replace(data.surrogate, network=state.network)
+
+        @eqx.filter_value_and_grad
+        def loss(family):
+            fits = log_likelihoods(data.problem, surrogate, family.transformed(normals))
+            return family.kl_to_prior(normals) - jnp.mean(fits)
+
+        value, slope = loss(state.family)
+        changes, memory = family_optimiser(self.settings).update(slope, state.family_memory)
+        return eqx.apply_updates(state.family, changes), memory, -value
+
+
+def network_optimiser(settings: EmulateSettings) -> optax.GradientTransformation:
+    steps = settings.prior_steps + settings.steps
+    return optax.adam(optax.cosine_decay_schedule(settings.learning_rate, max(steps, 1)))
+
+
+def family_optimiser(settings: EmulateSettings) -> optax.GradientTransformation:
+    schedule = optax.cosine_decay_schedule(settings.family_learning_rate, max(settings.steps, 1))
+    return optax.adam(schedule)
+
+
+def trained(
+    problem: InverseProblem,
+    penalty: AbstractPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    settings: EmulateSettings,
+    reference: Float[Array, ""],
+    key: PRNGKeyArray,
+    *,
+    quiet: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> tuple[Surrogate, AbstractFamily, dict[str, Float[np.ndarray, " step"]]]:
+    """Surrogate and q after both stages, and the curves of the terms."""
+    prior_key, key = jr.split(key)
+    state = EmulateState(
+        surrogate.network,
+        network_optimiser(settings).init(eqx.filter(surrogate.network, eqx.is_inexact_array)),
+        family,
+        family_optimiser(settings).init(eqx.filter(family, eqx.is_inexact_array)),
+    )
+    data = EmulateData(problem, penalty, surrogate, reference)
+    first, second = EmulateStep(settings, True), EmulateStep(settings, False)
+    before, on_prior = run(first, state, prior_key, data, quiet=quiet, checkpoint=checkpoint)
+    after, on_family = run(second, before, key, data, quiet=quiet, checkpoint=checkpoint)
+    physics = np.concatenate([on_prior.get("physics", []), on_family.get("physics", [])])
+    history = {"physics": physics, "bound": on_family["bound"]}
+    return dataclasses.replace(surrogate, network=after.network), after.family, history
+
+
+def run(
+    step: EmulateStep,
+    state: EmulateState,
+    key: PRNGKeyArray,
+    data: EmulateData,
+    *,
+    quiet: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> tuple[EmulateState, dict[str, Any]]:
+    settings = step.settings
+    return train(
+        step,
+        state,
+        key,
+        data,
+        num_steps=settings.prior_steps if step.on_prior else settings.steps,
+        block_steps=settings.block_steps,
+        label="surrogate on the prior" if step.on_prior else "surrogate and posterior",
+        quiet=quiet,
+        patience=settings.patience,
+        watched="physics",
+        checkpoint=checkpoint,
+        stage="prior" if step.on_prior else "posterior",
+    )

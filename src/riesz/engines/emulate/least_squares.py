@@ -1,0 +1,187 @@
+r"""Gauss-Newton for the readout of a factorised surrogate.
+
+With the functions of place and of the unknowns held fixed, the surrogate is linear in its readout
+$W$, and the penalty a sum of squares: $\sum_p f_p\,|r_p(W)|^2_{A_p^{-1}}$. The derivative of a
+patch's residual by the mixture of features, $J_p$, gives the normal matrix as a sum of Kronecker
+products $J_p^\top A_p^{-1} J_p \otimes h h^\top$ with the hidden values $h(\xi)$. For a linear
+equation one step finds the minimum, which gradient descent approaches slowly.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+
+from riesz.penalty.norm import NormSample
+from riesz.penalty.penalty import WeakFormPenalty
+from riesz.penalty.schwarz_patches import SchwarzPatches
+from riesz.penalty.small_solve import solve_positive
+from riesz.penalty.state import AbstractPlacedState, Place
+from riesz.problem.problem import InverseProblem
+from riesz.surrogate.networks import TrunkBranch
+from riesz.surrogate.surrogate import COORDINATES, Surrogate
+
+MIXTURE = "riesz:mixture"
+"""The entry of `z` that holds the mixture of features."""
+
+LARGEST = 6000
+"""Unknowns of the normal equations up to which they are formed."""
+
+RIDGE = 1e-10
+"""Relative to the mean of the diagonal: features that nothing tells apart stay as they are."""
+
+
+class MixedFeatures(AbstractPlacedState):
+    """The surrogate with its mixture of features taken from `z`."""
+
+    surrogate: Surrogate
+
+    def at(self, place: Place, z: PyTree) -> Float[Array, ""]:
+        network = factorised(self.surrogate)
+        inner = network.features(self.surrogate.frame.inside(place.x)) @ z[MIXTURE]
+        return self.surrogate.shaped(place, z[COORDINATES], inner)
+
+
+def factorised(surrogate: Surrogate) -> TrunkBranch:
+    if not isinstance(surrogate.network, TrunkBranch):
+        raise TypeError(f"a {type(surrogate.network).__name__} has no readout of features")
+    return surrogate.network
+
+
+class NormalEquations(eqx.Module):
+    """Sums over batches of patches and of samples; the slope is that at a readout of zero."""
+
+    matrix: Float[Array, "hidden feature hidden feature"]
+    slope: Float[Array, "hidden feature"]
+
+
+def has_squares(penalty: object, surrogate: Surrogate) -> bool:
+    """Whether the penalty is a sum of squares, and the surrogate linear in a readout."""
+    return (
+        isinstance(penalty, WeakFormPenalty)
+        and isinstance(penalty.norm.fine, SchwarzPatches)
+        and isinstance(surrogate.network, TrunkBranch)
+    )
+
+
+def applies_to(penalty: object, surrogate: Surrogate) -> bool:
+    """Whether there are squares to minimise, and few enough unknowns."""
+    return has_squares(penalty, surrogate) and factorised(surrogate).readout.size <= LARGEST
+
+
+def stepped_readout(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    key: PRNGKeyArray,
+    batches: Float[Array, "batch sample coordinate"],
+) -> Surrogate:
+    """The surrogate with its readout moved by one Gauss-Newton step, from sampled patches."""
+    return solved(surrogate, normal_equations(problem, penalty, surrogate, key, batches))
+
+
+def normal_equations(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    key: PRNGKeyArray,
+    batches: Float[Array, "batch sample coordinate"],
+) -> NormalEquations:
+    """From sampled patches, about the readout that the surrogate has."""
+    found = summed(problem, penalty, surrogate, jr.split(key, len(batches)), batches)
+    readout = factorised(surrogate).readout
+    return NormalEquations(
+        found.matrix, found.slope - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
+    )
+
+
+def solved(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
+    """The surrogate with the readout that solves them."""
+    network = factorised(surrogate)
+    readout, size = network.readout, network.readout.size
+    matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
+    start = np.asarray(readout, dtype=float).ravel()
+    slope = matrix @ start + np.asarray(equations.slope, dtype=float).ravel()
+    matrix[np.diag_indices(size)] += RIDGE * np.trace(matrix) / size
+    moved = start - np.linalg.solve(matrix, slope)
+    moved_network = dataclasses.replace(
+        network, readout=jnp.asarray(moved.reshape(readout.shape), readout.dtype)
+    )
+    return dataclasses.replace(surrogate, network=moved_network)
+
+
+@eqx.filter_jit
+def summed(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    keys: Key[Array, " batch"],
+    batches: Float[Array, "batch sample coordinate"],
+) -> NormalEquations:
+    hidden, features = factorised(surrogate).readout.shape
+    dtype = batches.dtype
+    empty = NormalEquations(
+        jnp.zeros((hidden, features, hidden, features), dtype), jnp.zeros((hidden, features), dtype)
+    )
+
+    def add(total, drawn):
+        key, coordinates = drawn
+        one = of_batch(problem, penalty, surrogate, key, coordinates)
+        return jax.tree.map(jnp.add, total, one), None
+
+    return jax.lax.scan(add, empty, (keys, batches))[0]
+
+
+def of_batch(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    key: PRNGKeyArray,
+    coordinates: Float[Array, "sample coordinate"],
+) -> NormalEquations:
+    """The contribution of drawn patches and samples."""
+    network = factorised(surrogate)
+    sample = penalty.norm.sample(key, penalty.num_patches)
+    zs = jax.vmap(lambda c: {**problem.z(c), COORDINATES: c, MIXTURE: network.mixture(c)})(
+        coordinates
+    )
+    hidden = jax.vmap(network.hidden)(coordinates)
+
+    def rows(change):
+        mixed = {**zs, MIXTURE: zs[MIXTURE] + change[None, :]}
+        return penalty.rows(sample, MixedFeatures(surrogate), mixed)
+
+    still = jnp.zeros(zs[MIXTURE].shape[1], coordinates.dtype)
+    squares = patch_squares(penalty, sample, rows(still), jax.jacfwd(rows)(still))
+    # Each sample in units of its own operator: else a few large coefficients would count alone.
+    squares = squares / jnp.trace(squares[:, :, :-1], axis1=1, axis2=2)[:, None, None]
+    normal, slope = squares[:, :, :-1], squares[:, :, -1]
+    return NormalEquations(
+        jnp.einsum("skl,si,sj->ikjl", normal, hidden, hidden),
+        jnp.einsum("sk,si->ik", slope, hidden),
+    )
+
+
+def patch_squares(
+    penalty: WeakFormPenalty, sample: NormSample, rows: PyTree, slopes: PyTree
+) -> Float[Array, "sample feature feature_plus_one"]:
+    r"""$J^\top A^{-1} [J, r]$ summed over patches, for each sample of the unknowns."""
+    total = 0.0
+    sides = (
+        (penalty.norm.fine, sample.fine, rows[0], slopes[0]),
+        (penalty.norm.coarse, sample.coarse, rows[1], slopes[1]),
+    )
+    for patches, drawn, residual, slope in sides:
+        if drawn is None or not isinstance(patches, SchwarzPatches):
+            continue
+        num_patches, num_rows = residual.shape[:2]
+        both = jnp.concatenate([slope, residual[..., None]], axis=-1)
+        matrices = jax.vmap(patches.local_gram)(drawn.patches)
+        solved = jax.vmap(solve_positive)(matrices, both.reshape(num_patches, num_rows, -1))
+        weighted = drawn.factors[:, None, None, None] * solved.reshape(both.shape) / num_patches
+        total = total + jnp.einsum("prsk,prsl->skl", slope, weighted)
+    return jnp.asarray(total)

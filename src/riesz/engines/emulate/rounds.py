@@ -1,0 +1,341 @@
+r"""Rounds of `emulate`: the surrogate by least squares around q, then q with that surrogate.
+
+With random functions of place and functions of the unknowns around q held fixed, the surrogate is
+linear in its readout, and the penalty a sum of squares: it is solved for, not descended. (Trained
+functions of place span the states no better than random ones, and descent leaves residuals of
+tens of per cent where there are many unknowns.) A surrogate that is right around one q gives the
+next one; the first rounds give the data a part of their weight, so that q shrinks from the prior
+in steps over which the functions around it can follow. In the end q no longer moves, and the
+surrogate is right where it is used.
+"""
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.emulate.least_squares import (
+    LARGEST,
+    NormalEquations,
+    factorised,
+    normal_equations,
+    solved,
+)
+from riesz.engines.emulate.split import fitting_split, splits
+from riesz.engines.emulate.start import at_sensors, equation_inputs, log_likelihoods
+from riesz.engines.emulate.variational import information, matched_normals, refined
+from riesz.engines.training import TrainingError, bar, spoken
+from riesz.penalty.penalty import WeakFormPenalty
+from riesz.posterior.family import AbstractFamily, Draws, antithetic
+from riesz.problem.problem import InverseProblem
+from riesz.surrogate.local_functions import local_functions
+from riesz.surrogate.networks import with_more_features
+from riesz.surrogate.surrogate import Surrogate
+
+WIDENED = 1.3
+"""The surrogate is fitted to draws this much wider than q, so that q's tails can be trusted."""
+
+FIRST_SHARE, SHARE_GROWTH = 10.0, 10.0
+"""The first round lets the best informed direction shrink about to 1 / sqrt(1 + 10) of the prior;
+each later one gives ten times the weight."""
+
+NARROWED = 0.4
+"""As long as the data have less than their weight, q is wide, and its surrogate fitted to this part
+of it: functions around its middle show the way down better than ones stretched to its tails."""
+
+REACH, SHARE_CUT, MAX_CUTS = 2.0, 4.0, 10
+"""Beyond so many standard deviations of the q before, in any direction, a surrogate fitted around
+that q is not believed: the data are given less weight until the next q is nearer."""
+
+SETTLED = 0.05
+"""Posterior standard deviations, or a relative change of them, that are no longer a move."""
+
+NEARLY_SETTLED = 0.2
+"""Moves so small may come from a surrogate that cannot follow: it is then made larger."""
+
+PATIENCE = 3
+"""Rounds with moves so small after which what was drawn for them adds up: with many unknowns, q
+would otherwise go on moving with the patches of each round."""
+
+HIDDEN_BY_NOISE = 0.2
+"""Errors of the surrogate of this share of the noise do not show in the posterior."""
+
+TELLING = 4.0
+"""How far beyond that (squared) a surrogate may be before its posterior carries a warning."""
+
+STAGE = "rounds"
+"""Its name in checkpoints."""
+
+SCORED_DRAWS, SCORED_PATCHES = 32, 16
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """Sizes of the least-squares fits, and how many at most."""
+
+    num_bends: int
+    num_batches: int
+    num_samples: int
+    refining_draws: int
+    max_rounds: int
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Where the rounds ended, and how they went."""
+
+    surrogate: Surrogate
+    family: AbstractFamily
+    history: dict[str, Float[np.ndarray, " round"]]
+    notes: tuple[str, ...]
+
+
+def emulated_in_rounds(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    settings: RoundSettings,
+    reference: Float[Array, ""],
+    key: PRNGKeyArray,
+    *,
+    quiet: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> Rounds:
+    """Surrogate and q, each fitted to the other until neither moves."""
+    key, normal_key = jr.split(key)
+    size, dtype = problem.num_coordinates, problem.forward.dtype
+    normals = matched_normals(normal_key, settings.refining_draws, size, dtype)
+    share, curves, sums, settling, settled = 0.0, [], None, 0, False
+    tolerance = tolerated_physics(problem, surrogate)
+    kept = checkpoint.stored(STAGE)
+    if kept is not None:
+        surrogate, family, curves = kept["surrogate"], kept["family"], kept["curves"]
+        share, settling, settled = kept["share"], kept["settling"], kept["settled"]
+        sums = None if kept["sums"] is None else NormalEquations(*kept["sums"])
+    with bar(quiet) as progress:
+        most = settings.max_rounds
+        task = progress.add_task(
+            "surrogate and posterior", total=most, completed=len(curves), terms=""
+        )
+        for number, one in list(enumerate(jr.split(key, most)))[len(curves) :]:
+            if settled:
+                break
+            fit_key, score_key, feature_key = jr.split(one, 3)
+            spread = WIDENED if share == 1.0 else NARROWED
+            surrogate, sums = fitted_around(
+                problem, penalty, surrogate, family, settings, fit_key, spread, sums
+            )
+            before, least = family, share
+            share = next_share(least, problem, surrogate, before, normals)
+            family, share = within_reach(problem, surrogate, before, normals, least, share)
+            moved = distance(before, family, normals)
+            physics, bound = scores(problem, penalty, surrogate, family, normals, score_key)
+            terms = {
+                "physics": float(physics / reference),
+                "bound": float(bound),
+                "share": share,
+                "moved": moved,
+            }
+            check_round(terms, number, (surrogate, before))
+            curves.append(terms)
+            progress.update(task, advance=1, terms=spoken(terms))
+            coarse = terms["physics"] > tolerance and may_grow(surrogate)
+            settled = share == 1.0 and moved < SETTLED and not coarse
+            near = share == 1.0 and moved < NEARLY_SETTLED
+            settling = settling + 1 if near else 0
+            sums = sums if settling >= PATIENCE and not settled else None
+            if near and coarse:
+                surrogate, settling, sums = grown(surrogate, feature_key), 0, None
+            state = {"surrogate": surrogate, "family": family, "curves": list(curves)}
+            state |= {"sums": None if sums is None else (sums.matrix, sums.slope)}
+            state |= {"share": share, "settling": settling, "settled": settled}
+            checkpoint.keep(STAGE, state)
+    history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
+    notes = told(curves[-1], settings.max_rounds, tolerance)
+    return Rounds(surrogate, family, history, notes)
+
+
+def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
+    broken = [name for name, value in terms.items() if not np.isfinite(value)]
+    if broken:
+        raise TrainingError(
+            f"emulate: {broken[0]!r} became NaN or infinite in round {number}: look for priors "
+            "that allow impossible coefficients. The state before that round is kept.",
+            state,
+        )
+
+
+def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
+    """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+    noise = np.asarray(problem.likelihood.noise_sd(problem.z(origin)))
+    signal = np.asarray(problem.observed - at_sensors(problem, surrogate, origin))  # no state yet
+    return float(HIDDEN_BY_NOISE**2 * np.mean(noise**2) / max(np.mean(signal**2), 1e-300))
+
+
+def may_grow(surrogate: Surrogate) -> bool:
+    return 2 * factorised(surrogate).readout.size <= LARGEST
+
+
+def grown(surrogate: Surrogate, key: PRNGKeyArray) -> Surrogate:
+    """With twice as many functions of place."""
+    network = factorised(surrogate)
+    network = with_more_features(network, 2 * network.readout.shape[1], key)
+    return dataclasses.replace(surrogate, network=network)
+
+
+def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str, ...]:
+    """What a reader of the posterior should be warned of."""
+    notes = []
+    if last["share"] < 1.0 or last["moved"] > SETTLED:
+        notes.append(
+            f"the posterior has not settled: in the last of {max_rounds} rounds the data had "
+            f"{100 * last['share']:.3g} % of their weight, and it moved by {last['moved']:.2g} of "
+            "its standard deviations. Allow more rounds, or compare with nuts."
+        )
+    if last["physics"] > TELLING * tolerance:
+        notes.append(
+            f"the surrogate leaves {100 * np.sqrt(last['physics']):.2g} % of the equation, where "
+            f"noise would hide {100 * np.sqrt(tolerance):.2g} %: the posterior may be off by that. "
+            "Ask for more features, or compare with nuts."
+        )
+    for note in notes:
+        warnings.warn(f"emulate: {note}", stacklevel=4)
+    return tuple(notes)
+
+
+def fitted_around(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    settings: RoundSettings,
+    key: PRNGKeyArray,
+    spread: float,
+    sums: NormalEquations | None,
+) -> tuple[Surrogate, NormalEquations]:
+    """The surrogate with functions of the unknowns around q, its readout solved for there.
+
+    With the `sums` of rounds before, those functions stay, and what is drawn now is added.
+    """
+    draw_key, function_key, patch_key = jr.split(key, 3)
+    count = settings.num_batches * settings.num_samples
+    size, dtype = problem.num_coordinates, problem.forward.dtype
+    draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
+    if sums is None:
+        surrogate = localised(surrogate, draws, settings.num_bends, function_key)
+    batches = draws.reshape(settings.num_batches, settings.num_samples, size)
+    equations = normal_equations(problem, penalty, surrogate, patch_key, batches)
+    if sums is not None:
+        equations = jax.tree.map(jnp.add, sums, equations)
+    return solved(surrogate, equations), equations
+
+
+def widened(family: AbstractFamily, normals: Draws) -> Draws:
+    return family.transformed(WIDENED * normals)
+
+
+def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyArray) -> Surrogate:
+    """The surrogate in terms of functions around the draws, as close as they come to it."""
+    network = factorised(surrogate)
+    candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
+    split = fitting_split(candidates, network.readout.shape[1])
+    network = dataclasses.replace(
+        network, linear=split.linear, others=split.others, num_crossed=split.num_crossed
+    )
+    if len(split.others):
+        seen = np.asarray(draws)[:, np.asarray(network.others)]
+        branch = local_functions(seen, num_bends, key, network.readout.dtype)
+        network = dataclasses.replace(network, branch=branch)
+    hidden = np.asarray(jax.vmap(network.hidden)(draws))
+    mixtures = np.asarray(jax.vmap(factorised(surrogate).mixture)(draws))
+    readout = np.linalg.lstsq(hidden, mixtures, rcond=1e-10)[0]
+    network = dataclasses.replace(network, readout=jnp.asarray(readout, network.readout.dtype))
+    return dataclasses.replace(surrogate, network=network)
+
+
+def next_share(
+    share: float,
+    problem: InverseProblem,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    normals: Draws,
+) -> float:
+    """How much of the data's weight the next q is given, if that keeps it within reach."""
+    if share > 0:
+        return min(1.0, SHARE_GROWTH * share)
+    told_by_data = np.asarray(information(problem, surrogate, family, normals[:SCORED_DRAWS]))
+    return float(min(1.0, FIRST_SHARE / np.linalg.eigvalsh(told_by_data)[-1]))
+
+
+def within_reach(
+    problem: InverseProblem,
+    surrogate: Surrogate,
+    before: AbstractFamily,
+    normals: Draws,
+    least: float,
+    share: float,
+) -> tuple[AbstractFamily, float]:
+    """The next q, and the share of the data's weight with which it stays where it was fitted.
+
+    With less than the `least` share, that of the q before, it would turn back to the prior: where
+    even that leads too far away, a part of the way is taken.
+    """
+    for _ in range(MAX_CUTS):
+        after = refined(problem, surrogate, before, normals, share)
+        moved = reach(before, after, normals)
+        if moved <= REACH:
+            return after, share
+        if share == least:
+            return between(before, after, REACH / moved), share
+        share = max(share / SHARE_CUT, least)
+    return before, share
+
+
+def between(before: AbstractFamily, after: AbstractFamily, part: float) -> AbstractFamily:
+    """A member of the family on the way from one to another."""
+    return jax.tree.map(lambda a, b: a + part * (b - a), before, after)
+
+
+def reach(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:
+    """How far the mean moved, in standard deviations of the q before along its own axes."""
+    old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
+    factor = np.linalg.cholesky(np.atleast_2d(np.cov(old, rowvar=False)))
+    moved = np.linalg.solve(factor, new.mean(axis=0) - old.mean(axis=0))
+    return float(np.abs(moved).max()) if np.isfinite(moved).all() else np.inf
+
+
+def distance(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:
+    """How means and spreads changed, in standard deviations of the new q: root mean squares.
+
+    The larger of both; of many unknowns one or another always moves with the patches drawn.
+    """
+    old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
+    shift = (new.mean(axis=0) - old.mean(axis=0)) / new.std(axis=0)
+    growth = np.log(new.std(axis=0) / old.std(axis=0))
+    return float(np.sqrt(np.maximum(np.mean(shift**2), np.mean(growth**2))))
+
+
+@eqx.filter_jit
+def scores(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    family: AbstractFamily,
+    normals: Draws,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The penalty under the new q, on fresh patches, and the evidence lower bound."""
+    draws = family.transformed(normals)
+    zs = equation_inputs(problem, draws[:SCORED_DRAWS])
+    values = jax.lax.map(lambda one: penalty(one, surrogate, zs), jr.split(key, SCORED_PATCHES))
+    fits = log_likelihoods(problem, surrogate, draws)
+    return jnp.mean(values), jnp.mean(fits) - family.kl_to_prior(normals)

@@ -1,0 +1,121 @@
+"""What engines that train a surrogate start from."""
+
+from typing import Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from riesz.errors import RieszError
+from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
+from riesz.penalty.schwarz_patches import Gram
+from riesz.penalty.state import values_at_nodes
+from riesz.posterior.family import antithetic
+from riesz.problem.problem import InverseProblem
+from riesz.surrogate.affine import affine_coordinates
+from riesz.surrogate.boundary import boundary_values
+from riesz.surrogate.networks import trunk_branch
+from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of
+
+WHOLE_MESH_NODES = 2000
+"""Meshes up to here are evaluated whole in each step: cheaper than quadrature on coarse levels, and
+consistent with exact solves where their discretisation error matters most."""
+
+
+@runtime_checkable
+class PatchSettings(Protocol):
+    """How a norm by patches is made: part of the settings of several engines."""
+
+    @property
+    def num_patches(self) -> int: ...
+    @property
+    def patch_nodes(self) -> int: ...
+    @property
+    def coarse_patch_nodes(self) -> int: ...
+
+
+def default_penalty(
+    problem: InverseProblem, settings: PatchSettings, gram: Gram | None, *, engine: str
+) -> WeakFormPenalty:
+    """Mini-patches of the problem's hierarchy of meshes."""
+    if problem.hierarchy is None:
+        raise RieszError(
+            f"{engine} works on mini-patches of a hierarchy of meshes: build the problem on "
+            "rz.hierarchy(coarse_mesh, levels), or pass penalty=rz.exact_penalty(problem.forward)."
+        )
+    return weak_form_penalty(
+        problem.forward,
+        problem.hierarchy,
+        num_patches=settings.num_patches,
+        patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
+        coarse_patch_nodes=settings.coarse_patch_nodes,
+        gram=gram,
+        whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
+    )
+
+
+def initial_surrogate(
+    problem: InverseProblem, key: PRNGKeyArray, *, width: int, features: int
+) -> Surrogate:
+    """A factorised network, in the frame of the mesh and of the observed values."""
+    forward, latents = problem.forward, problem.latents
+    boundary = boundary_values(forward, latents)
+    network = trunk_branch(
+        forward.space.mesh.dim,
+        latents.num_coordinates,
+        key,
+        linear=affine_coordinates(forward, latents),
+        width=width,
+        features=features,
+        dtype=forward.dtype,
+    )
+    bare = Surrogate(network, boundary, frame_of(forward.space.mesh, 0.0, forward.dtype))
+    lifted = at_sensors(problem, bare, jnp.zeros(problem.num_coordinates, forward.dtype))
+    scale = float(jnp.sqrt(jnp.mean((problem.observed - lifted) ** 2)))
+    scale = scale or float(np.abs(problem.observed).max()) or 1.0
+    return Surrogate(network, boundary, frame_of(forward.space.mesh, scale, forward.dtype))
+
+
+def at_sensors(
+    problem: InverseProblem, surrogate: Surrogate, coordinates: Float[Array, " coordinate"]
+) -> Float[Array, " sensor"]:
+    """The surrogate as exact engines observe a state: interpolated from the nodes around."""
+    dofs = problem.operator.dofs
+    x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
+    values = values_at_nodes(surrogate, dofs.ravel(), x, {COORDINATES: coordinates})
+    return jnp.sum(problem.operator.weights * values.reshape(dofs.shape), axis=0)
+
+
+@eqx.filter_jit
+def reference_penalty(
+    problem: InverseProblem, penalty: AbstractPenalty, surrogate: Surrogate
+) -> Float[Array, ""]:
+    """The penalty of the lifting alone, over the prior: the unit of the loss."""
+    key, draw_key = jr.split(jr.key(0))
+    draws = antithetic(draw_key, 64, problem.num_coordinates, problem.forward.dtype)
+    zs = equation_inputs(problem, draws)
+    nothing = eqx.tree_at(lambda s: s.frame.output_scale, surrogate, replace_fn=jnp.zeros_like)
+    values = jax.lax.map(lambda one: penalty(one, nothing, zs), jr.split(key, 16))
+    return jnp.mean(values)
+
+
+def equation_inputs(
+    problem: InverseProblem, draws: Float[Array, "draw coordinate"]
+) -> dict[str, PyTree]:
+    """What the equation and the surrogate read, for each draw."""
+    return jax.vmap(lambda one: {**problem.z(one), COORDINATES: one})(draws)
+
+
+def log_likelihoods(
+    problem: InverseProblem, surrogate: Surrogate, draws: Float[Array, "draw coordinate"]
+) -> Float[Array, " draw"]:
+    """The log-density of the observations under the surrogate, for each draw."""
+
+    def one(coordinates):
+        predicted = at_sensors(problem, surrogate, coordinates)
+        return problem.likelihood.log_prob(problem.observed, predicted, problem.z(coordinates))
+
+    return jax.vmap(one)(draws)

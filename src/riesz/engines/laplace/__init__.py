@@ -1,0 +1,1 @@
+"""The engine `laplace`: a Gaussian about the mode, by exact solves."""

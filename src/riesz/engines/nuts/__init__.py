@@ -1,0 +1,1 @@
+"""The engine `nuts`: exact solves and the No-U-Turn sampler."""

@@ -1,0 +1,1 @@
+"""The engine `relax`: the paper's joint objective at a finite epsilon."""

@@ -1,0 +1,191 @@
+r"""How large an error of the equation is, seen from the sensors.
+
+In the relaxed model $L u = f + \epsilon w$ with $w \sim N(0, A)$ the data scatter about the exact
+solution with covariance $S = D + \epsilon^2 K$, where $D$ holds the variances of the noise and
+$K = H L^{-1} A L^{-\top} H^\top$. The scale $\epsilon$ has awkward units; people give
+`epsilon_rel` instead, with mean$_i\,\epsilon^2 K_{ii}$ = (`epsilon_rel` $\sigma$)$^2$.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+import scipy.linalg
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from jaxtyping import Array, Float, Int
+
+from riesz.errors import RieszError
+from riesz.fem.assembly import jacobian, with_dirichlet
+from riesz.fem.linear.host_call import host_lu
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.solve import Newton, find_root
+from riesz.penalty.norm import PatchNorm
+from riesz.problem.problem import Coordinates, InverseProblem
+
+LEAST, MOST = 0.05, 100.0
+"""Where a learned `epsilon_rel` is looked for: below it the equation is as good as exact."""
+
+MAX_STEPS = 200
+"""Of conjugate gradients, which need a few dozen: the norms are equivalent."""
+
+GRID = 40
+"""Values that are tried before the best of them is refined."""
+
+
+class GramFactor(eqx.Module):
+    """A sparse F with F F^T = A: gives products with A, and draws of covariance A."""
+
+    rows: Int[Array, " entry"]
+    columns: Int[Array, " entry"]
+    values: Float[Array, " entry"]
+
+    def __matmul__(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
+        products = self.values * vector[self.columns]
+        return jax.ops.segment_sum(products, self.rows, len(vector))
+
+    def transposed(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
+        products = self.values * vector[self.rows]
+        return jax.ops.segment_sum(products, self.columns, len(vector))
+
+
+def gram_factor(gram: SparseMatrix) -> GramFactor:
+    """By a sparse elimination without pivoting, which a positive matrix allows."""
+    lu = eliminated(sp.csc_array(gram.to_scipy().astype(float)))
+    pivots = np.zeros(1) if lu is None else lu.U.diagonal()
+    if lu is None or not (pivots > 1e-12 * np.abs(pivots).max()).all():
+        raise RieszError(
+            "the Gram matrix of the norm is not positive: without Dirichlet conditions add a "
+            "reaction to it, gram=Gram(reaction=...)."
+        )
+    lower = sp.coo_array(lu.L @ sp.diags_array(np.sqrt(pivots)))
+    unpermuted = np.argsort(lu.perm_r)
+    rows, columns = lower.coords
+    return GramFactor(
+        jnp.asarray(unpermuted[rows], jnp.int32),
+        jnp.asarray(columns, jnp.int32),
+        jnp.asarray(lower.data, gram.values.dtype),
+    )
+
+
+def eliminated(matrix: sp.csc_array) -> spla.SuperLU | None:
+    try:
+        return spla.splu(
+            matrix,
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.0,
+            options={"SymmetricMode": True},
+        )
+    except RuntimeError:  # SuperLU's word for an exactly singular matrix
+        return None
+
+
+class Linearised(eqx.Module):
+    """The equation about its solution for one value of the unknowns."""
+
+    state: Float[Array, " node"]
+    matrix: SparseMatrix  # L
+    responses: Float[Array, "sensor free"]  # of each sensor to errors of the equation, L^-T H^T
+
+    def discrepancy(self, factor: GramFactor) -> Float[Array, "sensor sensor"]:
+        """The matrix K."""
+        rows = jax.vmap(factor.transposed)(self.responses)
+        return rows @ rows.T
+
+
+@eqx.filter_jit
+def linearised(problem: InverseProblem, coordinates: Coordinates) -> Linearised:
+    """One factorisation, and one adjoint solve a sensor."""
+    forward, z = problem.forward, problem.z(coordinates)
+    solution = find_root(forward, z, SparseLU(), Newton(), None)
+    values = jnp.where(solution.converged, solution.free_values, jnp.nan)
+    state = with_dirichlet(forward, values, z)
+    matrix = jacobian(forward, state, z)
+    units = jnp.eye(len(problem.observed), dtype=forward.dtype)
+    sensors = jax.vmap(lambda unit: problem.operator.transposed(unit)[forward.free])(units)
+    responses = jax.vmap(lambda side: host_lu(matrix, side, transposed=True))(sensors)
+    return Linearised(state, matrix, responses)
+
+
+def noise_variances(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " sensor"]:
+    """Of the measurements, one each."""
+    sd = problem.likelihood.noise_sd(problem.z(coordinates))
+    return jnp.broadcast_to(sd**2, problem.observed.shape).astype(problem.forward.dtype)
+
+
+def epsilon_unit(
+    error_variances: Float[Array, " sensor"], variances: Float[Array, " sensor"]
+) -> Float[Array, ""]:
+    """The epsilon that moves the state at the sensors as much as the noise does, on average.
+
+    `error_variances` is the diagonal of K.
+    """
+    return jnp.sqrt(jnp.mean(variances) / jnp.mean(error_variances))
+
+
+@eqx.filter_jit
+def patch_variances(
+    norm: PatchNorm, gram: SparseMatrix, here: Linearised, free: Int[Array, " free"]
+) -> Float[Array, " sensor"]:
+    r"""The diagonal of K for a norm by mini-patches, $r^\top \Gamma r$ with $\Gamma^{-1}$ for A.
+
+    The two norms are equivalent but not equal. Held to the same effect at the sensors, they give
+    nearly the same posterior for the same `epsilon_rel`.
+    """
+    nowhere = jnp.zeros(len(here.state), here.state.dtype)
+
+    def product(values: Float[Array, " free"]) -> Float[Array, " free"]:
+        return jax.grad(norm.squared)(nowhere.at[free].set(values))[free] / 2
+
+    def variance(response: Float[Array, " free"]) -> Float[Array, ""]:
+        error, _ = jax.scipy.sparse.linalg.cg(
+            product, response, tol=1e-4, maxiter=MAX_STEPS, M=gram.__matmul__
+        )
+        return response @ error
+
+    return jax.vmap(variance)(here.responses)
+
+
+def most_likely_epsilon(
+    problem: InverseProblem, factor: GramFactor, unit: float, coordinates: Coordinates
+) -> float:
+    r"""The `epsilon_rel` that maximises the likelihood of the data, the unknowns integrated out.
+
+    About given coordinates $\bar\xi$ the solution at the sensors is nearly
+    $h + J(\xi - \bar\xi)$, and with the standard normal prior the data are
+    $N(h - J\bar\xi,\; D + \epsilon^2 K + J J^\top)$: for linear equations exactly. Its
+    log-determinant is what keeps epsilon from growing without end; the paper's objective drops it.
+    """
+    here = linearised(problem, coordinates)
+    slopes = np.asarray(sensor_slopes(problem, coordinates))
+    offset = np.asarray(problem.observed - problem.operator @ here.state)
+    offset = offset + slopes @ np.asarray(coordinates)
+    noise = np.diag(np.asarray(noise_variances(problem, coordinates))) + slopes @ slopes.T
+    spread = unit**2 * np.asarray(here.discrepancy(factor))
+
+    def cost(log_epsilon: float) -> float:
+        return -log_evidence(offset, noise + np.exp(2 * log_epsilon) * spread)
+
+    grid = np.linspace(np.log(LEAST), np.log(MOST), GRID)
+    best = int(np.argmin([cost(one) for one in grid]))
+    around = (grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)])
+    return float(np.exp(scipy.optimize.fminbound(cost, *around)))
+
+
+@eqx.filter_jit
+def sensor_slopes(
+    problem: InverseProblem, coordinates: Coordinates
+) -> Float[Array, "sensor coordinate"]:
+    """Derivatives of the exact solution at the sensors by the coordinates."""
+    return jax.jacrev(lambda one: problem.operator @ problem.state(one))(coordinates)
+
+
+def log_evidence(
+    offset: Float[np.ndarray, " sensor"], covariance: Float[np.ndarray, "sensor sensor"]
+) -> float:
+    """The normal log-density, log-determinant included, up to a constant."""
+    factor = np.linalg.cholesky(covariance)
+    white = scipy.linalg.solve_triangular(factor, offset, lower=True)
+    return float(-0.5 * white @ white - np.log(np.diag(factor)).sum())

@@ -1,0 +1,139 @@
+"""Training in compiled blocks of steps: a progress bar, curves, and a guard against NaN.
+
+No Python runs inside a block and none depends on the clock: the same key gives the same numbers.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
+from riesz.errors import RieszError
+
+Terms = Mapping[str, Float[Array, ""]]
+Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
+History = dict[str, Float[np.ndarray, " step"]]
+
+SMOOTHED = 0.5
+"""The share of a block's steps, at its end, over which a term is averaged for the bar."""
+
+
+class TrainingError(RieszError):
+    """A term of the objective became NaN or infinite; `state` is the last good one."""
+
+    def __init__(self, message: str, state: Any):
+        super().__init__(message)
+        self.state = state
+
+
+def train(
+    step: Step,
+    state: Any,
+    key: PRNGKeyArray,
+    data: Any,
+    *,
+    num_steps: int,
+    block_steps: int,
+    label: str,
+    quiet: bool = False,
+    patience: int | None = None,
+    watched: str = "",
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    stage: str = "training",
+) -> tuple[Any, History]:
+    """Repeat a step; stop early when the watched term has not fallen for `patience` blocks.
+
+    `data` is what the step reads and does not change; it is an argument of the compiled block, so
+    that nothing as large as a mesh is folded into the code.
+    """
+    curves: dict[str, np.ndarray] = {}
+    done, best, waited = 0, np.inf, 0
+    kept = checkpoint.stored(stage)
+    if kept is not None:
+        state, curves = with_leaves(state, kept["state"]), kept["curves"]
+        done, best, waited = kept["done"], float(kept["best"]), kept["waited"]
+    with bar(quiet) as progress:
+        task = progress.add_task(label, total=num_steps, completed=done, terms="compiling")
+        for start in range(0, num_steps, block_steps):
+            key, block_key = jr.split(key)
+            if start < done:
+                continue
+            if patience is not None and waited >= patience:
+                break
+            keys = jr.split(block_key, min(block_steps, num_steps - start))
+            after, terms = run_block(step, state, keys, data)
+            terms = {name: np.asarray(values) for name, values in terms.items()}
+            check_finite(terms, start, label, state)
+            state = after
+            curves = {
+                name: np.concatenate([*([curves[name]] if curves else []), values])
+                for name, values in terms.items()
+            }
+            levels = {name: smoothed(values) for name, values in terms.items()}
+            progress.update(task, advance=len(keys), terms=spoken(levels))
+            waited = 0 if watched and levels[watched] < 0.99 * best else waited + 1
+            best = min(best, levels[watched]) if watched else best
+            done = start + len(keys)
+            progress_so_far = {"done": done, "best": np.asarray(best), "waited": waited}
+            checkpoint.keep(stage, {"state": leaves_of(state), "curves": curves, **progress_so_far})
+    return state, curves
+
+
+@eqx.filter_jit
+def run_block(
+    step: Step, state: Any, keys: Key[Array, " step"], data: Any
+) -> tuple[Any, dict[str, Float[Array, " step"]]]:
+    moving, still = eqx.partition(state, eqx.is_array)
+
+    def body(moving: PyTree, key: PRNGKeyArray):
+        after, terms = step(eqx.combine(moving, still), key, data)
+        return eqx.filter(after, eqx.is_array), dict(terms)
+
+    moving, terms = jax.lax.scan(body, moving, keys)
+    return eqx.combine(moving, still), terms
+
+
+def check_finite(
+    terms: Mapping[str, Float[np.ndarray, " step"]], start: int, label: str, state: Any
+) -> None:
+    broken = [
+        (int(np.nonzero(~np.isfinite(values))[0][0]), name)
+        for name, values in terms.items()
+        if not np.isfinite(values).all()
+    ]
+    if broken:
+        step, name = min(broken)
+        raise TrainingError(
+            f"{label}: the term {name!r} became NaN or infinite at step {start + step}: lower the "
+            f"learning rate, or look for priors that allow impossible coefficients. The state "
+            f"before step {start} is kept.",
+            state,
+        )
+
+
+def smoothed(values: Float[np.ndarray, " step"]) -> float:
+    return float(values[-max(1, int(SMOOTHED * len(values))) :].mean())
+
+
+def spoken(levels: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {level:.3g}" for name, level in levels.items())
+
+
+def bar(quiet: bool) -> Progress:
+    """Steps, terms of the objective apart, and the time left, on the error stream."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[terms]}"),
+        console=Console(stderr=True),
+        disable=quiet,
+    )

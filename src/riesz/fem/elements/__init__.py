@@ -1,0 +1,1 @@
+"""Reference elements, quadrature on them, and the spaces they make on a mesh."""

@@ -1,0 +1,1 @@
+"""Sparse matrices and linear solvers, on the host and on devices."""

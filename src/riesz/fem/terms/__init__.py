@@ -1,0 +1,1 @@
+"""Terms of a weak form: pointwise functions of the state, of test functions and of coefficients."""

@@ -1,0 +1,224 @@
+"""Coefficients of an equation: constants, nodal or cell arrays, functions, or names of latents.
+
+Each kind gathers what it needs for every cell or facet (entity axis last), then gives its value at
+one point; `vmap` does the loop.
+"""
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PyTree
+
+from riesz.errors import FormError
+from riesz.fem.elements.domain import Domain
+from riesz.fem.terms.pointwise import Point
+
+FUNCTION_DEGREE = 2
+"""Polynomial degree that quadrature assumes of a function given by the user."""
+
+
+class AbstractCoefficient(eqx.Module):
+    """A quantity that may vary over the domain."""
+
+    @abstractmethod
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        """What each entity needs to evaluate it, with the entity axis last."""
+
+    @abstractmethod
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        """The value at one point of one entity."""
+
+    @abstractmethod
+    def degree(self) -> int:
+        """The polynomial degree for which to choose a quadrature rule."""
+
+
+class Constant(AbstractCoefficient):
+    """One number, vector or tensor for the whole domain."""
+
+    value: Float[Array, "..."]
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return ()
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        return self.value
+
+    def degree(self) -> int:
+        return 0
+
+
+class Nodal(AbstractCoefficient):
+    """Values at the mesh nodes, linear in between."""
+
+    values: Float[Array, "node *components"]
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        check_count(len(self.values), domain.nodes.shape[1], "nodes")
+        return jnp.moveaxis(self.values[domain.corners], 1, -1)
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        parts = [weight * local[i] for i, weight in enumerate(point.barycentric)]
+        return sum(parts[1:], start=parts[0])
+
+    def degree(self) -> int:
+        return 1
+
+
+class PerCell(AbstractCoefficient):
+    """One value a cell; on a facet, that of the cell beside it."""
+
+    values: Float[Array, "cell *components"]
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        check_count(len(self.values), domain.num_cells, "cells")
+        values = self.values if domain.cell is None else self.values[domain.cell]
+        return jnp.moveaxis(values, 0, -1)
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        return local
+
+    def degree(self) -> int:
+        return 0
+
+
+class Function(AbstractCoefficient):
+    """A function of (x), (x, z) or (x, z, u, grad u), told apart by the number of arguments."""
+
+    function: Callable[..., Any]
+    num_arguments: int = eqx.field(static=True)
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return ()
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        arguments = (point.x, point.z, point.u.value, point.u.grad)
+        return jnp.asarray(self.function(*arguments[: self.num_arguments]))
+
+    def degree(self) -> int:
+        return FUNCTION_DEGREE
+
+
+class Latent(AbstractCoefficient):
+    """The entry of `z` with this name, of any of the other kinds."""
+
+    name: str = eqx.field(static=True)
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        raise self.unresolved()
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        raise self.unresolved()
+
+    def unresolved(self) -> FormError:
+        advice = f"give z={{{self.name!r}: ...}}"
+        return FormError(f"the latent {self.name!r} has no value yet: {advice}")
+
+    def degree(self) -> int:
+        return 1  # exact for numbers, cell and nodal arrays, and enough for smooth functions
+
+
+def nodal(values: Any) -> Nodal:
+    """Values at the mesh nodes, linear in between."""
+    return Nodal(as_floats(values, "nodal values"))
+
+
+def per_cell(values: Any) -> PerCell:
+    """One value a cell."""
+    return PerCell(as_floats(values, "cell values"))
+
+
+def as_coefficient(value: Any, name: str) -> AbstractCoefficient:
+    """Anything that may stand for the coefficient called `name` in an equation."""
+    if isinstance(value, AbstractCoefficient):
+        return value
+    if isinstance(value, str):
+        return Latent(value)
+    if callable(value):
+        return as_function(value, name)
+    array = as_floats(value, name)
+    if array.ndim > 2 or max(array.shape, default=0) > 3:
+        raise FormError(
+            f"{name} is an array of shape {array.shape}: wrap values at the nodes in nodal(...), "
+            "values of the cells in per_cell(...); a bare array is one vector or tensor."
+        )
+    return Constant(array)
+
+
+def as_function(function: Callable[..., Any], name: str) -> Function:
+    parameters = inspect.signature(function).parameters.values()
+    positional = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    if len(positional) not in (1, 2, 4):
+        raise FormError(
+            f"{name} is a function of {len(positional)} arguments: it takes (x), (x, z) or "
+            "(x, z, u, grad_u)."
+        )
+    return Function(function, len(positional))
+
+
+def as_floats(value: Any, name: str) -> Float[Array, "..."]:
+    """A floating-point array; whole numbers become floats, anything else is refused."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise FormError(f"{name} is {value!r}: give a number, an array or a function.") from None
+    array = jnp.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        array = array.astype(float)
+    if not is_traced(array):
+        check_finite(np.asarray(array), name)
+    return array
+
+
+def check_count(found: int, wanted: int, what: str, label: str = "a coefficient") -> None:
+    if found != wanted:
+        raise FormError(
+            f"{label} has {found} values, but the mesh has {wanted} {what}: give one value "
+            f"for each of the {what}, in the mesh's order."
+        )
+
+
+def is_traced(tree: PyTree) -> bool:
+    """Whether values in a tree are not known yet, because they belong to a compiled function."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def check_finite(values: np.ndarray, name: str) -> None:
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        raise FormError(
+            f"{name} has {len(bad)} NaN or infinite of {values.size} values, first at index "
+            f"{tuple(bad[0].tolist())}: fill or remove them."
+        )
+
+
+def resolve(coefficient: AbstractCoefficient, z: PyTree, name: str) -> AbstractCoefficient:
+    """The coefficient itself, or what `z` holds where it is a latent's name."""
+    if not isinstance(coefficient, Latent):
+        return coefficient
+    return as_coefficient(latent_value(coefficient, z, name), f"{name} {coefficient.name!r}")
+
+
+def latent_value(latent: Latent, z: PyTree, name: str) -> Any:
+    """The entry of `z` that stands for the quantity called `name`."""
+    if not isinstance(z, Mapping) or latent.name not in z:
+        known = sorted(z) if isinstance(z, Mapping) else "nothing"
+        raise FormError(
+            f"{name} is the latent {latent.name!r}, but z holds {known}: "
+            f"pass z={{{latent.name!r}: value}}."
+        )
+    value = z[latent.name]
+    if isinstance(value, str):
+        raise FormError(f"the latent {latent.name!r} is the text {value!r}, not a value.")
+    return value

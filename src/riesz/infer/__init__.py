@@ -1,1 +1,0 @@
-"""Inverse problems and the engines that infer their unknowns."""

@@ -1,0 +1,1 @@
+"""Maps: outlines and lines of layers, rasters, vector maps, and their coordinates."""

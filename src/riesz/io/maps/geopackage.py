@@ -1,0 +1,96 @@
+"""Vector maps as GeoPackage: contours, flow arrows and wells. Needs geopandas, the extra `gis`."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from contourpy import contour_generator
+from jaxtyping import Float
+from matplotlib.ticker import MaxNLocator
+
+from riesz.errors import FileFormatError
+from riesz.io.gis_modules import gis_module
+from riesz.io.maps.band import Band, finite_range
+from riesz.prediction.grid import Grid
+
+NUM_LEVELS = 12
+PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+Table = dict[str, list[Any]]
+
+
+def geopackage_modules() -> tuple[Any, Any]:
+    return gis_module("geopandas", ".gpkg files"), gis_module("shapely", ".gpkg files")
+
+
+def write_geopackage(
+    path: Path, layers: Mapping[str, tuple[Table, list[Any]]], *, crs: str | None = None
+) -> None:
+    """Write layers, each a table and its geometries; the file is whole or not there."""
+    geopandas, _ = geopackage_modules()
+    frames = {
+        name: geopandas.GeoDataFrame(table, geometry=shapes, crs=crs)
+        for name, (table, shapes) in layers.items()
+        if shapes
+    }
+    try:
+        # A folder rather than a file: GDAL wants the right ending, and keeps journals beside.
+        with TemporaryDirectory(dir=path.absolute().parent, prefix=f".{path.name}.") as folder:
+            whole = Path(folder) / "whole.gpkg"
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "'crs' was not provided", UserWarning)
+                for name, frame in frames.items():
+                    frame.to_file(whole, layer=name, driver="GPKG", engine="pyogrio")
+            whole.replace(path)
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+def contours(grid: Grid, bands: Sequence[Band]) -> tuple[Table, list[Any]]:
+    """Lines of equal value of each band, at round levels."""
+    _, shapely = geopackage_modules()
+    table: Table = {"statistic": [], "level": [], "unit": []}
+    lines: list[Any] = []
+    for band in bands:
+        for level, line in contour_lines(grid, band):
+            table["statistic"].append(band.name)
+            table["level"].append(level)
+            table["unit"].append(band.unit or "")
+            lines.append(shapely.LineString(line))
+    return table, lines
+
+
+def contour_lines(grid: Grid, band: Band) -> Iterator[tuple[float, Float[np.ndarray, "corner 2"]]]:
+    if min(len(axis) for axis in grid.axes) < 2:  # no line fits between fewer centres
+        return
+    x, y = grid.axes
+    found = contour_generator(x, y, np.ma.masked_invalid(band.values))
+    for level in levels_of(band):
+        for line in found.lines(level):
+            if len(line) > 1:
+                yield level, np.asarray(line)
+
+
+def levels_of(band: Band) -> list[float]:
+    """Round numbers between the smallest and the largest value."""
+    low, high = finite_range(band)
+    marks = PROBABILITIES
+    if "_exceed_" not in band.name:
+        marks = MaxNLocator(NUM_LEVELS).tick_values(low, high) if low < high else ()
+    return [float(mark) for mark in marks if low < mark < high]
+
+
+def arrows(
+    points: Float[np.ndarray, "point 2"], flux: Float[np.ndarray, "point 2"]
+) -> tuple[Table, list[Any]]:
+    """The flux at points; the direction is what maps turn symbols by, clockwise from north."""
+    _, shapely = geopackage_modules()
+    table = {
+        "direction": (np.degrees(np.arctan2(flux[:, 0], flux[:, 1])) % 360).tolist(),
+        "magnitude": np.hypot(*flux.T).tolist(),
+        "flux_x": flux[:, 0].tolist(),
+        "flux_y": flux[:, 1].tolist(),
+    }
+    return table, list(shapely.points(points))

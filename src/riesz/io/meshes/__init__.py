@@ -1,0 +1,1 @@
+"""Mesh files: Gmsh, VTU, NumPy archives, and scikit-fem's meshes."""

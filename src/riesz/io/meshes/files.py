@@ -1,0 +1,77 @@
+"""Meshes on disk: one way in and one way out, whatever the format."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riesz.errors import FileFormatError
+from riesz.io.meshes.gmsh import read_gmsh
+from riesz.io.meshes.gmsh_write import write_gmsh
+from riesz.io.meshes.npz import read_npz, write_npz
+from riesz.io.meshes.vtu import read_vtu, write_vtu
+from riesz.mesh.mesh import Mesh
+
+READERS = {".msh": read_gmsh, ".npz": read_npz, ".vtu": read_vtu}
+
+
+def read_mesh(path: Path | str) -> Mesh:
+    """Read a mesh from a Gmsh (.msh), VTK (.vtu) or NumPy (.npz) file, with its tags."""
+    path = Path(path)
+    return READERS[known_suffix(path)](path)
+
+
+def write_mesh(
+    path: Path | str,
+    mesh: Mesh,
+    point_data: Mapping[str, Any] | None = None,
+    cell_data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a mesh and its tags; the file appears only once it is complete.
+
+    Values at nodes and cells are arrays with one row each. Gmsh files hold the mesh alone.
+    """
+    path = Path(path)
+    suffix = known_suffix(path)
+    at_nodes = checked_data(path, "point", point_data or {}, mesh.num_nodes)
+    in_cells = checked_data(path, "cell", cell_data or {}, mesh.num_cells)
+    match suffix:
+        case ".npz":
+            write_npz(path, mesh, at_nodes, in_cells)
+        case ".vtu":
+            write_vtu(path, mesh, at_nodes, in_cells)
+        case _:
+            if at_nodes or in_cells:
+                raise FileFormatError(
+                    f"{path}: Gmsh files are written without data: use .vtu or .npz for "
+                    f"{', '.join([*at_nodes, *in_cells])}."
+                )
+            write_gmsh(path, mesh)
+
+
+def known_suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        raise FileFormatError(
+            f"{path}: mesh files end in {', '.join(READERS)}, not in {path.suffix!r}: rename or "
+            "convert it."
+        )
+    return suffix
+
+
+def checked_data(
+    path: Path, where: str, data: Mapping[str, Any], count: int
+) -> dict[str, np.ndarray]:
+    arrays = {name: np.asarray(values) for name, values in data.items()}
+    for name, values in arrays.items():
+        if values.dtype.kind not in "biuf":
+            raise FileFormatError(
+                f"{path}: {where} data {name!r} are of type {values.dtype}: write real numbers."
+            )
+        if values.ndim not in (1, 2) or len(values) != count:
+            raise FileFormatError(
+                f"{path}: {where} data {name!r} have shape {values.shape}: give {count} rows, one "
+                f"a {'node' if where == 'point' else 'cell'}."
+            )
+    return arrays

@@ -1,0 +1,286 @@
+"""Gmsh files, versions 2.2 and 4.1 in ASCII; physical groups name facets and regions."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from riesz.errors import FileFormatError
+from riesz.io.meshes.assemble import assemble
+from riesz.io.meshes.gmsh_sections import (
+    Section,
+    integers,
+    ragged_table,
+    split_sections,
+    table,
+    words,
+)
+from riesz.io.store.files import read_bytes
+from riesz.mesh.mesh import Mesh
+
+CORNERS = {15: 1, 1: 2, 2: 3, 4: 4}
+"""Element types that are simplices, and how many corners they have."""
+
+OTHER_TYPES = {
+    3: "quadrilaterals",
+    5: "hexahedra",
+    6: "prisms",
+    7: "pyramids",
+    8: "second-order lines",
+    9: "second-order triangles",
+    10: "second-order quadrilaterals",
+    11: "second-order tetrahedra",
+}
+
+
+class Block(eqx.Module):
+    """Elements of one type in the same physical groups."""
+
+    dim: int
+    tags: Int[np.ndarray, " element"]  # the file's numbers of the elements
+    nodes: Int[np.ndarray, "element corner"]  # the file's numbers of the nodes
+    groups: tuple[int, ...]
+
+
+def read_gmsh(path: Path) -> Mesh:
+    sections = read_sections(path)
+    version = sections["MeshFormat"].lines[0].split()[0]
+    names = physical_names(sections.get("PhysicalNames"))
+    if version.startswith("2"):
+        points, point_tags = nodes_2(sections["Nodes"])
+        blocks = blocks_2(sections["Elements"])
+    else:
+        points, point_tags = nodes_4(sections["Nodes"])
+        blocks = blocks_4(sections["Elements"], entity_groups(sections.get("Entities")))
+    return mesh_from_blocks(path, points, point_tags, blocks, names)
+
+
+def read_sections(path: Path) -> dict[str, Section]:
+    """All sections of an ASCII file of a version that we know, with nodes and elements."""
+    data = read_bytes(path)
+    # Binary files open with readable lines; look at those before decoding the rest.
+    start = data.find(b"$MeshFormat")
+    if start < 0:
+        raise FileFormatError(f"{path} is not a Gmsh file: it has no $MeshFormat section.")
+    header = data[start : start + 80].split(b"\n")[1:2] or [b""]
+    check_header(path, header[0].decode("latin-1").split())
+    try:
+        sections = split_sections(path, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} has bytes that are not text, at {error.start}.") from None
+    for name in ("MeshFormat", "Nodes", "Elements"):
+        if name not in sections:
+            raise FileFormatError(f"{path} has no ${name} section: it is cut short or damaged.")
+    if "PartitionedEntities" in sections:
+        raise FileFormatError(f"{path} is a partitioned mesh: save it from Gmsh in one part.")
+    return sections
+
+
+def check_header(path: Path, header: list[str]) -> None:
+    if len(header) != 3:
+        raise FileFormatError(f"{path}: $MeshFormat is cut short or damaged.")
+    if header[0] not in ("2", "2.1", "2.2", "4.1"):
+        raise FileFormatError(
+            f"{path} has Gmsh format {header[0]!r}: save it from Gmsh as version 4.1 or 2.2."
+        )
+    if header[1] != "0":
+        raise FileFormatError(
+            f"{path} is a binary Gmsh file: save as ASCII (Mesh.Binary = 0, or without -bin)."
+        )
+
+
+def physical_names(section: Section | None) -> dict[tuple[int, int], str]:
+    """Name of each physical group, by dimension and number."""
+    if section is None:
+        return {}
+    (count,) = integers(section, 0, 1)
+    names = {}
+    for position in range(1, count + 1):
+        dim, tag = integers(section, position, 2)
+        rest = section.lines[position].split(maxsplit=2)[2:]
+        if not rest or len(rest[0].strip().split('"')) != 3:
+            raise section.error(position, 'expected a name in double quotes, "like this".')
+        names[dim, tag] = rest[0].split('"')[1]
+    return names
+
+
+def nodes_2(section: Section) -> tuple[Float[np.ndarray, "point 3"], Int[np.ndarray, " point"]]:
+    (count,) = integers(section, 0, 1)
+    rows = table(section, 1, count, 4, float)
+    return rows[:, 1:], checked_tags(section, rows[:, 0])
+
+
+def nodes_4(section: Section) -> tuple[Float[np.ndarray, "point 3"], Int[np.ndarray, " point"]]:
+    (num_blocks,) = integers(section, 0, 1)
+    points, tags, position = [np.empty((0, 3))], [np.empty(0)], 1
+    for _ in range(num_blocks):
+        dim, _, parametric, count = integers(section, position, 4)
+        width = 3 + dim if parametric else 3
+        tags.append(table(section, position + 1, count, 1, float)[:, 0])
+        points.append(table(section, position + 1 + count, count, width, float)[:, :3])
+        position += 1 + 2 * count
+    return np.concatenate(points), checked_tags(section, np.concatenate(tags))
+
+
+def checked_tags(section: Section, tags: Float[np.ndarray, " point"]) -> Int[np.ndarray, " point"]:
+    (bad,) = np.nonzero(~((tags > 0) & (tags < 2.0**53) & (tags % 1 == 0)))
+    if bad.size:
+        raise section.error(0, f"a node has number {tags[bad[0]]:g}: nodes count from one.")
+    return tags.astype(np.int64)
+
+
+def check_type(section: Section, position: int, kind: int) -> None:
+    if kind not in CORNERS:
+        what = OTHER_TYPES.get(kind, f"elements of type {kind}")
+        raise section.error(
+            position,
+            f"the mesh has {what}: only points, lines, triangles and tetrahedra of first order "
+            "are read; mesh the domain with simplices.",
+        )
+
+
+def blocks_2(section: Section) -> list[Block]:
+    """Lines read `number type num_tags tag... node...`; the first tag is the physical group."""
+    (count,) = integers(section, 0, 1)
+    numbers, starts = ragged_table(section, 1, count, 3)
+    kind, num_tags = numbers[starts[:-1] + 1], numbers[starts[:-1] + 2]
+    for one in np.unique(kind).tolist():
+        check_type(section, 1 + int((kind == one).argmax()), one)
+    corners = np.array([CORNERS.get(one, 0) for one in range(max(CORNERS) + 1)])[kind]
+    (bad,) = np.nonzero((num_tags < 0) | (np.diff(starts) != 3 + num_tags + corners))
+    if bad.size:
+        position = 1 + int(bad[0])
+        raise section.error(position, f"an element of type {kind[bad[0]]} has the wrong length.")
+    # Gmsh marks reversed orientation by a minus sign.
+    group = np.where(num_tags > 0, np.abs(numbers[starts[:-1] + np.minimum(num_tags, 1) + 2]), 0)
+    blocks = []
+    for one, tag in np.unique(np.stack([kind, group], axis=1), axis=0).tolist():
+        (chosen,) = np.nonzero((kind == one) & (group == tag))
+        first_node = starts[chosen + 1] - CORNERS[one]
+        nodes = numbers[first_node[:, None] + np.arange(CORNERS[one])]
+        groups = (tag,) if tag else ()
+        blocks.append(Block(CORNERS[one] - 1, numbers[starts[chosen]], nodes, groups))
+    return blocks
+
+
+def entity_groups(section: Section | None) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Physical groups of each entity, by dimension and number."""
+    if section is None:
+        return {}
+    groups, position = {}, 1
+    for dim, count in enumerate(integers(section, 0, 4)):
+        skip = 4 if dim == 0 else 7  # number and position, or number and bounding box
+        for _ in range(count):
+            row = words(section, position)
+            try:
+                num_groups = int(row[skip])
+                found = [abs(int(word)) for word in row[skip + 1 : skip + 1 + num_groups]]
+                groups[dim, int(row[0])] = tuple(found)
+            except (IndexError, ValueError):
+                raise section.error(position, "expected an entity and its groups.") from None
+            position += 1
+    return groups
+
+
+def blocks_4(section: Section, groups: dict[tuple[int, int], tuple[int, ...]]) -> list[Block]:
+    (num_blocks,) = integers(section, 0, 1)
+    blocks, position = [], 1
+    for _ in range(num_blocks):
+        dim, entity, kind, count = integers(section, position, 4)
+        check_type(section, position, kind)
+        rows = table(section, position + 1, count, 1 + CORNERS[kind], np.int64)
+        found = groups.get((dim, entity), ())
+        blocks.append(Block(CORNERS[kind] - 1, rows[:, 0], rows[:, 1:], found))
+        position += 1 + count
+    return blocks
+
+
+def mesh_from_blocks(
+    path: Path,
+    points: Float[np.ndarray, "point 3"],
+    point_tags: Int[np.ndarray, " point"],
+    blocks: list[Block],
+    names: dict[tuple[int, int], str],
+) -> Mesh:
+    dim = max((block.dim for block in blocks), default=0)
+    if dim == 0:
+        raise FileFormatError(f"{path} holds no lines, triangles or tetrahedra.")
+    places = place_of(path, point_tags)
+    cells, regions = gather(blocks, dim)
+    facets, tagged = gather(blocks, dim - 1)
+    cells, regions = without_copies(cells, regions)
+    return assemble(
+        path,
+        points,
+        places(cells),
+        {name: places(facets[members]) for name, members in named(tagged, dim - 1, names).items()},
+        named(regions, dim, names),
+    )
+
+
+def place_of(
+    path: Path, point_tags: Int[np.ndarray, " point"]
+) -> Callable[[Int[np.ndarray, "row column"]], Int[np.ndarray, "row column"]]:
+    """The function from the file's node numbers to positions in its list of nodes."""
+    order = np.argsort(point_tags, kind="stable")
+    ordered = point_tags[order]
+
+    def places(tags: Int[np.ndarray, "row column"]) -> Int[np.ndarray, "row column"]:
+        found = np.minimum(np.searchsorted(ordered, tags), len(ordered) - 1)
+        missing = tags[ordered[found] != tags]
+        if missing.size:
+            raise FileFormatError(
+                f"{path}: elements use node {missing[0]}, which is not among the file's "
+                f"{len(ordered)} nodes: it is damaged."
+            )
+        return order[found]
+
+    return places
+
+
+def gather(
+    blocks: list[Block], dim: int
+) -> tuple[Int[np.ndarray, "element corner"], dict[int, Int[np.ndarray, " _"]]]:
+    """Elements of one dimension in the order of their numbers, and members of each group."""
+    chosen = [block for block in blocks if block.dim == dim]
+    if not chosen:
+        return np.empty((0, dim + 1), dtype=np.int64), {}
+    order = np.argsort(np.concatenate([block.tags for block in chosen]), kind="stable")
+    place = np.argsort(order)
+    members, start = defaultdict(list), 0
+    for block in chosen:
+        stop = start + len(block.tags)
+        for group in block.groups:
+            members[group].append(place[start:stop])
+        start = stop
+    rows = np.concatenate([block.nodes for block in chosen])[order]
+    return rows, {group: np.sort(np.concatenate(found)) for group, found in members.items()}
+
+
+def without_copies(
+    cells: Int[np.ndarray, "copy corner"], regions: dict[int, Int[np.ndarray, " _"]]
+) -> tuple[Int[np.ndarray, "cell corner"], dict[int, Int[np.ndarray, " _"]]]:
+    """Version 2 repeats a cell for each of its groups; keep the first, in all groups."""
+    ordered = np.sort(cells, axis=1)
+    order = np.lexsort(ordered.T)
+    is_new = np.ones(len(cells), dtype=bool)
+    is_new[1:] = (ordered[order[1:]] != ordered[order[:-1]]).any(axis=1)
+    original = np.empty(len(cells), dtype=np.int64)
+    original[order] = order[is_new][np.cumsum(is_new) - 1]
+    kept, new_index = np.unique(original, return_inverse=True)
+    return cells[kept], {group: np.unique(new_index[found]) for group, found in regions.items()}
+
+
+def named(
+    groups: dict[int, Int[np.ndarray, " _"]], dim: int, names: dict[tuple[int, int], str]
+) -> dict[str, Int[np.ndarray, " _"]]:
+    """Groups of one dimension by name, or by number where they have none."""
+    known = {tag: name for (at, tag), name in names.items() if at == dim}
+    members = defaultdict(list)
+    for tag in [*known, *(tag for tag in groups if tag not in known)]:
+        found = groups.get(tag, np.empty(0, dtype=np.int64))
+        members[known.get(tag, str(tag))].append(found)
+    return {name: np.unique(np.concatenate(found)) for name, found in members.items()}

@@ -1,0 +1,1 @@
+"""What Riesz keeps for itself: posteriors, checkpoints and result files."""

@@ -1,0 +1,63 @@
+"""Reading and writing whole files, with errors that name the file."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from riesz.errors import FileFormatError, RieszError
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def remove_partials(path: Path) -> None:
+    """What is left of a process that was killed while it wrote this file."""
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write; it takes the name `path` only when all has been written."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave the name without the content
+        partial.replace(path)
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be written: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+def settle(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can say so."""
+    with suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+
+
+def prepared_folder(out: Path) -> Path:
+    """The folder, made where it is not there yet."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RieszError(f"the folder {out} cannot be made: {error.strerror}.") from None
+    return out

@@ -1,0 +1,234 @@
+"""Posteriors on disk: a JSON manifest and one archive of arrays.
+
+The archive is named after its content and the manifest, which names it, comes last and whole: a
+run that is stopped while saving leaves the posterior that was there before.
+"""
+
+import io
+import json
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import riesz
+from riesz.engines.emulate.states import SurrogateStates
+from riesz.engines.relax.error_scale import GramFactor
+from riesz.engines.relax.states import RelaxedStates
+from riesz.errors import FileFormatError, RieszError
+from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
+from riesz.io.store.arrays import read_arrays
+from riesz.io.store.files import read_bytes, replacing
+from riesz.io.store.modules import from_plain, to_plain
+from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
+from riesz.io.store.results import check_not_newer
+from riesz.mesh.digest import mesh_digest
+from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import AbstractFamily, FullRank, LowRank, MeanField
+from riesz.posterior.flow import Coupling, Flow, SinhArcsinh
+from riesz.posterior.posterior import Posterior
+from riesz.posterior.prior_update import PriorUpdate
+from riesz.posterior.states import AbstractStateMap, ExactStates
+from riesz.problem.problem import InverseProblem
+from riesz.surrogate.boundary import BoundaryValues
+from riesz.surrogate.layers import Layers
+from riesz.surrogate.local_functions import LocalFunctions
+from riesz.surrogate.networks import MLP, TrunkBranch
+from riesz.surrogate.nodal_function import NodalFunctions
+from riesz.surrogate.surrogate import Frame, Surrogate
+
+SCHEMA = 2
+MANIFEST = "posterior.json"
+
+SAVED = {
+    kind.__name__: kind
+    for kind in (
+        MeanField,
+        FullRank,
+        LowRank,
+        PriorUpdate,
+        Flow,
+        Coupling,
+        SinhArcsinh,
+        EmpiricalDraws,
+        ExactStates,
+        SparseLU,
+        Dense,
+        ConjugateGradients,
+        SurrogateStates,
+        RelaxedStates,
+        GramFactor,
+        Surrogate,
+        Frame,
+        BoundaryValues,
+        NodalFunctions,
+        TrunkBranch,
+        MLP,
+        Layers,
+        LocalFunctions,
+    )
+}
+"""All that a saved posterior may hold beside numbers: new families, state maps, networks and their
+activation functions are added here, each under a name that never changes."""
+
+
+def save_posterior(folder: Path | str, posterior: Posterior) -> None:
+    """Write a posterior, but not its problem, into a folder."""
+    folder = Path(folder)
+    arrays: dict[str, np.ndarray] = {}
+    parts = {
+        name: to_plain(getattr(posterior, name), name, arrays, SAVED)
+        for name in ("distribution", "states", "history")
+    }
+    archive = archived(arrays)
+    manifest = {
+        "schema": SCHEMA,
+        "riesz": riesz.__version__,
+        "engine": posterior.engine,
+        "seed": posterior.seed,
+        "notes": list(posterior.notes),
+        "problem": identity(posterior.problem),
+        "arrays": f"posterior-{blake2b(archive, digest_size=8).hexdigest()}.npz",
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
+    } | parts
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RieszError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    with replacing(folder / manifest["arrays"]) as file:
+        file.write(archive)
+    with replacing(folder / MANIFEST) as file:
+        file.write(f"{json.dumps(manifest, indent=1, allow_nan=False)}\n".encode())
+    for old in folder.glob("posterior-*.npz"):
+        if old.name != manifest["arrays"]:
+            old.unlink()
+
+
+def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
+    """Read a posterior of a problem, which must be the one it was saved for."""
+    folder = Path(folder)
+    manifest = read_manifest(folder / MANIFEST)
+    check_identity(manifest["problem"], identity(problem))
+    archive = folder / manifest["arrays"]
+    if f"posterior-{blake2b(read_bytes(archive), digest_size=8).hexdigest()}.npz" != archive.name:
+        raise FileFormatError(f"{archive} is damaged: its content is not what its name says.")
+    arrays = read_arrays(archive)
+    distribution, states, history = (
+        from_plain(manifest[name], name, arrays, SAVED)
+        for name in ("distribution", "states", "history")
+    )
+    if not (
+        isinstance(distribution, AbstractFamily | EmpiricalDraws)
+        and isinstance(states, AbstractStateMap)
+        and isinstance(history, dict)
+        and all(isinstance(curve, jax.Array) for curve in history.values())
+    ):
+        raise FileFormatError(f"{folder / MANIFEST} is damaged: its parts are of wrong kinds.")
+    return Posterior(
+        problem=problem,
+        distribution=distribution,
+        states=states,
+        history=history,
+        engine=manifest["engine"],
+        seed=manifest["seed"],
+        notes=tuple(manifest["notes"]),
+    )
+
+
+def archived(arrays: dict[str, np.ndarray]) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
+
+
+def identity(problem: InverseProblem) -> dict[str, Any]:
+    """What must agree for the coordinates of a saved posterior to mean the same again.
+
+    Texts of priors are for the reader of an error: they are rounded, and `computed` is what tells.
+    """
+    data = np.column_stack([problem.observations.points, problem.observations.values])
+    return {
+        "mesh": mesh_digest(problem.forward.space.mesh),
+        "unknowns": list(problem.latents.names),
+        "priors": {name: latent.describe() for name, latent in problem.latents.latents.items()},
+        "number of coordinates": problem.num_coordinates,
+        "number of observations": problem.observations.num_sensors,
+        "observations": blake2b(data.astype("<f8").tobytes(), digest_size=8).hexdigest(),
+        "likelihood": type(problem.likelihood).__name__,
+        "precision": str(problem.forward.dtype),
+        "computed": probe(problem),
+    }
+
+
+EXACT = (
+    "mesh",
+    "unknowns",
+    "number of coordinates",
+    "number of observations",
+    "observations",
+    "likelihood",
+)
+"""What is the same on every machine, or another problem."""
+
+
+def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
+    differing = differing_in(saved, given)
+    if differing:
+        raise RieszError(
+            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
+            ": load it with the problem that was fitted, or fit again."
+        )
+
+
+def differing_in(saved: dict[str, Any], given: dict[str, Any]) -> list[str]:
+    """What tells two problems apart, in words."""
+    differing = [
+        f"{name} (saved: {saved.get(name)}; given: {given[name]})"
+        for name in EXACT
+        if saved.get(name) != given[name]
+    ]
+    if not differing:  # else numbers could not be compared
+        tolerance = tolerance_of(saved.get("precision"), given["precision"])
+        parts = differing_parts(saved.get("computed"), given["computed"], tolerance)
+        differing = [f"{part}{prior_texts(part, saved, given)}" for part in parts]
+    return differing
+
+
+def prior_texts(part: str, saved: dict[str, Any], given: dict[str, Any]) -> str:
+    """Both priors in words, where that is what differs and the words tell them apart."""
+    texts = saved.get("priors")
+    for name, text in given["priors"].items():
+        old = texts.get(name) if isinstance(texts, dict) else None
+        if part == prior_of(name) and old != text:
+            return f" (saved: {old}; given: {text})"
+    return ""
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    data = read_bytes(path)
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a saved posterior: {error}.") from None
+    kinds = {
+        "problem": dict,
+        "arrays": str,
+        "engine": str,
+        "notes": list,
+        "distribution": dict,
+        "states": dict,
+        "history": dict,
+    }
+    check_not_newer(path, content, SCHEMA)
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}.")
+    wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
+    if "notes" not in wrong and not all(isinstance(note, str) for note in content["notes"]):
+        wrong.append("notes")
+    if wrong or not isinstance(content.get("seed"), int | None):
+        raise FileFormatError(f"{path} is damaged: {', '.join(wrong) or 'seed'} missing or wrong.")
+    if Path(content["arrays"]).name != content["arrays"]:
+        raise FileFormatError(f"{path} is damaged: it names a file outside of its folder.")
+    return content

@@ -1,0 +1,139 @@
+"""What a problem computes, in a few numbers by which two problems can be told apart.
+
+Formulas have no name to compare: an equation may hold any function. So its parts are evaluated for
+fixed coordinates and a fixed state, and of each result its norm and two products with fixed vectors
+are kept. They are compared with a tolerance, since another machine rounds otherwise.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.fem.assembly import dirichlet_values, residual
+from riesz.mesh.mesh import Mesh
+from riesz.prediction.quantity import UnknownAt
+from riesz.problem.problem import Coordinates, InverseProblem
+
+Numbers = list[list[float | None]]
+"""A norm and two products for each result; nothing where it is not finite."""
+
+TOLERANCE = {"float64": 1e-6, "float32": 1e-3}
+"""Relative to the norm, by the precision of the problem; the looser where two differ."""
+
+EQUATION, BOUNDARY, NOISE = "the equation", "the boundary values", "the noise"
+
+
+def probe(problem: InverseProblem) -> dict[str, Numbers]:
+    """The numbers of every part, each named as an error names it."""
+    found = [evaluated(problem, coordinates) for coordinates in fixed_coordinates(problem)]
+    return {part: [digest(r) for one in found for r in one[part]] for part in found[0]}
+
+
+def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> list[str]:
+    """Which parts do not agree.
+
+    Where unknowns differ, so does all that is computed from them: then only they are named.
+    """
+    known = saved if isinstance(saved, dict) else {}
+    differing = [p for p, numbers in given.items() if not agree(known.get(p), numbers, tolerance)]
+    rest = (EQUATION, BOUNDARY, NOISE)
+    return [part for part in differing if part not in rest] or differing
+
+
+def tolerance_of(*precisions: Any) -> float:
+    """For problems in these precisions, by their names."""
+    return max(TOLERANCE.get(str(one), TOLERANCE["float32"]) for one in precisions)
+
+
+def prior_of(name: str) -> str:
+    return f"the prior of {name!r}"
+
+
+def evaluated(
+    problem: InverseProblem, coordinates: Coordinates
+) -> dict[str, list[Float[np.ndarray, " _"]]]:
+    """Unknowns, prescribed values, noise and residuals for these coordinates."""
+    forward, z = problem.forward, problem.z(coordinates)
+    space = forward.space
+    state = jnp.asarray(smooth_state(space.mesh), forward.dtype)
+    prescribed = np.zeros((2, space.num_dofs))
+    prescribed[0, np.asarray(forward.fixed)] = 1.0
+    prescribed[1, np.asarray(forward.fixed)] = np.asarray(dirichlet_values(forward, z))
+    unknowns = {
+        prior_of(name): [flat(UnknownAt(name)(problem, state, z))] for name in problem.latents.names
+    }
+    # At zero there is nothing but the sources, which are small beside the rest on a fine mesh.
+    residuals = [residual(forward, u, z) for u in (jnp.zeros_like(state), state)]
+    return unknowns | {
+        EQUATION: [flat(one) for one in residuals],
+        BOUNDARY: list(prescribed),
+        NOISE: noise_numbers(problem, state, z),
+    }
+
+
+def noise_numbers(
+    problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
+) -> list[Float[np.ndarray, " _"]]:
+    """Its scale, and its density some scales off, which shows its shape."""
+    sd = problem.likelihood.noise_sd(z).astype(state.dtype)
+    offsets = jnp.asarray(2 * fixed_vector(len(problem.observed), 0), state.dtype)
+    predicted = problem.observed + sd * offsets
+    density = problem.likelihood.distribution(predicted, z).log_prob(problem.observed)
+    return [flat(sd), flat(jnp.asarray(density))]
+
+
+def flat(values: Float[Array, "..."]) -> Float[np.ndarray, " _"]:
+    return np.asarray(values, float).ravel()
+
+
+def fixed_coordinates(problem: InverseProblem) -> list[Coordinates]:
+    """The centre of the prior, and a place about one standard deviation from it in each."""
+    size = problem.num_coordinates
+    off = 1.4 * fixed_vector(size, 0)
+    return [jnp.asarray(one, problem.forward.dtype) for one in (np.zeros(size), off)]
+
+
+def fixed_vector(size: int, which: int) -> Float[np.ndarray, " size"]:
+    """The same on every machine: waves of growing frequency."""
+    place = np.arange(1.0, size + 1)
+    return np.cos((0.6180339887 + 0.1 * which) * place * np.sqrt(place))
+
+
+def smooth_state(mesh: Mesh) -> Float[np.ndarray, " node"]:
+    """Waves across the domain, positive everywhere, since some coefficients ask for it.
+
+    Among neighbours that differ wildly, diffusion would drown all other terms on a fine mesh.
+    """
+    low, extent = mesh.nodes.min(axis=0), np.ptp(mesh.nodes, axis=0)
+    across = (mesh.nodes - low) / extent
+    return 1.5 + np.mean(np.sin(across * (2.0 + np.arange(mesh.dim))), axis=1)
+
+
+def digest(result: Float[np.ndarray, " _"]) -> list[float | None]:
+    """A norm and two products, all of the size of one entry."""
+    if not np.isfinite(result).all():
+        return [None, None, None]
+    root = np.sqrt(len(result))
+    products = [result @ fixed_vector(len(result), which) for which in (0, 1)]
+    return [float(number / root) for number in (np.linalg.norm(result), *products)]
+
+
+def agree(saved: Any, given: Numbers, tolerance: float) -> bool:
+    """Whether two lists of numbers are the same but for rounding."""
+    wanted = as_rows(given)
+    try:
+        found = as_rows(saved)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if found.shape != wanted.shape or not np.array_equal(np.isnan(found), np.isnan(wanted)):
+        return False
+    found, wanted = np.nan_to_num(found), np.nan_to_num(wanted)
+    # What cancels to nearly nothing is compared with the largest result of the part.
+    norms = wanted[:, :1] + 1e-6 * wanted[:, 0].max()
+    return bool((np.abs(found - wanted) <= tolerance * norms).all())
+
+
+def as_rows(numbers: Any) -> Float[np.ndarray, "result 3"]:
+    return np.array(numbers, dtype=float).reshape(-1, 3)

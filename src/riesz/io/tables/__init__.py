@@ -1,0 +1,1 @@
+"""Tables of text cells, from CSV files, map layers and NetCDF."""

@@ -1,0 +1,152 @@
+"""What every engine returns: a distribution of the unknowns, and the states that go with it."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.errors import RieszError
+from riesz.latent.field import FieldCoefficient
+from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
+from riesz.posterior.states import AbstractStateMap
+from riesz.problem.problem import InverseProblem
+
+NUM_DRAWS = 4000
+"""Of a family, for moments and quantiles of the unknowns: they cost no solve."""
+
+
+FEWEST_DRAWS = 2
+
+
+class Posterior(eqx.Module):
+    """The unknowns of a problem after its observations were seen.
+
+    `distribution` is over the standard normal coordinates; `problem.z` turns them into the
+    quantities of the equation. `history` holds the curves of a training or the statistics of a
+    sampler, `notes` what a reader of the results should be warned of.
+    """
+
+    problem: InverseProblem
+    distribution: AbstractFamily | EmpiricalDraws
+    states: AbstractStateMap
+    history: dict[str, Array] = eqx.field(default_factory=dict)
+    engine: str = eqx.field(static=True, default="")
+    seed: int | None = eqx.field(static=True, default=None)
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __check_init__(self):
+        found, wanted = self.distribution.num_coordinates, self.problem.num_coordinates
+        if found != wanted:
+            raise RieszError(
+                f"the distribution has {found} coordinates, but the problem has {wanted}."
+            )
+
+    def sample(self, key: PRNGKeyArray, num_draws: int) -> Draws:
+        """Draws of the standard normal coordinates."""
+        return self.distribution.sample(key, num_draws)
+
+    def coordinate_mean(self) -> Float[Array, " coordinate"]:
+        """The mean of the coordinates: exact for Gaussians, that of all draws for samplers."""
+        return with_moments(self.distribution).mean
+
+    def coordinate_covariance(self) -> Float[Array, "coordinate coordinate"]:
+        """The covariance matrix of the coordinates."""
+        return with_moments(self.distribution).covariance()
+
+    def values(
+        self, name: str, *, num_draws: int | None = None, seed: int = 0
+    ) -> Float[Array, "draw *shape"]:
+        """Draws of a number or vector, in its own units; by default all that a sampler made."""
+        check_number(self.problem, name)
+        coordinates = representative(self, jr.key(seed), num_draws)
+        return jax.vmap(lambda one: self.problem.z(one)[name])(coordinates)
+
+    def mean(
+        self, name: str, *, num_draws: int | None = None, seed: int = 0
+    ) -> Float[np.ndarray, "*shape"]:
+        """The posterior mean of a number or vector."""
+        values = self.values(name, num_draws=num_draws, seed=seed)
+        return np.asarray(np.mean(np.asarray(values), axis=0))
+
+    def sd(
+        self, name: str, *, num_draws: int | None = None, seed: int = 0
+    ) -> Float[np.ndarray, "*shape"]:
+        """Its posterior standard deviation."""
+        values = self.values(name, num_draws=num_draws, seed=seed)
+        return np.asarray(np.std(np.asarray(values), axis=0, ddof=1))
+
+    def quantiles(
+        self,
+        name: str,
+        levels: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        num_draws: int | None = None,
+        seed: int = 0,
+    ) -> Float[np.ndarray, "level *shape"]:
+        """Its posterior quantiles."""
+        check_levels(levels)
+        values = self.values(name, num_draws=num_draws, seed=seed)
+        return np.quantile(np.asarray(values), levels, axis=0)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.problem.latents.names)
+        return f"Posterior({names} by {self.engine}, {type(self.distribution).__name__})"
+
+
+def check_levels(levels: Sequence[float]) -> None:
+    if not all(0 <= level <= 1 for level in levels):
+        raise RieszError(f"quantile levels are {tuple(levels)}: they lie between 0 and 1.")
+
+
+def representative(posterior: Posterior, key: PRNGKeyArray, num_draws: int | None) -> Draws:
+    """So many draws; without a number, all of a sampler's and plenty of a family.
+
+    A sampler has no more than it made: to take some of them twice would tell nothing.
+    """
+    distribution = posterior.distribution
+    if num_draws is not None and num_draws < FEWEST_DRAWS:
+        raise RieszError(
+            f"num_draws is {num_draws}: a mean and its spread need at least {FEWEST_DRAWS} draws; "
+            "posterior.sample(key, 1) gives a single one."
+        )
+    if isinstance(distribution, EmpiricalDraws) and (
+        num_draws is None or num_draws >= distribution.num_draws
+    ):
+        return distribution.all()
+    return distribution.sample(key, NUM_DRAWS if num_draws is None else num_draws)
+
+
+def with_moments(
+    distribution: AbstractFamily | EmpiricalDraws,
+) -> AbstractGaussian | EmpiricalDraws:
+    if isinstance(distribution, AbstractGaussian | EmpiricalDraws):
+        return distribution
+    raise RieszError(
+        f"the moments of a {type(distribution).__name__} are not known: take those of draws, "
+        "posterior.sample(key, num_draws)."
+    )
+
+
+def check_unknown(problem: InverseProblem, name: str) -> None:
+    if name not in problem.latents.names:
+        raise RieszError(
+            f"{name!r} is no unknown of the problem: it has {', '.join(problem.latents.names)}."
+        )
+
+
+def is_field(problem: InverseProblem, name: str) -> bool:
+    """Whether an unknown is a function of place."""
+    return isinstance(problem.latents.latents[name].coefficient(name), FieldCoefficient)
+
+
+def check_number(problem: InverseProblem, name: str) -> None:
+    check_unknown(problem, name)
+    if is_field(problem, name):
+        raise RieszError(
+            f"{name!r} is a function of place: ask for its values there, "
+            f"predict(posterior, {name!r}, points)."
+        )

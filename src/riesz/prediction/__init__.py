@@ -1,0 +1,1 @@
+"""Quantities under a posterior, at points or on a grid."""

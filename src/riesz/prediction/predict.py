@@ -1,0 +1,195 @@
+"""Predictions: any quantity under the posterior, at points or on a grid, draws in chunks."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from numpy.typing import ArrayLike
+
+from riesz.errors import RieszError
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import Posterior, check_levels, representative
+from riesz.posterior.states import AbstractStateMap
+from riesz.prediction.grid import Grid
+from riesz.prediction.places import Places, places, states_at
+from riesz.prediction.quantity import Quantity, quantity_named
+from riesz.prediction.statistics import Prediction, gathered
+from riesz.problem.problem import InverseProblem
+
+NUM_DRAWS = 400
+"""For predictions, each of which may cost a solve."""
+
+CHUNK_NUMBERS = 4_000_000
+"""States and predicted values that are held at once on the device, as numbers."""
+
+LEVELS = (0.05, 0.5, 0.95)
+
+Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree], Any]
+"""A quantity that may also draw: `sampler(key, problem, state, z)`."""
+
+
+class Plain(eqx.Module):
+    """A quantity that draws nothing of its own."""
+
+    quantity: Quantity
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Any:
+        return self.quantity(problem, state, z)
+
+
+class Measured(eqx.Module):
+    """A new measurement at each point, or at each sensor: the state with noise."""
+
+    where: Places | None
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, " point"]:
+        if self.where is None:
+            return measured(key, problem, problem.operator @ state, z)
+        if problem.likelihood.shifts:
+            raise RieszError(
+                "measurements are shifted by covariates, which are not known elsewhere: predict "
+                "measurements at the sensors, or the state with 'u'."
+            )
+        if problem.likelihood.noise_sd(z).ndim:
+            raise RieszError(
+                "each sensor has a noise sd of its own, so that of a new measurement elsewhere is "
+                "not known: predict measurements at the sensors, or the state with 'u'."
+            )
+        there = states_at(problem.forward, self.where, state, z)
+        return measured(key, problem, there, z)
+
+
+def measured(
+    key: PRNGKeyArray, problem: InverseProblem, values: Float[Array, " point"], z: PyTree
+) -> Float[Array, " point"]:
+    """Values with noise of the likelihood's kind."""
+    return jnp.asarray(problem.likelihood.distribution(values, z).sample(key))
+
+
+def predict(
+    posterior: Posterior,
+    quantity: str | Quantity,
+    at: ArrayLike | Grid | None = None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    quantiles: Sequence[float] = LEVELS,
+    exceed: Sequence[float] = (),
+    tolerance: float | None = None,
+) -> Prediction:
+    """Statistics of a quantity: "u", an unknown's name, "flux", or a function (problem, state, z).
+
+    `at` holds points, one a row, or a grid; without it the state and fields are given at the mesh
+    nodes, fluxes on the cells, and numbers as they are. `exceed` lists values whose probability
+    of being exceeded is wanted. Points may lie outside the domain by `tolerance`, a length.
+    """
+    where = located(posterior.problem, at, tolerance)
+    if isinstance(quantity, str):
+        quantity = quantity_named(posterior.problem, quantity, where)
+    elif at is not None:
+        raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
+    return statistics(posterior, Plain(quantity), at, num_draws, seed, quantiles, exceed)
+
+
+def predict_data(
+    posterior: Posterior,
+    at: ArrayLike | Grid | None = None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    quantiles: Sequence[float] = (0.025, 0.5, 0.975),
+    exceed: Sequence[float] = (),
+    tolerance: float | None = None,
+) -> Prediction:
+    """Posterior-predictive statistics of new measurements, noise included; at the sensors if not
+    told where."""
+    where = located(posterior.problem, at, tolerance)
+    return statistics(posterior, Measured(where), at, num_draws, seed, quantiles, exceed)
+
+
+def quantity_draws(
+    posterior: Posterior, sampler: Sampler, *, num_draws: int = NUM_DRAWS, seed: int = 0
+) -> PyTree[np.ndarray]:
+    """All draws of a small quantity, or of a dictionary of them: the first axis counts draws."""
+    chunks = list(drawn_chunks(posterior, sampler, num_draws, seed))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+
+
+def located(
+    problem: InverseProblem, at: ArrayLike | Grid | None, tolerance: float | None
+) -> Places | None:
+    if at is None:
+        return None
+    return places(problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance)
+
+
+def statistics(
+    posterior: Posterior,
+    sampler: Sampler,
+    at: ArrayLike | Grid | None,
+    num_draws: int,
+    seed: int,
+    quantiles: Sequence[float],
+    exceed: Sequence[float],
+) -> Prediction:
+    """Statistics over draws, on the grid where one was given."""
+    check_levels(quantiles)
+    if not all(map(np.isfinite, exceed)):
+        raise RieszError(f"values to exceed are {tuple(exceed)}: they must be finite.")
+    chunks = drawn_chunks(posterior, sampler, num_draws, seed)
+    found = gathered(chunks, num_draws, quantiles, exceed)
+    return jax.tree.map(at.filled, found) if isinstance(at, Grid) else found
+
+
+def drawn_chunks(
+    posterior: Posterior, sampler: Sampler, num_draws: int, seed: int
+) -> Iterator[PyTree[np.ndarray]]:
+    """Draws of a quantity, a chunk at a time; all chunks have one shape, to compile once."""
+    coordinate_key, state_key = jr.split(jr.key(seed))
+    coordinates = representative(posterior, coordinate_key, num_draws)
+    num_draws = len(coordinates)
+    problem, states = posterior.problem, posterior.states
+    size = chunk_size(problem, states, sampler, coordinates)
+    for number, start in enumerate(range(0, num_draws, size)):
+        rows = np.minimum(np.arange(start, start + size), num_draws - 1)
+        key = jr.fold_in(state_key, number)
+        values = of_chunk(problem, states, sampler, key, coordinates[rows])
+        yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
+
+
+@eqx.filter_jit
+def of_chunk(
+    problem: InverseProblem,
+    states: AbstractStateMap,
+    sampler: Sampler,
+    key: PRNGKeyArray,
+    coordinates: Draws,
+) -> PyTree[Array]:
+    """The quantity for each of some draws."""
+    state_key, own_key = jr.split(key)
+    keys = jr.split(own_key, len(coordinates))
+
+    def of_draw(own: PRNGKeyArray, one: Float[Array, " coordinate"], state: Float[Array, " node"]):
+        return jax.tree.map(jnp.asarray, sampler(own, problem, state, problem.z(one)))
+
+    return jax.vmap(of_draw)(keys, coordinates, states(problem, state_key, coordinates))
+
+
+def chunk_size(
+    problem: InverseProblem, states: AbstractStateMap, sampler: Sampler, coordinates: Draws
+) -> int:
+    """As many draws as fit at once, in chunks of nearly equal size."""
+    one = eqx.filter_eval_shape(of_chunk, problem, states, sampler, jr.key(0), coordinates[:1])
+    values = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
+    fitting = max(CHUNK_NUMBERS // max(values, problem.forward.space.num_dofs), 1)
+    return math.ceil(len(coordinates) / math.ceil(len(coordinates) / fitting))

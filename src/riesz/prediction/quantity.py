@@ -1,0 +1,126 @@
+"""What can be predicted: functions of the problem, a state and the unknowns `z` that go with it.
+
+Any such function will do; those here are the usual ones.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from riesz.errors import RieszError
+from riesz.fem.flux import budget, flux_through
+from riesz.latent.field import FieldCoefficient
+from riesz.posterior.posterior import check_unknown
+from riesz.prediction.places import Places, centroids, coefficients_at, fluxes_at, states_at
+from riesz.problem.problem import InverseProblem
+from riesz.problem.unknown import FLUX, STATE
+
+Quantity = Callable[[InverseProblem, Float[Array, " node"], PyTree], Any]
+"""`quantity(problem, state, z)`."""
+
+
+class StateAt(eqx.Module):
+    """The state at points, or at all nodes."""
+
+    where: Places | None = None
+
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, " point"]:
+        return state if self.where is None else states_at(problem.forward, self.where, state, z)
+
+
+class UnknownAt(eqx.Module):
+    """An unknown at points; without points a field's nodal values, or the number itself."""
+
+    name: str = eqx.field(static=True)
+    where: Places | None = None
+
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, "*shape"]:
+        coefficient = problem.latents.latents[self.name].coefficient(self.name)
+        if self.where is not None:
+            return coefficients_at(problem.forward, self.where, coefficient, state, z)
+        if isinstance(coefficient, FieldCoefficient):
+            return coefficient.field.nodal(z[self.name])
+        return jnp.asarray(z[self.name])
+
+
+class FluxAt(eqx.Module):
+    r"""The vector $-a\nabla u$ at points, or in the middle of every cell."""
+
+    where: Places | None = None
+
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, "point dim"]:
+        where = centroids(problem.forward) if self.where is None else self.where
+        return fluxes_at(problem.forward, where, state, z)
+
+
+def has_flux(problem: InverseProblem) -> bool:
+    """Whether a term of the equation moves anything."""
+
+    def flux(problem: InverseProblem) -> Float[Array, "cell dim"]:
+        dtype = problem.forward.dtype
+        state = jnp.zeros(problem.forward.space.num_dofs, dtype)
+        return FluxAt()(problem, state, problem.z(jnp.zeros(problem.num_coordinates, dtype)))
+
+    try:
+        eqx.filter_eval_shape(flux, problem)
+    except RieszError:
+        return False
+    return True
+
+
+class Outflow(eqx.Module):
+    """What passes through tagged facets, from the gradient beside them; see `flux_through`."""
+
+    on: str = eqx.field(static=True)
+    out_of: str | None = eqx.field(static=True, default=None)
+
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, ""]:
+        return flux_through(problem.forward, state, z, on=self.on, out_of=self.out_of)
+
+
+class BudgetTerm(eqx.Module):
+    """One line of the budget of the domain or a region, such as "prescribed on left".
+
+    At exact states all lines balance to rounding, whatever the mesh; see `budget`.
+    """
+
+    name: str = eqx.field(static=True)
+    region: str | None = eqx.field(static=True, default=None)
+
+    def __call__(
+        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> Float[Array, ""]:
+        found = budget(problem.forward, state, z, region=self.region)
+        lines = found.gains | found.outflows
+        if self.name not in lines:
+            raise RieszError(
+                f"the budget has no line {self.name!r}: it has {', '.join(map(repr, lines))}."
+            )
+        return lines[self.name]
+
+
+def quantity_named(problem: InverseProblem, name: str, where: Places | None) -> Quantity:
+    """The state "u", an unknown by its name, or the vector "flux"."""
+    if name == STATE:
+        return StateAt(where)
+    if name == FLUX and name not in problem.latents.names:
+        return FluxAt(where)
+    try:
+        check_unknown(problem, name)
+    except RieszError:
+        raise RieszError(
+            f"there is no quantity {name!r}: ask for 'u', 'flux' or one of the unknowns "
+            f"{', '.join(problem.latents.names)}, or pass a function (problem, state, z)."
+        ) from None
+    return UnknownAt(name, where)

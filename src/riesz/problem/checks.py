@@ -1,0 +1,343 @@
+"""Whether the parts of an inverse problem fit together, with advice where they do not."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from riesz.errors import FormError, MeshError, RieszError
+from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.elements.space import Space
+from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.problem import BoundaryValueProblem, check_coefficients
+from riesz.fem.terms.coefficient import Latent
+from riesz.fem.terms.weakform import Shape, Term, WeakForm
+from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
+from riesz.latent.latent import AbstractLatent, value_of
+from riesz.latent.space import LatentSpace
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Hierarchy
+from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observations import Observations
+
+ROUNDING = 1e3  # units of rounding error
+
+PRIOR_DRAWS = 32
+"""Draws of fields and vectors that are looked at for the same reason."""
+
+FAR_OUT = 3.0
+"""Priors of what must be positive are looked at so many standard deviations out."""
+
+
+def check_kinds_of_parts(domain: Any, latents: Any, observations: Any, likelihood: Any) -> None:
+    """Raise where a part of a problem is something else altogether."""
+    wanted = (
+        ("domain", domain, Mesh | Hierarchy, "rz.rectangle(...) or rz.hierarchy(mesh, levels)"),
+        ("latents", latents, Mapping, "a prior for each name, {'a': prior}"),
+        ("observations", observations, Observations, "rz.observations(points, values)"),
+        ("likelihood", likelihood, AbstractLikelihood, "rz.Gaussian(sd) or rz.StudentT(sd)"),
+    )
+    for name, value, kind, advice in wanted:
+        if not isinstance(value, kind):
+            found = (
+                f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+            )
+            raise RieszError(f"{name}: found {found}, give {advice}.")
+
+
+def names_in(
+    equation: WeakForm, dirichlet: Mapping[str, Any], likelihood: AbstractLikelihood
+) -> Iterator[tuple[str, str]]:
+    """Every unknown that is named somewhere, and where."""
+    for term in equation.terms:
+        for key, coefficient in term.coefficients.items():
+            if isinstance(coefficient, Latent):
+                yield coefficient.name, f"the {key} of {term.name}"
+    for source in equation.point_sources:
+        if isinstance(source.rates, Latent):
+            yield source.rates.name, "the rates of a point source"
+    for tag, value in dirichlet.items():
+        if isinstance(value, str | Latent):
+            name = value if isinstance(value, str) else value.name
+            yield name, f"the Dirichlet value on {tag!r}"
+    if isinstance(likelihood.sd, str):
+        yield likelihood.sd, "the noise sd"
+
+
+def check_names(
+    equation: WeakForm,
+    dirichlet: Mapping[str, Any],
+    likelihood: AbstractLikelihood,
+    known: tuple[str, ...],
+) -> None:
+    for name, place in names_in(equation, dirichlet, likelihood):
+        if name not in known:
+            raise RieszError(f"{place} is the unknown {name!r}, {no_prior(name, known)}")
+
+
+def no_prior(name: str, known: tuple[str, ...]) -> str:
+    return (
+        f"but priors are given for {', '.join(map(repr, known)) or 'nothing'}: add "
+        f"latents={{{name!r}: prior}}, or correct the spelling."
+    )
+
+
+def sensor_operator(
+    space: Space, observations: Observations, dtype: np.dtype, tolerance: float | None
+) -> PointOperator:
+    """The state at the sensors, which must lie in the domain."""
+    if observations.points.shape[1] != space.mesh.dim:
+        raise RieszError(
+            f"the observations have {observations.points.shape[1]} coordinates, but the mesh has "
+            f"{space.mesh.dim} dimensions."
+        )
+    try:
+        return point_operator(space, observations.points, dtype=dtype, tolerance=tolerance)
+    except MeshError as error:
+        raise MeshError(f"of the observations, {error}") from None
+
+
+def check_noise_count(likelihood: AbstractLikelihood, num_sensors: int) -> None:
+    if isinstance(likelihood.sd, str) or callable(likelihood.sd):
+        return
+    check_noise_shape(np.shape(likelihood.sd), num_sensors)
+
+
+def check_noise_shape(shape: tuple[int, ...], num_sensors: int) -> None:
+    if shape not in ((), (num_sensors,)):
+        raise RieszError(
+            f"the noise sd has shape {shape}, but there are {num_sensors} observations: give one "
+            "number, or one for each observation."
+        )
+
+
+def check_parts(
+    forward: BoundaryValueProblem,
+    latents: LatentSpace,
+    likelihood: AbstractLikelihood,
+    num_sensors: int,
+) -> None:
+    """Raise where priors have wrong shapes or signs for their places; warn of what is unused."""
+    for term in forward.form.terms:
+        check_term_priors(term, latents, forward.space.mesh.dim)
+    check_other_priors(forward, latents, likelihood, num_sensors)
+    coordinates = jnp.zeros(latents.num_coordinates, forward.dtype)
+    z = unknowns_at(latents, coordinates)
+    try:
+        check_coefficients(forward, z)
+        noise = trace(forward, likelihood, num_sensors, z)
+        check_noise_shape(noise.shape, num_sensors)
+    except KeyError as error:
+        name = str(error.args[0])
+        raise RieszError(
+            f"a function in the problem reads the unknown {name!r}, {no_prior(name, latents.names)}"
+        ) from None
+    check_noise_sign(latents, likelihood, z)
+    check_level(forward, z)
+    tell_unused(forward, likelihood, num_sensors, z)
+
+
+@eqx.filter_jit
+def unknowns_at(
+    latents: LatentSpace, coordinates: Float[Array, " coordinate"]
+) -> dict[str, Float[Array, "..."]]:
+    """All unknowns in one go: operation by operation, each would be compiled by itself."""
+    return latents.z(coordinates)
+
+
+def check_term_priors(term: Term, latents: LatentSpace, dim: int) -> None:
+    for key, allowed in term.shapes:
+        coefficient = term.coefficients[key]
+        if isinstance(coefficient, Latent | FieldCoefficient):
+            latent, name = latents.latents[coefficient.name], coefficient.name
+            check_prior_shape(latent, name, allowed, dim, f"the {key} of {term.name}")
+            if key in term.positive:
+                check_prior_sign(latent, name, f"the {key} of {term.name}")
+
+
+def check_prior_shape(
+    latent: AbstractLatent, name: str, allowed: tuple[Shape, ...], dim: int, place: str
+) -> None:
+    wanted = [(dim,) * len(axes) for axes in allowed]
+    shape = () if isinstance(latent, AbstractFieldLatent) else shape_of(latent)
+    if wanted and shape not in wanted:
+        raise RieszError(wrong_shape(name, shape, wanted, place))
+
+
+def wrong_shape(
+    name: str, shape: tuple[int, ...], wanted: list[tuple[int, ...]], place: str
+) -> str:
+    size = list(wanted[0])
+    advice = "give it one number"
+    if size:
+        zeros = ", ".join(["0.0"] * size[0])
+        advice = (
+            f"give it {size[0]} components, as in numpyro.distributions.Normal(0.0, 1.0)"
+            f".expand({size}), or mean = [{zeros}] in a problem file"
+        )
+    return (
+        f"the prior of {name!r} has shape {shape}, but {place} needs "
+        f"{' or '.join(map(str, wanted))}: {advice}."
+    )
+
+
+def shape_of(latent: AbstractLatent) -> tuple[int, ...]:
+    return jax.eval_shape(latent.value, jnp.zeros(latent.num_coordinates)).shape
+
+
+def check_prior_sign(latent: AbstractLatent, name: str, place: str) -> None:
+    """What must be positive is so at the median, and as far out as the prior is likely to go."""
+    if not (values_at(latent, 0.0) > 0).all():
+        raise RieszError(
+            f"the median of the prior of {name!r} is not positive, but {place} must be: use a "
+            "LogNormal prior for a number, and LogGP or transform=jnp.exp for a field."
+        )
+    if isinstance(latent, AbstractFieldLatent) or shape_of(latent) != ():
+        normals = np.random.default_rng(0).normal(size=(PRIOR_DRAWS, latent.num_coordinates))
+        low = min(nodal_values(latent, jnp.asarray(one)).min() for one in normals)
+        where, advice = f"in {PRIOR_DRAWS} draws", "LogGP or transform=jnp.exp (log-gp, log-kl)"
+    else:
+        low = min(values_at(latent, -FAR_OUT), values_at(latent, FAR_OUT))
+        where, advice = "at three standard deviations", "a LogNormal prior (lognormal)"
+    if not low > 0:
+        warnings.warn(
+            f"the prior of {name!r} reaches {low:.3g} {where}, but {place} must be positive: use "
+            f"{advice}, or a narrower prior.",
+            stacklevel=5,
+        )
+
+
+def values_at(latent: AbstractLatent, coordinate: float) -> Float[np.ndarray, "..."]:
+    """The numbers, or a field's nodal values, where all coordinates are the same."""
+    return nodal_values(latent, jnp.asarray(np.full(latent.num_coordinates, coordinate)))
+
+
+def nodal_values(
+    latent: AbstractLatent, coordinates: Float[Array, " coordinate"]
+) -> Float[np.ndarray, "..."]:
+    """The numbers, or a field's values at the nodes."""
+    value = value_of(latent, coordinates)
+    is_field = isinstance(latent, AbstractFieldLatent)
+    return np.asarray(latent.field.nodal(value) if is_field else value)
+
+
+def check_other_priors(
+    forward: BoundaryValueProblem,
+    latents: LatentSpace,
+    likelihood: AbstractLikelihood,
+    num_sensors: int,
+) -> None:
+    """Shapes of priors for prescribed values, rates of wells and the noise."""
+    for piece in forward.dirichlet:
+        if isinstance(piece.value, Latent):
+            place, name = f"the Dirichlet value on {piece.tag!r}", piece.value.name
+            check_prior_shape(latents.latents[name], name, ((),), forward.space.mesh.dim, place)
+    for source, _ in forward.point_sources:
+        if isinstance(source.rates, Latent):
+            count = len(source.points)
+            wanted = [(), (1,)] if count == 1 else [(count,)]
+            place = "the point source, with a rate a point,"
+            require_numbers(latents, source.rates.name, wanted, place)
+    if isinstance(likelihood.sd, str):
+        require_numbers(latents, likelihood.sd, [(), (num_sensors,)], "the noise sd")
+
+
+def require_numbers(
+    latents: LatentSpace, name: str, wanted: list[tuple[int, ...]], place: str
+) -> None:
+    latent = latents.latents[name]
+    if isinstance(latent, AbstractFieldLatent):
+        raise RieszError(
+            f"the prior of {name!r} is over fields, but {place} needs numbers: use a NumPyro "
+            "distribution."
+        )
+    if shape_of(latent) not in wanted:
+        raise RieszError(wrong_shape(name, shape_of(latent), wanted, place))
+
+
+def check_noise_sign(latents: LatentSpace, likelihood: AbstractLikelihood, z: PyTree) -> None:
+    if isinstance(likelihood.sd, str):
+        latent = latents.latents[likelihood.sd]
+        lowest = min(values_at(latent, c).min() for c in (-FAR_OUT, 0.0, FAR_OUT))
+    else:
+        lowest = np.asarray(likelihood.noise_sd(z)).min()
+    if not lowest > 0:
+        raise RieszError(
+            f"the noise sd may be {lowest:.3g} under the priors, but it must be positive: use a "
+            "prior such as numpyro.distributions.LogNormal or HalfNormal."
+        )
+
+
+def check_level(forward: BoundaryValueProblem, z: PyTree) -> None:
+    """Raise where nothing depends on u, or where any constant may be added to it."""
+    state = jnp.asarray(np.random.default_rng(0).normal(size=forward.space.num_dofs), forward.dtype)
+    here = np.asarray(residual(forward, state, z))
+    if not (np.asarray(residual(forward, -state, z)) != here).any():
+        raise RieszError(
+            "no term of the equation depends on u, so that it has no solution to compare with the "
+            "observations: add a diffusion, advection or reaction."
+        )
+    if len(forward.fixed):
+        return
+    change = np.asarray(residual(forward, state + 1.0, z)) - here
+    if np.abs(change).max() <= ROUNDING * np.finfo(forward.dtype).eps * np.abs(here).max():
+        raise RieszError(
+            "no value of u is prescribed anywhere and no term holds its level, so that the "
+            "equation fixes u only up to a constant: prescribe u on a part of the boundary, by "
+            "rz.Unknown(prior) or the name of an unknown where it is not known, or add a reaction "
+            "or a Robin condition."
+        )
+
+
+def trace(
+    forward: BoundaryValueProblem, likelihood: AbstractLikelihood, num_sensors: int, z: PyTree
+) -> jax.ShapeDtypeStruct:
+    """Follow everything that reads the unknowns, without computing; gives the noise's shape."""
+
+    def everything(z):
+        state = jnp.zeros(forward.space.num_dofs, forward.dtype)
+        sensors = jnp.zeros(num_sensors, forward.dtype)
+        # The noise first: where it lacks an unknown, the equation need not be followed.
+        noise = likelihood.noise_sd(z)
+        check_noise_shape(noise.shape, num_sensors)
+        density = likelihood.log_prob(sensors, sensors, z)
+        return (residual(forward, state, z), dirichlet_values(forward, z)), noise, density
+
+    return jax.eval_shape(everything, z)[1]
+
+
+def tell_unused(
+    forward: BoundaryValueProblem,
+    likelihood: AbstractLikelihood,
+    num_sensors: int,
+    z: Mapping[str, Array],
+) -> None:
+    """Warn of unknowns without which everything can be evaluated."""
+    named = {name for name, _ in names_in(forward.form, {}, likelihood)} | fields_in(forward)
+    unused = []
+    for name in z:
+        if name in named:
+            continue
+        others = {key: value for key, value in z.items() if key != name}
+        try:
+            trace(forward, likelihood, num_sensors, others)
+        except (KeyError, FormError):
+            continue
+        unused.append(name)
+    if unused:
+        warnings.warn(
+            f"the unknown {', '.join(map(repr, unused))} has a prior, but neither the equation nor "
+            "the boundary nor the noise reads it: its posterior is its prior.",
+            stacklevel=4,
+        )
+
+
+def fields_in(forward: BoundaryValueProblem) -> set[str]:
+    coefficients = [c for term in forward.form.terms for c in term.coefficients.values()]
+    coefficients += [piece.value for piece in forward.dirichlet]
+    return {c.name for c in coefficients if isinstance(c, Latent | FieldCoefficient)}

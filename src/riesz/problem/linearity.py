@@ -1,0 +1,150 @@
+"""Which unknowns enter a problem linearly, so that they can be integrated out."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from riesz.errors import RieszError
+from riesz.fem.assembly import dirichlet_values
+from riesz.latent.latent import AbstractLatent
+from riesz.latent.space import LatentSpace
+from riesz.problem.problem import InverseProblem
+from riesz.surrogate.affine import affine_coordinates, close
+
+TOLERANCE = 1e-9
+
+
+class Parts(eqx.Module):
+    """Coordinates in which the state is affine when the others are held, and those others."""
+
+    linear: Int[Array, " linear"]
+    others: Int[Array, " other"]
+    names: tuple[str, ...] = eqx.field(static=True)  # of unknowns with linear coordinates
+
+    @property
+    def num_coordinates(self) -> int:
+        return len(self.linear) + len(self.others)
+
+    def together(
+        self, linear: Float[Array, " linear"], others: Float[Array, " other"]
+    ) -> Float[Array, " coordinate"]:
+        """All coordinates in their own order."""
+        whole = jnp.zeros(self.num_coordinates, linear.dtype)
+        return whole.at[self.linear].set(linear).at[self.others].set(others)
+
+    def z(
+        self,
+        latents: LatentSpace,
+        linear: Float[Array, " linear"],
+        others: Float[Array, " other"],
+    ) -> dict[str, Float[Array, "..."]]:
+        """What equations read; derivatives by the linear coordinates go through them alone.
+
+        By way of one vector of coordinates they would also go through scales and coefficients, as
+        zeros, each with an array for every linear coordinate.
+        """
+        whole = self.together(linear, others)
+        held = self.together(jnp.zeros_like(linear), others)
+        return {
+            name: part_given(latents.latents[name], held[part], whole[part])
+            if name in self.names
+            else latents.latents[name].value(held[part])
+            for name, part in latents.slices().items()
+        }
+
+
+def part_given(
+    latent: AbstractLatent, held: Float[Array, " own"], moved: Float[Array, " own"]
+) -> Float[Array, "..."]:
+    """An unknown with scales that are held."""
+    count = latent.num_scales
+    return latent.given(held[:count], moved[count:])
+
+
+def linear_parts(problem: InverseProblem) -> Parts:
+    """The split of a problem's coordinates; raises where nothing can be integrated out."""
+    if not problem.likelihood.is_normal:
+        raise RieszError(
+            f"conditional needs normal noise, and it is {type(problem.likelihood).__name__} "
+            f"({problem.likelihood.describe()}): use laplace, nuts or emulate."
+        )
+    linear = affine_coordinates(problem.forward, problem.latents)
+    linear = np.intersect1d(linear, affine_beside_the_equation(problem))
+    linear = np.setdiff1d(linear, read_by_noise(problem))
+    if not len(linear):
+        raise RieszError(
+            "the state is affine in none of the unknowns, so that conditional has nothing to "
+            "integrate out: it is for linear equations with an unknown source or unknown boundary "
+            "values. Use laplace, nuts or emulate."
+        )
+    others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
+    names = tuple(
+        name
+        for name, part in problem.latents.slices().items()
+        if np.isin(np.arange(part.start, part.stop), linear).any()
+    )
+    return Parts(jnp.asarray(linear), jnp.asarray(others), names)
+
+
+def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
+    """Coordinates in which prescribed values, and shifts of the data, are affine together."""
+    dtype = problem.forward.dtype
+    rng = np.random.default_rng(1)
+    sizes = (len(problem.forward.fixed), len(problem.observed), problem.num_coordinates)
+    functional, at_sensors, one, other = (
+        rng.normal(size=size).astype(dtype) for size in (*sizes, sizes[-1])
+    )
+
+    def slopes(coordinates):
+        arrays = map(jnp.asarray, (functional, at_sensors, coordinates))
+        return slopes_beside_the_equation(problem, *arrays)
+
+    at_one = slopes(one)
+    affine = ~problem.latents.are_scales()
+    # Those that are not drop out one after the other: what is left must be affine together.
+    while not (good := close(at_one, slopes(np.where(affine, other, one)), TOLERANCE))[
+        affine
+    ].all():
+        affine &= good
+    return np.flatnonzero(affine)
+
+
+@eqx.filter_jit
+def slopes_beside_the_equation(
+    problem: InverseProblem,
+    functional: Float[Array, " fixed"],
+    at_sensors: Float[Array, " sensor"],
+    coordinates: Float[Array, " coordinate"],
+) -> Float[Array, " coordinate"]:
+    """Derivatives of functionals of prescribed values and of shifts of the data."""
+
+    def asked(coordinates):
+        z = problem.z(coordinates)
+        prescribed = functional @ dirichlet_values(problem.forward, z)
+        return prescribed + at_sensors @ problem.likelihood.mean(jnp.zeros_like(at_sensors), z)
+
+    return jax.grad(asked)(coordinates)
+
+
+def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
+    """Coordinates of all unknowns without which the scale of the noise cannot be evaluated."""
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+
+    # Not the bound methods themselves: JAX would compare the whole problem, array by array.
+    def unknowns(coordinates):
+        return problem.z(coordinates)
+
+    def scale(given):
+        return problem.likelihood.noise_sd(given)
+
+    z = jax.eval_shape(unknowns, origin)
+    marked = np.zeros(problem.num_coordinates, dtype=bool)
+    for name, part in problem.latents.slices().items():
+        others = {key: value for key, value in z.items() if key != name}
+        try:
+            jax.eval_shape(scale, others)
+        except KeyError:
+            marked[part] = True
+    return np.flatnonzero(marked)

@@ -1,0 +1,113 @@
+"""An inverse problem in words, for people to check before they wait for it."""
+
+from typing import Any
+
+import numpy as np
+
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.terms.coefficient import (
+    AbstractCoefficient,
+    Constant,
+    Function,
+    Latent,
+    Nodal,
+    PerCell,
+)
+from riesz.fem.terms.weakform import PointSource, Term
+from riesz.latent.field import FieldCoefficient
+from riesz.latent.space import LatentSpace
+from riesz.mesh.mesh import Mesh
+from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observations import Observations
+
+WIDTH = 14
+
+
+def problem_text(
+    forward: BoundaryValueProblem,
+    latents: LatentSpace,
+    observations: Observations,
+    likelihood: AbstractLikelihood,
+) -> str:
+    """All parts of a problem, one below the other."""
+    prescribed = [f"{piece.tag}: {coefficient_text(piece.value)}" for piece in forward.dirichlet]
+    unknowns = [f"{name}: {latents.latents[name].describe()}" for name in latents.names]
+    parts = [
+        ("mesh", [mesh_text(forward.space.mesh)]),
+        ("equation", equation_lines(forward)),
+        ("Dirichlet", prescribed[::-1] or ["nowhere"]),
+        ("unknowns", unknowns),
+        ("coordinates", [f"{latents.num_coordinates}, standard normal before the data are seen"]),
+        ("observations", [observations_text(observations)]),
+        ("noise", [likelihood.describe()]),
+    ]
+    lines = [
+        f"  {heading if first else '':{WIDTH}}{line}"
+        for heading, block in parts
+        for first, line in zip([True] + [False] * len(block), block, strict=False)
+    ]
+    return "\n".join(["Inverse problem", *lines])
+
+
+def mesh_text(mesh: Mesh) -> str:
+    kind = {1: "intervals", 2: "triangles", 3: "tetrahedra"}[mesh.dim]
+    low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
+    return f"{mesh.num_nodes} nodes, {mesh.num_cells} {kind}, from {place(low)} to {place(high)}"
+
+
+def place(x: np.ndarray) -> str:
+    return f"({', '.join(f'{value:.6g}' for value in x)})"
+
+
+def equation_lines(forward: BoundaryValueProblem) -> list[str]:
+    """The terms one below the other, with what stands in them."""
+    form = forward.form
+    lines = [f"{sign(term)} {term_text(term)}" for term in form.terms]
+    lines += [f"{sign(source)} {point_source_text(source)}" for source in form.point_sources]
+    lines[-1] += " = 0"
+    return lines
+
+
+def sign(part: Term | PointSource) -> str:
+    return "+" if part.sign > 0 else "-"
+
+
+def term_text(term: Term) -> str:
+    inside = ", ".join(f"{key}: {coefficient_text(c)}" for key, c in term.coefficients.items())
+    return f"{term.name}({inside})" + ("" if term.on is None else f" on {term.on}")
+
+
+def point_source_text(source: PointSource) -> str:
+    rates = "known" if not isinstance(source.rates, Latent) else f"unknown {source.rates.name!r}"
+    return f"point_source({len(source.points)} points, rates: {rates})"
+
+
+def coefficient_text(coefficient: AbstractCoefficient) -> str:
+    match coefficient:
+        case Latent(name=name):
+            return f"unknown {name!r}"
+        case FieldCoefficient(name=name):
+            return f"unknown field {name!r}"
+        case Constant(value=value):
+            return number_text(np.asarray(value))
+        case Nodal(values=values) | PerCell(values=values):
+            return f"{range_of(values)} over the mesh"
+        case Function(num_arguments=count):
+            return "function of " + ("x", "x and z", "", "x, z, u and grad u")[count - 1]
+        case _:
+            return type(coefficient).__name__
+
+
+def number_text(value: np.ndarray | np.generic) -> str:
+    if value.ndim == 0:
+        return f"{float(value):.6g}"
+    return f"({', '.join(map(number_text, value))})"
+
+
+def range_of(values: Any) -> str:
+    array = np.asarray(values)
+    return f"{array.min():.4g} .. {array.max():.4g}"
+
+
+def observations_text(observations: Observations) -> str:
+    return f"{observations.num_sensors}, values {range_of(observations.values)}"

@@ -1,0 +1,410 @@
+"""Problem files say no before any work, and say why; what they describe is built as written."""
+
+import json
+import tomllib
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+from riesz.case.check.words import case_numbers, case_text
+from riesz.case.data.places import read_columns
+from riesz.case.file.problem import read_problem, tables_in
+from riesz.case.file.schema import ProblemTables
+from riesz.errors import FileFormatError, MeshError, RieszError
+from riesz.geometry.crs import epsg_code
+from riesz.inference.fit import ENGINES
+from riesz.io import write_mesh
+from riesz.latent.boundary_process import BoundaryGP
+from riesz.latent.gaussian_process import GP
+from riesz.latent.karhunen_loeve import KarhunenLoeve
+from riesz.mesh.shapes import rectangle
+
+SQUARE = """
+[domain]
+rectangle = { lower = [0, 0], upper = [2, 1] }
+max_edge = 0.4
+levels = 2
+
+[observations]
+file = "wells.csv"
+
+[noise]
+sd = 0.05
+
+[equation]
+diffusion = "a"
+advection = [0.5, 0.0]
+source = 1.0
+
+[boundary.left]
+value = 0.0
+
+[unknowns.a]
+prior = "lognormal"
+median = 1.0
+log_sd = 0.5
+"""
+
+WELLS = "name,x,y,value\nA,0.5,0.5,0.3\n\nB,1.5,0.2,0.9\n"
+
+
+def written(folder, content=SQUARE, wells=WELLS):
+    (folder / "wells.csv").write_text(wells)
+    path = folder / "problem.toml"
+    path.write_text(content)
+    return path
+
+
+def swapped(old, new):
+    assert SQUARE.count(old) == 1
+    return SQUARE.replace(old, new)
+
+
+def test_a_problem_is_built_as_written(tmp_path):
+    case = read_problem(written(tmp_path))
+    forward = case.problem.forward
+    assert repr(forward.form) == "WeakForm(+ diffusion + advection - source = 0)"
+    assert forward.dirichlet_tags == ("left",)
+    assert case.problem.latents.names == ("a",)
+    np.testing.assert_array_equal(case.problem.observations.points, [[0.5, 0.5], [1.5, 0.2]])
+    np.testing.assert_array_equal(case.problem.observed, [0.3, 0.9])
+    np.testing.assert_allclose(case.problem.z(jnp.zeros(1))["a"], 1.0)
+    coarse, fine = case.problem.hierarchy.meshes
+    assert (fine.num_cells, case.coarse.num_cells) == (4 * coarse.num_cells, coarse.num_cells)
+    told = case_numbers(case)
+    assert told["longest_edge"] <= 0.4
+    assert told["area"] == pytest.approx(2.0)
+    assert told["engine"] == "nuts"
+    text = case_text(case)
+    assert "2 rows of wells.csv, all inside" in text
+    assert "LogNormal, 95 % within 0.3753 .. 2.664" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("max_edge", "max_egde", r"domain has the key 'max_egde'.* did you mean 'max_edge'\?"),
+        ("max_edge = 0.4", "", "domain lacks the key 'max_edge': the longest edge"),
+        ("max_edge = 0.4", "max_edge = -1", "domain.max_edge is -1: give a number above 0"),
+        ("max_edge = 0.4", "max_edge = nan", "domain.max_edge is nan: give a "),
+        ("max_edge = 0.4", 'max_edge = "fine"', "domain.max_edge is 'fine': give a number"),
+        ("levels = 2", "levels = 1.5", "domain.levels is 1.5: give a whole number"),
+        ("levels = 2", 'outline = "o.geojson"', "but holds outline and rectangle"),
+        ("upper = [2, 1]", "upper = [2]", "domain.rectangle.upper has 1 entries: give 2"),
+        ("upper = [2, 1]", "uper = [2, 1]", r"domain.rectangle has the key 'uper'.*'upper'\?"),
+        ('file = "wells.csv"', "", "observations lacks the key 'file': the CSV file, relative"),
+        ("sd = 0.05", "sd = -0.05", "noise.sd is -0.05: give a positive number, or the name"),
+        ("sd = 0.05", "sd = 0", "noise.sd is 0.0: give a positive number"),
+        ("sd = 0.05", "sd = nan", "noise.sd is nan: give a finite number"),
+        ("sd = 0.05", f"sd = 1{'0' * 400}", r"noise.sd is 10+\.\.\.: give a finite number"),
+        ("sd = 0.05", f"sd = 1{'0' * 5000}", "is not TOML: "),
+        ("max_edge = 0.4", f"max_edge = 1{'0' * 400}", "domain.max_edge is 10"),
+        ("max_edge = 0.4", "max_edge = 1e-4", r"finest mesh would have 8e\+08 cells or more, and"),
+        ("max_edge = 0.4", "max_edge = 1e-300", "finest mesh would have inf cells"),
+        ("max_edge = 0.4\nlevels = 2", "max_edge = 5e-324", "raise domain.max_edge, a length in"),
+        ("upper = [2, 1]", "upper = [1e308, 1e308]", "finest mesh would have inf cells"),
+        ("levels = 2", "levels = 14", "6.7e[+]07 cells or more, .* lower domain.levels, here 14"),
+        ("levels = 2", f"levels = 1{'0' * 400}", "lower domain.levels, here very many"),
+        ("sd = 0.05", "sd = [0.1, 0.2]", "noise.sd is .0.1, 0.2.: give a positive number"),
+        ("sd = 0.05", 'sd = "noise"', r"noise.sd = 'noise', but there is no \[unknowns.noise\]"),
+        ("sd = 0.05", 'sd = 1.0\nkind = "student"', r"noise.kind is 'student': did .*'student-t'"),
+        ('diffusion = "a"', 'diffusion = "b"', r"equation.diffusion = 'b', but .* It has a"),
+        ('diffusion = "a"', 'diffusion = "A"', r"there is no \[unknowns.A\]: did you mean 'a'\?"),
+        ("[0.5, 0.0]", '"a"', r"'a' has shape \(\), but the velocity .* mean = \[0.0, 0.0\] in a"),
+        ("[0.5, 0.0]", "[1, 2, 3]", r"velocity of advection has shape \(3,\)"),
+        (
+            "value = 0.0",
+            'value = "rim"',
+            r"boundary.left.value = 'rim', but there is no .* need a prior there, such as",
+        ),
+        ("value = 0.0", "", "boundary.left lacks the key 'value'"),
+        ("value = 0.0", "value = nan", "boundary.left.value is nan: give a finite number"),
+        ("value = 0.0", "value = [0, 1]", r"Dirichlet value on 'left' has shape \(2,\)"),
+        ("[boundary.left]\nvalue = 0.0", "", "no value of u is prescribed anywhere"),
+        ("[0.5, 0.0]", "[0.5, true]", "equation.advection is .0.5, True.: give a finite number"),
+        ("advection", "transport", "equation has the key 'transport'.* diffusion, advection"),
+        ('"lognormal"', '"lognorm"', r"unknowns.a has the prior 'lognorm': did .*'lognormal'\? It"),
+        ('prior = "lognormal"', "", "unknowns.a lacks the key 'prior': say which kind it is"),
+        ("log_sd = 0.5", "sd = 0.5", r"unknowns.a has the key 'sd'.* median or log_sd"),
+        ("median = 1.0", "median = -1.0", "unknowns.a has median = -1.0: it must be positive"),
+        ("median = 1.0", "median = [1.0, 2.0, 3.0]", "the prior of 'a' has shape"),
+        ("[unknowns.a]", '[unknowns."a b"]', "unknowns has the name 'a b': begin with a letter"),
+        ("[unknowns.a]", "[unknowns.u]", "an unknown is called 'u', the name of the state"),
+        ("[boundary.left]", "[boundary.lift]", r"no facet tag 'lift': did you mean 'left'\?"),
+        ("[boundary.left]", "[boundry.left]", r"the file has the key 'boundry'.*'boundary'\?"),
+        (
+            "[noise]",
+            '[engine]\nname = "nut"\n[noise]',
+            r"engine.name is wrong: .*'nut': .*'nuts'\?",
+        ),
+        ("[noise]", "[engine.nuts]\nsamples = 3\n[noise]", "nuts has no setting 'samples': .*num"),
+        ("[noise]", "[engine.emulate]\nsteps = 0\n[noise]", "steps of emulate is 0: give a whole"),
+        ("[domain]", 'crs = "WGS84"\n[domain]', "crs is 'WGS84': give an EPSG code"),
+        ("[domain]", 'crs = "EPSG:99999"\n[domain]', "the CRS 'EPSG:99999' is not known"),
+        ("[domain]", "[domain", "is not TOML: "),
+        ("lower = [0, 0]", "lower = [5, 0]", "upper must be above lower"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key_and_what_to_write(tmp_path, old, new, message):
+    path = written(tmp_path, swapped(old, new))
+    with pytest.raises(RieszError, match=message) as told:
+        read_problem(path)
+    assert str(told.value).startswith(str(path))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("wells", "message"),
+    [
+        ("", "is empty"),
+        ("x,y,value\n", "has no rows below its first line"),
+        ("x,y,head\n1,0.5,2\n", "has no column 'value': It has x, y, head"),
+        ("x,y,valeu\n1,0.5,2\n", r"has no column 'value': did you mean 'valeu'\?"),
+        ("x,x,y,value\n1,1,0.5,2\n", "has 2 columns 'x'"),
+        ("x;y;value\n1;0.5;2\n", "separates its columns by semicolons: use commas"),
+        ("x,y,value\n1,0.5,2\n1,0.5,nan\n", "line 3: value is 'nan', not a finite number .1 of 2"),
+        ("x,y,value\n1,0.5,2\n\n1,O.5,2\n", "line 4: y is 'O.5', not a finite number"),
+        ("x,y,value\n1,0.5\n", "line 2: value is nothing, not a finite number"),
+        ("x,y,value\n1,0.5,inf\n", "line 2: value is 'inf'"),
+        ("x,y,value\n1,0.5,\n", "line 2: value is '', not a finite number"),
+        ("x,y,value\ninf,0.5,1\n", "line 2: x is 'inf'"),
+        ("x,y,value\n1,0.5,1_0\n", "line 2: value is '1_0', not a finite number"),
+        ("x,y,value\n1,0.5,2\n1,0,5,2\n", "line 3: 3 columns were expected, 4 found: decimal c"),
+        ("x,y,value,\n1,0,5,2\n", "line 2: 3 columns were expected, 4 found"),
+        ("# by hand\nx,y,value\n1,0,2\n", "line 2: 3 columns .* first line names only '# by hand'"),
+        ("x;y;value\n0,5;0;2\n", "separates its columns by semicolons: use commas"),
+        ("X,y,value\n1,0.5,2\n", r"has no column 'x': did you mean 'X'\?"),
+        ("x,y,value\n1,0.5,2\n\n3,0.5,2\n3,9,2\n", r"2 of 3 points lie .* line 4 at \(3, 0.5\)"),
+    ],
+)
+def test_a_bad_table_is_told_with_its_line(tmp_path, wells, message):
+    with pytest.raises((FileFormatError, MeshError), match=message) as told:
+        read_problem(written(tmp_path, wells=wells))
+    assert str(tmp_path / "wells.csv") in str(told.value)
+
+
+def test_a_table_in_another_encoding_is_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_bytes("x,y,höhe\n".encode("latin-1"))
+    with pytest.raises(FileFormatError, match="is not a text in UTF-8"):
+        read_columns(path, ("x", "y"))
+    path.write_bytes("\ufeffx,y,höhe\n1,2,3\n".encode())
+    np.testing.assert_array_equal(read_columns(path, ("x", "höhe")).numbers, [[1.0, 3.0]])
+
+
+def test_blank_cells_beyond_the_header_do_no_harm(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n1,0.5,2,, \n")
+    np.testing.assert_array_equal(read_columns(path, ("x", "value")).numbers, [[1.0, 2.0]])
+
+
+def test_missing_files_are_told(tmp_path):
+    path = tmp_path / "problem.toml"
+    with pytest.raises(FileFormatError, match=r"problem\.toml cannot be read"):
+        read_problem(path)
+    written(tmp_path)
+    (tmp_path / "wells.csv").unlink()
+    with pytest.raises(FileFormatError, match=r"wells\.csv cannot be read"):
+        read_problem(path)
+
+
+PRIORS = {
+    'prior = "normal"\nmean = [0, 1]\nsd = 2': dist.Normal,
+    'prior = "lognormal"\nmedian = 2\nlog_sd = 0.5': dist.LogNormal,
+    'prior = "half-normal"\nsd = 2': dist.HalfNormal,
+    'prior = "uniform"\nlow = 1\nhigh = 2': dist.Uniform,
+    'prior = "log-uniform"\nlow = 1\nhigh = 2': dist.LogUniform,
+    'prior = "gp"\nmean = 1\nsd = 2\nlength_scale = 0.5': GP,
+    'prior = "boundary-gp"\nmean = 1\nsd = 2\ntrend_sd = 3\ninducing = 4': BoundaryGP,
+    'prior = "log-gp"\nmedian = 1\nlog_sd = 2\ninducing = 7': GP,
+    'prior = "kl"\nmean = 1\nsd = 2\nterms = 3\nkernel = "rbf"': KarhunenLoeve,
+    'prior = "log-kl"\nmedian = 1\nlog_sd = 2': KarhunenLoeve,
+}
+
+
+@pytest.mark.parametrize(("content", "kind"), PRIORS.items())
+def test_every_prior_can_be_written(content, kind):
+    tables = tomllib.loads(SQUARE) | {"unknowns": {"a": tomllib.loads(content)}}
+    assert isinstance(ProblemTables.model_validate(tables).unknowns["a"].distribution(), kind)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('prior = "normal"\nmean = [0, 1, 2]\nsd = [1, 2]', "parameters of 3 and 2 components"),
+        ('prior = "uniform"\nlow = 2\nhigh = 1', "low must be below"),
+        ('prior = "log-uniform"\nlow = 2\nhigh = 1', "low must be below"),
+        ('prior = "gp"\nmean = 0\nsd = 0', "unknowns.a.sd is 0: give a number above 0"),
+        ('prior = "gp"\nmean = 0\nsd = 1\nkernel = "matern"', "unknowns.a.kernel is 'matern': did"),
+    ],
+)
+def test_impossible_priors_are_told(tmp_path, content, message):
+    body = SQUARE.split("[unknowns.a]", maxsplit=1)[0] + f"[unknowns.a]\n{content}\n"
+    with pytest.raises(RieszError, match=message):
+        tables_in(tmp_path / "problem.toml", body.encode())
+
+
+def test_a_place_measured_twice_is_a_note(tmp_path):
+    case = read_problem(written(tmp_path, wells="x,y,value\n1,0.5,2\n1,0.5,3\n1,0.7,3\n"))
+    assert case.problem.observations.num_sensors == 3
+    assert "1 places were observed more than once with different values" in case.notes[0]
+
+
+def test_values_on_a_boundary_may_be_unknown(tmp_path):
+    text = swapped("value = 0.0", 'value = "rim"')
+    text += '[unknowns.rim]\nprior = "boundary-gp"\nmean = 1\nsd = 0.5\ninducing = 3\n'
+    case = read_problem(written(tmp_path, text))
+    assert case.problem.latents.names == ("a", "rim")
+    assert "rim: boundary GP, Matern52 with length scale 0.5 and sd 0.5, 3 points" in case_text(
+        case
+    )
+
+
+def test_an_unidentified_scale_is_a_note(tmp_path):
+    text = swapped("advection = [0.5, 0.0]", "").replace("source = 1.0", 'source = "f"')
+    text += '[unknowns.f]\nprior = "normal"\nmean = 0.0\nsd = 1.0\n'
+    case = read_problem(written(tmp_path, text))
+    assert "only their ratios are identified" in case.notes[0]
+    assert f"note: {case.notes[0]}" in case_text(case)
+
+
+def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
+    fine = swapped("max_edge = 0.4\nlevels = 2", "max_edge = 0.05")
+    case = read_problem(written(tmp_path, fine))
+    assert len(case.problem.hierarchy.meshes) == 3
+    assert case_numbers(case)["longest_edge"] <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"levels = 2": "levels = 1"}, "emulate works on mini-patches of a hierarchy"),
+        ({"value = 0.0": 'value = "a"'}, "but not affinely"),
+        (
+            {'name = "emulate"': 'name = "relax"', "sd = 0.05": 'sd = 0.05\nkind = "student-t"'},
+            "needs normal noise",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_is_told_before_any_work(tmp_path, changes, message):
+    content = f'{SQUARE}\n[engine]\nname = "emulate"\n'
+    for old, new in changes.items():
+        content = content.replace(old, new, 1)
+    with pytest.raises(RieszError, match=message):
+        read_problem(written(tmp_path, content)).choice()
+
+
+@pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
+def test_the_domain_may_be_a_mesh_of_ones_own(tmp_path, suffix):
+    own = rectangle((4, 2), upper=(2, 1))
+    write_mesh(tmp_path / f"own{suffix}", own)
+    box = "rectangle = { lower = [0, 0], upper = [2, 1] }\nmax_edge = 0.4"
+    case = read_problem(written(tmp_path, swapped(box, f'mesh = "own{suffix}"')))
+    np.testing.assert_allclose(case.coarse.nodes, own.nodes)
+    assert case.problem.forward.dirichlet_tags == ("left",)
+    assert [m.num_nodes for m in case.problem.hierarchy.meshes] == [15, 45]
+    single = swapped(f"{box}\nlevels = 2", f'mesh = "own{suffix}"')
+    case = read_problem(written(tmp_path, single))
+    assert case.problem.hierarchy is None
+    assert "a single mesh has no coarser levels" in case.choice().why
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        ('mesh = "none.msh"', r"none\.msh cannot be read"),
+        ('mesh = "own.obj"', r"own\.obj"),
+        ('mesh = "o.geojson"', "domain.mesh is 'o.geojson', an outline: name it domain.outline"),
+        ('mesh = "m.msh"\nmax_edge = 1.0', "a mesh has its edges; refine it by levels instead"),
+        ('outline = "m.msh"\nmax_edge = 1.0', "or name a mesh file by domain.mesh"),
+    ],
+)
+def test_bad_domains_are_told(tmp_path, domain, message):
+    box = "rectangle = { lower = [0, 0], upper = [2, 1] }\nmax_edge = 0.4\nlevels = 2"
+    (tmp_path / "own.obj").write_text("")
+    with pytest.raises(RieszError, match=message):
+        read_problem(written(tmp_path, swapped(box, domain)))
+
+
+OUTLINED = swapped(
+    "rectangle = { lower = [0, 0], upper = [2, 1] }", 'outline = "o.geojson"'
+).replace("[boundary.left]", "[boundary.outer]")
+
+
+def outline(folder, **members):
+    ring = [[0, 0], [2, 0], [2, 1], [0, 1], [0, 0]]
+    content = {"type": "Polygon", "coordinates": [ring], **members}
+    (folder / "o.geojson").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("max_edge = 0.4", "max_edge = 1e-4"),
+        ("max_edge = 0.4", "max_edge = 1e-300"),
+        ("levels = 2", "levels = 14"),
+    ],
+)
+def test_far_too_many_cells_are_told_before_meshing(tmp_path, old, new, monkeypatch):
+    outline(tmp_path)
+    monkeypatch.setattr("riesz.case.file.domain.mesh_from_polygon", pytest.fail)
+    with pytest.raises(FileFormatError, match=r"the finest mesh would have .* cells or more"):
+        read_problem(written(tmp_path, OUTLINED.replace(old, new)))
+
+
+def test_a_mesh_of_ones_own_is_not_refined_without_end(tmp_path):
+    write_mesh(tmp_path / "own.npz", rectangle((4, 2), upper=(2, 1)))
+    box = "rectangle = { lower = [0, 0], upper = [2, 1] }\nmax_edge = 0.4\nlevels = 2"
+    with pytest.raises(FileFormatError, match=r"the finest mesh would have 2.7e\+08 cells"):
+        read_problem(written(tmp_path, swapped(box, 'mesh = "own.npz"\nlevels = 13')))
+
+
+def test_degrees_are_a_note(tmp_path):
+    assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{SQUARE}')).notes == ()
+    case = read_problem(written(tmp_path, f'crs = "EPSG:4326"\n{SQUARE}'))
+    assert "the crs EPSG:4326 counts in degrees, which are no lengths" in case.notes[0]
+    assert "note: the crs EPSG:4326" in case_text(case)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("urn:ogc:def:crs:EPSG::32612", "EPSG:32612"),
+        ("urn:ogc:def:crs:EPSG:9.8:32612", "EPSG:32612"),
+        ("EPSG:32612", "EPSG:32612"),
+        ("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326"),
+        ("local", None),
+    ],
+)
+def test_the_code_in_the_name_of_a_crs(name, code):
+    assert epsg_code(name) == code
+
+
+def test_an_outline_in_another_crs_is_refused(tmp_path):
+    outline(tmp_path, crs={"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}})
+    assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{OUTLINED}')).notes == ()
+    with pytest.raises(FileFormatError, match=r"o.geojson is in EPSG:32612, by its own crs, but"):
+        read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}'))
+    outline(tmp_path, crs="odd")
+    assert read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}')).notes == ()
+
+
+def test_wells_in_degrees_on_a_domain_in_metres_are_told_as_such(tmp_path):
+    far = "rectangle = { lower = [3e5, 4e6], upper = [4e5, 4.1e6] }"
+    metres = SQUARE.replace("rectangle = { lower = [0, 0], upper = [2, 1] }", far)
+    metres = metres.replace("max_edge = 0.4", "max_edge = 4e4")
+    degrees = "x,y,value\n-113.2,43.1,0.3\n-112.9,43.4,0.9\n"
+    with pytest.raises(MeshError, match=r"points look like longitude and latitude in degrees"):
+        read_problem(written(tmp_path, metres, degrees))
+    with pytest.raises(MeshError, match=r"domain looks like longitude .* project one into"):
+        read_problem(written(tmp_path, SQUARE, "x,y,value\n3.5e5,4.05e6,0.3\n"))
+    with pytest.raises(MeshError, match=r"drop them by .* or see that both are in the same"):
+        read_problem(written(tmp_path, SQUARE, "x,y,value\n3,0.5,0.3\n"))
+
+
+def test_every_engine_has_a_table_of_settings():
+    tables = ProblemTables.model_validate(tomllib.loads(SQUARE))
+    for engine in ENGINES:
+        assert tables.engine.settings(engine) == {}

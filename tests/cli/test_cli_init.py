@@ -1,0 +1,350 @@
+"""`riesz init` guesses, says what it guessed, and writes files that riesz check understands."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import riesz.datasets
+from riesz.case.check.words import case_numbers
+from riesz.case.data.read import prepared_readings
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.file.problem import read_problem
+from riesz.case.start.lines import Asked
+from riesz.case.start.starter import starter
+from riesz.cli.main import app
+from riesz.errors import FileFormatError, RieszError
+
+JURA = Path(riesz.datasets.__file__).parent / "jura_files" / "jura.csv"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def table(folder, header="name,x,y,head", shift=0.0):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"w{i},{x + shift:.3f},{y + shift:.3f},{100 + 10 * x:.3f}"
+        for i, (x, y) in enumerate(rng.uniform(0.5, 9.5, size=(30, 2)))
+    ]
+    path = folder / "wells.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def square(folder, size=10.0, **members):
+    ring = [[0, 0], [size, 0], [size, size], [0, size], [0, 0]]
+    path = folder / "area.geojson"
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [ring], **members}))
+    return path
+
+
+def test_the_file_for_jura_is_understood_at_once(tmp_path):
+    out = tmp_path / "problem.toml"
+    told = run("init", JURA, "--out", out)
+    assert told.exit_code == 0
+    assert "coordinates: x_km and y_km, by their names" in told.stdout
+    assert "value: Cd, by being the first column of numbers" in told.stdout
+    case = read_problem(out)
+    numbers = case_numbers(case)
+    assert numbers["observations"] == 359
+    assert 1000 < numbers["nodes"][0] < 4000
+    assert numbers["engine"] == "conditional"
+    assert case.notes == ()
+    every = [line for line in out.read_text().splitlines() if line and not line.startswith("#")]
+    explained = [line for line in every if "#" in line]
+    assert len(explained) > 0.5 * len(every)
+
+
+def test_the_file_for_wells_in_the_snake_river_plain_is_understood(tmp_path, esrp_folder):
+    out = tmp_path / "problem.toml"
+    boundary = esrp_folder / "boundary_simplified.geojson"
+    told = run("init", esrp_folder / "split_A.csv", boundary, "--out", out, "--json")
+    assert "value: head_ft, by its name" in json.loads(told.stdout)["guesses"]
+    case = read_problem(out)
+    assert "+proj=aea" in case.tables.crs
+    assert case.prepared.num_rows == 304
+
+
+def test_a_file_is_never_overwritten(tmp_path):
+    out = tmp_path / "problem.toml"
+    out.write_text("mine")
+    with pytest.raises(RieszError, match=r"problem\.toml is there already: choose another --out"):
+        run("init", table(tmp_path), "--out", out)
+    assert out.read_text() == "mine"
+
+
+def tables_of(made):
+    return tomllib.loads(made.text)
+
+
+def test_columns_may_be_named(tmp_path):
+    path = table(tmp_path, "name,a,b,c")
+    with pytest.raises(FileFormatError, match="no two columns look like coordinates among name"):
+        starter(path, None, tmp_path, Asked())
+    found = tables_of(starter(path, None, tmp_path, Asked("b", "a", "c")))["observations"]
+    assert found == {"file": "wells.csv", "x": "b", "y": "a", "value": "c"}
+    with pytest.raises(FileFormatError, match="has no column 'd'"):
+        starter(path, None, tmp_path, Asked("d", "a"))
+
+
+def test_columns_are_found_by_the_range_of_the_polygon(tmp_path):
+    path = table(tmp_path, "name,p,q,r")
+    made = starter(path, square(tmp_path), tmp_path, Asked())
+    found = tables_of(made)
+    assert found["observations"]["x"] == "p"
+    assert "coordinates: p and q, by the range of the polygon" in made.guesses
+    assert found["domain"]["outline"] == "area.geojson"
+    with pytest.raises(FileFormatError, match="the columns x and y are not in the range of the"):
+        starter(table(tmp_path, shift=1e5), square(tmp_path), tmp_path, Asked())
+
+
+def test_what_a_table_lacks_is_written_down(tmp_path):
+    path = table(tmp_path)
+    path.write_text(f"{path.read_text()}far,50,50,7\nempty,5,5,\n")
+    crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}}
+    made = starter(path, square(tmp_path, crs=crs), tmp_path, Asked())
+    found = tables_of(made)
+    assert found["crs"] == "EPSG:32612"
+    assert found["observations"]["outside"] == "drop"
+    assert found["observations"]["where"] == {"head": {"min": 6}}
+    assert "rows: 30 of 32, 1 without numbers, 1 outside the polygon" in made.guesses
+
+
+def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n0,0,<0.5\n1,0,\n0,1,2\n1,1,3\n")
+    names = tables_of(starter(path, None, tmp_path, Asked()))["observations"]
+    found = prepared_readings(tmp_path, ObservationsTable.model_validate(names), None)
+    assert found.censored.tolist() == [True, False, False]
+    assert "value min 0 keeps 3 of 4 rows" in found.told
+
+
+def grid_rows(header, *first):
+    """A table of sixteen places, after rows of its own."""
+    rows = [f"{i % 4},{i // 4},{1 + i % 4 + (i // 4) ** 2}" for i in range(16)]
+    return "\n".join([header, *first, *rows]) + "\n"
+
+
+def test_rows_without_a_place_are_left_out_of_the_file_too(tmp_path):
+    path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
+    path.write_text(grid_rows("x,y,value", ",0,1", "5,,3", "1,1.5,-inf", "1,2.5,inf"))
+    assert "rows: 16 of 20, 4 without numbers" in run("init", path, "--out", out).stdout
+    found = ObservationsTable(**tomllib.loads(out.read_text())["observations"])
+    assert prepared_readings(tmp_path, found, None).num_rows == 16
+
+
+def test_values_below_a_limit_get_an_engine_that_takes_them(tmp_path):
+    path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
+    path.write_text(grid_rows("x,y,value", "0.5,0.5,<0.5"))
+    assert "engine: nuts, for values below a limit" in run("init", path, "--out", out).stdout
+    assert read_problem(out).choice().engine == "nuts"
+
+
+def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_path):
+    path = tmp_path / "wells.csv"
+    first, *rows = grid_rows("x,y,value", "0,0,<0.5", "0,0,2").splitlines()
+    sites = [f"{row},{'-'.join(row.split(',')[:2])}" for row in rows]
+    path.write_text("\n".join([f"{first},site", *sites]) + "\n")
+    assert 'name = "conditional"' in starter(path, None, tmp_path, Asked(site="site")).text
+    assert 'name = "nuts"' in starter(path, None, tmp_path, Asked()).text
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["longitude,latitude", "long,lat", "dec_long_va,dec_lat_va", "max_x,max_y", "East,North"],
+)
+def test_coordinates_are_known_by_their_names(tmp_path, header):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows(f"{header},value"))
+    first, second = header.split(",")
+    made = starter(path, None, tmp_path, Asked())
+    assert made.guesses[0] == f"coordinates: {first} and {second}, by their names"
+    assert starter(path, None, tmp_path, Asked(y=second)).text == made.text
+
+
+@pytest.mark.parametrize("name", ['a "b" #1', "a\\b", "a\x7fb", "Höhe [m]"])
+def test_any_name_of_a_column_can_be_written_down(tmp_path, name):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows('x,y,"' + name.replace('"', '""') + '"'), encoding="utf-8")
+    found = tomllib.loads(starter(path, None, tmp_path, Asked()).text)
+    assert found["observations"]["value"] == name
+
+
+def test_a_polygon_may_hold_the_smaller_part_of_a_table(tmp_path):
+    path, area = tmp_path / "wells.csv", square(tmp_path, size=1.5)
+    path.write_text(grid_rows("x,y,value").replace("0,0,1", "0.1,0.1,1"))
+    made = starter(path, area, tmp_path, Asked())
+    assert made.guesses[0] == "coordinates: x and y, by their names"
+    assert made.guesses[2].endswith("outside the polygon")
+    assert tomllib.loads(made.text)["observations"]["outside"] == "drop"
+
+
+def test_a_polygon_elsewhere_is_told(tmp_path):
+    area = square(tmp_path, size=1.5)
+    path = table(tmp_path, shift=2000.0)
+    with pytest.raises(FileFormatError, match=r"none of 30 rows .* looks like longitude and latit"):
+        starter(path, area, tmp_path, Asked(x="x", y="y"))
+
+
+def test_degrees_are_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows("lon,lat,value"))
+    made = starter(path, None, tmp_path, Asked())
+    assert 'crs = "EPSG:4326"' in made.text
+    assert made.guesses[-1].startswith("degrees are no lengths")
+
+
+def test_one_coordinate_brings_the_one_that_goes_with_it(tmp_path):
+    told = starter(JURA, None, tmp_path, Asked(x="lon")).guesses
+    assert told[0] == "coordinates: lon and lat, by their names"
+    with pytest.raises(FileFormatError, match="no column goes with Cd, named by --x, among"):
+        starter(JURA, None, tmp_path, Asked(x="Cd"))
+
+
+@pytest.mark.parametrize("named", [{"y": "x_km"}, {"y": "y_km", "value": "x_km"}])
+def test_coordinates_and_values_are_three_columns(tmp_path, named):
+    with pytest.raises(FileFormatError, match="the column x_km is named twice"):
+        starter(JURA, None, tmp_path, Asked(x="x_km", **named))
+
+
+@pytest.mark.parametrize(("mark", "told"), [(";", "semicolons"), ("\t", "tabs")])
+def test_columns_that_are_not_separated_by_commas_are_told(tmp_path, mark, told):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows("x,y,value").replace(",", mark))
+    with pytest.raises(FileFormatError, match=f"separates its columns by {told}: use commas"):
+        starter(path, None, tmp_path, Asked())
+
+
+def test_a_number_that_stands_for_no_value_is_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text(grid_rows("x,y,value", "0.5,0.5,-3.4e38"))
+    with pytest.raises(FileFormatError, match=r"line 2: value is -3.4e\+38: if that stands for no"):
+        starter(path, None, tmp_path, Asked())
+
+
+def test_a_table_without_a_column_of_values_is_told_with_what_was_looked_for(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("well_id,x,y,level,,a,a\n1,0,0,low,,1,1\n2,1,0,high,,1,1\n3,0,1,low,,1,1\n")
+    with pytest.raises(FileFormatError) as refusal:
+        starter(path, None, tmp_path, Asked())
+    told = str(refusal.value)
+    assert "well_id (numbers, not values by its name), x (a coordinate), y (a coord" in told
+    assert "level (no numbers: 'low'), one without a name (empty), a (several of that" in told
+    assert "looked for numbers in more than half of the rows" in told
+    assert told.endswith("Name the column of values by --value.")
+    assert "\n" not in told
+    with pytest.raises(
+        FileFormatError, match=r"the column level has no numbers, first 'low': name"
+    ):
+        starter(path, None, tmp_path, Asked(value="level"))
+
+
+def test_quiet_writes_and_prints_nothing(tmp_path):
+    told = run("init", table(tmp_path), "--out", tmp_path / "problem.toml", "--quiet")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert (tmp_path / "problem.toml").exists()
+
+
+def test_values_that_do_not_differ_are_told(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n0,0,1\n1,0,1\n0,1,1\n")
+    with pytest.raises(FileFormatError, match="their values do not differ"):
+        starter(path, None, tmp_path, Asked())
+
+
+def archive(folder):
+    """Readings of four sites, three of which a second table places; some are flagged."""
+    rng = np.random.default_rng(0)
+    places = {f"s{i}": rng.uniform(1, 9, size=2) for i in range(12)}
+    sites = [f"{name},{x},{y},{'no' if name == 's0' else 'yes'}" for name, (x, y) in places.items()]
+    (folder / "sites.csv").write_text("\n".join(["site,x,y,use", *sites]) + "\n")
+    rows = [
+        f"{name},19{70 + k}-05-01,{100 + 10 * x + k},{'pumping' if k == 3 else ''}"
+        for name, (x, _) in [*places.items(), ("elsewhere", (0.0, 0.0))]
+        for k in range(4)
+    ]
+    path = folder / "levels.csv"
+    path.write_text("\n".join(["site,date,head,flag", *rows]) + "\n")
+    return path
+
+
+def test_readings_are_joined_with_their_sites(tmp_path):
+    path, out = archive(tmp_path), tmp_path / "problem.toml"
+    words = ["--sites", tmp_path / "sites.csv", "--where", "flag=", "--sites-where", "use=yes"]
+    told = run("init", path, square(tmp_path), *words, "--out", out)
+    assert "rows: 33 of 39, 6 of sites that are not in the table of sites" in told.stdout
+    assert "observations: medians of the readings of 11 sites, told by site" in told.stdout
+    found = tomllib.loads(out.read_text())["observations"]
+    assert (found["site"], found["aggregate"]) == ("site", "median")
+    assert (found["where"], found["sites_where"]) == ({"flag": ""}, {"use": "yes"})
+    assert "# from = 1970-05-01" in out.read_text()
+    case = read_problem(out)
+    assert case.prepared.num_rows == 11
+    assert (case.prepared.readings == 3).all()
+
+
+def test_the_column_of_sites_tells_them_apart_before_any_is_left_out(tmp_path):
+    path = archive(tmp_path)
+    for one in (path, tmp_path / "sites.csv"):
+        first, *rows = one.read_text().splitlines()
+        one.write_text("\n".join([f"agency,{first}", *(f"USGS,{row}" for row in rows)]) + "\n")
+    few = (tmp_path / "sites.csv").read_text().replace("yes", "no", 8)
+    (tmp_path / "sites.csv").write_text(few)
+    asked = Asked(sites=tmp_path / "sites.csv", sites_where={"use": "yes"})
+    told = starter(path, None, tmp_path, asked).guesses
+    assert "observations: medians of the readings of 3 sites, told by site" in told
+
+
+def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
+    out = tmp_path / "problem.toml"
+    words = ["--value", "Cd", "--covariates", "rock, Zn", "--log"]
+    assert run("init", JURA, *words, "--out", out).exit_code == 0
+    case = read_problem(out)
+    assert case.transform == "log"
+    assert set(case.prepared.covariates) == {"rock", "Zn"}
+    assert abs(case.problem.observations.values.mean()) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--sites-where", "use=yes"], "--sites-where is for --sites"),
+        (["--where", "flag"], "--where is 'flag': give a column and what its cells must hold"),
+        (["--where", "flag=broken"], "--where = { flag = 'broken' } leaves none of 52 rows"),
+        (["--where", "flg="], "has no column 'flg': did you mean 'flag'"),
+        (["--sites", "SITES", "--covariates", "depth"], "has no column 'depth'"),
+        (["--sites", "SITES", "--covariates", "head"], "a coordinate or the value"),
+        (["--sites", "SITES", "--covariates", "flag,flag"], "--covariates names flag twice"),
+        ([], "or, where another table holds them, that table by --sites"),
+        (["--sites", "OTHER"], "no column tells which site a reading is of"),
+    ],
+)
+def test_what_cannot_be_had_is_told(tmp_path, words, told):
+    path = archive(tmp_path)
+    (tmp_path / "other.csv").write_text("name,x,y\na,1,2\nb,2,3\n")
+    places = {"SITES": tmp_path / "sites.csv", "OTHER": tmp_path / "other.csv"}
+    out = tmp_path / "problem.toml"
+    with pytest.raises(RieszError, match=re.escape(told)):
+        run(
+            "init",
+            path,
+            *[places.get(word, word) for word in words],
+            "--value",
+            "head",
+            "--out",
+            out,
+        )
+    assert not out.exists()
+
+
+def test_logarithms_need_positive_values(tmp_path):
+    path = tmp_path / "wells.csv"
+    path.write_text("x,y,value\n0,0,1\n1,0,-1\n0,1,2\n")
+    with pytest.raises(FileFormatError, match=r"line 3: value is -1: --log needs positive values"):
+        starter(path, None, tmp_path, Asked(log=True))

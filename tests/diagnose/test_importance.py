@@ -1,0 +1,122 @@
+"""Importance sampling of q against the exact posterior: right ones pass, wrong ones are told."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.linear_gaussian import known_posterior, linear_problem
+
+from riesz.diagnose.importance import (
+    checked,
+    importance_check,
+    told_check,
+    warnings_of,
+    with_importance_check,
+)
+from riesz.diagnose.sobol import spread_normals
+from riesz.errors import RieszError
+from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import full_rank_of
+from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import ExactStates
+
+
+def posterior_of(*, shift=0.0, scale=1.0) -> Posterior:
+    """The exact posterior of a linear problem, moved along its first coordinate and stretched."""
+    mean, covariance = known_posterior()
+    factor = np.linalg.cholesky(np.asarray(covariance))
+    moved = np.asarray(mean) + shift * np.sqrt(np.diag(covariance)) * np.eye(len(mean))[0]
+    family = full_rank_of(jnp.asarray(moved), jnp.asarray(scale * factor))
+    return Posterior(linear_problem(), family, ExactStates(), engine="emulate")
+
+
+def test_the_exact_posterior_passes():
+    found = importance_check(posterior_of())
+    assert found.k_hat < 0.5
+    assert found.effective_draws == pytest.approx(1000, rel=1e-6)
+    np.testing.assert_allclose(found.mean_shift, 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.sd_ratio, 1.0, atol=1e-6)
+    assert warnings_of(found) == ()
+
+
+def test_one_that_is_too_narrow_is_told():
+    found = importance_check(posterior_of(scale=0.25))
+    assert found.k_hat > 0.7
+    assert "neither q nor its corrected moments" in warnings_of(found)[0]
+
+
+def test_one_that_is_too_wide_is_told_by_its_corrected_sd():
+    found = importance_check(posterior_of(scale=2.0))
+    assert found.k_hat < 0.5
+    np.testing.assert_allclose(found.sd_ratio, 2.0, rtol=0.2)
+    assert any("q is too wide" in note for note in warnings_of(found))
+    assert "(good)" not in str(found)
+
+
+def test_one_that_is_moved_is_told_and_corrected():
+    posterior = posterior_of(shift=1.0)
+    found = importance_check(posterior)
+    mean, covariance = known_posterior()
+    sd = np.sqrt(np.diag(covariance))
+    gap = (found.mean - np.asarray(mean)) / sd
+    assert np.all(np.abs(gap) < np.maximum(4 * found.mean_shift_error, 0.15)), gap
+    assert any("standard deviations away" in note for note in warnings_of(found))
+
+
+def test_a_posterior_carries_its_check_and_its_warnings():
+    with pytest.warns(UserWarning, match="emulate: importance sampling: q is too wide"):
+        posterior = with_importance_check(posterior_of(scale=2.0))
+    found = told_check(posterior)
+    assert found is not None
+    assert found.num_draws == 1000
+    assert "k-hat" in str(found)
+    assert any("too wide" in note for note in posterior.notes)
+    assert told_check(posterior_of()) is None
+
+
+def test_draws_have_no_density_to_weigh():
+    sampler = dataclasses.replace(
+        posterior_of(), distribution=EmpiricalDraws(jnp.zeros((1, 4, 3))), engine="nuts"
+    )
+    with pytest.raises(RieszError, match="draws that have no density to weigh"):
+        importance_check(sampler)
+
+
+def weighed(draws, logs):
+    """The check of plain standard normal draws with these log-weights."""
+    names = tuple(f"x{i}" for i in range(draws.shape[1]))
+    return checked(draws, logs, names, None)
+
+
+def test_moments_of_a_few_draws_are_no_reason_to_call_a_narrow_q_wide():
+    """In many dimensions one draw has nearly all the weight, and hence no spread."""
+    draws = spread_normals(0, 1000, 64)
+    found = weighed(draws, 0.5 * (1 - 0.5**2) * np.sum(draws**2, axis=1))
+    assert found.effective_draws < 2
+    (note,) = warnings_of(found)
+    assert "k-hat" in note
+
+
+def test_a_single_draw_with_all_the_weight_is_told_in_plain_words():
+    found = weighed(spread_normals(0, 1000, 2), np.r_[0.0, np.full(999, -1000.0)])
+    (note,) = warnings_of(found)
+    assert "k-hat is inf" in note
+    assert "nan" not in str(found)
+
+
+def test_an_offset_that_is_tolerated_hides_no_other():
+    right = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
+    found = dataclasses.replace(
+        right, mean_shift=np.array([0.24, 0.6]), mean_shift_error=np.array([0.01, 0.15])
+    )
+    assert any("the mean of x1 should lie +0.60" in note for note in warnings_of(found))
+
+
+def test_the_largest_of_many_offsets_may_be_chance():
+    """Weights by six of four thousand coordinates say nothing of the means."""
+    for seed in range(3):
+        draws = spread_normals(seed, 1000, 4000)
+        found = weighed(draws, 0.5 * (1 - 0.75**2) * np.sum(draws[:, :6] ** 2, axis=1))
+        assert not any("the mean of" in note for note in warnings_of(found))
+        assert any("q is too narrow: the standard deviation of x" in n for n in warnings_of(found))

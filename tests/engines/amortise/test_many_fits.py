@@ -1,0 +1,31 @@
+"""Many data sets at once: where the surrogate is affine, the formulas of linear regression."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from tests.linear_gaussian import NOISE, linear_problem
+
+from riesz.engines.amortise.many import fits_to_many
+from riesz.engines.amortise.simulate import Simulator
+from riesz.engines.emulate.start import at_sensors, initial_surrogate
+
+
+def test_linear_problems_are_solved_exactly_from_any_start():
+    problem = linear_problem()
+    # Untrained, but affine in the strengths of sources: its own posteriors are known.
+    surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
+    simulator = Simulator(problem, surrogate)
+    truths, observed = simulator.pairs(jr.key(1), 3)
+    found = fits_to_many(simulator, observed, 3 * jnp.ones_like(truths), 0)
+
+    origin = jnp.zeros(3)
+    slopes = np.asarray(jax.jacfwd(lambda c: at_sensors(problem, surrogate, c))(origin))
+    offset = np.asarray(at_sensors(problem, surrogate, origin))
+    covariance = np.linalg.inv(np.eye(3) + slopes.T @ slopes / NOISE**2)
+    means = (np.asarray(observed) - offset) @ slopes @ covariance / NOISE**2
+    np.testing.assert_allclose(found.families.mean, means, atol=1e-8)
+    factors = jax.vmap(lambda q: q.factor())(found.families)
+    for factor in np.asarray(factors):
+        np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-10)
+    assert np.all(np.asarray(found.moved) < 1e-6)

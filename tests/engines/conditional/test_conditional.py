@@ -1,0 +1,361 @@
+"""The engine that integrates out: against algebra on the whole problem, written out densely."""
+
+import dataclasses
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from jaxtyping import Array, Float
+from tests.stopping import check_same, stopped_and_resumed
+
+import riesz as rz
+from riesz.diagnose.summary import Summary
+from riesz.diagnose.taylor import taylor_test
+from riesz.engines.checkpoint import NO_CHECKPOINT
+from riesz.engines.conditional import linear as linear_system_module
+from riesz.engines.conditional.engine import MarginalDensity, around, spread_about
+from riesz.engines.conditional.linear import linear_system
+from riesz.engines.nuts.chains import AbstractDensity
+from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.problem.linearity import linear_parts
+
+MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))
+SENSORS = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (9, 2))
+VALUES = 2 + SENSORS[:, 0] - 0.5 * SENSORS[:, 1] ** 2
+ELSEWHERE = np.array([[0.33, 0.41], [1.2, 0.2], [0.7, 0.95]])
+SCALES = rz.LearnedScales(0.5, 0.3)
+
+
+def problem_with(
+    latents=None, *, equation=None, likelihood=None, sensors=SENSORS, values=VALUES, source=None
+):
+    source = rz.GP(rz.Matern52(0.4, 2.0), 8) if source is None else source
+    edge = rz.BoundaryGP(rz.Matern52(0.8, 0.5), mean=2.0, trend_sd=1.0, inducing=5)
+    return rz.inverse_problem(
+        MESH,
+        rz.diffusion(1.3) - rz.source("f") if equation is None else equation,
+        latents={"f": source, **(latents or {})},
+        observations=rz.observations(sensors, values),
+        likelihood=rz.Gaussian(0.05) if likelihood is None else likelihood,
+        dirichlet={"boundary": rz.Unknown(edge)},
+    )
+
+
+def dense_moments(problem, points, noise):
+    """Mean and sd of the state at points, from its derivative by all coordinates at once."""
+    at_points = rz.point_operator(problem.forward.space, points)
+
+    def both(coordinates):
+        state = problem.state(coordinates)
+        return jnp.concatenate([problem.operator @ state, at_points @ state])
+
+    origin = jnp.zeros(problem.num_coordinates)
+    start = np.asarray(jax.jit(both)(origin))
+    slopes = np.asarray(jax.jit(jax.jacfwd(both))(origin))
+    count = len(problem.observed)
+    joint = slopes @ slopes.T
+    data = joint[:count, :count] + noise**2 * np.eye(count)
+    gain = np.linalg.solve(data, joint[:count, count:]).T
+    mean = start[count:] + gain @ (np.asarray(problem.observed) - start[:count])
+    covariance = joint[count:, count:] - gain @ joint[:count, count:]
+    evidence = scipy.stats.multivariate_normal(start[:count], data).logpdf(problem.observed)
+    return mean, np.sqrt(np.diag(covariance)), evidence
+
+
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(9, id="fewer sensors", marks=pytest.mark.slow), pytest.param(30, id="more")],
+)
+def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
+    sensors = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (count, 2))
+    problem = problem_with(sensors=sensors, values=2 + sensors[:, 0])
+    mean, sd, evidence = dense_moments(problem, ELSEWHERE, 0.05)
+    posterior = rz.conditional(problem, settings=rz.ConditionalSettings(num_draws=2))
+    found = rz.conditional_moments(posterior, ELSEWHERE)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found.sd, sd, rtol=1e-7)
+    np.testing.assert_allclose(found.measured_sd, np.hypot(sd, 0.05), rtol=1e-7)
+    np.testing.assert_allclose(posterior.history["log_density"][0], evidence, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monkeypatch):
+    problem, _, _ = with_noise
+    density = MarginalDensity(problem, linear_parts(problem), SparseLU())
+    place = jnp.array([0.4])
+    together = jax.value_and_grad(density.__call__)(place)
+    monkeypatch.setattr(linear_system_module, "NUMBERS_AT_ONCE", 3 * MESH.num_nodes)
+    in_parts = jax.value_and_grad(density.__call__)(place)
+    for found, expected in zip(in_parts, together, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_draws_scatter_as_the_moments_say():
+    problem = problem_with()
+    posterior = rz.fit(problem, "conditional", quiet=True, num_draws=2000)
+    found = rz.predict(posterior, "u", ELSEWHERE, num_draws=2000, quantiles=())
+    mean, sd, _ = dense_moments(problem, ELSEWHERE, 0.05)
+    assert np.abs((found.mean - mean) / sd).max() < 4 / np.sqrt(2000)
+    np.testing.assert_allclose(found.sd / sd, 1.0, atol=4 / np.sqrt(2 * 2000))
+
+
+@pytest.fixture(scope="module")
+def rich():
+    """With a diffusivity, a velocity, unknown scales and noise that cannot be integrated out."""
+    with pytest.warns(UserWarning, match="only their ratios are identified"):
+        return problem_with(
+            {
+                "a": rz.LogGP(rz.Matern52(0.6, 0.4), 4),
+                "velocity": dist.Normal(jnp.zeros(2), 1.0),
+                "noise": dist.LogNormal(-3.0, 0.5),
+            },
+            equation=rz.diffusion("a") + rz.advection("velocity") - rz.source("f"),
+            likelihood=rz.Gaussian("noise"),
+            source=rz.SPDEField(2.0, 0.4, learned=SCALES),
+        )
+
+
+def test_what_is_linear_is_found(rich):
+    names = rich.latents.coordinate_names()
+    others = [names[i] for i in np.asarray(linear_parts(rich).others)]
+    assert others == [
+        *("f[log_sd]", "f[log_length]", "a[0]", "a[1]", "a[2]", "a[3]"),
+        *("velocity[0]", "velocity[1]", "noise"),
+    ]
+
+
+def test_the_marginal_density_has_the_gradient_it_claims(rich):
+    density = MarginalDensity(rich, linear_parts(rich), SparseLU())
+    place = 0.3 * jax.random.normal(jax.random.key(1), (9,))
+    assert taylor_test(eqx.filter_jit(density), place).passed
+
+
+@pytest.mark.slow
+def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
+    """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
+    parts = linear_parts(rich)
+    others = 0.3 * jax.random.normal(jax.random.key(2), (9,))
+    system = linear_system(rich, parts, others, SparseLU())
+    precision = np.eye(len(parts.linear)) + np.asarray(
+        (system.responses / system.noise_sd[:, None] ** 2).T @ system.responses
+    )
+    given = scipy.stats.multivariate_normal(
+        np.asarray(system.mean()), cov=scipy.stats.Covariance.from_precision(precision)
+    )
+    linear = jax.random.normal(jax.random.key(3), parts.linear.shape)
+    joint = rich.log_prob(parts.together(linear, others))
+    expected = float(joint) - given.logpdf(np.asarray(linear))
+    found = MarginalDensity(rich, parts, SparseLU())(others)
+    np.testing.assert_allclose(float(found), expected, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def with_noise():
+    """One unknown cannot be integrated out; its log-density on a grid."""
+    problem = problem_with({"noise": dist.LogNormal(-3.0, 0.5)}, likelihood=rz.Gaussian("noise"))
+    marginal = MarginalDensity(problem, linear_parts(problem), SparseLU())
+    density = eqx.filter_jit(marginal)
+    grid = np.linspace(-5, 5, 201)
+    return problem, grid, np.array([float(density(jnp.array([h]))) for h in grid])
+
+
+def others_of(posterior):
+    where = linear_parts(posterior.problem).others
+    return np.asarray(posterior.distribution.all()[:, where])[:, 0]
+
+
+def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noise):
+    problem, grid, logs = with_noise
+    settings = rz.ConditionalSettings(num_draws=1000, num_others=1000)
+    found = others_of(rz.conditional(problem, settings=settings))
+    top = int(np.argmax(logs))
+    step = grid[1] - grid[0]
+    curvature = (2 * logs[top] - logs[top - 1] - logs[top + 1]) / step**2
+    assert abs(found.mean() - grid[top]) < step + 4 / np.sqrt(1000 * curvature)
+    np.testing.assert_allclose(found.std() * np.sqrt(curvature), 1.0, atol=0.1)
+
+
+@pytest.mark.slow
+def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
+    problem, grid, logs = with_noise
+    settings = rz.ConditionalSettings(over="nuts", num_samples=1000)
+    found = others_of(rz.conditional(problem, settings=settings))
+    weights = np.exp(logs - logs.max())
+    mean = np.average(grid, weights=weights)
+    sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
+    assert abs(found.mean() - mean) < 0.2 * sd
+    np.testing.assert_allclose(found.std() / sd, 1.0, atol=0.2)
+
+
+def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
+    problem, _, _ = with_noise
+    posterior = rz.fit(problem, "conditional", over="mode", num_draws=5, quiet=True)
+    noise = np.asarray(posterior.values("noise"))
+    np.testing.assert_array_equal(noise, noise[0])
+    (mode,) = np.asarray(posterior.history["mode"])
+    np.testing.assert_allclose(noise[0], np.exp(-3.0 + 0.5 * mode), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
+    posterior = rz.fit(problem_with(), "conditional", over="nuts", num_draws=7, quiet=True)
+    assert posterior.distribution.num_draws == 7
+
+
+@pytest.mark.slow
+def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_noise):
+    problem, _, _ = with_noise
+    settings = rz.ConditionalSettings(num_draws=4000, num_others=8)
+    posterior = rz.conditional(problem, settings=settings)
+    found = rz.conditional_moments(posterior, ELSEWHERE)
+    drawn = rz.predict(posterior, "u", ELSEWHERE, num_draws=4000, quantiles=())
+    assert np.abs((found.mean - drawn.mean) / found.sd).max() < 4 / np.sqrt(4000)
+    np.testing.assert_allclose(found.sd / drawn.sd, 1.0, atol=4 / np.sqrt(2 * 4000))
+    shares = rz.conditional_mixture(posterior, ELSEWHERE).shares
+    np.testing.assert_allclose(shares, 1 / 8)
+
+
+@pytest.mark.slow
+def test_moments_of_another_engine_are_refused():
+    posterior = rz.conditional(problem_with(), settings=rz.ConditionalSettings(num_draws=2))
+    other = dataclasses.replace(posterior, engine="nuts")
+    with pytest.raises(RieszError, match="the posterior is by nuts"):
+        rz.conditional_moments(other, ELSEWHERE)
+
+
+def test_what_the_noise_reads_is_not_integrated_out_even_where_it_is_flat():
+    problem = problem_with(
+        {"s": dist.Normal(0.0, 1.0)},
+        equation=rz.diffusion(1.3) - rz.source("f") - rz.source("s"),
+        likelihood=rz.Gaussian(lambda z: jnp.maximum(0.05, z["s"] - 3.0)),
+    )
+    names = problem.latents.coordinate_names()
+    assert [names[i] for i in np.asarray(linear_parts(problem).others)] == ["s"]
+
+
+class Quadratic(AbstractDensity):
+    """The log-density of a Gaussian with this precision."""
+
+    precision: Float[Array, "n n"]
+
+    def __call__(self, coordinates):
+        return -0.5 * coordinates @ self.precision @ coordinates
+
+    def explain(self, coordinates):
+        raise RieszError("no reason")
+
+
+def test_the_spread_about_a_mode_is_the_inverse_of_the_curvature():
+    precision = jnp.asarray([[3.0, 1.0], [1.0, 2.0]])
+    spread = spread_about(Quadratic(precision), jnp.zeros(2))
+    covariance = (spread.axes * spread.lengths**2) @ spread.axes.T
+    np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-6)
+    draws = np.asarray(around(spread, jnp.array([1.0, -2.0]), 20_000, jax.random.key(0)))
+    np.testing.assert_allclose(draws.mean(axis=0), [1.0, -2.0], atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(precision), atol=0.03)
+    assert spread.notes == ()
+
+
+def test_flat_directions_are_told_and_kept_within_the_prior():
+    spread = spread_about(Quadratic(jnp.diag(jnp.array([1e-5, -2.0, 4.0]))), jnp.zeros(3))
+    np.testing.assert_allclose(np.sort(spread.lengths), [0.5, 2.0, 2.0], rtol=1e-6)
+    assert "flat or bends upwards in 2 of 3 directions" in spread.notes[0]
+
+
+@pytest.mark.slow
+def test_auto_takes_it_where_all_unknowns_are_linear():
+    problem = problem_with()
+    posterior = rz.fit(problem, quiet=True)
+    assert posterior.engine == "conditional"
+    assert "the state is linear in all of 16 unknown numbers" in posterior.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"likelihood": rz.StudentT(0.05)}, "needs normal noise, and it is StudentT"),
+        (
+            {"equation": rz.diffusion(lambda x, z, u, grad_u: 1 + u**2) - rz.source("f")},
+            "affine in none of the unknowns",
+        ),
+    ],
+)
+def test_what_is_not_linear_and_normal_is_refused(changes, message):
+    with pytest.raises(RieszError, match=message):
+        rz.fit(problem_with(**changes), "conditional")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: rz.fit(p, "conditional", over="guess"), "over of conditional is 'guess'"),
+        (lambda p: rz.conditional(p, start=jnp.zeros(3)), "start has shape"),
+    ],
+)
+def test_wrong_settings_are_told(call, message):
+    with pytest.raises(RieszError, match=message):
+        call(problem_with())
+
+
+@pytest.mark.slow
+def test_chains_over_the_others_that_are_stopped_go_on_to_the_same_draws(with_noise, tmp_path):
+    problem, _, _ = with_noise
+    settings = rz.ConditionalSettings(over="nuts", num_warmup=60, num_samples=60)
+
+    def fitted(checkpoint=NO_CHECKPOINT):
+        return rz.conditional(problem, settings=settings, checkpoint=checkpoint)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # chains as short as these disagree
+        again, stops = stopped_and_resumed(fitted, tmp_path / "checkpoint", blocks=2)
+        check_same(again, fitted())
+    assert stops > 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
+        pytest.param(rz.SPDEField(2.0, 0.4, learned=SCALES), marks=pytest.mark.slow),
+        pytest.param(rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES), marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_held_is_what_the_problem_holds(source):
+    """Values and slopes by way of the parts, and by way of all coordinates."""
+    problem = problem_with(
+        {"a": dist.LogNormal(0.0, 0.3)},
+        equation=rz.diffusion(1.3) + rz.reaction("a") - rz.source("f"),
+        source=source,
+    )
+    parts = linear_parts(problem)
+    rng = np.random.default_rng(0)
+    linear, others = jnp.asarray(rng.normal(size=len(parts.linear))), jnp.array([0.3, -0.2, 0.1])
+
+    def by_parts(linear, others):
+        return parts.z(problem.latents, linear, others)
+
+    def by_all(linear, others):
+        return problem.z(parts.together(linear, others))
+
+    assert "a" not in parts.names
+    assert "f" in parts.names
+    for argument in (0, 1):
+        found, wanted = (
+            jax.jit(jax.jacfwd(way, argnums=argument))(linear, others) for way in (by_parts, by_all)
+        )
+        for name in found:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-9, atol=1e-12)
+
+
+def test_the_summary_says_what_is_exact():
+    row = {"unknown": "f", "mean": 0.0, "sd": 1.0, "q05": -1.6, "q50": 0.0, "q95": 1.6}
+    text = str(Summary("conditional", (row,), 9, 0.9, 1.0, ()))
+    assert "by exact solves; unknowns that are not integrated out, if any," in text
+    assert "not checked" not in text

@@ -1,0 +1,294 @@
+"""The engine emulate: right posteriors without a solve, in any precision, and guarded."""
+
+import dataclasses
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from tests.stopping import check_same, stopped_and_resumed
+
+import riesz as rz
+from riesz.engines.emulate import rounds
+from riesz.engines.emulate.engine import emulate
+from riesz.engines.emulate.least_squares import normal_equations, stepped_readout
+from riesz.engines.emulate.rounds import REACH, SETTLED, between, localised, reach
+from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.emulate.start import (
+    at_sensors,
+    default_penalty,
+    equation_inputs,
+    initial_surrogate,
+)
+from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.training import TrainingError, train
+from riesz.errors import RieszError
+from riesz.posterior.family import full_rank_of, mean_field
+
+SETTINGS = EmulateSettings(features=32, readout_batches=20, refining_draws=256)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Transport on 17^2 nodes with two unknowns."""
+    rng = np.random.default_rng(3)
+    hierarchy = rz.hierarchy(rz.rectangle((4, 4)), 3)
+    equation = rz.diffusion(1.0) + rz.advection("tau") - rz.source(1.0)
+    points = rng.uniform(0.1, 0.9, (20, 2))
+    forward = rz.boundary_value_problem(rz.P1(hierarchy.meshes[-1]), equation, {"boundary": 0.0})
+    truth = rz.solve(forward, {"tau": jnp.asarray([2.0, -1.0])})
+    clean = np.asarray(rz.point_operator(forward.space, points) @ truth)
+    noise = 0.02 * clean.max()
+    return rz.inverse_problem(
+        hierarchy,
+        equation,
+        latents={"tau": dist.Normal(0.0, 3.0).expand([2])},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, clean + noise * rng.normal(size=20)),
+        likelihood=rz.Gaussian(float(noise)),
+    )
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return emulate(problem, seed=1, settings=SETTINGS, quiet=True)
+
+
+def exact_moments(problem, near):
+    """Mean and covariance by a grid of exact solves around a Gaussian."""
+    sd = np.sqrt(np.diag(np.asarray(near.covariance())))
+    axis = np.linspace(-5, 5, 21)
+    grid = np.asarray(near.mean) + np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2) * sd
+    logs = np.asarray(jax.jit(lambda g: jax.lax.map(problem.log_prob, g))(jnp.asarray(grid)))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    mean = weights @ grid
+    return mean, (grid - mean).T @ (weights[:, None] * (grid - mean))
+
+
+def test_the_posterior_is_the_exact_one(problem, posterior):
+    q = posterior.distribution
+    mean, covariance = exact_moments(problem, q)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.abs((np.asarray(q.mean) - mean) / sd).max() < 0.1
+    ratios = np.sqrt(np.diag(np.asarray(q.covariance()))) / sd
+    assert np.abs(ratios - 1).max() < 0.05, ratios
+
+
+def test_its_states_are_those_of_exact_solves(problem, posterior):
+    draws = posterior.sample(jr.key(0), 3)
+    states = posterior.states(problem, jr.key(1), draws)
+    exact = jnp.stack([problem.state(one) for one in draws])
+    assert jnp.linalg.norm(states - exact) < 0.01 * jnp.linalg.norm(exact)
+
+
+def test_rounds_give_the_data_their_weight_bit_by_bit_until_nothing_moves(posterior):
+    history = {name: np.asarray(curve) for name, curve in posterior.history.items()}
+    assert (np.diff(history["share"]) >= 0).all()
+    assert history["share"][0] < 0.5
+    assert history["share"][-1] == 1.0
+    assert history["moved"][-1] < SETTLED
+    assert history["physics"][-1] < 1e-3
+    assert posterior.notes == ()
+
+
+@pytest.mark.slow
+def test_rounds_that_are_stopped_go_on_to_the_same_posterior(problem, posterior, tmp_path):
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: emulate(
+            problem, seed=1, settings=SETTINGS, quiet=True, checkpoint=checkpoint
+        ),
+        tmp_path / "checkpoint",
+    )
+    assert stops == len(posterior.history["share"]) > 2
+    check_same(again, posterior)
+
+
+@pytest.mark.slow
+def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "HIDDEN_BY_NOISE", 0.0)  # nothing is good enough
+    monkeypatch.setattr(rounds, "LARGEST", 2000)
+    monkeypatch.setattr(rounds, "SETTLED", 0.0)
+    monkeypatch.setattr(rounds, "PATIENCE", 1)
+    settings = dataclasses.replace(SETTINGS, rounds=8)
+
+    def fit(**given):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return emulate(problem, seed=1, settings=settings, quiet=True, **given)
+
+    posterior = fit()
+    added = []
+
+    def counted(checkpoint):
+        kept = checkpoint.stored("rounds")
+        added.append(kept is not None and kept["sums"] is not None)
+        return fit(checkpoint=checkpoint)
+
+    again, stops = stopped_and_resumed(counted, tmp_path / "checkpoint")
+    assert stops == 8
+    assert sum(added) > 1
+    assert posterior.states.surrogate.network.readout.shape[1] == 64  # from 32
+    check_same(again, posterior)
+
+
+def test_a_posterior_that_has_not_settled_is_told(problem):
+    with pytest.warns(UserWarning, match="has not settled") as told:
+        posterior = emulate(problem, settings=dataclasses.replace(SETTINGS, rounds=1), quiet=True)
+    assert f"emulate: {posterior.notes[0]}" in [str(one.message) for one in told]
+
+
+@pytest.mark.slow
+def test_gradients_train_what_cannot_be_solved_for(problem, tmp_path):
+    """The exact norm is no sum over patches: its surrogate is trained, and q with it."""
+    settings = EmulateSettings(
+        width=16, features=16, prior_steps=100, steps=100, block_steps=50, refining_draws=64
+    )
+    exact = rz.exact_penalty(problem.forward)
+    posterior = emulate(problem, settings=settings, penalty=exact, quiet=True)
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: emulate(
+            problem, settings=settings, penalty=exact, quiet=True, checkpoint=checkpoint
+        ),
+        tmp_path / "checkpoint",
+        blocks=3,
+    )
+    assert stops == 1
+    check_same(again, posterior)
+    physics = np.asarray(posterior.history["physics"])
+    assert physics.shape == (200,)
+    assert physics[-20:].mean() < 0.1 * physics[:10].mean()
+    assert posterior.history["bound"].shape == (100,)
+
+
+@pytest.mark.slow
+def test_functions_around_a_place_take_over_what_was_there(problem):
+    """As closely as linear functions and bends can: exactly on few draws."""
+    surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
+    draws = jr.normal(jr.key(1), (10, 2))
+    moved = localised(surrogate, draws, 8, jr.key(2))
+    for one in draws:
+        np.testing.assert_allclose(
+            at_sensors(problem, moved, one), at_sensors(problem, surrogate, one), atol=1e-6
+        )
+
+
+def test_reach_is_measured_along_the_axes_of_the_distribution_before():
+    normals = matched_normals(jr.key(0), 64, 2, np.dtype(float))
+    factor = jnp.asarray([[2.0, 0.0], [1.0, 0.1]])
+    before = full_rank_of(jnp.zeros(2), factor)
+    after = full_rank_of(factor @ jnp.asarray([0.5, -3.0]), factor)
+    found = reach(before, after, normals) * np.sqrt(64 / 63)  # of a sample's covariance
+    np.testing.assert_allclose(found, 3.0, rtol=1e-10)
+    assert found > REACH
+
+
+def test_a_part_of_the_way_keeps_within_reach():
+    normals = matched_normals(jr.key(0), 64, 2, np.dtype(float))
+    before, after = (
+        full_rank_of(jnp.zeros(2), jnp.eye(2)),
+        full_rank_of(10 * jnp.ones(2), jnp.eye(2)),
+    )
+    part = between(before, after, REACH / reach(before, after, normals))
+    np.testing.assert_allclose(reach(before, part, normals), REACH, rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_other_families_are_fitted_too(problem):
+    family = mean_field(2, jnp.float64)
+    posterior = emulate(problem, settings=SETTINGS, family=family, quiet=True)
+    assert type(posterior.distribution) is type(family)
+    mean, covariance = exact_moments(problem, posterior.distribution)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.abs((np.asarray(posterior.distribution.mean) - mean) / sd).max() < 0.1
+
+
+@pytest.mark.slow
+def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
+    settings = dataclasses.replace(SETTINGS, num_samples=8)
+    penalty = default_penalty(problem, settings, None, engine="emulate")
+    surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
+    draws = jr.normal(jr.key(1), (30, 8, 2))
+    stepped = stepped_readout(problem, penalty, surrogate, jr.key(2), draws)
+    zs = equation_inputs(problem, jr.normal(jr.key(3), (32, 2)))
+    before, after = (
+        float(np.mean([penalty(key, s, zs) for key in jr.split(jr.key(4), 5)]))
+        for s in (surrogate, stepped)
+    )
+    assert after < 0.01 * before
+
+
+def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_are_about(problem):
+    """So that those of several rounds may be added."""
+    penalty = default_penalty(problem, EmulateSettings(), None, engine="emulate")
+    surrogate = initial_surrogate(problem, jr.key(0), width=8, features=6)
+    bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
+    draws = jr.normal(jr.key(1), (2, 4, 2))
+    here, there = (
+        normal_equations(problem, penalty, one, jr.key(2), draws) for one in (surrogate, bare)
+    )
+    np.testing.assert_allclose(here.matrix, there.matrix, rtol=1e-10)
+    np.testing.assert_allclose(here.slope, there.slope, atol=1e-10 * np.abs(there.slope).max())
+
+
+def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior):
+    one = jnp.asarray([0.3, -0.2])
+    state = posterior.states(problem, jr.key(0), one[None])[0]
+    seen = at_sensors(problem, posterior.states.surrogate, one)
+    np.testing.assert_allclose(seen, problem.operator @ state, rtol=1e-12)
+
+
+def test_matched_draws_have_the_moments_of_a_standard_normal():
+    draws = matched_normals(jr.key(0), 64, 3, np.dtype(float))
+    np.testing.assert_allclose(draws.mean(axis=0), jnp.zeros(3), atol=1e-12)
+    np.testing.assert_allclose(draws.T @ draws / 64, jnp.eye(3), atol=1e-12)
+
+
+def test_a_problem_without_a_hierarchy_is_refused(problem):
+    flat = dataclasses.replace(problem, hierarchy=None)
+    with pytest.raises(RieszError, match="hierarchy of meshes"):
+        emulate(flat, settings=SETTINGS, quiet=True)
+
+
+def falling(state, key, data):
+    after = state - 1
+    return after, {"height": jnp.log(after)}
+
+
+def test_training_stops_at_the_step_and_term_that_broke_and_keeps_the_last_good_state():
+    with pytest.raises(TrainingError, match=r"'height' became NaN or infinite at step 6") as error:
+        train(
+            falling,
+            jnp.asarray(7.0),
+            jr.key(0),
+            None,
+            num_steps=20,
+            block_steps=5,
+            label="x",
+            quiet=True,
+        )
+    assert error.value.state == 2.0
+
+
+def standing(state, key, data):
+    return state, {"height": state}
+
+
+def test_training_stops_early_when_nothing_is_gained():
+    _, history = train(
+        standing,
+        jnp.asarray(1.0),
+        jr.key(0),
+        None,
+        num_steps=100,
+        block_steps=5,
+        label="x",
+        quiet=True,
+        patience=3,
+        watched="height",
+    )
+    assert len(history["height"]) == 20

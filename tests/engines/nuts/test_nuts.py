@@ -1,0 +1,193 @@
+"""NUTS against a posterior known in closed form, and what it costs and warns of."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from tests.linear_gaussian import exact_posterior, known_posterior, linear_problem
+from tests.stopping import check_same, stopped_and_resumed
+
+from riesz.engines.nuts import chains
+from riesz.engines.nuts.chains import warnings_of
+from riesz.engines.nuts.engine import log_density, nuts
+from riesz.engines.start import steadied
+from riesz.errors import RieszError, SolveError
+from riesz.fem.linear import host_lu
+from riesz.fem.linear.linear_solve import Dense, SparseLU
+from riesz.fem.terms.weakform import advection, diffusion, source
+from riesz.mesh.shapes import rectangle
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from riesz.problem.problem import inverse_problem
+
+NUM_WARMUP = 100  # one value everywhere: each is a compilation
+
+
+def three_hundred(**given):
+    return nuts(linear_problem(), seed=1, num_warmup=NUM_WARMUP, num_samples=300, **given)
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return three_hundred()
+
+
+def test_a_linear_gaussian_posterior_is_met_within_monte_carlo_error(sampled):
+    mean, covariance = known_posterior()
+    sd = np.sqrt(np.diag(covariance))
+    effective = np.asarray(sampled.history["effective_draws"])
+    errors = (np.asarray(sampled.coordinate_mean()) - mean) / sd
+    assert (abs(errors) < 3 / np.sqrt(effective)).all(), errors
+    ratios = np.sqrt(np.diag(sampled.coordinate_covariance())) / sd
+    assert (abs(ratios - 1) < 3 / np.sqrt(2 * effective)).all(), ratios
+
+
+def test_the_chains_agree_and_every_gradient_is_counted(sampled):
+    history = sampled.history
+    assert sampled.notes == ()
+    assert (history["r_hat"] < 1.01).all()
+    assert not history["diverging"].any()
+    assert sampled.distribution.by_chain.shape == (2, 300, 3)
+    assert history["num_gradients"] > history["num_steps"].sum() >= 600
+
+
+@pytest.fixture(scope="module")
+def from_itself(sampled):
+    """A warm-up in which nothing but the step size is found; after one that adapts the mass."""
+    return nuts(linear_problem(), start=exact_posterior(), num_warmup=NUM_WARMUP, num_samples=300)
+
+
+@pytest.mark.slow
+def test_from_a_posterior_the_same_one_is_met(from_itself):
+    mean, covariance = known_posterior()
+    sd = np.sqrt(np.diag(covariance))
+    effective = np.asarray(from_itself.history["effective_draws"])
+    errors = (np.asarray(from_itself.coordinate_mean()) - mean) / sd
+    assert (abs(errors) < 3 / np.sqrt(effective)).all(), errors
+
+
+@pytest.mark.slow
+def test_a_gaussian_whitened_by_its_own_covariance_takes_the_steps_of_a_standard_one(from_itself):
+    """Its trajectories turn after half a period: a few steps of about one."""
+    assert from_itself.history["step_size"].min() > 0.5
+    assert from_itself.history["num_steps"].max() <= 7
+
+
+def test_a_covariance_of_fewer_draws_than_unknowns_is_made_regular():
+    draws = np.random.default_rng(0).normal(size=(5, 20))
+    singular = jnp.cov(draws, rowvar=False)
+    found = steadied(singular, 5)
+    np.testing.assert_allclose(np.diag(found), np.diag(singular))
+    assert np.linalg.eigvalsh(found)[0] > 0.5 * np.diag(singular).min()
+
+
+def test_the_log_density_told_is_that_of_the_posterior_up_to_a_constant(sampled):
+    mean, covariance = known_posterior()
+    offsets = np.asarray(sampled.distribution.all()) - mean
+    exact = -0.5 * np.einsum("di,ij,dj->d", offsets, np.linalg.inv(covariance), offsets)
+    constant = np.asarray(sampled.history["log_density"]).ravel() - exact
+    np.testing.assert_allclose(constant, constant[0], rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: three_hundred(checkpoint=checkpoint), tmp_path / "checkpoint", blocks=5
+    )
+    assert stops == 3  # of sixteen blocks
+    check_same(again, sampled)
+
+
+def test_chains_that_disagree_are_told(monkeypatch):
+    monkeypatch.setattr(chains, "FEW_EFFECTIVE", 0)
+    monkeypatch.setattr(chains, "R_HAT", 0.5)
+    with pytest.warns(UserWarning, match="the chains do not agree yet: r_hat is"):
+        short = nuts(linear_problem(), num_warmup=NUM_WARMUP, num_samples=4, num_chains=1)
+    assert "for w[" in short.notes[0]
+    assert "take more warm-up and draws" in short.notes[0]
+
+
+def test_divergences_are_told():
+    agreed = {"r_hat": jnp.array([1.0]), "effective_draws": jnp.array([500.0])}
+    history = {"diverging": jnp.array([[True, False]]), **agreed}
+    (note,) = warnings_of(history, ("a",))
+    assert note.startswith("1 of 2 transitions diverged")
+
+
+def test_few_effective_draws_and_too_few_to_tell_are_told():
+    calm = {"diverging": jnp.array([[False, False]])}
+    few = {"r_hat": jnp.array([1.0, 1.0]), "effective_draws": jnp.array([500.0, 25.0])}
+    (note,) = warnings_of(calm | few, ("a", "b"))
+    assert note.startswith("the draws of b are worth 25 independent ones")
+    assert "20% of a standard deviation" in note
+    (note,) = warnings_of(calm, ("a", "b"))
+    assert "too few draws" in note
+
+
+@pytest.fixture(scope="module")
+def transport():
+    """An unsymmetric matrix that depends on the unknowns."""
+    return inverse_problem(
+        rectangle((6, 6)),
+        diffusion("a") + advection("tau") - source(10.0),
+        latents={"a": dist.LogNormal(0.0, 1.0), "tau": dist.Normal(jnp.zeros(2), 5.0)},
+        observations=observations([[0.3, 0.4], [0.7, 0.6]], [0.5, 0.6]),
+        likelihood=Gaussian(0.05),
+        dirichlet={"boundary": 0.0},
+    )
+
+
+@lru_cache
+def gradient(problem, solver):
+    return jax.jit(jax.value_and_grad(lambda c: log_density(problem, c, solver)))
+
+
+def test_a_gradient_costs_one_sparse_factorisation(transport, monkeypatch):
+    calls = []
+    factorise = host_lu.factorise
+    monkeypatch.setattr(host_lu, "factorise", lambda *a: (calls.append(1), factorise(*a))[1])
+    for i in range(4):
+        jax.block_until_ready(gradient(transport, SparseLU())(jnp.array([0.1, 0.2, 0.3 + i])))
+    assert len(calls) == 4
+
+
+def test_dense_and_sparse_solves_give_one_density_and_gradient(transport):
+    place = jnp.array([0.3, -0.2, 0.5])
+    (dense, sparse) = (gradient(transport, solver)(place) for solver in (Dense(), SparseLU()))
+    np.testing.assert_allclose(dense[0], sparse[0], rtol=1e-10)
+    np.testing.assert_allclose(dense[1], sparse[1], rtol=1e-8)
+
+
+def test_where_there_is_no_solution_the_density_is_nan_and_nothing_stops(transport):
+    density, _ = gradient(transport, SparseLU())(jnp.array([1e4, 0.0, 0.0]))
+    assert np.isnan(density)
+
+
+def test_float32_is_refused_with_the_line_to_add():
+    problem = inverse_problem(
+        rectangle((2, 2)),
+        diffusion("a") - source(1.0),
+        latents={"a": dist.LogNormal(0.0, 1.0)},
+        observations=observations([[0.5, 0.5]], [0.5]),
+        likelihood=Gaussian(0.1),
+        dirichlet={"left": 0.0},
+        dtype=jnp.float32,
+    )
+    with pytest.raises(SolveError, match="jax_enable_x64"):
+        nuts(problem)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_samples": 0}, "at least one of each"),
+        ({"start": jnp.zeros(2)}, "start has shape"),
+        ({"start": jnp.full(3, 1e308)}, "NaN or infinite"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(RieszError, match=message):
+        nuts(linear_problem(), num_warmup=NUM_WARMUP, **settings)

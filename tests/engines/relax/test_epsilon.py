@@ -1,0 +1,189 @@
+"""What errors of the equation do to the data, and how large the data say they are."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from tests.source_strengths import (
+    discrepancy,
+    most_likely,
+    source_problem,
+)
+
+from riesz.engines.relax.error_scale import (
+    gram_factor,
+    linearised,
+    most_likely_epsilon,
+    patch_variances,
+)
+from riesz.engines.relax.schedule import Annealed, Fixed, as_schedule
+from riesz.engines.relax.setup import median_units
+from riesz.engines.relax.states import RelaxedStates
+from riesz.errors import RieszError
+from riesz.fem.assembly import jacobian
+from riesz.fem.elements.space import P1
+from riesz.fem.problem import boundary_value_problem
+from riesz.fem.terms.weakform import advection, diffusion, reaction, source
+from riesz.mesh.shapes import rectangle
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.penalty import exact_penalty
+from riesz.penalty.schwarz import schwarz_norm
+from riesz.problem.problem import inverse_problem
+
+
+@lru_cache
+def transport():
+    """An unsymmetric matrix, which a transpose in the wrong place would show."""
+    return inverse_problem(
+        rectangle((5, 5)),
+        diffusion(1.0) + advection("tau") - source(10.0),
+        latents={"tau": dist.Normal(jnp.array([5.0, 2.0]), 1.0)},
+        observations=observations([[0.3, 0.4], [0.7, 0.6], [0.5, 0.2]], [0.5, 0.6, 0.4]),
+        likelihood=Gaussian(0.05),
+        dirichlet={"left": 0.0, "right": 1.0},
+    )
+
+
+def dense_parts(problem, coordinates):
+    """H, L and A as dense matrices on the free nodes."""
+    state = jnp.zeros(problem.forward.space.num_dofs)
+    matrix = jacobian(problem.forward, state, problem.z(coordinates)).to_scipy().toarray()
+    sensors = problem.operator.to_scipy().toarray()[:, np.asarray(problem.forward.free)]
+    return sensors, matrix, dual_norm(problem.forward).gram.to_scipy().toarray()
+
+
+@pytest.mark.parametrize("gram", [diffusion(1.0), reaction(1.0), diffusion(2.0) + reaction(3.0)])
+def test_the_factor_times_its_transpose_is_the_gram_matrix(gram):
+    matrix = dual_norm(transport().forward, gram).gram
+    factor, units = gram_factor(matrix), jnp.eye(matrix.pattern.size)
+    products = jax.vmap(lambda unit: factor @ factor.transposed(unit))(units)
+    np.testing.assert_allclose(products, matrix.to_dense(), atol=1e-12)
+
+
+def test_a_gram_matrix_that_is_not_positive_is_refused():
+    floating = boundary_value_problem(P1(rectangle((3, 3))), diffusion(1.0) - source(1.0))
+    with pytest.raises(RieszError, match="not positive: without Dirichlet conditions"):
+        gram_factor(dual_norm(floating).gram)
+
+
+def test_the_effect_of_errors_at_the_sensors_is_the_formula_for_an_unsymmetric_matrix():
+    problem, here = transport(), jnp.array([0.3, -0.4])
+    sensors, matrix, gram = dense_parts(problem, here)
+    responses = np.linalg.solve(matrix.T, sensors.T)
+    found = linearised(problem, here).discrepancy(gram_factor(dual_norm(problem.forward).gram))
+    np.testing.assert_allclose(found, responses.T @ gram @ responses, rtol=1e-9)
+
+
+def units_of(problem, penalty=None):
+    penalty = exact_penalty(problem.forward) if penalty is None else penalty
+    matrix = dual_norm(problem.forward).gram
+    return [float(unit) for unit in median_units(problem, penalty, matrix, gram_factor(matrix))]
+
+
+def test_one_unit_of_epsilon_moves_the_sensors_by_one_noise_sd_on_average():
+    problem = source_problem()
+    unit, _ = units_of(problem)
+    sizes = unit**2 * np.diag(discrepancy(problem))
+    np.testing.assert_allclose(sizes.mean(), problem.likelihood.sd**2)
+
+
+def test_a_unit_means_the_same_in_other_units_of_length_and_value():
+    metric, (unit, _) = source_problem(1000.0, 0.3048), units_of(source_problem(1000.0, 0.3048))
+    relative = unit**2 * discrepancy(metric) / metric.likelihood.sd**2
+    (unit, _), problem = units_of(source_problem()), source_problem()
+    np.testing.assert_allclose(
+        relative, unit**2 * discrepancy(problem) / problem.likelihood.sd**2, rtol=1e-9
+    )
+
+
+def test_the_effect_of_errors_in_a_norm_by_patches_is_that_of_its_inverse():
+    problem = source_problem()
+    norm = schwarz_norm(problem.forward, problem.hierarchy, patch_nodes=16, coarse_patch_nodes=9)
+    free, size = problem.forward.free, problem.forward.space.num_dofs
+    slope = jax.jit(
+        jax.vmap(jax.grad(norm.squared))
+    )  # of a quadratic: its matrix, column by column
+    columns = slope(jnp.eye(size)[free])
+    gamma = np.asarray(columns)[:, free] / 2
+    here = linearised(problem, jnp.zeros(2))
+    responses = np.asarray(here.responses)
+    found = patch_variances(norm, dual_norm(problem.forward).gram, here, free)
+    exact = np.sum(responses.T * np.linalg.solve(gamma, responses.T), axis=0)
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_learned_epsilon_is_where_the_exact_marginal_likelihood_has_its_maximum(seed):
+    problem = source_problem(model_error=3.0, seed=seed)
+    factor, (unit, _) = gram_factor(dual_norm(problem.forward).gram), units_of(problem)
+    for place in ([0.0, 0.0], [1.0, -2.0]):  # it does not matter where a linear equation is seen
+        found = most_likely_epsilon(problem, factor, unit, jnp.array(place))
+        assert abs(found / most_likely(problem) - 1) < 0.05
+
+
+def test_states_given_the_data_have_the_mean_and_covariance_of_gaussian_conditioning():
+    problem, here = transport(), jnp.array([0.3, -0.4])
+    factor, epsilon = gram_factor(dual_norm(problem.forward).gram), 0.3
+    states = RelaxedStates(jnp.asarray(epsilon), factor)
+    draws = states(problem, jr.key(0), jnp.broadcast_to(here, (1000, 2)))
+    draws = np.asarray(draws)[:, np.asarray(problem.forward.free)]
+
+    sensors, matrix, gram = dense_parts(problem, here)
+    inverse = np.linalg.inv(matrix)
+    prior = epsilon**2 * inverse @ gram @ inverse.T
+    noisy = sensors @ prior @ sensors.T + 0.05**2 * np.eye(3)
+    gain = np.linalg.solve(noisy, sensors @ prior).T
+    state = problem.state(here)
+    gap = np.asarray(problem.observed - problem.operator @ state)
+    mean = np.asarray(state)[np.asarray(problem.forward.free)] + gain @ gap
+    covariance = prior - gain @ sensors @ prior
+    sd = np.sqrt(np.diag(covariance))
+    assert np.abs((draws.mean(axis=0) - mean) / sd).max() < 4.5 / np.sqrt(1000)
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.12)
+
+
+def test_prescribed_values_stay_as_they_are():
+    problem = transport()
+    states = RelaxedStates(jnp.asarray(1.0), gram_factor(dual_norm(problem.forward).gram))
+    (state,) = states(problem, jr.key(1), jnp.zeros((1, 2)))
+    exact = problem.state(jnp.zeros(2))
+    np.testing.assert_array_equal(state[problem.forward.fixed], exact[problem.forward.fixed])
+
+
+def test_annealing_goes_from_the_start_to_the_end_value_and_rests_there():
+    path = Annealed(0.01).path(90)
+    assert path[0] == 1.0
+    np.testing.assert_allclose(path[30], 0.1)  # half way to the rest, on the scale of logarithms
+    np.testing.assert_allclose(path[60:], 0.01)
+
+
+def test_every_cycle_starts_anew():
+    path = Annealed(0.1, start=2.0, cycles=3).path(90)
+    np.testing.assert_allclose(path[[0, 30, 60]], 2.0)
+    np.testing.assert_allclose(path[[29, 59, 89]], 0.1)
+
+
+def test_a_number_is_a_schedule():
+    assert as_schedule(0.5) == Fixed(0.5)
+    np.testing.assert_array_equal(as_schedule(0.5).path(3), [0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan])
+def test_an_epsilon_that_is_not_positive_is_refused(value):
+    with pytest.raises(RieszError, match="it must be positive and finite"):
+        as_schedule(value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"epsilon_rel": 2.0}, "would loosen"), ({"epsilon_rel": 0.1, "cycles": 0}, "at least once")],
+)
+def test_annealing_that_makes_no_sense_is_refused(settings, message):
+    with pytest.raises(RieszError, match=message):
+        Annealed(**settings)
