@@ -63,7 +63,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 def with_results(page: str) -> str:
     if RESULTS_MARK not in page:
         raise ValueError(f"docs/benchmarks.md has no line {RESULTS_MARK!r} for the results.")
-    return page.replace(RESULTS_MARK, results_section(result_files(ROOT / "results")))
+    return page.replace(RESULTS_MARK, results_section(result_files(ROOT)))
 
 
 def tutorial_files(script: Path) -> dict[str, str | bytes]:
@@ -82,7 +82,7 @@ def tutorial_files(script: Path) -> dict[str, str | bytes]:
 
 def reference_pages() -> dict[str, str]:
     package = ROOT / "src" / "riesz"
-    public = public_names(package / "__init__.py")
+    public = public_names(package / "__init__.pyi")
     check_complete(public)
     exported = {
         module: exports(package / module.removeprefix("riesz.") / "__init__.py")

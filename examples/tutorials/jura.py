@@ -13,11 +13,10 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 import numpy as np
-from riesz.regression import Covariates, Structure, field_regression, modes_of
 
 import riesz as rz
 from riesz.datasets import jura, jura_grid
-from riesz_paper.regression import chain
+from riesz_paper.regression import Covariates, Structure, chain, field_regression, modes_of
 
 samples = jura()
 known, left_out = (samples.subset(kept) for kept in (samples.is_training, ~samples.is_training))
@@ -99,8 +98,9 @@ figure
 # %% [markdown]
 # ## The number
 #
-# The committed run of the whole experiment has 0.390 mg/kg for this model (`results/jura`), the
-# best method of the paper's table 0.451. The fit has no random part: what is left is rounding.
+# The committed run of the whole experiment has 0.390 mg/kg for this model
+# (`paper/results/jura`), the best method of the paper's table 0.451. The fit has no random part:
+# what is left is rounding.
 
 # %%
 assert abs(mae - 0.390) < 0.005

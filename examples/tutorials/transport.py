@@ -128,7 +128,7 @@ figure
 #
 # The error of the mean in units of the exact standard deviation, for the worse coordinate. Over ten
 # data sets on 65 x 65 nodes the committed experiment finds 0.021 in the middle and 0.054 at worst
-# (`results/transport`); a tenth of a standard deviation is far less than anyone would notice.
+# (`paper/results/transport`); a tenth of a standard deviation is far less than anyone would notice.
 
 # %%
 error = np.max(np.abs(centre - exact_mean) / exact_sd)

@@ -51,9 +51,9 @@ def test_files_of_the_repository_find_their_place_in_the_book():
     def place(path, *, is_folder=False):
         return place_in_book(PurePosixPath(path), is_folder=is_folder)
 
-    assert place("results/jura/table.md") == "results/jura/table.md"
+    assert place("paper/results/jura/table.md") == "paper/results/jura/table.md"
     assert place("CHANGELOG.md") == "project/CHANGELOG.md"
-    assert place("results/field", is_folder=True) == "benchmarks.md#field"
+    assert place("paper/results/field", is_folder=True) == "benchmarks.md#field"
     assert place("examples/tutorials/jura.py") == "tutorials/jura.md"
     with pytest.raises(ValueError, match="link to a file in it"):
         place("examples/aquifer", is_folder=True)
@@ -61,15 +61,15 @@ def test_files_of_the_repository_find_their_place_in_the_book():
 
 def test_links_out_of_the_pages_are_led_into_the_book():
     origin = PurePosixPath("docs/misspecified.md")
-    text = "[rows](../results/misspecified/results.json) [all](../results/field) [p](engines.md)"
+    text = "[rows](../paper/results/taper/results.json) [all](../paper/results/field) [p](e.md)"
     assert with_links_inside(text, origin, "misspecified.md", ROOT) == (
-        "[rows](results/misspecified/results.json) [all](benchmarks.md#field) [p](engines.md)"
+        "[rows](paper/results/taper/results.json) [all](benchmarks.md#field) [p](e.md)"
     )
     assert with_links_inside("[log](../../CHANGELOG.md)", origin / "x", "a/x.md", ROOT) == (
         "[log](../project/CHANGELOG.md)"
     )
     assert files_taken_in({origin: text}, ROOT) == {
-        PurePosixPath("results/misspecified/results.json")
+        PurePosixPath("paper/results/taper/results.json")
     }
     assert links_out("[gone](../results/gone.json)", origin, ROOT) == {}
 

@@ -4,12 +4,14 @@ import ast
 from pathlib import Path
 
 
-def public_names(init: Path) -> dict[str, tuple[str, ...]]:
-    """The table of public names by module, read without importing anything."""
-    for node in ast.parse(init.read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PUBLIC":
-            return ast.literal_eval(node.value)
-    raise ValueError(f"{init} has no table _PUBLIC.")
+def public_names(stub: Path) -> dict[str, tuple[str, ...]]:
+    """The names of the stub by the modules that define them; subpackages are no names here."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            module = f"riesz.{node.module}"
+            found[module] = (*found.get(module, ()), *(alias.name for alias in node.names))
+    return found
 
 
 def exports(init: Path) -> dict[str, str]:

@@ -38,21 +38,26 @@ LAYERS = {
         ("latent",),
     ),
     "observe": Layer("Observations", "Measured values and their noise.", ("observe",)),
-    "infer": Layer(
-        "Inference",
-        "The inverse problem, the engines, and what they return.",
-        ("infer",),
+    "problem": Layer(
+        "Problems and posteriors",
+        "The inverse problem, what an engine returns, and what it says elsewhere.",
+        ("problem", "posterior", "prediction"),
     ),
-    "regression": Layer(
-        "Regression with a physical field",
-        "Measurements explained by what is known at their places, and by a field that obeys an "
-        "equation; `import riesz.regression`.",
-        modules=("riesz.regression",),
+    "engines": Layer(
+        "Engines",
+        "From a problem to its posterior: one door, and the engines behind it.",
+        ("inference", "engines"),
     ),
     "diagnose": Layer(
         "Diagnosis",
         "Checks of derivatives, posteriors and whole problems; `import riesz.diagnose`.",
-        modules=("riesz.diagnose",),
+        ("diagnose",),
+        ("riesz.diagnose",),
+    ),
+    "case": Layer(
+        "Problem files and runs",
+        "What the commands do, from Python: read a problem file, fit, predict, report.",
+        ("case",),
     ),
     "data": Layer(
         "Data and files",

@@ -1,7 +1,7 @@
 """The page of benchmarks: every result file of the repository, with where it comes from."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,9 @@ from typing import Any
 MOST_ROWS = 12
 """Of a table that is shown; more are a click away."""
 MOST_COLUMNS = 14
+
+FOLDERS = ("paper/results", "results")
+"""Of experiments of the paper, and of the product: benchmarks, walks, calibration."""
 
 ABOUT = {
     "agreement": "Engines against each other on one problem.",
@@ -45,7 +48,7 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A result file: its name, its place below `results`, and what lies beside it."""
+    """A result file: its name, its place in the repository, and what lies beside it."""
 
     name: str
     place: str
@@ -54,21 +57,27 @@ class ResultFile:
     tables: tuple[str, ...]
 
 
-def result_files(folder: Path) -> list[ResultFile]:
+def result_files(root: Path) -> list[ResultFile]:
     """Experiments first, then single files, each in the order of the alphabet."""
-    found = []
-    for path in sorted(folder.glob("*/results.json")):
-        beside = {
-            kind: tuple(f"{path.parent.name}/{p.name}" for p in sorted(path.parent.glob(kind)))
-            for kind in ("*.png", "*.md")
-        }
-        place = f"{path.parent.name}/{path.name}"
-        found.append(
-            ResultFile(path.parent.name, place, read(path), beside["*.png"], beside["*.md"])
+
+    def places(paths: Iterable[Path]) -> tuple[str, ...]:
+        return tuple(path.relative_to(root).as_posix() for path in sorted(paths))
+
+    folders = [root / name for name in FOLDERS]
+    whole = [path for folder in folders for path in folder.glob("*/results.json")]
+    single = [path for folder in folders for path in folder.glob("*.json")]
+    return [
+        ResultFile(
+            path.parent.name,
+            *places([path]),
+            read(path),
+            places(path.parent.glob("*.png")),
+            places(path.parent.glob("*.md")),
         )
-    return found + [
-        ResultFile(path.stem, path.name, read(path), (), ())
-        for path in sorted(folder.glob("*.json"))
+        for path in sorted(whole, key=lambda path: path.parent.name)
+    ] + [
+        ResultFile(path.stem, *places([path]), read(path), (), ())
+        for path in sorted(single, key=lambda path: path.name)
     ]
 
 
@@ -94,7 +103,7 @@ def section(file: ResultFile) -> str:
     if len(rows) <= MOST_ROWS and shown:
         cells = [[cell(row.get(column)) for column in shown] for row in rows]
         parts.append(folded(f"All {len(rows)} rows", markdown_table(shown, cells)))
-    parts += [folded(f"Figure {Path(p).stem}", f"![{p}](../results/{p})") for p in file.pictures]
+    parts += [folded(f"Figure {Path(p).stem}", f"![{p}](../{p})") for p in file.pictures]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -102,7 +111,7 @@ def origin(file: ResultFile) -> str:
     """Command, commit, seed, machine, and where all rows are."""
     found, machine = file.content, file.content["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    places = [f"[{Path(place).name}](../results/{place})" for place in (file.place, *file.tables)]
+    places = [f"[{Path(place).name}](../{place})" for place in (file.place, *file.tables)]
     return "\n".join(
         [
             f"- `{found['command']}`, seed {found['seed']}, commit `{shortened(found['commit'])}`",

@@ -4,6 +4,8 @@
 coefficients read. All functions here can be jitted, differentiated and mapped over `state` and `z`.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,7 +23,7 @@ from riesz.fem.terms.weakform import PointSource
 
 @eqx.filter_jit
 def residual(
-    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
+    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: Any = None
 ) -> Float[Array, " dof"]:
     r"""$r_i = \mathrm{form}(u; \phi_i)$ for every shape function, those at fixed unknowns included.
 
@@ -100,7 +102,7 @@ def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
 
 @eqx.filter_jit
 def jacobian(
-    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
+    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: Any = None
 ) -> SparseMatrix:
     r"""$\partial r_i/\partial u_j$ on free unknowns: the stiffness matrix of a linear equation."""
     check_state(problem, state)

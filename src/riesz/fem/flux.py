@@ -6,6 +6,8 @@ residual: what the equation leaves unbalanced at the unknowns of a boundary is w
 that a budget closes to rounding error whatever the mesh.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +51,7 @@ class Budget(eqx.Module):
 def budget(
     problem: BoundaryValueProblem,
     state: Float[Array, " dof"],
-    z: PyTree = None,
+    z: Any = None,
     *,
     region: str | None = None,
 ) -> Budget:
@@ -136,7 +138,7 @@ def outflow_across(
 def flux_through(
     problem: BoundaryValueProblem,
     state: Float[Array, " dof"],
-    z: PyTree = None,
+    z: Any = None,
     *,
     on: str,
     out_of: str | None = None,

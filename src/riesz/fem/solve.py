@@ -6,6 +6,7 @@ and in reverse mode and to any order: the iteration itself is never differentiat
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -60,7 +61,7 @@ class Solution(eqx.Module):
 
 def solve(
     problem: BoundaryValueProblem,
-    z: PyTree = None,
+    z: Any = None,
     *,
     linear_solver: AbstractLinearSolver | None = None,
     newton: Newton | None = None,

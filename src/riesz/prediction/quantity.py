@@ -18,7 +18,7 @@ from riesz.prediction.places import Places, centroids, coefficients_at, fluxes_a
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknown import FLUX, STATE
 
-Quantity = Callable[[InverseProblem, Float[Array, " node"], PyTree], Any]
+Quantity = Callable[[InverseProblem, Float[Array, " node"], Any], Any]
 """`quantity(problem, state, z)`."""
 
 
