@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.small_msh import MSH_22
 
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
@@ -150,7 +151,7 @@ READERS = {
     "csv": ("a.csv", lambda _: CSV, read_observations),
     "toml": ("p.toml", lambda _: TOML, lambda path: tables_in(path, path.read_bytes())),
     "geojson": ("o.geojson", lambda _: GEOJSON, read_outline_file),
-    "msh": ("m.msh", mesh_of(".msh"), read_mesh),
+    "msh": ("m.msh", lambda _: MSH_22.encode(), read_mesh),
     "vtu": ("m.vtu", mesh_of(".vtu"), read_mesh),
     "npz": ("m.npz", mesh_of(".npz"), read_mesh),
     "manifest": ("manifest.json", lambda _: MANIFEST, read_manifest),

@@ -68,9 +68,9 @@ def test_a_quiet_fit_prints_nothing(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypatch, capsys):
-    write_mesh(tmp_path / "own.msh", rectangle((12, 8), upper=(3, 2)))
+    write_mesh(tmp_path / "own.vtu", rectangle((12, 8), upper=(3, 2)))
     out = tmp_path / "out"
-    words = ["experiment", "smoother", "--domain", tmp_path / "own.msh", "--out", out, "--json"]
+    words = ["experiment", "smoother", "--domain", tmp_path / "own.vtu", "--out", out, "--json"]
     status, text, _ = run(words, monkeypatch, capsys)
     assert status == 0
     assert json.loads(text.splitlines()[-1])["rows"] == 1
@@ -80,9 +80,9 @@ def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypa
     assert again[4:] == [
         *("--out", str(out)),
         *("--seed", "0"),
-        *("--domain", str(tmp_path / "own.msh")),
+        *("--domain", str(tmp_path / "own.vtu")),
     ]
-    assert results["config"]["domain"] == str(tmp_path / "own.msh")
+    assert results["config"]["domain"] == str(tmp_path / "own.vtu")
     assert results["rows"][0]["nodes"] == 13 * 9
     assert {p.name for p in out.iterdir()} == {
         "results.json",
@@ -91,7 +91,7 @@ def test_an_experiment_on_the_users_own_mesh_leaves_its_files(tmp_path, monkeypa
         "fem.png",
     }
     # Another mesh under the same name, with as many nodes and cells, is another run.
-    write_mesh(tmp_path / "own.msh", rectangle((12, 8), upper=(3, 1)))
+    write_mesh(tmp_path / "own.vtu", rectangle((12, 8), upper=(3, 1)))
     status, _, errors = run([*words, "--resume"], monkeypatch, capsys)
     assert status == 2
     assert "was made with config" in errors
@@ -143,7 +143,7 @@ def test_a_bad_outline_is_one_line_and_status_two(content, message, tmp_path, mo
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
+@pytest.mark.parametrize("suffix", [".vtu", ".npz"])
 def test_a_damaged_mesh_file_is_one_line_and_status_two(suffix, tmp_path, monkeypatch, capsys):
     path = tmp_path / f"mesh{suffix}"
     write_mesh(path, rectangle((4, 4)))

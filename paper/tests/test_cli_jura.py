@@ -42,7 +42,7 @@ def test_options_out_of_place_are_told(tmp_path, monkeypatch, capsys, words, mes
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (HEADING.replace(",Zn", "") + f"\n{ROW}", "has no column Zn"),
+        (HEADING.replace(",Zn", "") + f"\n{ROW[:-2]}", "has no column 'Zn'"),
         (f"{HEADING}\n{ROW.replace(',6,', ',much,')}", "line 2: Pb is 'much'"),
         (f"{HEADING}\n{ROW.replace(',6,', ',,')}", "Pb was not measured at 1 samples"),
         (f"{HEADING}\n{ROW}", "there is 1 sample only for training"),

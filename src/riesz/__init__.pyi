@@ -69,7 +69,6 @@ from .latent.gaussian_process import LogGP as LogGP
 from .latent.boundary_process import BoundaryGP as BoundaryGP
 from .latent.scales import LearnedScales as LearnedScales
 from .latent.karhunen_loeve import KarhunenLoeve as KarhunenLoeve
-from .latent.network import NetworkField as NetworkField
 from .latent.regions import Regions as Regions
 from .latent.spde import SPDEField as SPDEField
 from .observe.observations import observations as observations

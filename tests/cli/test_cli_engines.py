@@ -17,7 +17,7 @@ from riesz.posterior.states import ExactStates
 
 PROBLEM = """
 [domain]
-mesh = "own.msh"
+mesh = "own.vtu"
 levels = 2
 
 [observations]
@@ -69,7 +69,7 @@ polishing_rounds = 0
 
 LINEAR_PROBLEM = """
 [domain]
-mesh = "own.msh"
+mesh = "own.vtu"
 
 [observations]
 file = "wells.csv"
@@ -121,7 +121,7 @@ def riesz(monkeypatch, capsys, *words):
 )
 def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_mesh(tmp_path / "own.msh", rectangle((4, 2), upper=(2, 1)))
+    write_mesh(tmp_path / "own.vtu", rectangle((4, 2), upper=(2, 1)))
     (tmp_path / "problem.toml").write_text(PROBLEM)
     (tmp_path / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n")
     fit = ("fit", "problem.toml", "--out", "run", "--engine", engine, "--json")
@@ -151,7 +151,7 @@ def test_conditional_from_a_problem_file_with_unknown_source_and_boundary(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    write_mesh(tmp_path / "own.msh", rectangle((4, 2), upper=(2, 1)))
+    write_mesh(tmp_path / "own.vtu", rectangle((4, 2), upper=(2, 1)))
     (tmp_path / "problem.toml").write_text(LINEAR_PROBLEM)
     (tmp_path / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n1.0,0.5,1.1\n")
     fit = ("fit", "problem.toml", "--out", "run", "--engine", "conditional", "--json")

@@ -44,14 +44,15 @@ def test_an_unknown_metal_is_told_with_the_nearest():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (HEADING.replace(",Zn", ""), "has no column Zn"),
-        ("", "has no column set"),
+        (f"{HEADING.replace(',Zn', '')}\n{ROW[:-2]}", "has no column 'Zn'"),
+        ("", "is empty"),
         (HEADING, "has no rows"),
-        (f"{HEADING}\n{ROW.replace('3', 'three')}", "line 2: Cr is 'three', which is not a number"),
+        (f"{HEADING}\n{ROW.replace('3', 'three')}", "line 2: Cr is 'three', not a finite number"),
         (f"{HEADING}\n{ROW}\n{ROW.replace('2.0', 'nan')}", "line 3: y_km is 'nan'"),
         (f"{HEADING}\n{ROW.replace('train', 'test')}", "line 2: set is 'test'"),
         (f"{HEADING}\n{ROW.replace('Argovian', ' ')}", "line 2: rock is empty; write 'unknown'"),
-        (f"{HEADING}\n{ROW[:-4]}", "fewer cells than the heading"),
+        (f"{HEADING}\n{ROW[:-4]}", "line 2: Pb is nothing"),
+        (f"{HEADING}\ntrain,1.0,2.0", "line 2: the row ends before landuse"),
         (f"{HEADING}\n{ROW[:-1]}-7", "line 2: Zn is -7; a concentration is positive"),
     ],
 )

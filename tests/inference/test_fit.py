@@ -20,7 +20,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import mean_field
+from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz.problem.problem import inverse_problem
@@ -143,7 +143,7 @@ def run_to(family):
 
 
 def test_a_q_is_checked_after_the_fit(small, monkeypatch):
-    monkeypatch.setitem(ENGINES, "emulate", run_to(mean_field(1, jnp.float64)))
+    monkeypatch.setitem(ENGINES, "emulate", run_to(full_rank(1, jnp.float64)))
     with pytest.warns(UserWarning, match="importance sampling"):
         found = told_check(fit(small, "emulate"))
     assert found is not None
@@ -156,7 +156,7 @@ def test_a_q_is_checked_after_the_fit(small, monkeypatch):
 
 
 def test_a_check_that_fails_does_not_lose_the_fit(small, monkeypatch):
-    family = dataclasses.replace(mean_field(1, jnp.float64), mean=jnp.array([jnp.nan]))
+    family = dataclasses.replace(full_rank(1, jnp.float64), mean=jnp.array([jnp.nan]))
     monkeypatch.setitem(ENGINES, "emulate", run_to(family))
     with pytest.warns(UserWarning, match="q could not be checked: 1000 of 1000"):
         posterior = fit(small, "emulate")

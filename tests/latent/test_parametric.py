@@ -11,7 +11,6 @@ from riesz.errors import RieszError
 from riesz.latent.gaussian_process import LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 from riesz.latent.kernels import Matern52
-from riesz.latent.network import NetworkField
 from riesz.latent.parametric import parametric
 from riesz.latent.regions import Regions
 from riesz.latent.space import latent_space
@@ -84,7 +83,6 @@ def test_values_far_out_are_finite(prior):
         Regions(dist.Uniform(1.0, 2.0)),
         KarhunenLoeve(Matern52(), 3),
         LogGP(Matern52(), inducing=3),
-        NetworkField(width=2),
     ],
     ids=lambda p: type(p).__name__,
 )

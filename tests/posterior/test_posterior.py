@@ -30,7 +30,7 @@ from riesz.observe.censored import Censored
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import AbstractFamily, mean_field
+from riesz.posterior.family import AbstractFamily, full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import AbstractStateMap, ExactStates
 from riesz.prediction import predict as predict_module
@@ -174,7 +174,7 @@ def ramp():
         likelihood=Gaussian(jnp.array([0.1, 0.2])),
         dirichlet={"left": 0.0},
     )
-    return Posterior(problem, mean_field(3, jnp.float64), LinearStates(), engine="test")
+    return Posterior(problem, full_rank(3, jnp.float64), LinearStates(), engine="test")
 
 
 def test_a_field_is_predicted_at_points_and_nodes(ramp):
@@ -290,7 +290,7 @@ def test_impossible_predictions_are_refused(ramp, monkeypatch):
 
 def test_a_distribution_must_fit_the_problem():
     with pytest.raises(RieszError, match="has 2 coordinates, but the problem has 3"):
-        Posterior(linear_problem(), mean_field(2, jnp.float64), ExactStates())
+        Posterior(linear_problem(), full_rank(2, jnp.float64), ExactStates())
 
 
 def test_the_summary_tells_units_fit_and_notes():

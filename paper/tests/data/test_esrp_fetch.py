@@ -13,10 +13,9 @@ from paper.tests.data.raw_esrp import frame, texts, write, write_raw
 from rdata.conversion.to_r import ConverterFromPythonToR, build_r_object
 from rdata.parser import RObjectType
 
-from riesz.datasets.csv_table import table_in, text_of
 from riesz.errors import FileFormatError, RieszError
-from riesz_paper.data import esrp
-from riesz_paper.data.esrp import splits_of
+from riesz.io.tables.csv_text import read_csv
+from riesz_paper.data.esrp import esrp, splits_of
 from riesz_paper.data.esrp_download import SHA256, fetch_esrp
 from riesz_paper.data.esrp_raw import constructors, iso_dates, raster_from, read_raw
 
@@ -75,7 +74,8 @@ def test_what_is_fetched_can_be_read(served, tmp_path):
 
 
 def rows_in(path):
-    return table_in(text_of(path), path.name, ())
+    table = read_csv(path)
+    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
 def test_the_same_files_make_the_same_bytes(served, tmp_path):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from riesz.datasets.csv_table import numbers_in, table_in, text_of
 from riesz.errors import RieszError
+from riesz.io.tables.csv_text import read_csv
 from riesz_paper.data.esrp_build import PROJ4, lon_lat
 from riesz_paper.data.esrp_rules import (
     drop_reasons,
@@ -16,10 +16,9 @@ from riesz_paper.data.esrp_rules import (
 
 
 def columns_of(path, numbers):
-    rows = table_in(text_of(path), str(path), numbers)
-    found = {name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}
-    values = numbers_in(rows, numbers, str(path), may_be_missing=True)
-    return {**found, **dict(zip(numbers, values.T, strict=True))}
+    table = read_csv(path)
+    found = {name: np.array(table.words(name), dtype=object) for name in table.header}
+    return found | {name: table.numbers(name, may_be_missing=True) for name in numbers}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,8 @@ def test_levels_are_left_out_for_the_published_reasons(sites, levels):
 def test_splits_are_the_published_ones(esrp_folder, sites, levels, name):
     kept = {key: values[levels["drop_reason"] == ""] for key, values in levels.items()}
     rows = splits_from(sites, kept)[name]
-    published = table_in(text_of(esrp_folder / f"split_{name}.csv"), name, ())
+    table = read_csv(esrp_folder / f"split_{name}.csv")
+    published = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     assert [list(row) for row in rows] == [list(row) for row in published]
     exact = [key for key in published[0] if key != "head_sd"]
     for found, told in zip(rows, published, strict=True):

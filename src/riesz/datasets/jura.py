@@ -6,7 +6,6 @@ Resources Evaluation.
 """
 
 import dataclasses
-import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.datasets.csv_table import numbers_in, table_in, text_of
 from riesz.errors import FileFormatError, RieszError
+from riesz.io.tables.csv_text import csv_table, read_csv
+from riesz.io.tables.text import TextTable
 from riesz.spelling import listed, nearest
 
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
@@ -98,51 +98,56 @@ class Grid:
 @lru_cache(maxsize=1)
 def jura() -> Samples:
     """The 359 samples; 259 are for training, 100 for validation."""
-    found = samples_in(embedded("jura.csv").decode(), "jura.csv")
-    return dataclasses.replace(found, is_built_in=True)
+    return dataclasses.replace(samples_in(embedded("jura.csv")), is_built_in=True)
 
 
 @lru_cache(maxsize=1)
 def jura_grid() -> Grid:
     """5,957 places, 50 m apart."""
-    name = "jura_grid.csv.gz"
-    rows = table_in(gzip.decompress(embedded(name)).decode(), name, (*PLACES, *CATEGORIES))
-    points = numbers_in(rows, PLACES, name)
-    return Grid(points, {key: tuple(row[key] for row in rows) for key in CATEGORIES})
+    table = embedded("jura_grid.csv.gz")
+    return Grid(points_in(table), {key: tuple(table.words(key)) for key in CATEGORIES})
 
 
 def read_samples(path: Path) -> Samples:
     """Samples of one's own, from a CSV file with the columns of `jura.csv`."""
-    return samples_in(text_of(path), str(path))
+    return samples_in(read_csv(path))
 
 
-def embedded(name: str) -> bytes:
-    return files("riesz.datasets").joinpath(FOLDER, name).read_bytes()
+def embedded(name: str) -> TextTable:
+    return csv_table(Path(name), files("riesz.datasets").joinpath(FOLDER, name).read_bytes())
 
 
-def samples_in(text: str, name: str) -> Samples:
-    rows = table_in(text, name, ("set", *PLACES, *CATEGORIES, *METALS))
-    for number, row in enumerate(rows, 2):
-        if row["set"] not in SETS:
-            raise FileFormatError(
-                f"{name}, line {number}: set is {row['set']!r}; it is {listed(SETS)}."
-            )
-        for key in CATEGORIES:
-            if not row[key].strip():
-                raise FileFormatError(
-                    f"{name}, line {number}: {key} is empty; write 'unknown' where it is not known."
-                )
-    values = numbers_in(rows, METALS, name, may_be_missing=True)
-    bad = np.argwhere(values <= 0)
-    if len(bad):
-        line, column = bad[0]
-        raise FileFormatError(
-            f"{name}, line {line + 2}: {METALS[column]} is {values[line, column]:g}; a "
-            "concentration is positive. Leave the cell empty where nothing was measured."
-        )
+def points_in(table: TextTable) -> Float[np.ndarray, "sample 2"]:
+    return np.column_stack([table.numbers(name) for name in PLACES])
+
+
+def samples_in(table: TextTable) -> Samples:
+    sets = table.words("set")
+    for row, found in enumerate(sets):
+        if found not in SETS:
+            raise FileFormatError(f"{table.at(row)}: set is {found!r}; it is {listed(SETS)}.")
     return Samples(
-        points=numbers_in(rows, PLACES, name),
-        categories={key: tuple(row[key] for row in rows) for key in CATEGORIES},
-        metals=dict(zip(METALS, values.T, strict=True)),
-        is_training=np.array([row["set"] == SETS[0] for row in rows]),
+        points=points_in(table),
+        categories={key: categories_in(table, key) for key in CATEGORIES},
+        metals={name: concentrations_in(table, name) for name in METALS},
+        is_training=np.array([found == SETS[0] for found in sets]),
     )
+
+
+def categories_in(table: TextTable, key: str) -> tuple[str, ...]:
+    words = table.words(key)
+    if "" in words:
+        where = table.at(words.index(""))
+        raise FileFormatError(f"{where}: {key} is empty; write 'unknown' where it is not known.")
+    return tuple(words)
+
+
+def concentrations_in(table: TextTable, name: str) -> Float[np.ndarray, " sample"]:
+    values = table.numbers(name, may_be_missing=True)
+    (bad,) = np.nonzero(values <= 0)
+    if bad.size:
+        raise FileFormatError(
+            f"{table.at(int(bad[0]))}: {name} is {values[bad[0]]:g}; a concentration is positive. "
+            "Leave the cell empty where nothing was measured."
+        )
+    return values

@@ -9,8 +9,6 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.errors import RieszError
-
 Draws = Float[Array, "draw coordinate"]
 
 
@@ -147,45 +145,6 @@ class FullRank(AbstractGaussian):
         return jnp.sum(self.factor() ** 2, axis=1)
 
 
-class LowRank(AbstractGaussian):
-    r"""Independent coordinates plus a few directions: for many unknowns.
-
-    The covariance is $D (I + U U^\top) D$ with $D$ the diagonal of `sd` and $U$ the `directions`
-    in units of it. With the Cholesky factor $C$ of the small matrix $I + U^\top U$, a factor of
-    it is $D (I + U (I + C)^{-1} U^\top)$: nothing as large as the covariance is ever formed.
-    """
-
-    mean: Float[Array, " coordinate"]
-    log_sd: Float[Array, " coordinate"]
-    directions: Float[Array, "coordinate rank"]
-
-    def small_factor(self) -> Float[Array, "rank rank"]:
-        identity = jnp.eye(self.directions.shape[1], dtype=self.dtype)
-        return jnp.linalg.cholesky(identity + self.directions.T @ self.directions)
-
-    def deviations(self, normals: Draws) -> Draws:
-        factor = self.small_factor()
-        shifted = factor + jnp.eye(len(factor), dtype=self.dtype)
-        along = solve_triangular(shifted, (normals @ self.directions).T, lower=True).T
-        return (normals + along @ self.directions.T) * jnp.exp(self.log_sd)[None, :]
-
-    def whitened_square(self, offset: Float[Array, " coordinate"]) -> Float[Array, ""]:
-        white = offset * jnp.exp(-self.log_sd)
-        along = solve_triangular(self.small_factor(), self.directions.T @ white, lower=True)
-        return jnp.sum(white**2) - jnp.sum(along**2)
-
-    def log_volume(self) -> Float[Array, ""]:
-        return jnp.sum(self.log_sd) + jnp.sum(jnp.log(jnp.diagonal(self.small_factor())))
-
-    def variances(self) -> Float[Array, " coordinate"]:
-        return jnp.exp(2 * self.log_sd) * (1 + jnp.sum(self.directions**2, axis=1))
-
-
-def mean_field(num_coordinates: int, dtype) -> MeanField:
-    """The prior itself, to start from."""
-    return MeanField(jnp.zeros(num_coordinates, dtype), jnp.zeros(num_coordinates, dtype))
-
-
 def full_rank(num_coordinates: int, dtype) -> FullRank:
     """The prior itself, to start from."""
     zeros = jnp.zeros(num_coordinates, dtype)
@@ -197,12 +156,3 @@ def full_rank_of(
 ) -> FullRank:
     """The Gaussian with this mean and this lower triangular factor of its covariance."""
     return FullRank(mean, jnp.log(jnp.diagonal(factor)), jnp.tril(factor, -1))
-
-
-def low_rank(num_coordinates: int, rank: int, key: PRNGKeyArray, dtype) -> LowRank:
-    """Nearly the prior; the directions start small but not at zero, where they would stay."""
-    if rank < 1:
-        raise RieszError(f"the rank is {rank}: give at least one direction, or use mean_field.")
-    zeros = jnp.zeros(num_coordinates, dtype)
-    directions = 0.01 * jr.normal(key, (num_coordinates, rank), dtype)
-    return LowRank(zeros, zeros, directions)

@@ -75,16 +75,6 @@ def with_more_features(network: TrunkBranch, features: int, key: PRNGKeyArray) -
     return dataclasses.replace(network, trunk=trunk, readout=readout)
 
 
-class MLP(AbstractNetwork):
-    """One network of place and unknowns together."""
-
-    network: Layers
-    readout: Float[Array, " hidden"]
-
-    def __call__(self, x: Float[Array, " dim"], coordinates: Coordinates) -> Float[Array, ""]:
-        return self.network(jnp.concatenate([x, coordinates])) @ self.readout
-
-
 def trunk_branch(
     dim: int,
     num_coordinates: int,
@@ -109,16 +99,4 @@ def trunk_branch(
         linear=linear,
         others=others,
         num_crossed=1 + curved,
-    )
-
-
-def mlp(
-    dim: int, num_coordinates: int, key: PRNGKeyArray, *, width: int = 64, dtype: np.dtype
-) -> MLP:
-    """A network of place and unknowns with two hidden layers."""
-    layers_key, readout_key = jr.split(key)
-    scale = jnp.asarray(1 / np.sqrt(width), dtype)
-    return MLP(
-        layers((dim + num_coordinates, width, width), layers_key, dtype),
-        scale * jr.normal(readout_key, (width,), dtype),
     )

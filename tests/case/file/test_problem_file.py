@@ -296,7 +296,7 @@ def test_an_engine_that_cannot_is_told_before_any_work(tmp_path, changes, messag
         read_problem(written(tmp_path, content)).choice()
 
 
-@pytest.mark.parametrize("suffix", [".msh", ".vtu", ".npz"])
+@pytest.mark.parametrize("suffix", [".vtu", ".npz"])
 def test_the_domain_may_be_a_mesh_of_ones_own(tmp_path, suffix):
     own = rectangle((4, 2), upper=(2, 1))
     write_mesh(tmp_path / f"own{suffix}", own)

@@ -27,7 +27,7 @@ from riesz.engines.emulate.start import (
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.training import TrainingError, train
 from riesz.errors import RieszError
-from riesz.posterior.family import full_rank_of, mean_field
+from riesz.posterior.family import MeanField, full_rank_of
 
 SETTINGS = EmulateSettings(features=32, readout_batches=20, refining_draws=256)
 
@@ -199,7 +199,7 @@ def test_a_part_of_the_way_keeps_within_reach():
 
 @pytest.mark.slow
 def test_other_families_are_fitted_too(problem):
-    family = mean_field(2, jnp.float64)
+    family = MeanField(jnp.zeros(2), jnp.zeros(2))
     posterior = emulate(problem, settings=SETTINGS, family=family, quiet=True)
     assert type(posterior.distribution) is type(family)
     mean, covariance = exact_moments(problem, posterior.distribution)

@@ -26,14 +26,15 @@ from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
 from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import MeanField, low_rank, mean_field
-from riesz.posterior.flow import flow
+from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.prior_update import PriorUpdate
 from riesz.posterior.states import ExactStates
 from riesz.prediction.predict import predict
 from riesz.problem.problem import inverse_problem
 
 NOISE = Gaussian(0.05)
+STANDARD = MeanField(jnp.zeros(1), jnp.zeros(1))
 
 
 def small_problem(
@@ -62,9 +63,7 @@ def small_problem(
 def saved(tmp_path):
     problem = small_problem()
     history = {"kl": jnp.arange(3.0)}
-    posterior = Posterior(
-        problem, mean_field(1, jnp.float64), ExactStates(Dense()), history, "emulate", 3, ("so",)
-    )
+    posterior = Posterior(problem, STANDARD, ExactStates(Dense()), history, "emulate", 3, ("so",))
     save_posterior(tmp_path / "run", posterior)
     return tmp_path / "run", problem, posterior
 
@@ -73,8 +72,7 @@ def saved(tmp_path):
     "distribution",
     [
         exact_posterior(ExactStates()).distribution,
-        low_rank(3, 2, jr.key(0), jnp.float64),
-        flow(3, jr.key(0), jnp.float64),
+        PriorUpdate(jnp.arange(3.0), jnp.eye(3)[:, :2], jnp.array([4.0, 0.5])),
         EmpiricalDraws(jr.normal(jr.key(0), (2, 5, 3))),
     ],
     ids=lambda distribution: type(distribution).__name__,
@@ -92,7 +90,7 @@ def test_every_distribution_reads_back_bit_by_bit(tmp_path, distribution):
 def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path):
     problem = small_problem(num_cells=3)
     states = RelaxedStates(jnp.asarray(0.2), gram_factor(dual_norm(problem.forward).gram))
-    posterior = Posterior(problem, mean_field(1, jnp.float64), states, {}, "relax", 0)
+    posterior = Posterior(problem, STANDARD, states, {}, "relax", 0)
     save_posterior(tmp_path, posterior)
     again = load_posterior(tmp_path, small_problem(num_cells=3))
     assert eqx.tree_equal(again.states, states)
@@ -107,7 +105,7 @@ def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path
 def test_a_surrogate_reads_back_bit_by_bit(tmp_path):
     problem = small_problem()
     states = SurrogateStates(initial_surrogate(problem, jr.key(0), width=4, features=3))
-    save_posterior(tmp_path, Posterior(problem, mean_field(1, jnp.float64), states))
+    save_posterior(tmp_path, Posterior(problem, STANDARD, states))
     assert eqx.tree_equal(load_posterior(tmp_path, small_problem()).states, states)
 
 
@@ -144,7 +142,7 @@ def test_another_problem_is_refused_by_what_differs(saved, difference, message):
 def test_the_shape_of_the_noise_tells_problems_apart(tmp_path):
     heavy, heavier = (small_problem(likelihood=StudentT(0.05, number)) for number in (4.0, 3.0))
     states = ExactStates(Dense())
-    save_posterior(tmp_path, Posterior(heavy, mean_field(1, jnp.float64), states))
+    save_posterior(tmp_path, Posterior(heavy, STANDARD, states))
     assert load_posterior(tmp_path, heavy).problem is heavy
     with pytest.raises(RieszError, match="differs in the noise"):
         load_posterior(tmp_path, heavier)

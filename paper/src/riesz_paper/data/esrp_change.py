@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from riesz.datasets.csv_table import numbers_in, table_in, text_of
 from riesz.errors import FileFormatError
+from riesz.io.tables.csv_text import read_csv
 from riesz_paper.data.esrp import Aquifer, splits_of
 
 READINGS = "levels_pre2000.csv.gz"
@@ -45,11 +45,13 @@ Readings = list[tuple[str, float]]
 
 def kept_heads(path: Path, site_numbers: frozenset[str]) -> dict[str, Readings]:
     """Of some wells, what cleaning has left."""
-    rows = table_in(text_of(path), str(path), ("site_no", "date", "head_ft", "drop_reason"))
-    kept = [r for r in rows if not r["drop_reason"] and r["site_no"] in site_numbers]
+    table = read_csv(path)
+    pairs = zip(table.words("site_no"), table.words("drop_reason"), strict=True)
+    kept = table.kept(np.array([not dropped and site in site_numbers for site, dropped in pairs]))
+    columns = kept.words("site_no"), kept.words("date"), kept.numbers("head_ft").tolist()
     found: dict[str, Readings] = {}
-    for row, (head,) in zip(kept, numbers_in(kept, ("head_ft",), str(path)), strict=True):
-        found.setdefault(row["site_no"], []).append((row["date"][:4], float(head)))
+    for site, date, head in zip(*columns, strict=True):
+        found.setdefault(site, []).append((date[:4], head))
     return found
 
 

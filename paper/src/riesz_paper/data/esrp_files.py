@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.datasets.csv_table import numbers_in, table_in, text_of
 from riesz.errors import FileFormatError, MeshError
 from riesz.geometry.crs import told_crs
 from riesz.geometry.geojson import geojson_in
 from riesz.geometry.lines import Line, lines_of
+from riesz.io.tables.csv_text import read_csv
+from riesz.io.tables.text import TextTable
 
 PLACES = ("x_m", "y_m")
-SPLIT_COLUMNS = ("site_no", "head_ft", "dtw_ft", *PLACES, "role")
 ROLES = ("train", "test")
 NUM_DIGITS = 15
 """Of a well: latitude, longitude and a running number."""
 
 AS_TEXT = "read site_no as text (dtype=str), and write it so"
-Row = Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,78 +61,78 @@ class Layer:
 
 def read_wells(path: Path) -> WellTable:
     """Wells in use; the rows of others are checked as well."""
-    columns = ("site_no", "site_nm", *PLACES, "network_cd", "use")
-    rows = table_in(text_of(path), str(path), columns)
-    seen: dict[str, int] = {}
-    for line, row in enumerate(rows, 2):
-        check_site_number(row["site_no"], path, line, is_well=row["network_cd"] != "S")
-        check_word(row["use"], ("True", "False"), "use", path, line)
-        check_not_seen(row["site_no"], seen, path, line)
-    points = numbers_in(rows, PLACES, str(path))
-    used = np.array([row["use"] == "True" for row in rows])
+    table = read_csv(path)
+    numbers, names, networks, uses = map(table.words, ("site_no", "site_nm", "network_cd", "use"))
+    seen: dict[str, str] = {}
+    for row, (number, network, use) in enumerate(zip(numbers, networks, uses, strict=True)):
+        check_site_number(number, table.at(row), is_well=network != "S")
+        check_word(use, ("True", "False"), "use", table.at(row))
+        check_not_seen(number, seen, table, row)
+    points = np.column_stack([table.numbers(name) for name in PLACES])
+    used = np.array(uses) == "True"
     if not used.any():
         raise FileFormatError(f"{path} has no well in use: use is False in all of its rows.")
-    names = {row["site_no"]: row["site_nm"] for row in rows if row["use"] == "True"}
-    return WellTable(path, names, points[used])
+    kept = [pair for pair, use in zip(zip(numbers, names, strict=True), used, strict=True) if use]
+    return WellTable(path, dict(kept), points[used])
 
 
 def read_split(path: Path, wells: WellTable, *, blocks: bool = False) -> SplitTable:
     """Rows of wells that the table of wells has, at the same places."""
-    rows = table_in(text_of(path), str(path), (*SPLIT_COLUMNS, *(("block",) if blocks else ())))
-    values = numbers_in(rows, (*PLACES, "head_ft", "dtw_ft"), str(path))
+    table = read_csv(path)
+    numbers, roles = table.words("site_no"), table.words("role")
+    points = np.column_stack([table.numbers(name) for name in PLACES])
     places = wells.places()
-    seen: dict[str, int] = {}
-    for line, (row, point) in enumerate(zip(rows, values[:, :2], strict=True), 2):
-        check_site_number(row["site_no"], path, line, is_well=True)
-        check_word(row["role"], ROLES, "role", path, line)
-        check_not_seen(f"{row['site_no']} for {row['role']}", seen, path, line)
-        if row["site_no"] not in places:
+    seen: dict[str, str] = {}
+    for row, (number, role, point) in enumerate(zip(numbers, roles, points, strict=True)):
+        check_site_number(number, table.at(row), is_well=True)
+        check_word(role, ROLES, "role", table.at(row))
+        check_not_seen(f"{number} for {role}", seen, table, row)
+        if number not in places:
             raise FileFormatError(
-                f"{path}, line {line}: {wells.path.name} has no well {row['site_no']} in use: take "
-                "both files from the same folder."
+                f"{table.at(row)}: {wells.path.name} has no well {number} in use: take both files "
+                "from the same folder."
             )
-        if np.abs(point - places[row["site_no"]]).max() > 0.01:
+        if np.abs(point - places[number]).max() > 0.01:
             raise FileFormatError(
-                f"{path}, line {line}: well {row['site_no']} is at {point.tolist()}, but "
-                f"{wells.path.name} has it at {places[row['site_no']].tolist()}."
+                f"{table.at(row)}: well {number} is at {point.tolist()}, but {wells.path.name} "
+                f"has it at {places[number].tolist()}."
             )
     return SplitTable(
         path,
-        tuple(row["site_no"] for row in rows),
-        values[:, :2],
-        values[:, 2],
-        values[:, 3],
-        np.array([row["role"] == ROLES[0] for row in rows]),
-        tuple(row["block"] for row in rows) if blocks else None,
+        tuple(numbers),
+        points,
+        table.numbers("head_ft"),
+        table.numbers("dtw_ft"),
+        np.array([role == ROLES[0] for role in roles]),
+        tuple(table.words("block")) if blocks else None,
     )
 
 
-def check_site_number(number: str, path: Path, line: int, *, is_well: bool) -> None:
+def check_site_number(number: str, where: str, *, is_well: bool) -> None:
     """Raise where a site number went through floating point, or lost digits."""
-    where = f"{path}, line {line}: site_no is {number!r}"
+    told = f"{where}: site_no is {number!r}"
     if re.fullmatch(r"\d+\.\d*|\d+(\.\d*)?[eE][+-]?\d+", number):
-        raise FileFormatError(f"{where}, which was written as a number: {AS_TEXT}.")
+        raise FileFormatError(f"{told}, which was written as a number: {AS_TEXT}.")
     if not number.isdecimal():
-        raise FileFormatError(f"{where}: a site number is {NUM_DIGITS} digits; {AS_TEXT}.")
+        raise FileFormatError(f"{told}: a site number is {NUM_DIGITS} digits; {AS_TEXT}.")
     if is_well and len(number) != NUM_DIGITS:
         raise FileFormatError(
-            f"{where}, with {len(number)} digits: a well has {NUM_DIGITS}; {AS_TEXT}."
+            f"{told}, with {len(number)} digits: a well has {NUM_DIGITS}; {AS_TEXT}."
         )
 
 
-def check_word(word: str, known: Sequence[str], column: str, path: Path, line: int) -> None:
+def check_word(word: str, known: Sequence[str], column: str, where: str) -> None:
     if word not in known:
-        raise FileFormatError(
-            f"{path}, line {line}: {column} is {word!r}; it is {' or '.join(known)}."
-        )
+        raise FileFormatError(f"{where}: {column} is {word!r}; it is {' or '.join(known)}.")
 
 
-def check_not_seen(key: str, seen: dict[str, int], path: Path, line: int) -> None:
+def check_not_seen(key: str, seen: dict[str, str], table: TextTable, row: int) -> None:
+    here = f"{table.place} {table.lines[row]}"
     if key in seen:
         raise FileFormatError(
-            f"{path}, line {line}: well {key} is there already, on line {seen[key]}: remove one."
+            f"{table.at(row)}: well {key} is there already, on {seen[key]}: remove one."
         )
-    seen[key] = line
+    seen[key] = here
 
 
 def read_layer(path: Path) -> Layer:

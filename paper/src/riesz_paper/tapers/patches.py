@@ -5,7 +5,6 @@ The table is made offline and kept: one row of the tapered inverse for each free
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -75,8 +74,3 @@ class BlockPatches(AbstractPatches):
     ) -> Float[Array, "patch sample"]:
         r"""$r_p^\top [A^{-1}]_{pp}\, r_p$."""
         return jnp.einsum("prs,prq,pqs->ps", residuals, self.blocks[patches], residuals)
-
-
-def table_bytes(patches: AbstractPatches) -> int:
-    """The memory that patches take, with all their tables."""
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(patches) if eqx.is_array(leaf))

@@ -16,8 +16,7 @@ from jaxtyping import Bool, Float, Int
 from riesz.case.data.places import Columns
 from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError
-from riesz.io.store.files import read_bytes
-from riesz.io.tables.csv_text import csv_table
+from riesz.io.tables.csv_text import read_csv
 from riesz.io.tables.text import TextTable, number_in
 
 AXES, VALUE, SD, CENSORED, SITE, READINGS = (
@@ -101,7 +100,7 @@ def prepared_content(prepared: Prepared) -> bytes:
 
 def read_prepared(path: Path, names: ObservationsTable) -> Prepared:
     """The table of a run folder."""
-    table = csv_table(path, read_bytes(path))
+    table = read_csv(path)
     # Runs of older versions hold the file that was named, which could be nothing but rows to take.
     own = (*AXES, VALUE) if {*AXES, VALUE} <= {*table.header} else (names.x, names.y, names.value)
     x, y, values = (table.numbers(name) for name in own)

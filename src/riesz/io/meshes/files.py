@@ -8,12 +8,12 @@ import numpy as np
 
 from riesz.errors import FileFormatError
 from riesz.io.meshes.gmsh import read_gmsh
-from riesz.io.meshes.gmsh_write import write_gmsh
 from riesz.io.meshes.npz import read_npz, write_npz
 from riesz.io.meshes.vtu import read_vtu, write_vtu
 from riesz.mesh.mesh import Mesh
 
 READERS = {".msh": read_gmsh, ".npz": read_npz, ".vtu": read_vtu}
+WRITERS = {".npz": write_npz, ".vtu": write_vtu}
 
 
 def read_mesh(path: Path | str) -> Mesh:
@@ -28,26 +28,17 @@ def write_mesh(
     point_data: Mapping[str, Any] | None = None,
     cell_data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a mesh and its tags; the file appears only once it is complete.
+    """Write a mesh and its tags to a .vtu or .npz file, which appears only once it is complete.
 
-    Values at nodes and cells are arrays with one row each. Gmsh files hold the mesh alone.
+    Values at nodes and cells are arrays with one row each.
     """
     path = Path(path)
     suffix = known_suffix(path)
+    if suffix not in WRITERS:
+        raise FileFormatError(f"{path}: {suffix} files are only read: write a .vtu or .npz file.")
     at_nodes = checked_data(path, "point", point_data or {}, mesh.num_nodes)
     in_cells = checked_data(path, "cell", cell_data or {}, mesh.num_cells)
-    match suffix:
-        case ".npz":
-            write_npz(path, mesh, at_nodes, in_cells)
-        case ".vtu":
-            write_vtu(path, mesh, at_nodes, in_cells)
-        case _:
-            if at_nodes or in_cells:
-                raise FileFormatError(
-                    f"{path}: Gmsh files are written without data: use .vtu or .npz for "
-                    f"{', '.join([*at_nodes, *in_cells])}."
-                )
-            write_gmsh(path, mesh)
+    WRITERS[suffix](path, mesh, at_nodes, in_cells)
 
 
 def known_suffix(path: Path) -> str:

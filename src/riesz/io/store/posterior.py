@@ -26,8 +26,7 @@ from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.digest import mesh_digest
 from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import AbstractFamily, FullRank, LowRank, MeanField
-from riesz.posterior.flow import Coupling, Flow, SinhArcsinh
+from riesz.posterior.family import AbstractFamily, FullRank, MeanField
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.prior_update import PriorUpdate
 from riesz.posterior.states import AbstractStateMap, ExactStates
@@ -35,7 +34,7 @@ from riesz.problem.problem import InverseProblem
 from riesz.surrogate.boundary import BoundaryValues
 from riesz.surrogate.layers import Layers
 from riesz.surrogate.local_functions import LocalFunctions
-from riesz.surrogate.networks import MLP, TrunkBranch
+from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.nodal_function import NodalFunctions
 from riesz.surrogate.surrogate import Frame, Surrogate
 
@@ -47,11 +46,7 @@ SAVED = {
     for kind in (
         MeanField,
         FullRank,
-        LowRank,
         PriorUpdate,
-        Flow,
-        Coupling,
-        SinhArcsinh,
         EmpiricalDraws,
         ExactStates,
         SparseLU,
@@ -65,7 +60,6 @@ SAVED = {
         BoundaryValues,
         NodalFunctions,
         TrunkBranch,
-        MLP,
         Layers,
         LocalFunctions,
     )

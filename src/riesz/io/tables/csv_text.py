@@ -24,12 +24,13 @@ MOST_BYTES = 2**30
 
 def read_csv(path: Path) -> TextTable:
     """A CSV file whose first line names the columns; blank lines are skipped."""
-    return csv_table(path, unpacked(path, read_bytes(path)))
+    return csv_table(path, read_bytes(path))
 
 
 def csv_table(path: Path, content: bytes) -> TextTable:
-    """The same from what was read."""
-    rows = [(line, row) for line, row in csv_rows(path, content) if any(map(str.strip, row))]
+    """The same from the bytes of a file."""
+    found = csv_rows(path, unpacked(path, content))
+    rows = [(line, row) for line, row in found if any(map(str.strip, row))]
     if not rows:
         raise FileFormatError(f"{path} is empty: its first line must name the columns.")
     header = tuple(name.strip() for name in rows[0][1])

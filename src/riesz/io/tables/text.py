@@ -43,11 +43,19 @@ class TextTable:
         """Where a row is, for messages."""
         return f"{self.path}, {self.place} {self.lines[row]}"
 
-    def numbers(self, name: str) -> Float[np.ndarray, " row"]:
-        """A column of finite numbers; raises where a cell holds none."""
+    def words(self, name: str) -> list[str]:
+        """A column that every row has."""
+        found = self.cells(name)
+        if None in found:
+            raise FileFormatError(f"{self.at(found.index(None))}: the row ends before {name}.")
+        return [cell for cell in found if cell is not None]
+
+    def numbers(self, name: str, *, may_be_missing: bool = False) -> Float[np.ndarray, " row"]:
+        """A column of finite numbers, NaN where they may be missing and a cell is empty."""
         cells = self.cells(name)
         numbers = np.array([number_in(cell) for cell in cells])
-        self.check_finite(name, cells, numbers)
+        empty = np.array([cell == "" for cell in cells]) & may_be_missing
+        self.check_finite(name, cells, np.where(empty, 0.0, numbers))
         return numbers
 
     def check_finite(
