@@ -10,6 +10,7 @@ from numpyro.infer.util import log_density
 
 from riesz.diagnose import taylor_test
 from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import advection, diffusion, integral, point_source, source
 from riesz.latent.gaussian_process import GP, LogGP
@@ -53,6 +54,22 @@ def problem():
         dirichlet={"left": 0.0, "right": "g"},
         noise=StudentT("sigma"),
     )
+
+
+def test_a_state_is_the_solution_or_nan_throughout_where_there_is_none(problem, coordinates):
+    solved = jax.jit(lambda one: problem.solved(one, SparseLU()))
+    np.testing.assert_array_equal(solved(coordinates), problem.state(coordinates))
+    assert np.isnan(solved(coordinates.at[0].set(-1e4))).all()  # a diffusivity of zero
+
+
+def test_the_noise_has_one_sd_a_sensor_in_the_precision_of_the_state(problem, coordinates):
+    sigma = problem.z(coordinates)["sigma"]
+    np.testing.assert_array_equal(problem.noise_sd({"sigma": sigma}), [sigma] * 3)
+    for sd in (0.1, np.array([0.1, 0.2, 0.3]), lambda z: 2 * z["f"]):
+        single = build(diffusion(1.0) - source("f"), {"f": POSITIVE}, noise=sd, dtype=np.float32)
+        found = single.noise_sd({"f": jnp.asarray(0.5, np.float32)})
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, np.broadcast_to(1.0 if callable(sd) else sd, 3))
 
 
 @pytest.fixture(scope="module")

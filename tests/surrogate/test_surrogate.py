@@ -12,8 +12,7 @@ from riesz.errors import RieszError
 from riesz.fem.recovery import recovered_gradients
 from riesz.latent.space import latent_space
 from riesz.penalty.state import Place, value_at
-from riesz.surrogate.affine import affine_coordinates
-from riesz.surrogate.boundary import boundary_values
+from riesz.surrogate.boundary import affine_values, boundary_values
 from riesz.surrogate.networks import trunk_branch, with_more_features
 from riesz.surrogate.nodal_function import nodal_functions
 from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of, nodal_states
@@ -66,7 +65,7 @@ def mixed_problem(mesh):
 
 
 def surrogate_on(problem, latents, network):
-    boundary = boundary_values(problem, latents)
+    boundary = boundary_values(problem, affine_values(problem, latents))
     return Surrogate(network, boundary, frame_of(problem.space.mesh, 3.0, problem.dtype))
 
 
@@ -91,26 +90,7 @@ def test_values_that_depend_on_unknowns_in_curves_are_refused():
     problem = rz.boundary_value_problem(rz.P1(mesh), rz.diffusion(1.0), {"left": "level"})
     latents = latent_space({"level": dist.LogNormal(0.0, 1.0)}, mesh)
     with pytest.raises(RieszError, match="not affinely"):
-        boundary_values(problem, latents)
-
-
-def test_affine_coordinates_are_those_of_sources_in_linear_equations():
-    mesh = rz.rectangle((4, 4))
-    priors = {
-        "a": dist.LogNormal(0.0, 1.0),
-        "f": dist.Normal(0.0, 1.0),
-        "g": dist.LogNormal(0.0, 1.0),
-        "h": dist.Normal(0.0, 1.0),
-    }
-    latents = latent_space(priors, mesh)
-    linear = (
-        rz.diffusion("a") - rz.source("f") - rz.source("g") - rz.source(lambda x, z: z["h"] * x[0])
-    )
-    problem = rz.boundary_value_problem(rz.P1(mesh), linear, {"boundary": 0.0})
-    np.testing.assert_array_equal(affine_coordinates(problem, latents), [1, 3])
-    curved = linear + rz.reaction(lambda x, z, u, du: u)
-    problem = rz.boundary_value_problem(rz.P1(mesh), curved, {"boundary": 0.0})
-    assert len(affine_coordinates(problem, latents)) == 0
+        affine_values(problem, latents)
 
 
 def test_a_factorised_network_is_affine_where_it_must_be():

@@ -33,7 +33,7 @@ class DataFit:
 def fit_to_data(
     problem: InverseProblem,
     predicted: Float[np.ndarray, "draw sensor"],
-    noise: Float[np.ndarray, "draw ..."],
+    noise: Float[np.ndarray, "draw sensor"],
     measured: Float[np.ndarray, "draw sensor"],
 ) -> DataFit:
     """From draws of the mean of each observation, of the noise sd, and of new measurements."""

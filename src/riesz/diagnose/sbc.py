@@ -140,7 +140,7 @@ def sensor_errors(
 
     def one(truth, values):
         gap = jnp.abs(at_sensors(problem, surrogate, truth) - values)
-        return jnp.max(gap / problem.likelihood.noise_sd(problem.z(truth)))
+        return jnp.max(gap / problem.noise_sd(problem.z(truth)))
 
     return jax.vmap(one)(truths, exact)
 

@@ -100,7 +100,7 @@ class Overview(eqx.Module):
         return {
             "unknowns": {name: shown(problem, name, state, z) for name in problem.latents.names},
             "predicted": problem.likelihood.mean(predicted, z),
-            "noise": problem.likelihood.noise_sd(z),
+            "noise": problem.noise_sd(z),
             "measured": measured(key, problem, predicted, z),
         }
 

@@ -17,10 +17,9 @@ from jaxtyping import Array, Float
 
 from riesz.engines.emulate.states import SurrogateStates
 from riesz.errors import RieszError
-from riesz.fem.assembly import jacobian, residual, with_dirichlet
+from riesz.fem.assembly import jacobian, residual
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
-from riesz.fem.solve import Newton, find_root
 from riesz.penalty.dual_norm import DualNorm
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import Posterior
@@ -114,29 +113,20 @@ def energies(
     surrogates = states(problem, jr.key(0), draws)
     middle = problem.z(mean)
     _, product = jax.linearize(
-        lambda state: residual(forward, state, middle), exact_state(problem, mean)
+        lambda state: residual(forward, state, middle), problem.solved(mean, SparseLU())
     )
 
     def one(drawn):
         coordinates, emulated = drawn
-        z, exact = problem.z(coordinates), exact_state(problem, coordinates)
+        z, exact = problem.z(coordinates), problem.solved(coordinates, SparseLU())
         gap = emulated - exact
         squares = [norm.squared(residual(forward, emulated, z)[forward.free])]
         # Of the whole state: without its boundary values it would drop to zero within a cell.
         squares += [values @ product(values) for values in (gap, exact)]
-        noise = problem.likelihood.noise_sd(z)
-        return jnp.stack(squares), jnp.max(jnp.abs(problem.operator @ gap) / noise)
+        return jnp.stack(squares), jnp.max(jnp.abs(problem.operator @ gap) / problem.noise_sd(z))
 
     squares, gaps = jax.lax.map(one, (draws, surrogates))
     return squares.T, gaps
-
-
-def exact_state(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " node"]:
-    """The solution, or NaN where there is none: one draw must not stop the check."""
-    z = problem.z(coordinates)
-    solution = find_root(problem.forward, z, SparseLU(), Newton(), None)
-    values = jnp.where(solution.converged, solution.free_values, jnp.nan)
-    return with_dirichlet(problem.forward, values, z)
 
 
 def with_surrogate_error(posterior: Posterior, *, seed: int = 0) -> Posterior:

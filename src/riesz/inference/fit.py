@@ -30,10 +30,9 @@ from riesz.errors import RieszError
 from riesz.fem.solve import require_float64
 from riesz.posterior.family import AbstractFamily
 from riesz.posterior.posterior import Posterior
-from riesz.problem.linearity import linear_parts
+from riesz.problem.linearity import linear_parts, prescribed_values
 from riesz.problem.problem import InverseProblem
 from riesz.spelling import listed, nearest
-from riesz.surrogate.boundary import affine_values
 
 AUTO, EPSILON = "auto", "epsilon_rel"
 
@@ -247,7 +246,7 @@ def on_nested_meshes(problem: InverseProblem, unknowns: str) -> Choice:
     """Between exact solves and what is trained on mini-patches."""
     size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
     try:
-        affine_values(problem.forward, problem.latents)
+        prescribed_values(problem)
     except RieszError:
         return Choice("nuts", "the Dirichlet values depend on unknowns in a way emulate cannot")
     if size <= FEW_UNKNOWNS and nodes <= SMALL_MESH:
@@ -280,7 +279,7 @@ def check_suits(engine: str, problem: InverseProblem) -> None:
             "problem file, or use nuts."
         )
     else:
-        affine_values(problem.forward, problem.latents)
+        prescribed_values(problem)
     if engine == "relax":
         check_problem(problem)
 

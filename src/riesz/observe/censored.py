@@ -42,8 +42,7 @@ class Censored(AbstractLikelihood):
         return self.below
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        scale = jnp.broadcast_to(self.noise_sd(z).astype(predicted.dtype), predicted.shape)
-        return CensoredNormal(predicted, scale, self.below)
+        return CensoredNormal(predicted, self.noise_sd(predicted, z), self.below)
 
     def describe(self) -> str:
         count = int(self.below.sum())

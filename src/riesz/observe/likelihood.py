@@ -48,11 +48,15 @@ class AbstractLikelihood(eqx.Module):
     def describe(self) -> str:
         """The noise in a few words."""
 
-    def noise_sd(self, z: PyTree) -> Float[Array, "..."]:
-        """The scale of the noise."""
+    def scale(self, z: PyTree) -> Float[Array, "..."]:
+        """The scale of the noise as it was given: one for all, or one for each observation."""
         if isinstance(self.sd, str):
             return z[self.sd]
         return jnp.asarray(self.sd(z) if callable(self.sd) else self.sd)
+
+    def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """One for each predicted value, in its precision."""
+        return jnp.broadcast_to(self.scale(z).astype(predicted.dtype), predicted.shape)
 
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """What observations scatter about: the state at the sensors, unless unknowns shift it."""
@@ -90,7 +94,7 @@ class Gaussian(AbstractLikelihood):
     sd: Scale = eqx.field(converter=as_scale)
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        return dist.Normal(predicted, self.noise_sd(z).astype(predicted.dtype))
+        return dist.Normal(predicted, self.noise_sd(predicted, z))
 
     @property
     def is_normal(self) -> bool:
@@ -113,8 +117,8 @@ class StudentT(AbstractLikelihood):
             )
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        scale = self.noise_sd(z).astype(predicted.dtype)
-        return dist.StudentT(jnp.asarray(self.degrees_of_freedom, scale.dtype), predicted, scale)
+        degrees = jnp.asarray(self.degrees_of_freedom, predicted.dtype)
+        return dist.StudentT(degrees, predicted, self.noise_sd(predicted, z))
 
     def describe(self) -> str:
         return (

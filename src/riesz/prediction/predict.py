@@ -60,7 +60,7 @@ class Measured(eqx.Module):
                 "measurements are shifted by covariates, which are not known elsewhere: predict "
                 "measurements at the sensors, or the state with 'u'."
             )
-        if problem.likelihood.noise_sd(z).ndim:
+        if problem.likelihood.scale(z).ndim:
             raise RieszError(
                 "each sensor has a noise sd of its own, so that of a new measurement elsewhere is "
                 "not known: predict measurements at the sensors, or the state with 'u'."

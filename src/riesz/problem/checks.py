@@ -265,7 +265,7 @@ def check_noise_sign(latents: LatentSpace, likelihood: AbstractLikelihood, z: Py
         latent = latents.latents[likelihood.sd]
         lowest = min(values_at(latent, c).min() for c in (-FAR_OUT, 0.0, FAR_OUT))
     else:
-        lowest = np.asarray(likelihood.noise_sd(z)).min()
+        lowest = np.asarray(likelihood.scale(z)).min()
     if not lowest > 0:
         raise RieszError(
             f"the noise sd may be {lowest:.3g} under the priors, but it must be positive: use a "
@@ -303,7 +303,7 @@ def trace(
         state = jnp.zeros(forward.space.num_dofs, forward.dtype)
         sensors = jnp.zeros(num_sensors, forward.dtype)
         # The noise first: where it lacks an unknown, the equation need not be followed.
-        noise = likelihood.noise_sd(z)
+        noise = likelihood.scale(z)
         check_noise_shape(noise.shape, num_sensors)
         density = likelihood.log_prob(sensors, sensors, z)
         return (residual(forward, state, z), dirichlet_values(forward, z)), noise, density

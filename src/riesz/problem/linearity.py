@@ -1,4 +1,13 @@
-"""Which unknowns enter a problem linearly, so that they can be integrated out."""
+"""Which unknowns enter a problem linearly? Found once for each problem, by asking its parts.
+
+Surrogates are made affine in those that the solution is affine in; where the noise is normal, they
+can be integrated out.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import equinox as eqx
 import jax
@@ -7,13 +16,99 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import dirichlet_values
+from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.latent import AbstractLatent
 from riesz.latent.space import LatentSpace
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.affine import affine_coordinates, close
+from riesz.surrogate.boundary import AffineValues, affine_values
 
 TOLERANCE = 1e-9
+ROUNDING = 1e4  # units of rounding error
+
+Answer = TypeVar("Answer")
+
+
+def once_per_problem(
+    answer: Callable[[InverseProblem], Answer],
+) -> Callable[[InverseProblem], Answer]:
+    """The same function, which remembers its answers for as long as the problems live.
+
+    Problems never change and are told apart by identity: other data make another problem, so that
+    no answer can be out of date.
+    """
+    known: WeakKeyDictionary[InverseProblem, Answer] = WeakKeyDictionary()
+
+    @wraps(answer)
+    def remembered(problem: InverseProblem) -> Answer:
+        if problem not in known:
+            known[problem] = answer(problem)
+        return known[problem]
+
+    return remembered
+
+
+@once_per_problem
+def affine_coordinates(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
+    r"""Coordinates in which the solution is affine, such as the weights of a source.
+
+    Where the equation is linear, $L(\xi) u = f(\xi)$, the solution is affine in those coordinates
+    that $L$ does not depend on and $f$ is affine in. A random functional of the residual has then
+    a derivative by them that depends neither on the state nor on themselves.
+    """
+    rng = np.random.default_rng(0)
+    forward, latents = problem.forward, problem.latents
+    num_dofs, dtype = forward.space.num_dofs, forward.dtype
+    states = rng.normal(size=(2, num_dofs)).astype(dtype)
+    places = rng.normal(size=(2, problem.num_coordinates)).astype(dtype)
+    functional = rng.normal(size=num_dofs).astype(dtype)
+    functional[np.asarray(forward.fixed)] = 0.0
+
+    def slopes(state, place):
+        arrays = map(jnp.asarray, (functional, state, place))
+        return functional_slopes(forward, latents, *arrays)
+
+    tolerance = ROUNDING * np.finfo(dtype).eps
+    by_state, by_place = slopes(states[0], places[0])
+    other_by_state, other_by_place = slopes(states[1], places[0])
+    if not close(by_state, other_by_state, tolerance).all():
+        return np.zeros(0, int)
+    # A scale times what it scales is affine in each; what it scales is the larger part.
+    affine = close(by_place, other_by_place, tolerance) & ~latents.are_scales()
+    # All at once: a product of two unknowns is affine in each, but not in both.
+    moved = np.where(affine, places[1], places[0])
+    affine &= close(by_place, slopes(states[0], moved)[1], tolerance)
+    by_moved_state = slopes(states[0], np.where(affine, places[1], places[0]))[0]
+    if not close(by_state, by_moved_state, tolerance).all():
+        return np.zeros(0, int)
+    return np.flatnonzero(affine)
+
+
+@eqx.filter_jit
+def functional_slopes(
+    problem: BoundaryValueProblem,
+    latents: LatentSpace,
+    functional: Float[Array, " dof"],
+    state: Float[Array, " dof"],
+    place: Float[Array, " coordinate"],
+) -> tuple[Float[Array, " dof"], Float[Array, " coordinate"]]:
+    """Derivatives of a functional of the residual by the state and by the coordinates."""
+
+    def asked(state, place):
+        return functional @ residual(problem, state, latents.z(place))
+
+    return jax.grad(asked, argnums=(0, 1))(state, place)
+
+
+def close(one, other, tolerance: float) -> np.ndarray:
+    one, other = np.asarray(one, float), np.asarray(other, float)
+    return np.abs(one - other) <= tolerance * max(np.abs(one).max(), np.abs(other).max(), 1e-300)
+
+
+@once_per_problem
+def prescribed_values(problem: InverseProblem) -> AffineValues:
+    """Dirichlet values as affine functions of the coordinates; raises where they are not."""
+    return affine_values(problem.forward, problem.latents)
 
 
 class Parts(eqx.Module):
@@ -63,6 +158,7 @@ def part_given(
     return latent.given(held[:count], moved[count:])
 
 
+@once_per_problem
 def linear_parts(problem: InverseProblem) -> Parts:
     """The split of a problem's coordinates; raises where nothing can be integrated out."""
     if not problem.likelihood.is_normal:
@@ -70,7 +166,7 @@ def linear_parts(problem: InverseProblem) -> Parts:
             f"conditional needs normal noise, and it is {type(problem.likelihood).__name__} "
             f"({problem.likelihood.describe()}): use laplace, nuts or emulate."
         )
-    linear = affine_coordinates(problem.forward, problem.latents)
+    linear = affine_coordinates(problem)
     linear = np.intersect1d(linear, affine_beside_the_equation(problem))
     linear = np.setdiff1d(linear, read_by_noise(problem))
     if not len(linear):
@@ -137,7 +233,7 @@ def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
         return problem.z(coordinates)
 
     def scale(given):
-        return problem.likelihood.noise_sd(given)
+        return problem.likelihood.scale(given)
 
     z = jax.eval_shape(unknowns, origin)
     marked = np.zeros(problem.num_coordinates, dtype=bool)

@@ -10,17 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, DTypeLike, Float
+from jaxtyping import Array, Bool, DTypeLike, Float, PyTree
 
+from riesz.fem.assembly import with_dirichlet
 from riesz.fem.elements.space import P1
 from riesz.fem.interpolate import PointOperator
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import (
     BoundaryValueProblem,
     boundary_value_problem,
     check_kinds,
     working_dtype,
 )
-from riesz.fem.solve import solve
+from riesz.fem.solve import Newton, find_root, solve
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, as_coefficient
 from riesz.fem.terms.weakform import WeakForm
 from riesz.latent.space import LatentSpace, latent_space
@@ -76,6 +78,19 @@ class InverseProblem(eqx.Module):
     def state(self, coordinates: Coordinates) -> Float[Array, " node"]:
         """The exact solution on the mesh."""
         return solve(self.forward, self.z(coordinates))
+
+    def solved(
+        self, coordinates: Coordinates, linear_solver: AbstractLinearSolver
+    ) -> Float[Array, " node"]:
+        """The exact solution, all NaN where there is none: one draw must not stop the others."""
+        z = self.z(coordinates)
+        solution = find_root(self.forward, z, linear_solver, Newton(), None)
+        state = with_dirichlet(self.forward, solution.free_values, z)
+        return jnp.where(solution.converged, state, jnp.nan)
+
+    def noise_sd(self, z: PyTree) -> Float[Array, " sensor"]:
+        """The scale of the noise of each observation, in the precision of the state."""
+        return self.likelihood.noise_sd(self.observed, z)
 
     def log_likelihood(
         self, coordinates: Coordinates, state: Float[Array, " node"]

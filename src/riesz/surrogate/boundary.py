@@ -6,6 +6,8 @@ values harmonically; where they depend on the unknowns they must do so affinely,
 columns of nodal values say it all.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -40,25 +42,29 @@ class BoundaryValues(eqx.Module):
         return columns[0], columns[1] + columns[2:] @ coordinates[self.moving]
 
 
-def boundary_values(problem: BoundaryValueProblem, latents: LatentSpace) -> BoundaryValues:
+class AffineValues(NamedTuple):
+    """Prescribed values at the origin, and their slopes by the coordinates that move them."""
+
+    start: Float[np.ndarray, " fixed"]
+    slopes: Float[np.ndarray, "fixed moving"]
+    moving: Int[np.ndarray, " moving"]
+
+
+def boundary_values(problem: BoundaryValueProblem, prescribed: AffineValues) -> BoundaryValues:
     """The factor and the lifting for a problem's Dirichlet conditions."""
     mesh = problem.space.mesh
-    start, slopes, moving = affine_values(problem, latents)
     if len(problem.fixed):
-        columns = factor_and_lifting(problem, np.column_stack([start, slopes]))
+        values = np.column_stack([prescribed.start, prescribed.slopes])
+        columns = factor_and_lifting(problem, values)
     else:
         columns = np.eye(1, 2).repeat(mesh.num_nodes, axis=0)  # nothing prescribed: 1 and 0
     return BoundaryValues(
-        nodal_functions(mesh, columns, problem.dtype), jnp.asarray(moving, jnp.int32)
+        nodal_functions(mesh, columns, problem.dtype), jnp.asarray(prescribed.moving, jnp.int32)
     )
 
 
-def affine_values(
-    problem: BoundaryValueProblem, latents: LatentSpace
-) -> tuple[
-    Float[np.ndarray, " fixed"], Float[np.ndarray, "fixed moving"], Int[np.ndarray, " moving"]
-]:
-    """Prescribed values at the origin, their slopes, and in which coordinates they are not flat."""
+def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
+    """The prescribed values by the coordinates; raises where they are not affine in them."""
 
     def values(coordinates):
         return dirichlet_values(problem, latents.z(coordinates))
@@ -78,7 +84,7 @@ def affine_values(
             "the Dirichlet values depend on the unknowns, but not affinely: give them priors that "
             "are normal, not of their logarithm, or use the engine nuts."
         )
-    return start, slopes[:, moving], moving
+    return AffineValues(start, slopes[:, moving], moving)
 
 
 def factor_and_lifting(

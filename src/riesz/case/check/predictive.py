@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -69,7 +68,6 @@ def solved(
     def one(coordinates: Coordinates):
         state, z = problem.state(coordinates), problem.z(coordinates)
         mean = problem.likelihood.mean(problem.operator @ state, z)
-        noise = problem.likelihood.noise_sd(z).astype(mean.dtype)
-        return state, mean, jnp.broadcast_to(noise, mean.shape)
+        return state, mean, problem.noise_sd(z)
 
     return jax.lax.map(one, draws)

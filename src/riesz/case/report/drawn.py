@@ -34,7 +34,7 @@ class Drawn:
     fields: dict[str, Float[np.ndarray, "draw pixel"]]
     predicted: Float[np.ndarray, "draw sensor"]
     measured: Float[np.ndarray, "draw sensor"]
-    noise: Float[np.ndarray, "draw ..."]
+    noise: Float[np.ndarray, "draw sensor"]
     flux: Float[np.ndarray, "draw arrow 2"]
     unknowns: dict[str, Float[np.ndarray, "draw component"]]
     before: dict[str, Float[np.ndarray, "prior_draw component"]]
@@ -67,7 +67,7 @@ class ReportDraw(eqx.Module):
             "fields": fields,
             "predicted": problem.likelihood.mean(predicted, z),
             "measured": measured(key, problem, predicted, z),
-            "noise": problem.likelihood.noise_sd(z),
+            "noise": problem.noise_sd(z),
             "flux": flux_of(problem, self.arrows, state, z),
             "unknowns": unknowns_of(problem, z, self.nodes),
             GAINS: lines.gains,

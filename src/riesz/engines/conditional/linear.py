@@ -73,7 +73,7 @@ def linear_system(
         shift, by_unknown = affine_shift(problem, parts, others, offset)
         offset, responses = offset + shift, responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
-    noise_sd = jnp.broadcast_to(problem.likelihood.noise_sd(z).astype(offset.dtype), offset.shape)
+    noise_sd = problem.noise_sd(z)
     covariance = responses @ responses.T + jnp.diag(noise_sd**2)
     factor = jnp.linalg.cholesky(covariance)
     return LinearSystem(responses, factor, problem.observed - offset, noise_sd)

@@ -33,8 +33,8 @@ from riesz.penalty.precision import full_precision
 from riesz.penalty.schwarz_patches import Gram
 from riesz.posterior.family import AbstractFamily, full_rank
 from riesz.posterior.posterior import Posterior
+from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem, in_precision
-from riesz.surrogate.affine import affine_coordinates
 from riesz.surrogate.surrogate import Surrogate
 
 
@@ -89,7 +89,7 @@ def emulate(
 
 def num_features(problem: InverseProblem, settings: EmulateSettings) -> int:
     """Functions of place: fewer where many unknowns would make the system too large."""
-    linear = affine_coordinates(problem.forward, problem.latents)
+    linear = affine_coordinates(problem)
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
     return fitting_features(splits(linear, others, settings.num_bends), settings.features)
 

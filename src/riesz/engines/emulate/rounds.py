@@ -176,7 +176,7 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
 def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    noise = np.asarray(problem.likelihood.noise_sd(problem.z(origin)))
+    noise = np.asarray(problem.noise_sd(problem.z(origin)))
     signal = np.asarray(problem.observed - at_sensors(problem, surrogate, origin))  # no state yet
     return float(HIDDEN_BY_NOISE**2 * np.mean(noise**2) / max(np.mean(signal**2), 1e-300))
 

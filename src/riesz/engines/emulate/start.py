@@ -14,8 +14,8 @@ from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_pe
 from riesz.penalty.schwarz_patches import Gram
 from riesz.penalty.state import values_at_nodes
 from riesz.posterior.family import antithetic
+from riesz.problem.linearity import affine_coordinates, prescribed_values
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.affine import affine_coordinates
 from riesz.surrogate.boundary import boundary_values
 from riesz.surrogate.networks import trunk_branch
 from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of
@@ -61,13 +61,13 @@ def initial_surrogate(
     problem: InverseProblem, key: PRNGKeyArray, *, width: int, features: int
 ) -> Surrogate:
     """A factorised network, in the frame of the mesh and of the observed values."""
-    forward, latents = problem.forward, problem.latents
-    boundary = boundary_values(forward, latents)
+    forward = problem.forward
+    boundary = boundary_values(forward, prescribed_values(problem))
     network = trunk_branch(
         forward.space.mesh.dim,
-        latents.num_coordinates,
+        problem.num_coordinates,
         key,
-        linear=affine_coordinates(forward, latents),
+        linear=affine_coordinates(problem),
         width=width,
         features=features,
         dtype=forward.dtype,

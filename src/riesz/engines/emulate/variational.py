@@ -73,8 +73,7 @@ def information(
 
     def one(coordinates):
         slopes = jax.jacfwd(lambda c: at_sensors(problem, surrogate, c))(coordinates)
-        noise = problem.likelihood.noise_sd(problem.z(coordinates)).astype(slopes.dtype)
-        scaled = slopes / jnp.broadcast_to(noise, problem.observed.shape)[:, None]
+        scaled = slopes / problem.noise_sd(problem.z(coordinates))[:, None]
         return scaled.T @ scaled
 
     return jnp.mean(jax.lax.map(one, family.transformed(normals)), axis=0)

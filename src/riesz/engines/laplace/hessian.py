@@ -19,7 +19,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
-from riesz.fem.solve import Newton, find_root
 from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10
@@ -61,17 +60,16 @@ def place_at(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Place:
     """The solution there, its adjoint, and the slope; a NaN cost where there is no solution."""
-    z = problem.z(coordinates)
-    solution = find_root(problem.forward, z, solver, Newton(), None)
-    values = solution.free_values
-    matrix = jacobian(problem.forward, with_dirichlet(problem.forward, values, z), z)
+    state = problem.solved(coordinates, solver)
+    values = state[problem.forward.free]
+    matrix = jacobian(problem.forward, state, problem.z(coordinates))
     cost, (by_state, by_coordinates) = jax.value_and_grad(misfit, argnums=(1, 2))(
         problem, values, coordinates
     )
     adjoint = -solver.raw_solve(matrix, by_state, transposed=True)
     _, pull_back = jax.vjp(lambda c: equations(problem, values, c), coordinates)
     slope = coordinates + by_coordinates + pull_back(adjoint)[0]
-    cost = jnp.where(solution.converged, cost + 0.5 * coordinates @ coordinates, jnp.nan)
+    cost = cost + 0.5 * coordinates @ coordinates
     return Place(coordinates, values, adjoint, matrix, cost, slope)
 
 

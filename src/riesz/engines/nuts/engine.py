@@ -23,9 +23,8 @@ from riesz.engines.nuts.chains import (
 )
 from riesz.engines.start import beginning
 from riesz.errors import RieszError
-from riesz.fem.assembly import with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.solve import Newton, find_root, require_float64
+from riesz.fem.solve import require_float64
 from riesz.posterior.draws import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
@@ -125,8 +124,5 @@ def log_density(
     A trajectory that strays where there is no solution then ends as divergent, instead of
     stopping the run.
     """
-    z = problem.z(coordinates)
-    solution = find_root(problem.forward, z, linear_solver, Newton(), None)
-    state = with_dirichlet(problem.forward, solution.free_values, z)
-    density = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
-    return jnp.where(solution.converged, density, jnp.nan)
+    state = problem.solved(coordinates, linear_solver)
+    return problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)

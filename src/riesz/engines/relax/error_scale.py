@@ -17,11 +17,10 @@ import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import jacobian, with_dirichlet
+from riesz.fem.assembly import jacobian
 from riesz.fem.linear.host_call import host_lu
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
-from riesz.fem.solve import Newton, find_root
 from riesz.penalty.norm import PatchNorm
 from riesz.problem.problem import Coordinates, InverseProblem
 
@@ -98,11 +97,8 @@ class Linearised(eqx.Module):
 @eqx.filter_jit
 def linearised(problem: InverseProblem, coordinates: Coordinates) -> Linearised:
     """One factorisation, and one adjoint solve a sensor."""
-    forward, z = problem.forward, problem.z(coordinates)
-    solution = find_root(forward, z, SparseLU(), Newton(), None)
-    values = jnp.where(solution.converged, solution.free_values, jnp.nan)
-    state = with_dirichlet(forward, values, z)
-    matrix = jacobian(forward, state, z)
+    forward, state = problem.forward, problem.solved(coordinates, SparseLU())
+    matrix = jacobian(forward, state, problem.z(coordinates))
     units = jnp.eye(len(problem.observed), dtype=forward.dtype)
     sensors = jax.vmap(lambda unit: problem.operator.transposed(unit)[forward.free])(units)
     responses = jax.vmap(lambda side: host_lu(matrix, side, transposed=True))(sensors)
@@ -111,8 +107,7 @@ def linearised(problem: InverseProblem, coordinates: Coordinates) -> Linearised:
 
 def noise_variances(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " sensor"]:
     """Of the measurements, one each."""
-    sd = problem.likelihood.noise_sd(problem.z(coordinates))
-    return jnp.broadcast_to(sd**2, problem.observed.shape).astype(problem.forward.dtype)
+    return problem.noise_sd(problem.z(coordinates)) ** 2
 
 
 def epsilon_unit(

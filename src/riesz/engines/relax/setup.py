@@ -23,8 +23,8 @@ from riesz.observe.likelihood import Gaussian
 from riesz.penalty.dual_norm import dual_norm
 from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
 from riesz.penalty.schwarz_patches import SchwarzPatches
+from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.affine import affine_coordinates
 
 CALIBRATED = 4096
 """Patches up to which a norm by patches is held to the effect of the exact one at the sensors."""
@@ -69,7 +69,7 @@ def median_units(
 
 def told(problem: InverseProblem, epsilon_rel: float) -> tuple[str, ...]:
     """What a reader must know before trusting the posterior."""
-    affine = affine_coordinates(problem.forward, problem.latents)
+    affine = affine_coordinates(problem)
     if epsilon_rel <= 1 or len(affine) == problem.num_coordinates:
         return ()
     note = (

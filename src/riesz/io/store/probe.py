@@ -77,7 +77,7 @@ def noise_numbers(
     problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
 ) -> list[Float[np.ndarray, " _"]]:
     """Its scale, and its density some scales off, which shows its shape."""
-    sd = problem.likelihood.noise_sd(z).astype(state.dtype)
+    sd = problem.noise_sd(z)
     offsets = jnp.asarray(2 * fixed_vector(len(problem.observed), 0), state.dtype)
     predicted = problem.observed + sd * offsets
     density = problem.likelihood.distribution(predicted, z).log_prob(problem.observed)

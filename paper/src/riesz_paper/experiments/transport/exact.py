@@ -64,14 +64,14 @@ def mode_and_factor(
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"], int]:
     """The posterior's mode, a factor of the Gauss-Newton covariance there, and solves it took."""
     seen: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
-    noise_sd = np.asarray(problem.likelihood.noise_sd(None))
+    noise_sd = np.asarray(problem.noise_sd(None))
     identity = np.eye(problem.num_coordinates)
 
     def at(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if place.tobytes() not in seen:
             values, slopes = map(np.asarray, sensed(problem, jnp.asarray(place)))
             misfit = (values - np.asarray(problem.observed)) / noise_sd
-            slopes = np.concatenate([slopes / noise_sd.reshape(-1, 1), identity])
+            slopes = np.concatenate([slopes / noise_sd[:, None], identity])
             seen[place.tobytes()] = np.concatenate([misfit, place]), slopes
         return seen[place.tobytes()]
 
