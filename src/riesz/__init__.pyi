@@ -56,7 +56,7 @@ from .fem.solve import solve as solve
 from .fem.flux import budget as budget
 from .fem.flux import flux_through as flux_through
 from .penalty.dual_norm import dual_norm as dual_norm
-from .penalty.schwarz_patches import Gram as Gram
+from .penalty.gram import Gram as Gram
 from .penalty.schwarz import schwarz_norm as schwarz_norm
 from .penalty.penalty import exact_penalty as exact_penalty
 from .penalty.penalty import weak_form_penalty as weak_form_penalty

@@ -10,9 +10,11 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
+from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import advection, diffusion, reaction, source
 from riesz.mesh.shapes import disc, rectangle
 from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import exact_penalty
 
 EQUATION = diffusion(1.0) + advection([1.0, -2.0]) - source(1.0)
@@ -56,13 +58,28 @@ def test_on_a_square_it_is_the_value_of_the_sine_transform():
 
 def test_batches_and_other_gram_forms(problem):
     rs = jnp.stack([draw(problem, seed) for seed in range(3)])
-    for form in (None, diffusion(3.0) + reaction(2.0), reaction(1.0)):
-        norm = dual_norm(problem, form)
+    for gram in (None, Gram(3.0, 2.0), Gram(0.0, 1.0)):
+        norm = dual_norm(problem, gram)
         one_by_one = jnp.stack([norm.squared(r) for r in rs])
         np.testing.assert_allclose(jax.vmap(norm.squared)(rs), one_by_one, rtol=1e-12)
     state = jnp.zeros(problem.space.num_dofs)
     mass = jacobian(boundary_value_problem(problem.space, reaction(1.0), {"outer": 0.0}), state)
-    np.testing.assert_allclose(dual_norm(problem, reaction(1.0)).gram.values, mass.values)
+    np.testing.assert_allclose(dual_norm(problem, Gram(0.0, 1.0)).gram.values, mass.values)
+
+
+def test_the_gram_matrix_is_that_of_its_form(problem):
+    state, jumps = jnp.zeros(problem.space.num_dofs), 1.0 + np.arange(problem.space.mesh.num_cells)
+    form = diffusion(per_cell(jumps)) + reaction(2.0)
+    matrix = jacobian(boundary_value_problem(problem.space, form, {"outer": 0.0}), state)
+    np.testing.assert_array_equal(dual_norm(problem, Gram(jumps, 2.0)).gram.values, matrix.values)
+
+
+def test_a_gram_form_that_is_no_norm_is_refused(problem):
+    for gram in (Gram(0.0), Gram(-1.0, 1.0), Gram(reaction=-1.0), Gram(np.nan)):
+        with pytest.raises(RieszError, match="a norm needs a positive"):
+            dual_norm(problem, gram)
+    with pytest.raises(RieszError, match="one value a cell"):
+        dual_norm(problem, Gram(np.ones(3)))
 
 
 def test_it_vanishes_at_the_solution_only(problem):
@@ -77,4 +94,6 @@ def test_without_prescribed_values_the_plain_exact_penalty_is_refused():
     free = boundary_value_problem(P1(rectangle((3, 3))), EQUATION)
     with pytest.raises(RieszError, match="Gram matrix is singular"):
         exact_penalty(free)
-    assert dual_norm(free, diffusion(1.0) + reaction(1.0)).squared(draw(free, 3)) > 0
+    with pytest.raises(RieszError, match="Gram matrix is singular"):
+        exact_penalty(free, Gram(3.0))
+    assert dual_norm(free, Gram(reaction=1.0)).squared(draw(free, 3)) > 0

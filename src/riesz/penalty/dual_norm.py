@@ -8,7 +8,7 @@ from riesz.fem.assembly import jacobian
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
-from riesz.fem.terms.weakform import WeakForm, diffusion
+from riesz.penalty.gram import Gram
 
 
 class DualNorm(eqx.Module):
@@ -34,18 +34,17 @@ class DualNorm(eqx.Module):
 
 def dual_norm(
     problem: BoundaryValueProblem,
-    gram: WeakForm | None = None,
+    gram: Gram | None = None,
     *,
     linear_solver: AbstractLinearSolver | None = None,
 ) -> DualNorm:
     r"""The dual norm for residuals of a problem.
 
-    `gram` is the symmetric positive form whose matrix is $A$: `diffusion(1.0)` by default. A
-    reference diffusivity, `diffusion(a)`, suits rough or anisotropic coefficients;
-    `diffusion(1.0) + reaction(k)` domains without Dirichlet conditions; `reaction(1.0)` measures
-    the residual as white noise, $r^\top M^{-1} r$ with the mass matrix.
+    `gram` is the inner product whose matrix is $A$, `Gram()` by default. A reference diffusivity,
+    `Gram(a)`, suits rough coefficients; `Gram(reaction=k)` domains without Dirichlet conditions;
+    `Gram(0.0, 1.0)` measures the residual as white noise.
     """
-    form = diffusion(1.0) if gram is None else gram
+    form = (Gram() if gram is None else gram).form(problem.space.mesh)
     nowhere = jnp.zeros(problem.space.num_dofs, problem.dtype)
     matrix = jacobian(with_form(problem, form), nowhere)
     return DualNorm(matrix, SparseLU() if linear_solver is None else linear_solver)

@@ -23,9 +23,10 @@ from riesz.fem.assembly import check_state, dirichlet_values, residual
 from riesz.fem.elements.space import P1
 from riesz.fem.interpolate import PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator
-from riesz.fem.terms.weakform import PointSource, WeakForm
+from riesz.fem.terms.weakform import PointSource
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, dual_norm
+from riesz.penalty.gram import Gram
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
 from riesz.penalty.norm import NormSample, PatchNorm, Restriction
 from riesz.penalty.precision import full_precision
@@ -36,7 +37,6 @@ from riesz.penalty.rows import (
     interpolant_rows,
 )
 from riesz.penalty.schwarz import PATCH_NODES, schwarz_norm
-from riesz.penalty.schwarz_patches import Gram
 from riesz.penalty.state import AbstractPlacedState, StateFunction, values_at_nodes
 
 
@@ -230,13 +230,12 @@ def check_function(problem: BoundaryValueProblem, u: StateFunction, zs: PyTree) 
         )
 
 
-def exact_penalty(problem: BoundaryValueProblem, gram: WeakForm | None = None) -> ExactPenalty:
+def exact_penalty(problem: BoundaryValueProblem, gram: Gram | None = None) -> ExactPenalty:
     """The penalty by the exact dual norm: for small meshes, and to check others against."""
-    if gram is None and not len(problem.fixed):
+    if (gram is None or gram.reaction == 0) and not len(problem.fixed):
         raise RieszError(
             "the Gram matrix is singular, as no value is prescribed anywhere: prescribe some on a "
-            "part of the boundary, or add a reaction term, as in gram=diffusion(1.0) + "
-            "reaction(1.0)."
+            "part of the boundary, or add a reaction, as in gram=Gram(reaction=1.0)."
         )
     return ExactPenalty(problem, dual_norm(problem, gram))
 

@@ -20,11 +20,11 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.mesh.tags import tagged_facets
+from riesz.penalty.gram import Gram, cell_diffusivity
 from riesz.penalty.norm import PatchNorm, Restriction, RestrictionStep
 from riesz.penalty.patch import WIDTH_STEP, Widths
 from riesz.penalty.schwarz_patches import (
     CellGeometry,
-    Gram,
     free_nodes,
     geometry_of,
     patches_on,
@@ -122,22 +122,6 @@ def coarse_means(
         return diffusivity
     parts = [diffusivity.reshape(mesh.num_cells, -1).mean(axis=1) for mesh in meshes]
     return np.concatenate(parts)
-
-
-def cell_diffusivity(gram: Gram, mesh: Mesh) -> Float[np.ndarray, " *cell"]:
-    """The Gram form's diffusivity, a number or one a cell, checked."""
-    values = np.asarray(gram.diffusivity, dtype=float)
-    if values.ndim and values.shape != (mesh.num_cells,):
-        raise RieszError(
-            f"the Gram diffusivity has shape {values.shape}, but the mesh has {mesh.num_cells} "
-            "cells: give a number, or one value a cell."
-        )
-    if not (np.isfinite(values).all() and (values > 0).all() and 0 <= gram.reaction < np.inf):
-        raise RieszError(
-            f"the Gram form has diffusivity from {values.min()} on and reaction {gram.reaction}: "
-            "a norm needs a positive finite diffusivity and a finite reaction, not negative."
-        )
-    return values
 
 
 def one_level_warning(num_patches: int) -> str:

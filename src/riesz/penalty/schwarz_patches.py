@@ -20,17 +20,6 @@ from riesz.penalty.patch import PatchTable, Widths, patch_table
 from riesz.penalty.small_solve import inverse_quadratic
 
 
-class Gram(eqx.Module):
-    r"""The inner product of test functions, $\int a\,\nabla v\cdot\nabla w + k\,v\,w$.
-
-    The diffusivity is a number, or one a cell of the finest mesh for rough coefficients; coarse
-    cells take the mean of the cells inside.
-    """
-
-    diffusivity: float | Float[np.ndarray, " cell"] = 1.0
-    reaction: float = 0.0
-
-
 class CellGeometry(eqx.Module):
     """What the Gram matrices of cells are made of."""
 

@@ -27,11 +27,12 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
-from riesz.fem.terms.weakform import advection, diffusion, reaction, source
+from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import exact_penalty
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.problem.problem import inverse_problem
@@ -58,7 +59,7 @@ def dense_parts(problem, coordinates):
     return sensors, matrix, dual_norm(problem.forward).gram.to_scipy().toarray()
 
 
-@pytest.mark.parametrize("gram", [diffusion(1.0), reaction(1.0), diffusion(2.0) + reaction(3.0)])
+@pytest.mark.parametrize("gram", [Gram(), Gram(0.0, 1.0), Gram(2.0, 3.0)])
 def test_the_factor_times_its_transpose_is_the_gram_matrix(gram):
     matrix = dual_norm(transport().forward, gram).gram
     factor, units = gram_factor(matrix), jnp.eye(matrix.pattern.size)

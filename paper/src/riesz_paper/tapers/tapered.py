@@ -13,8 +13,8 @@ from riesz.errors import RieszError
 from riesz.fem.linear.host_lu import factorise
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.terms.weakform import WeakForm
 from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import Gram
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.partition import overlapping_patches
 from riesz.penalty.patch import PatchTable, patch_table
@@ -32,14 +32,14 @@ def tapered_norm(
     taper: AbstractTaper,
     *,
     printed: bool = False,
-    gram: WeakForm | None = None,
+    gram: Gram | None = None,
     max_bytes: float = MAX_BYTES,
 ) -> PatchNorm:
     r"""The paper's norm, $r^\top \Gamma r$ with a tapered inverse, by one patch a free node.
 
     With `HardTaper` it is indefinite, so that it may be negative; with `Wendland` it is positive,
     though an estimate from a few rows need not be. `printed` leaves out the factor $N$ as the
-    paper's formula does. `gram` is the form of the Gram matrix, `diffusion(1.0)` by default.
+    paper's formula does. `gram` is the inner product of test functions, `Gram()` by default.
     """
     points = free_points(problem)
     tree = KDTree(points)
@@ -64,7 +64,7 @@ def block_norm(
     problem: BoundaryValueProblem,
     *,
     patch_nodes: int = BLOCK_NODES,
-    gram: WeakForm | None = None,
+    gram: Gram | None = None,
     max_bytes: float = MAX_BYTES,
 ) -> PatchNorm:
     r"""The norm by principal blocks, $\frac1c \sum_p r_p^\top [A^{-1}]_{pp}\,r_p$: never negative.
@@ -105,7 +105,7 @@ def free_points(problem: BoundaryValueProblem) -> Float[np.ndarray, "free dim"]:
     return problem.space.points[np.asarray(problem.free)]
 
 
-def gram_matrix(problem: BoundaryValueProblem, gram: WeakForm | None) -> SparseMatrix:
+def gram_matrix(problem: BoundaryValueProblem, gram: Gram | None) -> SparseMatrix:
     return dual_norm(problem, gram).gram
 
 
@@ -124,7 +124,7 @@ def inverse_entries(
     if factor is None:
         raise RieszError(
             "the Gram matrix is singular: prescribe values on a part of the boundary, or add a "
-            "reaction term, as in gram=diffusion(1.0) + reaction(1.0)."
+            "reaction, as in gram=Gram(reaction=1.0)."
         )
     size, order = pattern.size, np.argsort(columns, kind="stable")
     firsts = np.arange(0, size + SIDES_AT_ONCE, SIDES_AT_ONCE)

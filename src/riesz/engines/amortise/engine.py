@@ -33,9 +33,9 @@ from riesz.engines.amortise.simulate import (
 from riesz.engines.emulate.settings import EmulateSettings
 from riesz.engines.emulate.start import default_penalty, initial_surrogate
 from riesz.engines.training import History, train
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.precision import full_precision
-from riesz.penalty.schwarz_patches import Gram
 from riesz.posterior.family import standard_log_density
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate

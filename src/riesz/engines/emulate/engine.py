@@ -28,9 +28,9 @@ from riesz.engines.emulate.start import (
 )
 from riesz.engines.emulate.states import SurrogateStates
 from riesz.engines.emulate.variational import matched_normals, refined
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty
 from riesz.penalty.precision import full_precision
-from riesz.penalty.schwarz_patches import Gram
 from riesz.posterior.family import AbstractFamily, full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import affine_coordinates

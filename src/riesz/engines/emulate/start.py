@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
-from riesz.penalty.schwarz_patches import Gram
 from riesz.penalty.state import values_at_nodes
 from riesz.posterior.family import antithetic
 from riesz.problem.linearity import affine_coordinates, prescribed_values

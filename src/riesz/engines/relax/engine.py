@@ -33,8 +33,8 @@ from riesz.engines.relax.setup import (
 )
 from riesz.engines.relax.states import RelaxedStates
 from riesz.engines.training import train
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import AbstractPenalty
-from riesz.penalty.schwarz_patches import Gram
 from riesz.posterior.family import AbstractGaussian, full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem

@@ -17,10 +17,9 @@ from riesz.engines.relax.polish import count_patches, never_negative
 from riesz.errors import RieszError
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.solve import require_float64
-from riesz.fem.terms.coefficient import per_cell
-from riesz.fem.terms.weakform import diffusion, reaction
 from riesz.observe.likelihood import Gaussian
 from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
 from riesz.penalty.schwarz_patches import SchwarzPatches
 from riesz.problem.linearity import affine_coordinates
@@ -43,13 +42,11 @@ def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
     """The matrix A of the norm that a penalty measures or estimates."""
     if isinstance(penalty, ExactPenalty):
         return penalty.norm.gram
-    form = diffusion(1.0)
+    gram = Gram()
     if isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches):
         patches = penalty.norm.fine
-        diffusivity = np.asarray(patches.diffusivity)
-        form = diffusion(per_cell(diffusivity) if diffusivity.ndim else float(diffusivity))
-        form = form + reaction(float(patches.reaction))
-    return dual_norm(penalty.problem, form).gram
+        gram = Gram(np.asarray(patches.diffusivity), float(patches.reaction))
+    return dual_norm(penalty.problem, gram).gram
 
 
 def median_units(

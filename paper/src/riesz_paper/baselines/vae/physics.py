@@ -23,8 +23,8 @@ from riesz.fem.terms.coefficient import Nodal
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.mesher.polygon import mesh_from_points
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
-from riesz.penalty.schwarz_patches import Gram
 from riesz_paper.baselines.vae.columns import Places
 from riesz_paper.baselines.vae.model import trained_vae
 from riesz_paper.baselines.vae.networks import Code, Perceptron, Place, perceptron

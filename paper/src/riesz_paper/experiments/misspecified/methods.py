@@ -16,7 +16,7 @@ from riesz.engines.laplace.engine import laplace
 from riesz.engines.nuts.engine import nuts
 from riesz.engines.relax.engine import RelaxSettings, relax
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
-from riesz.fem.terms.weakform import reaction
+from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import ExactPenalty, exact_penalty
 from riesz.posterior.draws import EmpiricalDraws
 from riesz.posterior.family import AbstractFamily
@@ -39,7 +39,7 @@ Method = Callable[[DataSet, int], Posterior]
 def norm(*, white: bool) -> ExactPenalty:
     """What errors of the equation are drawn from: the dual norm, or white noise in the source."""
     forward = template(knows_eddy=False, levels=LEVELS).forward
-    return exact_penalty(forward, reaction(1.0) if white else None)
+    return exact_penalty(forward, Gram(0.0, 1.0) if white else None)
 
 
 def by_laplace(data: DataSet, seed: int, *, knows_eddy: bool) -> Posterior:
