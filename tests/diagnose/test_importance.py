@@ -10,8 +10,6 @@ from tests.linear_gaussian import known_posterior, linear_problem
 from riesz.diagnose.importance import (
     checked,
     importance_check,
-    told_check,
-    warnings_of,
     with_importance_check,
 )
 from riesz.diagnose.sobol import spread_normals
@@ -37,20 +35,20 @@ def test_the_exact_posterior_passes():
     assert found.effective_draws == pytest.approx(1000, rel=1e-6)
     np.testing.assert_allclose(found.mean_shift, 0.0, atol=1e-6)
     np.testing.assert_allclose(found.sd_ratio, 1.0, atol=1e-6)
-    assert warnings_of(found) == ()
+    assert found.warnings == ()
 
 
 def test_one_that_is_too_narrow_is_told():
     found = importance_check(posterior_of(scale=0.25))
     assert found.k_hat > 0.7
-    assert "neither q nor its corrected moments" in warnings_of(found)[0]
+    assert "neither q nor its corrected moments" in found.warnings[0]
 
 
 def test_one_that_is_too_wide_is_told_by_its_corrected_sd():
     found = importance_check(posterior_of(scale=2.0))
     assert found.k_hat < 0.5
     np.testing.assert_allclose(found.sd_ratio, 2.0, rtol=0.2)
-    assert any("q is too wide" in note for note in warnings_of(found))
+    assert any("q is too wide" in note for note in found.warnings)
     assert "(good)" not in str(found)
 
 
@@ -61,18 +59,18 @@ def test_one_that_is_moved_is_told_and_corrected():
     sd = np.sqrt(np.diag(covariance))
     gap = (found.mean - np.asarray(mean)) / sd
     assert np.all(np.abs(gap) < np.maximum(4 * found.mean_shift_error, 0.15)), gap
-    assert any("standard deviations away" in note for note in warnings_of(found))
+    assert any("standard deviations away" in note for note in found.warnings)
 
 
 def test_a_posterior_carries_its_check_and_its_warnings():
     with pytest.warns(UserWarning, match="emulate: importance sampling: q is too wide"):
         posterior = with_importance_check(posterior_of(scale=2.0))
-    found = told_check(posterior)
+    found = posterior.check
     assert found is not None
     assert found.num_draws == 1000
     assert "k-hat" in str(found)
     assert any("too wide" in note for note in posterior.notes)
-    assert told_check(posterior_of()) is None
+    assert posterior_of().check is None
 
 
 def test_draws_have_no_density_to_weigh():
@@ -94,13 +92,13 @@ def test_moments_of_a_few_draws_are_no_reason_to_call_a_narrow_q_wide():
     draws = spread_normals(0, 1000, 64)
     found = weighed(draws, 0.5 * (1 - 0.5**2) * np.sum(draws**2, axis=1))
     assert found.effective_draws < 2
-    (note,) = warnings_of(found)
+    (note,) = found.warnings
     assert "k-hat" in note
 
 
 def test_a_single_draw_with_all_the_weight_is_told_in_plain_words():
     found = weighed(spread_normals(0, 1000, 2), np.r_[0.0, np.full(999, -1000.0)])
-    (note,) = warnings_of(found)
+    (note,) = found.warnings
     assert "k-hat is inf" in note
     assert "nan" not in str(found)
 
@@ -110,7 +108,7 @@ def test_an_offset_that_is_tolerated_hides_no_other():
     found = dataclasses.replace(
         right, mean_shift=np.array([0.24, 0.6]), mean_shift_error=np.array([0.01, 0.15])
     )
-    assert any("the mean of x1 should lie +0.60" in note for note in warnings_of(found))
+    assert any("the mean of x1 should lie +0.60" in note for note in found.warnings)
 
 
 def test_the_largest_of_many_offsets_may_be_chance():
@@ -118,5 +116,5 @@ def test_the_largest_of_many_offsets_may_be_chance():
     for seed in range(3):
         draws = spread_normals(seed, 1000, 4000)
         found = weighed(draws, 0.5 * (1 - 0.75**2) * np.sum(draws[:, :6] ** 2, axis=1))
-        assert not any("the mean of" in note for note in warnings_of(found))
-        assert any("q is too narrow: the standard deviation of x" in n for n in warnings_of(found))
+        assert not any("the mean of" in note for note in found.warnings)
+        assert any("q is too narrow: the standard deviation of x" in n for n in found.warnings)

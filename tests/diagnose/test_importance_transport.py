@@ -4,10 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.diagnose.importance import DOUBTFUL, GOOD, importance_check, warnings_of
+from riesz.diagnose.importance import importance_check
 from riesz.fem.interpolate import point_operator
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.posterior.checks import DOUBTFUL, GOOD
 from riesz.posterior.family import full_rank_of
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
@@ -62,16 +63,16 @@ def told_apart(seed, levels):
     problem, exact = posed(seed, levels)
     good = checked(problem, exact, seed)
     assert good.k_hat < GOOD
-    assert warnings_of(good) == ()
+    assert good.warnings == ()
     check_corrected(good, exact)
     wide = checked(problem, exact, seed, scale=2.0)
-    assert any("too wide" in note for note in warnings_of(wide))
+    assert any("too wide" in note for note in wide.warnings)
     check_corrected(wide, exact)
     moved = checked(problem, exact, seed, shift=1.0)
-    assert any("tau[0] should lie -" in note for note in warnings_of(moved))
+    assert any("tau[0] should lie -" in note for note in moved.warnings)
     check_corrected(moved, exact)
     narrow = checked(problem, exact, seed, scale=0.5)
-    assert warnings_of(narrow)
+    assert narrow.warnings
     return narrow.k_hat
 
 

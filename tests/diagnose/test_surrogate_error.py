@@ -7,7 +7,7 @@ import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
 from riesz.diagnose.summary import summary
-from riesz.diagnose.surrogate_error import surrogate_error, told_error, with_surrogate_error
+from riesz.diagnose.surrogate_error import surrogate_error, with_surrogate_error
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.engines.emulate.states import SurrogateStates
 from riesz.errors import RieszError
@@ -35,10 +35,10 @@ def test_for_a_symmetric_equation_the_estimate_is_the_error(untrained):
 
 def test_a_posterior_carries_it_to_its_summary(untrained):
     posterior = with_surrogate_error(untrained)
-    found = told_error(posterior)
+    found = posterior.surrogate_error
     assert found is not None
     assert len(found.error) == 32
-    assert told_error(untrained) is None
+    assert untrained.surrogate_error is None
     assert "efficiency index 1.00" in str(summary(posterior, num_draws=10))
 
 

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 import pytest
 
-from riesz.diagnose.importance import told_check
 from riesz.engines.emulate.settings import EmulateSettings
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
@@ -145,14 +144,14 @@ def run_to(family):
 def test_a_q_is_checked_after_the_fit(small, monkeypatch):
     monkeypatch.setitem(ENGINES, "emulate", run_to(full_rank(1, jnp.float64)))
     with pytest.warns(UserWarning, match="importance sampling"):
-        found = told_check(fit(small, "emulate"))
+        found = fit(small, "emulate").check
     assert found is not None
     assert found.sd_ratio[0] > 1.2  # the prior is wider than the posterior
-    assert told_check(fit(small, "emulate", check=False)) is None
+    assert fit(small, "emulate", check=False).check is None
     monkeypatch.setitem(fit_module.CHECKED_MESH, 2, 24)
-    assert told_check(fit(small, "emulate")) is None
+    assert fit(small, "emulate").check is None
     with pytest.warns(UserWarning, match="importance sampling"):
-        assert told_check(fit(small, "emulate", check=True)) is not None
+        assert fit(small, "emulate", check=True).check is not None
 
 
 def test_a_check_that_fails_does_not_lose_the_fit(small, monkeypatch):

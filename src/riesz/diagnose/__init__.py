@@ -2,8 +2,9 @@
 
 from riesz.diagnose.calibration import Calibration
 from riesz.diagnose.sbc import sbc
-from riesz.diagnose.surrogate_error import SurrogateError, surrogate_error
+from riesz.diagnose.surrogate_error import surrogate_error
 from riesz.diagnose.taylor import TaylorTest, taylor_test
+from riesz.posterior.checks import SurrogateError
 
 __all__ = [
     "Calibration",

@@ -7,15 +7,12 @@ that the weights correct are told too, each with its Monte-Carlo error.
 
 import dataclasses
 import warnings
-from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
-from scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
 
 from riesz.diagnose.psis import SmoothedWeights, smoothed_weights
 from riesz.diagnose.sobol import spread_normals
@@ -24,122 +21,12 @@ from riesz.engines.relax.error_scale import linearised, noise_variances
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
+from riesz.posterior.checks import ImportanceCheck
 from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = 1000
-
-GOOD, DOUBTFUL = 0.5, 0.7
-"""Shapes of the tail up to which q is good, and above which not even its correction is."""
-
-TOLERATED_SHIFT, TOLERATED_GROWTH = 0.25, 0.2
-"""Of a mean in posterior standard deviations, and of a standard deviation (in logarithms)."""
-
-KEPT = (
-    *("num_draws", "k_hat", "effective_draws", "mean", "sd"),
-    *("mean_shift", "mean_shift_error", "sd_ratio", "sd_ratio_error"),
-)
-"""What of a check is kept with a posterior."""
-
-PREFIX = "importance_"
-"""Of the names under which it is kept."""
-
-SURE = 3.0
-"""Monte-Carlo errors by which a moment must be off before it is told, of one unknown; of many, as
-many errors as are as improbable for the largest of them."""
-
-
-@dataclass(frozen=True, eq=False)
-class ImportanceCheck:
-    """What weights say of q: shape of their tail, effective draws, and corrected moments.
-
-    `mean_shift` is how far the corrected mean lies from that of q in corrected standard
-    deviations, `sd_ratio` the standard deviation of q over the corrected one, both for each
-    coordinate, and with their Monte-Carlo errors.
-    """
-
-    names: tuple[str, ...]
-    num_draws: int
-    k_hat: float
-    effective_draws: float
-    mean: Float[np.ndarray, " coordinate"]
-    sd: Float[np.ndarray, " coordinate"]
-    mean_shift: Float[np.ndarray, " coordinate"]
-    mean_shift_error: Float[np.ndarray, " coordinate"]
-    sd_ratio: Float[np.ndarray, " coordinate"]
-    sd_ratio_error: Float[np.ndarray, " coordinate"]
-
-    @property
-    def verdict(self) -> str:
-        """In a few words, as the tail of the weights has it, which alone does not make q good."""
-        if self.k_hat <= GOOD:
-            return "no heavy tail, but see below" if warnings_of(self) else "good"
-        return "to be taken with its corrected moments" if self.k_hat <= DOUBTFUL else "not trusted"
-
-    def __str__(self) -> str:
-        told = (
-            f"importance sampling with {self.num_draws} exact solves: k-hat {self.k_hat:.2f} "
-            f"({self.verdict}), {self.effective_draws:.0f} effective draws"
-        )
-        if not np.isfinite(self.sd_ratio).all():  # a single draw has all the weight
-            return told
-        shift = farthest(self.mean_shift, self.mean_shift_error, TOLERATED_SHIFT)
-        growth, errors = np.log(self.sd_ratio), self.sd_ratio_error / self.sd_ratio
-        ratio = farthest(growth, errors, TOLERATED_GROWTH)
-        return (
-            f"{told}; corrected mean of {self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
-            f"{self.mean_shift_error[shift]:.2f} sd away, sd of {self.names[ratio]} "
-            f"{self.sd_ratio[ratio]:.2f} +- {self.sd_ratio_error[ratio]:.2f} of the corrected one"
-        )
-
-
-def beyond_chance(
-    offsets: Float[np.ndarray, " coordinate"],
-    errors: Float[np.ndarray, " coordinate"],
-    tolerated: float,
-) -> Bool[np.ndarray, " coordinate"]:
-    """Which offsets are larger than tolerated, and than the largest of so many by chance."""
-    sure = -ndtri(ndtr(-SURE) / len(offsets))
-    return np.abs(offsets) > np.maximum(tolerated, sure * errors)
-
-
-def farthest(
-    offsets: Float[np.ndarray, " coordinate"],
-    errors: Float[np.ndarray, " coordinate"],
-    tolerated: float,
-) -> int:
-    """The largest offset of those beyond chance, or of all where none is."""
-    sizes = np.abs(offsets)
-    beyond = beyond_chance(offsets, errors, tolerated)
-    return int(np.argmax(np.where(beyond, sizes, -1.0) if beyond.any() else sizes))
-
-
-def warnings_of(check: ImportanceCheck) -> tuple[str, ...]:
-    """What a reader of the posterior must know; nothing where q is good."""
-    if not check.k_hat <= DOUBTFUL:
-        # Nothing of the moments: a few draws have all the weight, and look like a narrow posterior.
-        return (
-            f"k-hat is {check.k_hat:.2f}, above {DOUBTFUL}: the posterior reaches where q has next "
-            "to no draws; neither q nor its corrected moments can be trusted. Compare with nuts.",
-        )
-    found = []
-    shift = farthest(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)
-    if beyond_chance(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)[shift]:
-        found.append(
-            f"the mean of {check.names[shift]} should lie {check.mean_shift[shift]:+.2f} of its "
-            f"standard deviations away (Monte-Carlo error {check.mean_shift_error[shift]:.2f})."
-        )
-    growth, errors = np.log(check.sd_ratio), check.sd_ratio_error / check.sd_ratio
-    ratio = farthest(growth, errors, TOLERATED_GROWTH)
-    if beyond_chance(growth, errors, TOLERATED_GROWTH)[ratio]:
-        size = "narrow" if growth[ratio] < 0 else "wide"
-        found.append(
-            f"q is too {size}: the standard deviation of {check.names[ratio]} is "
-            f"{check.sd_ratio[ratio]:.2f} of what it should be (Monte-Carlo error "
-            f"{check.sd_ratio_error[ratio]:.2f})."
-        )
-    return tuple(found)
 
 
 def importance_check(
@@ -182,24 +69,12 @@ def known_moments(
 def with_importance_check(
     posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0
 ) -> Posterior:
-    """The same posterior with the check in its history, and what it warns of in its notes."""
+    """The same posterior with the check, and with what it warns of in its notes."""
     found = importance_check(posterior, num_draws=num_draws, seed=seed)
-    words = tuple(f"importance sampling: {note}" for note in warnings_of(found))
+    words = tuple(f"importance sampling: {note}" for note in found.warnings)
     for note in words:
         warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
-    told = {PREFIX + name: jnp.asarray(getattr(found, name)) for name in KEPT}
-    return dataclasses.replace(
-        posterior, history=posterior.history | told, notes=(*posterior.notes, *words)
-    )
-
-
-def told_check(posterior: Posterior) -> ImportanceCheck | None:
-    """The check that a posterior carries, if any."""
-    if PREFIX + KEPT[0] not in posterior.history:
-        return None
-    found: dict[str, Any] = {name: np.asarray(posterior.history[PREFIX + name]) for name in KEPT}
-    numbers = {name: found[name].item() for name in ("num_draws", "k_hat", "effective_draws")}
-    return ImportanceCheck(names=posterior.problem.latents.coordinate_names(), **(found | numbers))
+    return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
 
 
 def checked(

@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.diagnose.data_fit import fit_to_data
-from riesz.diagnose.importance import ImportanceCheck, told_check
 from riesz.diagnose.samplers import SamplerCheck, sampler_check
-from riesz.diagnose.surrogate_error import SurrogateError, told_error
+from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.predict import measured, quantity_draws
 from riesz.prediction.quantity import UnknownAt
@@ -84,8 +83,8 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
         residual_rms=met.residual_rms,
         coverage=met.coverage,
         notes=posterior.notes,
-        check=told_check(posterior) or sampler_check(posterior),
-        surrogate=told_error(posterior),
+        check=posterior.check or sampler_check(posterior),
+        surrogate=posterior.surrogate_error,
         num_censored=met.num_censored,
     )
 

@@ -6,7 +6,6 @@ they would be equal; their ratio is the efficiency index.
 """
 
 import dataclasses
-from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -21,43 +20,12 @@ from riesz.fem.assembly import jacobian, residual
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.penalty.dual_norm import DualNorm
+from riesz.posterior.checks import SurrogateError
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = 32
-PREFIX = "surrogate_"
-"""Of the names under which a posterior keeps the figures."""
-
-
-@dataclass(frozen=True, eq=False)
-class SurrogateError:
-    """For draws of a posterior: estimate and true error, by the energy norm of the state.
-
-    `sensor_error` is the largest error at a sensor, in units of the noise.
-    """
-
-    estimate: Float[np.ndarray, " draw"]
-    error: Float[np.ndarray, " draw"]
-    sensor_error: Float[np.ndarray, " draw"]
-
-    @property
-    def efficiency(self) -> Float[np.ndarray, " draw"]:
-        """Estimate over error: one at best; far below, residuals hide errors."""
-        return self.estimate / self.error
-
-    def __str__(self) -> str:
-        index = self.efficiency
-        return (
-            f"surrogate over {len(self.error)} exact solves: off by {rms(self.error):.2%} of the "
-            f"state in the energy norm, the dual residual says {rms(self.estimate):.2%} "
-            f"(efficiency index {np.median(index):.2f}, {index.min():.2f} to {index.max():.2f}); "
-            f"at the sensors by up to {self.sensor_error.max():.2g} of the noise"
-        )
-
-
-def rms(values: Float[np.ndarray, " draw"]) -> float:
-    return float(np.sqrt(np.mean(values**2)))
 
 
 def surrogate_error(
@@ -130,18 +98,5 @@ def energies(
 
 
 def with_surrogate_error(posterior: Posterior, *, seed: int = 0) -> Posterior:
-    """The same posterior with these figures in its history."""
-    found = surrogate_error(posterior, seed=seed)
-    told = {
-        PREFIX + field.name: jnp.asarray(getattr(found, field.name))
-        for field in dataclasses.fields(found)
-    }
-    return dataclasses.replace(posterior, history=posterior.history | told)
-
-
-def told_error(posterior: Posterior) -> SurrogateError | None:
-    """The figures that a posterior carries, if any."""
-    names = [field.name for field in dataclasses.fields(SurrogateError)]
-    if any(PREFIX + name not in posterior.history for name in names):
-        return None
-    return SurrogateError(*(np.asarray(posterior.history[PREFIX + name]) for name in names))
+    """The same posterior with these figures."""
+    return dataclasses.replace(posterior, surrogate_error=surrogate_error(posterior, seed=seed))

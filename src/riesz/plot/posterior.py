@@ -9,17 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from riesz.diagnose.importance import PREFIX as IMPORTANCE
-from riesz.diagnose.surrogate_error import PREFIX as SURROGATE
 from riesz.errors import RieszError
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.statistics import Prediction
-
-CHECKS = (IMPORTANCE, SURROGATE)
-"""How the names of figures in a history begin that are no curves."""
 
 MOST_PAIRS = 8
 """Panels would be too small beyond so many unknowns."""
@@ -136,15 +131,11 @@ def draw_history(
 ) -> None:
     """Draw the curves of a training, or of a sampler's chains, each term apart.
 
-    By default all entries with one number a step are drawn, but not what a check found.
+    By default all entries with one number a step are drawn.
     """
     curves = {name: np.asarray(values) for name, values in history.items()}
     if terms is None:
-        terms = [
-            name
-            for name, values in curves.items()
-            if values.ndim == 1 and not name.startswith(CHECKS)
-        ]
+        terms = [name for name, values in curves.items() if values.ndim == 1]
     missing = [term for term in terms if term not in curves]
     if missing or not terms:
         raise RieszError(

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.latent.field import FieldCoefficient
+from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.draws import EmpiricalDraws
 from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
 from riesz.posterior.states import AbstractStateMap
@@ -27,7 +28,8 @@ class Posterior(eqx.Module):
 
     `distribution` is over the standard normal coordinates; `problem.z` turns them into the
     quantities of the equation. `history` holds the curves of a training or the statistics of a
-    sampler, `notes` what a reader of the results should be warned of.
+    sampler, `notes` what a reader of the results should be warned of. `check` says whether q is the
+    posterior, `surrogate_error` how well an emulated state is the exact one, where that was asked.
     """
 
     problem: InverseProblem
@@ -37,6 +39,8 @@ class Posterior(eqx.Module):
     engine: str = eqx.field(static=True, default="")
     seed: int | None = eqx.field(static=True, default=None)
     notes: tuple[str, ...] = eqx.field(static=True, default=())
+    check: ImportanceCheck | None = None
+    surrogate_error: SurrogateError | None = None
 
     def __check_init__(self):
         found, wanted = self.distribution.num_coordinates, self.problem.num_coordinates

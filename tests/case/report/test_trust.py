@@ -16,9 +16,8 @@ from riesz.case.report.trust import (
     verdicts,
 )
 from riesz.diagnose.data_fit import DataFit
-from riesz.diagnose.importance import ImportanceCheck
 from riesz.diagnose.samplers import SamplerCheck
-from riesz.diagnose.surrogate_error import SurrogateError
+from riesz.posterior.checks import ImportanceCheck, SurrogateError
 
 
 def importance(k_hat=0.1, effective=900.0, shift=0.0, ratio=1.0):

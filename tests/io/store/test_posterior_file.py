@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -25,6 +26,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
+from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.draws import EmpiricalDraws
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import Posterior
@@ -109,6 +111,21 @@ def test_a_surrogate_reads_back_bit_by_bit(tmp_path):
     assert eqx.tree_equal(load_posterior(tmp_path, small_problem()).states, states)
 
 
+def test_checks_read_back_bit_by_bit(tmp_path):
+    """Where a single draw has all the weight, the shape of the tail is infinite."""
+    third = np.array([1 / 3])
+    check = ImportanceCheck(("f",), 1000, np.inf, 1.0, third, *([np.array([np.nan])] * 5))
+    error = SurrogateError(third, 2 * third, 3 * third)
+    posterior = Posterior(small_problem(), STANDARD, ExactStates(), check=check)
+    for one in (posterior, dataclasses.replace(posterior, check=None, surrogate_error=error)):
+        save_posterior(tmp_path, one)
+        found = load_posterior(tmp_path, one.problem)
+        assert type(found.check) is type(one.check)
+        assert str(found.check) == str(one.check)
+        both = ((p.check, p.surrogate_error) for p in (found, one))
+        jax.tree.map(np.testing.assert_array_equal, *both)
+
+
 def test_saving_again_replaces_what_was_there(saved):
     folder, problem, posterior = saved
     changed = dataclasses.replace(posterior, history={"kl": jnp.arange(5.0)})
@@ -183,14 +200,16 @@ def test_damage_is_told(saved):
             load_posterior(folder, problem)
 
     refused("{", "not a saved posterior")
-    refused({"schema": 99}, "newer version of riesz .schema 99; this one reads 2")
-    refused({"schema": 1}, "schema 2")
+    refused({"schema": 99}, "newer version of riesz .schema 99; this one reads 3")
+    refused({"schema": 2}, "schema 3: fit again")
     refused({**manifest, "notes": None}, "notes missing or wrong")
     refused({**manifest, "notes": [3]}, "notes missing or wrong")
     refused({**manifest, "seed": "x"}, "seed missing or wrong")
     refused({**manifest, "arrays": "../other.npz"}, "outside of its folder")
     solver = manifest["states"]["fields"]["linear_solver"]
     refused({**manifest, "states": solver}, "parts are of wrong kinds")
+    refused({**manifest, "check": solver}, "parts are of wrong kinds")
+    refused({**manifest, "check": "good"}, "check missing or wrong")
     stranger = {"class": "Popen", "fields": {}}
     refused({**manifest, "states": stranger}, "nothing that was saved by this version")
     fewer = {"class": "MeanField", "fields": {"mean": 1.0}}

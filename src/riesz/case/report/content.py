@@ -25,11 +25,7 @@ from riesz.case.run.folder import MANIFEST, Run, read_run
 from riesz.case.run.measured import VALUE, Measured, measured_as
 from riesz.case.run.measurements import Wells, wells_of
 from riesz.diagnose.data_fit import DataFit, fit_to_data
-from riesz.diagnose.importance import PREFIX as IMPORTANCE
-from riesz.diagnose.importance import told_check
 from riesz.diagnose.samplers import sampler_check
-from riesz.diagnose.surrogate_error import PREFIX as SURROGATE
-from riesz.diagnose.surrogate_error import told_error
 from riesz.io.store.results import read_results
 from riesz.posterior.draws import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field
@@ -40,7 +36,6 @@ from riesz.problem.problem import InverseProblem
 from riesz.problem.words import equation_lines
 
 INTERVAL = (0.025, 0.5, 0.975)
-CHECKS = (IMPORTANCE, SURROGATE)
 NO_CURVES = ("r_hat", "effective_draws", "num_steps", "accept_probability", "step_size")
 """Entries of a history that are no curve worth looking at."""
 
@@ -135,8 +130,8 @@ def content_of(
     shares = contractions(found)
     parameters = parameters_of(problem, found, shares)
     told = verdicts(
-        told_check(posterior) or sampler_check(posterior),
-        told_error(posterior),
+        posterior.check or sampler_check(posterior),
+        posterior.surrogate_error,
         met=met,
         contraction={name: shares[name] for name in problem.latents.names},
         method=method_of(posterior),
@@ -241,7 +236,7 @@ def curves_of(history: Mapping[str, Array]) -> dict[str, Float[np.ndarray, "line
     for name, values in history.items():
         curve = np.asarray(values)
         is_curve = curve.ndim in (1, 2) and curve.shape[-1] > 1 and curve.dtype.kind == "f"
-        if is_curve and not name.startswith(CHECKS) and name not in NO_CURVES:
+        if is_curve and name not in NO_CURVES:
             found[name] = np.atleast_2d(curve)
     return dict(list(found.items())[:MOST_CURVES])
 

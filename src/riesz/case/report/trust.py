@@ -6,17 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from riesz.diagnose.data_fit import DataFit
-from riesz.diagnose.importance import DOUBTFUL as K_HAT_BAD
-from riesz.diagnose.importance import GOOD as K_HAT_GOOD
-from riesz.diagnose.importance import (
-    TOLERATED_GROWTH,
-    TOLERATED_SHIFT,
-    ImportanceCheck,
-    beyond_chance,
-    farthest,
-)
 from riesz.diagnose.samplers import SamplerCheck
-from riesz.diagnose.surrogate_error import SurrogateError
+from riesz.posterior.checks import DOUBTFUL as K_HAT_BAD
+from riesz.posterior.checks import GOOD as K_HAT_GOOD
+from riesz.posterior.checks import ImportanceCheck, SurrogateError, rms
 
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 
@@ -142,8 +135,7 @@ def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
 
 
 def of_shift(check: ImportanceCheck) -> Verdict:
-    worst = farthest(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)
-    beyond = beyond_chance(check.mean_shift, check.mean_shift_error, TOLERATED_SHIFT)[worst]
+    worst, beyond = check.worst_shift
     shift = check.mean_shift[worst]
     level = GOOD if not beyond else (DOUBTFUL if abs(shift) < 1 else BAD)
     words = (
@@ -156,10 +148,8 @@ def of_shift(check: ImportanceCheck) -> Verdict:
 
 
 def of_width(check: ImportanceCheck) -> Verdict:
-    growth, errors = np.log(check.sd_ratio), check.sd_ratio_error / check.sd_ratio
-    worst = farthest(growth, errors, TOLERATED_GROWTH)
+    worst, beyond = check.worst_width
     ratio = check.sd_ratio[worst]
-    beyond = beyond_chance(growth, errors, TOLERATED_GROWTH)[worst]
     level = GOOD if not beyond else (DOUBTFUL if 0.5 < ratio < 2 else BAD)
     size = "too narrow" if ratio < 1 else "too wide"
     words = (
@@ -208,7 +198,6 @@ def of_surrogate(found: SurrogateError) -> Iterator[Verdict]:
         "train longer, or take an exact engine (nuts, laplace).",
     }[level]
     yield Verdict("Emulator at the sensors", f"{at_sensors:.2g} of the noise", level, words)
-    estimate = float(np.sqrt(np.mean(found.estimate**2)))
     index = float(np.median(found.efficiency))
     level = graded(-index, -INDEX_GOOD, -INDEX_BAD)
     words = (
@@ -217,7 +206,7 @@ def of_surrogate(found: SurrogateError) -> Iterator[Verdict]:
         else "The residual hides a part of the error: refine the coarse levels of the mesh, or "
         "check with an exact engine."
     )
-    told = f"{estimate:.2%} of the state, efficiency index {index:.2f}"
+    told = f"{rms(found.estimate):.2%} of the state, efficiency index {index:.2f}"
     yield Verdict("Dual residual", told, level, words)
 
 

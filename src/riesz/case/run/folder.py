@@ -29,7 +29,6 @@ from riesz.case.run.unfinished import (
     partial_of,
     unfinished_of,
 )
-from riesz.diagnose.importance import ImportanceCheck
 from riesz.diagnose.samplers import SamplerCheck
 from riesz.diagnose.summary import Summary, summary
 from riesz.engines.checkpoint import NO_CHECKPOINT
@@ -40,6 +39,7 @@ from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity
 from riesz.io.store.files import read_bytes, settle, write_bytes
 from riesz.io.store.posterior import load_posterior, save_posterior
 from riesz.io.store.results import read_results, results, versions, write_results
+from riesz.posterior.checks import ImportanceCheck
 from riesz.posterior.posterior import Posterior
 
 PROBLEM = "problem.toml"

@@ -6,6 +6,7 @@ so that nothing in a file is ever executed.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,9 @@ def to_plain(value: Any, path: str, arrays: dict[str, np.ndarray], names: Names)
         arrays[path] = np.asarray(value)
         return {"array": path, "device": isinstance(value, jax.Array)}
     if isinstance(value, Plain):
-        return value
+        # JSON has no word for infinity.
+        odd = isinstance(value, float) and not math.isfinite(value)
+        return {"float": str(value)} if odd else value
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [to_plain(v, f"{path}/{i}", arrays, names) for i, v in enumerate(value)]}
@@ -69,6 +72,8 @@ def from_plain(content: Any, path: str, arrays: Mapping[str, np.ndarray], names:
 
 def named_member(content: Any, path: str, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
     match content:
+        case {"float": "inf" | "-inf" | "nan" as word}:
+            return float(word)
         case {"function": str(name)} if name in names:
             return names[name]
         case {"class": str(name), "fields": dict(fields)} if is_module(names.get(name)):

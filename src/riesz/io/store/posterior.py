@@ -25,6 +25,7 @@ from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.digest import mesh_digest
+from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.draws import EmpiricalDraws
 from riesz.posterior.family import AbstractFamily, FullRank, MeanField
 from riesz.posterior.posterior import Posterior
@@ -38,8 +39,10 @@ from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.nodal_function import NodalFunctions
 from riesz.surrogate.surrogate import Frame, Surrogate
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST = "posterior.json"
+PARTS = ("distribution", "states", "history", "check", "surrogate_error")
+"""Of a posterior, beside what the manifest tells in plain words."""
 
 SAVED = {
     kind.__name__: kind
@@ -48,6 +51,8 @@ SAVED = {
         FullRank,
         PriorUpdate,
         EmpiricalDraws,
+        ImportanceCheck,
+        SurrogateError,
         ExactStates,
         SparseLU,
         Dense,
@@ -72,10 +77,7 @@ def save_posterior(folder: Path | str, posterior: Posterior) -> None:
     """Write a posterior, but not its problem, into a folder."""
     folder = Path(folder)
     arrays: dict[str, np.ndarray] = {}
-    parts = {
-        name: to_plain(getattr(posterior, name), name, arrays, SAVED)
-        for name in ("distribution", "states", "history")
-    }
+    parts = {name: to_plain(getattr(posterior, name), name, arrays, SAVED) for name in PARTS}
     archive = archived(arrays)
     manifest = {
         "schema": SCHEMA,
@@ -109,15 +111,16 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
     if f"posterior-{blake2b(read_bytes(archive), digest_size=8).hexdigest()}.npz" != archive.name:
         raise FileFormatError(f"{archive} is damaged: its content is not what its name says.")
     arrays = read_arrays(archive)
-    distribution, states, history = (
-        from_plain(manifest[name], name, arrays, SAVED)
-        for name in ("distribution", "states", "history")
+    distribution, states, history, check, surrogate_error = (
+        from_plain(manifest.get(name), name, arrays, SAVED) for name in PARTS
     )
     if not (
         isinstance(distribution, AbstractFamily | EmpiricalDraws)
         and isinstance(states, AbstractStateMap)
         and isinstance(history, dict)
         and all(isinstance(curve, jax.Array) for curve in history.values())
+        and isinstance(check, ImportanceCheck | None)
+        and isinstance(surrogate_error, SurrogateError | None)
     ):
         raise FileFormatError(f"{folder / MANIFEST} is damaged: its parts are of wrong kinds.")
     return Posterior(
@@ -128,6 +131,8 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
         engine=manifest["engine"],
         seed=manifest["seed"],
         notes=tuple(manifest["notes"]),
+        check=check,
+        surrogate_error=surrogate_error,
     )
 
 
@@ -214,10 +219,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         "distribution": dict,
         "states": dict,
         "history": dict,
+        "check": dict | None,
+        "surrogate_error": dict | None,
     }
     check_not_newer(path, content, SCHEMA)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}.")
+        raise FileFormatError(f"{path} is not a saved posterior with schema {SCHEMA}: fit again.")
     wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
     if "notes" not in wrong and not all(isinstance(note, str) for note in content["notes"]):
         wrong.append("notes")

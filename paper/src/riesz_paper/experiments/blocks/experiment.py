@@ -18,11 +18,10 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-from riesz.diagnose.importance import told_check
-from riesz.diagnose.surrogate_error import rms, told_error
 from riesz.inference.fit import checked, fit
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
+from riesz.posterior.checks import rms
 from riesz.posterior.posterior import Posterior
 from riesz_paper.experiments.blocks.chains import Chain, ChainSettings, block_chain, side_by_side
 from riesz_paper.experiments.blocks.figures import draw_moments
@@ -141,7 +140,7 @@ def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Siz
 def told(posterior: Posterior) -> Row:
     """What the checks say: weights and the moments that they correct, and the surrogate's error."""
     row = dict(NOT_CHECKED)
-    check, error = told_check(posterior), told_error(posterior)
+    check, error = posterior.check, posterior.surrogate_error
     if check is not None:
         farthest = int(np.argmax(np.abs(check.mean_shift)))
         row |= {

@@ -1,0 +1,142 @@
+"""What checks found of a posterior, as it carries it: figures, and what they mean in words."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtr, ndtri
+
+GOOD, DOUBTFUL = 0.5, 0.7
+"""Shapes of the tail up to which q is good, and above which not even its correction is."""
+
+TOLERATED_SHIFT, TOLERATED_GROWTH = 0.25, 0.2
+"""Of a mean in posterior standard deviations, and of a standard deviation (in logarithms)."""
+
+SURE = 3.0
+"""Monte-Carlo errors by which a moment must be off before it is told, of one unknown; of many, as
+many errors as are as improbable for the largest of them."""
+
+
+class Worst(NamedTuple):
+    """The coordinate with the largest offset of those beyond chance, or of all where none is."""
+
+    coordinate: int
+    is_beyond_chance: bool
+
+
+def farthest(
+    offsets: Float[np.ndarray, " coordinate"],
+    errors: Float[np.ndarray, " coordinate"],
+    tolerated: float,
+) -> Worst:
+    """Offsets count that are larger than tolerated, and than the largest of so many by chance."""
+    sizes, sure = np.abs(offsets), -ndtri(ndtr(-SURE) / len(offsets))
+    beyond = sizes > np.maximum(tolerated, sure * errors)
+    is_any = bool(beyond.any())
+    return Worst(int(np.argmax(np.where(beyond, sizes, -1.0) if is_any else sizes)), is_any)
+
+
+class ImportanceCheck(eqx.Module):
+    """What weights say of q: shape of their tail, effective draws, and corrected moments.
+
+    `mean_shift` is how far the corrected mean lies from that of q in corrected standard
+    deviations, `sd_ratio` the standard deviation of q over the corrected one, both for each
+    coordinate, and with their Monte-Carlo errors.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    num_draws: int
+    k_hat: float = eqx.field(converter=float)
+    effective_draws: float = eqx.field(converter=float)
+    mean: Float[np.ndarray, " coordinate"]
+    sd: Float[np.ndarray, " coordinate"]
+    mean_shift: Float[np.ndarray, " coordinate"]
+    mean_shift_error: Float[np.ndarray, " coordinate"]
+    sd_ratio: Float[np.ndarray, " coordinate"]
+    sd_ratio_error: Float[np.ndarray, " coordinate"]
+
+    @property
+    def worst_shift(self) -> Worst:
+        return farthest(self.mean_shift, self.mean_shift_error, TOLERATED_SHIFT)
+
+    @property
+    def worst_width(self) -> Worst:
+        ratio, error = self.sd_ratio, self.sd_ratio_error
+        return farthest(np.log(ratio), error / ratio, TOLERATED_GROWTH)
+
+    @property
+    def verdict(self) -> str:
+        """In a few words, as the tail of the weights has it, which alone does not make q good."""
+        if self.k_hat <= GOOD:
+            return "no heavy tail, but see below" if self.warnings else "good"
+        return "to be taken with its corrected moments" if self.k_hat <= DOUBTFUL else "not trusted"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the posterior must know; nothing where q is good."""
+        if not self.k_hat <= DOUBTFUL:
+            # Of the moments nothing: a few draws have all the weight, like a narrow posterior.
+            return (
+                f"k-hat is {self.k_hat:.2f}, above {DOUBTFUL}: the posterior reaches where q has "
+                "next to no draws; neither q nor its corrected moments can be trusted. Compare "
+                "with nuts.",
+            )
+        found, shift, width = [], self.worst_shift, self.worst_width
+        if shift.is_beyond_chance:
+            found.append(
+                f"the mean of {self.names[shift.coordinate]} should lie "
+                f"{self.mean_shift[shift.coordinate]:+.2f} of its standard deviations away "
+                f"(Monte-Carlo error {self.mean_shift_error[shift.coordinate]:.2f})."
+            )
+        if width.is_beyond_chance:
+            ratio = self.sd_ratio[width.coordinate]
+            found.append(
+                f"q is too {'narrow' if ratio < 1 else 'wide'}: the standard deviation of "
+                f"{self.names[width.coordinate]} is {ratio:.2f} of what it should be (Monte-Carlo "
+                f"error {self.sd_ratio_error[width.coordinate]:.2f})."
+            )
+        return tuple(found)
+
+    def __str__(self) -> str:
+        told = (
+            f"importance sampling with {self.num_draws} exact solves: k-hat {self.k_hat:.2f} "
+            f"({self.verdict}), {self.effective_draws:.0f} effective draws"
+        )
+        if not np.isfinite(self.sd_ratio).all():  # a single draw has all the weight
+            return told
+        shift, ratio = self.worst_shift.coordinate, self.worst_width.coordinate
+        return (
+            f"{told}; corrected mean of {self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
+            f"{self.mean_shift_error[shift]:.2f} sd away, sd of {self.names[ratio]} "
+            f"{self.sd_ratio[ratio]:.2f} +- {self.sd_ratio_error[ratio]:.2f} of the corrected one"
+        )
+
+
+class SurrogateError(eqx.Module):
+    """For draws of a posterior: estimate and true error, by the energy norm of the state.
+
+    `sensor_error` is the largest error at a sensor, in units of the noise.
+    """
+
+    estimate: Float[np.ndarray, " draw"]
+    error: Float[np.ndarray, " draw"]
+    sensor_error: Float[np.ndarray, " draw"]
+
+    @property
+    def efficiency(self) -> Float[np.ndarray, " draw"]:
+        """Estimate over error: one at best; far below, residuals hide errors."""
+        return self.estimate / self.error
+
+    def __str__(self) -> str:
+        index = self.efficiency
+        return (
+            f"surrogate over {len(self.error)} exact solves: off by {rms(self.error):.2%} of the "
+            f"state in the energy norm, the dual residual says {rms(self.estimate):.2%} "
+            f"(efficiency index {np.median(index):.2f}, {index.min():.2f} to {index.max():.2f}); "
+            f"at the sensors by up to {self.sensor_error.max():.2g} of the noise"
+        )
+
+
+def rms(values: Float[np.ndarray, " draw"]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
