@@ -51,7 +51,7 @@ def init(
         raise RieszError(f"{out} is there already: choose another --out, or remove it.")
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
-    from riesz.case.start.lines import Asked
+    from riesz.case.start.rows import Asked
     from riesz.case.start.starter import starter
     from riesz.io.store.files import write_bytes
 
