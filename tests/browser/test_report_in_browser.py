@@ -33,9 +33,9 @@ const data = JSON.parse(document.getElementById("data").textContent), grid = dat
 const box = document.getElementById("canvas").getBoundingClientRect();
 const width = grid.columns * grid.cell[0], height = grid.rows * grid.cell[1];
 const scale = 0.96 * Math.min(box.width / width, box.height / height);
-return [(data.wells.x[0] - grid.west - width / 2) * scale,
-        (grid.south + height / 2 - data.wells.y[0]) * scale,
-        data.wells.measured[0]];
+return [(data.measurements.x[0] - grid.west - width / 2) * scale,
+        (grid.south + height / 2 - data.measurements.y[0]) * scale,
+        data.measurements.measured[0]];
 """
 
 
@@ -149,7 +149,7 @@ def test_all_exceed_a_low_threshold_and_none_a_high_one(opened):
     from selenium.webdriver.common.action_chains import ActionChains
 
     choose(opened, "exceed")
-    opened.find_element("id", "show-wells").click()
+    opened.find_element("id", "show-measurements").click()
     canvas = opened.find_element("id", "canvas")
     told = []
     for threshold in ("50", "150"):

@@ -20,13 +20,12 @@ import rasterio
 
 from riesz.case.run.folder import check_free, read_run, write_run
 from riesz.case.run.predict import write_prediction, write_prediction_of
-from riesz.case.run.request import PredictionRequest
-from riesz.case.run.statistic import statistic
+from riesz.case.run.request import PredictionRequest, statistic
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.errors import RieszError
 from riesz.inference.fit import Choice
-from riesz.io import gis_modules
+from riesz.io.tables import layers
 from riesz.mesh.locate import locate
 from riesz.prediction.predict import predict
 
@@ -409,7 +408,7 @@ def test_without_rasterio_the_extra_is_named(folder, tmp_path, monkeypatch, caps
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(gis_modules, "import_module", absent)
+    monkeypatch.setattr(layers, "import_module", absent)
     words = ["predict", folder, "--cell", "9", "--out", tmp_path / "a.tif"]
     assert "pip install '.[gis]'" in refused(words, monkeypatch, capsys)
 

@@ -14,8 +14,7 @@ from riesz.diagnose.importance import (
 )
 from riesz.diagnose.sobol import spread_normals
 from riesz.errors import RieszError
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import full_rank_of
+from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 

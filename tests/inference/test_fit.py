@@ -18,8 +18,7 @@ from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import full_rank
+from riesz.posterior.family import EmpiricalDraws, full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz.problem.problem import inverse_problem

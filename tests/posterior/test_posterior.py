@@ -29,8 +29,7 @@ from riesz.mesh.shapes import disc, l_shape, rectangle
 from riesz.observe.censored import Censored
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import AbstractFamily, full_rank
+from riesz.posterior.family import AbstractFamily, EmpiricalDraws, full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import AbstractStateMap, ExactStates
 from riesz.prediction import predict as predict_module

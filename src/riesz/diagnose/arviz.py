@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import NUM_DRAWS, Posterior
 
 SAMPLER_STATISTICS = {

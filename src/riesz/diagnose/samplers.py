@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 
 

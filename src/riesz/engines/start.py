@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
 

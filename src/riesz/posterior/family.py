@@ -1,4 +1,4 @@
-"""Variational families q over the standard normal coordinates of the unknowns."""
+"""Distributions of the standard normal coordinates: families q to be fitted, and draws."""
 
 from abc import abstractmethod
 
@@ -8,6 +8,8 @@ import jax.random as jr
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.errors import RieszError
 
 Draws = Float[Array, "draw coordinate"]
 
@@ -156,3 +158,68 @@ def full_rank_of(
 ) -> FullRank:
     """The Gaussian with this mean and this lower triangular factor of its covariance."""
     return FullRank(mean, jnp.log(jnp.diagonal(factor)), jnp.tril(factor, -1))
+
+
+class PriorUpdate(AbstractGaussian):
+    r"""The prior, moved, and narrowed along a few directions.
+
+    With orthonormal directions $V$ and eigenvalues $\lambda$ of what the data tell,
+    $C^{-1} = I + V \Lambda V^\top$: nothing as large as the covariance is formed, so that there
+    may be as many coordinates as nodes.
+    """
+
+    mean: Float[Array, " coordinate"]
+    directions: Float[Array, "coordinate rank"]  # orthonormal
+    information: Float[Array, " rank"]  # eigenvalues of the data's part of the precision
+
+    def deviations(self, normals: Draws) -> Draws:
+        shrinkage = 1 / jnp.sqrt(1 + self.information) - 1
+        return normals + ((normals @ self.directions) * shrinkage[None, :]) @ self.directions.T
+
+    def whitened_square(self, offset: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        return jnp.sum(offset**2) + jnp.sum(self.information * (self.directions.T @ offset) ** 2)
+
+    def log_volume(self) -> Float[Array, ""]:
+        return -0.5 * jnp.sum(jnp.log1p(self.information))
+
+    def variances(self) -> Float[Array, " coordinate"]:
+        shrunk = self.information / (1 + self.information)
+        return 1 - self.directions**2 @ shrunk
+
+
+class EmpiricalDraws(eqx.Module):
+    """Draws of the standard normal coordinates, kept by chain so that chains can be compared."""
+
+    by_chain: Float[Array, "chain draw coordinate"]
+
+    def __check_init__(self):
+        if not self.by_chain.size:
+            raise RieszError(f"there are no draws in an array of shape {self.by_chain.shape}.")
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.by_chain.shape[2]
+
+    @property
+    def num_draws(self) -> int:
+        return self.by_chain.shape[0] * self.by_chain.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.by_chain.dtype
+
+    def all(self) -> Draws:
+        """One chain after the other."""
+        return self.by_chain.reshape(-1, self.num_coordinates)
+
+    def sample(self, key: PRNGKeyArray, num_draws: int) -> Draws:
+        """Some of the draws, each at most once as long as there are enough."""
+        chosen = jr.choice(key, self.num_draws, (num_draws,), replace=num_draws > self.num_draws)
+        return self.all()[chosen]
+
+    @property
+    def mean(self) -> Float[Array, " coordinate"]:
+        return jnp.mean(self.all(), axis=0)
+
+    def covariance(self) -> Float[Array, "coordinate coordinate"]:
+        return jnp.atleast_2d(jnp.cov(self.all(), rowvar=False))

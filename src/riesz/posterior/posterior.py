@@ -11,8 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from riesz.errors import RieszError
 from riesz.latent.field import FieldCoefficient
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
+from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.states import AbstractStateMap
 from riesz.problem.problem import InverseProblem
 

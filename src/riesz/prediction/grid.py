@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float
 from riesz.errors import RieszError
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
+from riesz.prediction.quantity import has_flux
+from riesz.problem.problem import InverseProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,3 +80,11 @@ def centres(axes: tuple[Float[np.ndarray, " _"], ...]) -> Float[np.ndarray, "*sh
     """Coordinates (x, y, ...) of every pixel, with the axis along x last."""
     mesh = np.meshgrid(*reversed(axes), indexing="ij")
     return np.stack(mesh[::-1], axis=-1)
+
+
+def arrow_grid(problem: InverseProblem, along: int) -> Grid | None:
+    """So many arrows along the longer side of the domain; None where nothing flows."""
+    if not has_flux(problem):
+        return None
+    mesh = problem.forward.space.mesh
+    return grid(mesh, cell=float(np.ptp(mesh.nodes, axis=0).max()) / along)

@@ -8,7 +8,7 @@ import pytest
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.problem import read_problem
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.maps.crs import length_unit, same_crs
+from riesz.geometry.crs import length_unit, same_crs
 
 ALBERS = "+proj=aea +lat_1=42 +lat_2=44 +lat_0=41.5 +lon_0=-113 +datum=NAD83 +units=m +no_defs"
 

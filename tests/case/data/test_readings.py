@@ -267,7 +267,7 @@ def test_without_the_extra_it_is_told_what_to_install(tmp_path, monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("riesz.io.gis_modules.import_module", absent)
+    monkeypatch.setattr("riesz.io.tables.layers.import_module", absent)
     (tmp_path / "wells.nc").write_bytes(b"")
     names = ObservationsTable.model_validate({"file": "wells.nc"})
     with pytest.raises(RieszError, match=r"NetCDF files need xarray, .*pip install '\.\[gis\]'"):
@@ -284,7 +284,7 @@ def test_without_its_reader_netcdf_4_is_not_called_broken(tmp_path, monkeypatch)
         if name == "h5netcdf":
             raise ImportError(name)
 
-    monkeypatch.setattr("riesz.io.gis_modules.import_module", absent)
+    monkeypatch.setattr("riesz.io.tables.layers.import_module", absent)
     with pytest.raises(RieszError, match=r"NetCDF-4 files need h5netcdf, .*pip install"):
         prepared_readings(tmp_path, names, None)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.case.check.exchange import exchange_numbers, rivers_lines, wells_lines
+from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.exchange import RiverTable, WellTable
 from riesz.case.file.problem import read_problem

@@ -129,8 +129,8 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
     assert lines["wells"] == pytest.approx(-40.0)
     assert -0.01 * 2016 * 10 < lines["rivers"] < 0  # u is above its stage, along 2016 m
     assert lines["imbalance"] == pytest.approx(0.0, abs=1e-6)
-    assert content.wells.residuals[0] == pytest.approx(
-        content.wells.measured[0] - content.wells.predicted[0]
+    assert content.measurements.residuals[0] == pytest.approx(
+        content.measurements.measured[0] - content.measurements.predicted[0]
     )
 
 
@@ -143,10 +143,10 @@ def limited(tmp_path_factory):
 
 def test_limits_have_no_residual_anywhere(limited):
     assert limited.met.num_censored == 4
-    wells = limited.wells
-    assert np.isnan(wells.residuals[:4]).all()
-    assert np.isfinite(wells.residuals[4:]).all()
-    data = json.loads(json.dumps(page_data(limited), allow_nan=False))["wells"]
+    measurements = limited.measurements
+    assert np.isnan(measurements.residuals[:4]).all()
+    assert np.isfinite(measurements.residuals[4:]).all()
+    data = json.loads(json.dumps(page_data(limited), allow_nan=False))["measurements"]
     assert data["residual"][:4] == [None] * 4
     assert None not in data["residual"][4:]
     text = page(limited)

@@ -19,12 +19,11 @@ from tests.tiny_run import tiny_run
 from riesz.case.run.folder import read_run
 from riesz.case.run.measured import measured_as
 from riesz.case.run.predict import write_prediction, write_prediction_of
-from riesz.case.run.request import PredictionRequest, check_request, check_target
-from riesz.case.run.statistic import statistics_in
+from riesz.case.run.request import PredictionRequest, check_request, check_target, statistics_in
 from riesz.cli.main import main
 from riesz.errors import RieszError
-from riesz.io import gis_modules
 from riesz.io.maps.band import Band, colour_range
+from riesz.io.tables import layers
 from riesz.prediction.predict import predict
 
 NUM_DRAWS = 12
@@ -44,12 +43,12 @@ def fitted(folder):
 @pytest.fixture(scope="module")
 def in_metres(fitted, folder):
     """Writes predictions of the run as if its problem file named a transform."""
-    from riesz.io import prediction_file
+    from riesz.case.run import predict
 
     def written(out, *, transform=None, **words):
         measured = dataclasses.replace(measured_as(fitted.case), transform=transform)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(prediction_file, "measured_as", lambda case: measured)
+            patch.setattr(predict, "measured_as", lambda case: measured)
             request = PredictionRequest(run=folder, out=out, num_draws=NUM_DRAWS, **words)
             check_request(request)
             return write_prediction_of(fitted, request)
@@ -104,25 +103,25 @@ def test_netcdf_has_units_a_grid_mapping_and_fill_values(in_metres, tmp_path):
         assert raster.crs.to_epsg() == 32612
 
 
-def test_a_geopackage_has_contours_flow_and_wells(in_metres, fitted, tmp_path):
+def test_a_geopackage_has_contours_flow_and_measurements(in_metres, fitted, tmp_path):
     out = tmp_path / "head.gpkg"
     in_metres(out, cell=400.0)
-    assert set(pyogrio.list_layers(out)[:, 0]) == {"contours", "flow", "wells"}
-    contours, flow, wells = (
-        geopandas.read_file(out, layer=layer) for layer in ("contours", "flow", "wells")
+    assert set(pyogrio.list_layers(out)[:, 0]) == {"contours", "flow", "measurements"}
+    contours, flow, told = (
+        geopandas.read_file(out, layer=layer) for layer in ("contours", "flow", "measurements")
     )
-    assert contours.crs.to_epsg() == flow.crs.to_epsg() == wells.crs.to_epsg() == 32612
+    assert contours.crs.to_epsg() == flow.crs.to_epsg() == told.crs.to_epsg() == 32612
     assert set(contours["statistic"]) == {"u_mean"}
-    assert set(contours["unit"]) == set(wells["unit"]) == {"m"}
+    assert set(contours["unit"]) == set(told["unit"]) == {"m"}
     assert contours["level"].between(95, 110).all()
     assert set(contours.geom_type) == {"LineString"}
     # Water runs from the middle to the prescribed rim: in the west, westwards.
     west = flow[flow.geometry.x < 350_400]
     assert (west["flux_x"].mean() < 0) & west["direction"].between(180, 360).any()
     np.testing.assert_allclose(flow["magnitude"], np.hypot(flow["flux_x"], flow["flux_y"]))
-    np.testing.assert_allclose(wells["residual"], wells["measured"] - wells["predicted"])
-    np.testing.assert_allclose(wells["measured"], fitted.case.problem.observations.values)
-    assert (wells["high_95"] - wells["low_95"] > 2 * wells["sd"]).all()
+    np.testing.assert_allclose(told["residual"], told["measured"] - told["predicted"])
+    np.testing.assert_allclose(told["measured"], fitted.case.problem.observations.values)
+    assert (told["high_95"] - told["low_95"] > 2 * told["sd"]).all()
     assert [path.name for path in tmp_path.iterdir()] == ["head.gpkg"]
 
 
@@ -132,16 +131,16 @@ def test_limits_have_no_residual_in_a_geopackage(tmp_path):
     write_prediction(
         PredictionRequest(run=folder, out=out, quantity="conductivity", cell=800.0, num_draws=4)
     )
-    wells = geopandas.read_file(out, layer="wells")
-    assert wells["censored"].tolist() == [True] * 2 + [False] * 7
-    assert wells["residual"].isna().tolist() == wells["censored"].tolist()
-    assert wells["measured"].notna().all()
+    told = geopandas.read_file(out, layer="measurements")
+    assert told["censored"].tolist() == [True] * 2 + [False] * 7
+    assert told["residual"].isna().tolist() == told["censored"].tolist()
+    assert told["measured"].notna().all()
 
 
 def test_an_unknown_has_contours_but_no_flow(in_metres, tmp_path):
     out = tmp_path / "conductivity.gpkg"
     in_metres(out, quantity="conductivity", cell=400.0)
-    assert set(pyogrio.list_layers(out)[:, 0]) == {"contours", "wells"}
+    assert set(pyogrio.list_layers(out)[:, 0]) == {"contours", "measurements"}
 
 
 def test_a_vtu_file_holds_values_at_the_nodes(in_metres, direct, fitted, tmp_path):
@@ -239,7 +238,7 @@ def test_without_the_packages_the_extra_is_named(suffix, tmp_path, monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(gis_modules, "import_module", absent)
+    monkeypatch.setattr(layers, "import_module", absent)
     with pytest.raises(RieszError, match=r"pip install '\.\[gis\]'"):
         check_request(PredictionRequest(run=tmp_path, out=tmp_path / f"a{suffix}", cell=9.0))
 

@@ -12,8 +12,7 @@ from riesz.engines.laplace.engine import LaplaceSettings, laplace
 from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs, place_at
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.spde import SPDEField
-from riesz.posterior.family import full_rank_of
-from riesz.posterior.prior_update import PriorUpdate
+from riesz.posterior.family import PriorUpdate, full_rank_of
 
 SOLVER = SparseLU()
 

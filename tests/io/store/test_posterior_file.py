@@ -27,10 +27,8 @@ from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import MeanField
+from riesz.posterior.family import EmpiricalDraws, MeanField, PriorUpdate
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.prior_update import PriorUpdate
 from riesz.posterior.states import ExactStates
 from riesz.prediction.predict import predict
 from riesz.problem.problem import inverse_problem

@@ -41,9 +41,8 @@ from riesz.case.file.wells import (
 from riesz.case.table import error_text
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.terms.weakform import WeakForm
-from riesz.geometry.crs import could_be_degrees
+from riesz.geometry.crs import could_be_degrees, is_crs_text
 from riesz.inference.fit import AUTO, Choice, check_suits, choose_engine
-from riesz.io.maps.crs import is_crs_text
 from riesz.io.maps.outlines import OutlineFile, check_same_crs
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes

@@ -14,8 +14,8 @@ from riesz.case.file.priors import PriorTable
 from riesz.case.table import Coefficient, Table, shown
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
+from riesz.geometry.crs import is_crs_text
 from riesz.inference.fit import AUTO, ENGINES, check_engine, check_settings
-from riesz.io.maps.crs import is_crs_text
 from riesz.problem.unknown import check_free_names
 from riesz.spelling import listed, nearest
 

@@ -20,16 +20,14 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.case.run.arrows import arrow_grid
 from riesz.case.run.folder import MANIFEST, Run, read_run
-from riesz.case.run.measured import VALUE, Measured, measured_as
-from riesz.case.run.measurements import Wells, wells_of
+from riesz.case.run.measured import VALUE, Measured, Measurements, measured_as, measurements_of
 from riesz.diagnose.data_fit import DataFit, fit_to_data
 from riesz.diagnose.samplers import sampler_check
 from riesz.io.store.results import read_results
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field
-from riesz.prediction.grid import Grid
+from riesz.prediction.grid import Grid, arrow_grid
 from riesz.prediction.predict import NUM_DRAWS
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
@@ -94,7 +92,7 @@ class Content:
     unknowns: tuple[str, ...]
     maps: tuple[FieldMap, ...]
     parameters: tuple[Parameter, ...]
-    wells: Wells
+    measurements: Measurements
     flow: Flow | None
     curves: dict[str, Float[np.ndarray, "line step"]]
     verdicts: tuple[Verdict, ...]
@@ -149,7 +147,7 @@ def content_of(
         unknowns=problem.latents.names,
         maps=maps_of(measured, found),
         parameters=parameters,
-        wells=wells_of(problem, measured, found.predicted, found.measured),
+        measurements=measurements_of(problem, measured, found.predicted, found.measured),
         flow=None if arrows is None else flow_of(arrows, found),
         curves=curves_of(posterior.history),
         verdicts=tuple(told),

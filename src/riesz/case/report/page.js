@@ -2,13 +2,13 @@
 "use strict";
 (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const grid = data.grid, wells = data.wells;
+  const grid = data.grid, measurements = data.measurements;
   const by = (id) => document.getElementById(id);
   const canvas = by("canvas"), context = canvas.getContext("2d"), tip = by("tip");
   const image = document.createElement("canvas");
   image.width = grid.columns;
   image.height = grid.rows;
-  const NEAR = 12; // pixels within which a well is meant
+  const NEAR = 12; // pixels within which a measurement is meant
 
   const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const bits = bytesOf(grid.inside);
@@ -169,15 +169,15 @@
     context.lineWidth = 1.2;
     context.stroke();
     if (showsFlow()) arrows(v);
-    if (!by("show-wells").checked) return;
-    const radius = wells.x.length > 400 ? 2.5 : 4;
+    if (!by("show-measurements").checked) return;
+    const radius = measurements.x.length > 400 ? 2.5 : 4;
     const table = data.colours.mean, ends = range();
     const alike = state.statistic === "mean" && state.map === maps[0];
-    for (let i = 0; i < wells.x.length; i++) {
+    for (let i = 0; i < measurements.x.length; i++) {
       context.beginPath();
-      mark(toX(v, wells.x[i]), toY(v, wells.y[i]), radius, wells.censored[i]);
-      // On the map of what was measured, a well that stands out is one that was not met.
-      const colour = table[Math.round(share(wells.measured[i], ends) * (table.length - 1))];
+      mark(toX(v, measurements.x[i]), toY(v, measurements.y[i]), radius, measurements.censored[i]);
+      // On the map of what was measured, a measurement that stands out is one that was not met.
+      const colour = table[Math.round(share(measurements.measured[i], ends) * (table.length - 1))];
       context.fillStyle = alike ? "rgb(" + colour.join(",") + ")" : "#ffffff";
       context.strokeStyle = "#ffffff"; // seen on dark colours, the inner ring on light ones
       context.lineWidth = 3;
@@ -234,11 +234,11 @@
     context.closePath();
   }
 
-  function wellAt(v, x, y) {
+  function measurementAt(v, x, y) {
     let best = -1, nearest = NEAR * NEAR;
-    if (!by("show-wells").checked) return best;
-    for (let i = 0; i < wells.x.length; i++) {
-      const dx = toX(v, wells.x[i]) - x, dy = toY(v, wells.y[i]) - y;
+    if (!by("show-measurements").checked) return best;
+    for (let i = 0; i < measurements.x.length; i++) {
+      const dx = toX(v, measurements.x[i]) - x, dy = toY(v, measurements.y[i]) - y;
       if (dx * dx + dy * dy < nearest) {
         nearest = dx * dx + dy * dy;
         best = i;
@@ -246,12 +246,12 @@
     }
     return best;
   }
-  function wellText(i) {
-    const unit = wells.unit ? " " + wells.unit : "";
-    return [(wells.censored[i] ? "measured below " : "measured ") + text(wells.measured[i]) + unit,
-            "predicted " + text(wells.predicted[i]) + unit,
-            ...(wells.censored[i] ? [] : ["residual " + text(wells.residual[i]) + unit]),
-            "sd of the prediction " + text(wells.sd[i]) + unit].join("\n");
+  function measurementText(i) {
+    const unit = measurements.unit ? " " + measurements.unit : "";
+    return [(measurements.censored[i] ? "measured below " : "measured ") + text(measurements.measured[i]) + unit,
+            "predicted " + text(measurements.predicted[i]) + unit,
+            ...(measurements.censored[i] ? [] : ["residual " + text(measurements.residual[i]) + unit]),
+            "sd of the prediction " + text(measurements.sd[i]) + unit].join("\n");
   }
   function placeText(v, x, y) {
     const column = Math.floor((x - v.left) / v.scale / grid.cell[0]);
@@ -273,8 +273,8 @@
   }
   function point(event) {
     const v = view(), x = event.clientX - v.box.left, y = event.clientY - v.box.top;
-    const well = wellAt(v, x, y);
-    const words = well >= 0 ? wellText(well) : placeText(v, x, y);
+    const one = measurementAt(v, x, y);
+    const words = one >= 0 ? measurementText(one) : placeText(v, x, y);
     tip.hidden = words === null;
     if (words === null) return;
     tip.textContent = words;
@@ -327,7 +327,7 @@
   for (const radio of document.querySelectorAll("input[name=statistic]")) {
     radio.addEventListener("change", () => { choose(); paint(); });
   }
-  by("show-wells").addEventListener("change", draw);
+  by("show-measurements").addEventListener("change", draw);
   if (flow) by("show-flow").addEventListener("change", draw);
   by("threshold").addEventListener("input", (event) => {
     const [low, , high] = state.map.thresholds;

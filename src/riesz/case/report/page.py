@@ -21,11 +21,11 @@ from riesz.case.report.sections import (
     fit_section,
     flow_checkbox,
     marks_note,
+    measurements_table,
     parameters_table,
     summary,
     trust_list,
     warnings_list,
-    wells_table,
 )
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD
 from riesz.errors import FileFormatError
@@ -95,7 +95,7 @@ def page(content: Content) -> str:
         marks=marks_note(content),
         parameters=parameters_table(content),
         fit=fit_section(content),
-        wells=wells_table(content),
+        measurements=measurements_table(content),
         trust=trust_list(content),
         curves=curves_section(content),
         budget=budget_section(content),
@@ -116,19 +116,19 @@ def embedded(data: dict[str, Any]) -> str:
 
 def page_data(content: Content) -> dict[str, Any]:
     """What the map viewer reads."""
-    wells = content.wells
+    data = content.measurements
     return {
         "grid": encoded_grid(content.pixels),
         "maps": [encoded(one) for one in content.maps],
         "outline": [rounded(ring) for ring in content.outline],
-        "wells": {
-            "x": rounded(wells.points[:, 0]),
-            "y": rounded(wells.points[:, 1]),
-            "measured": rounded(wells.measured, 6),
-            "predicted": rounded(wells.predicted, 6),
-            "residual": [None if np.isnan(one) else one for one in rounded(wells.residuals, 4)],
-            "sd": rounded(wells.sd, 4),
-            "censored": np.asarray(wells.censored, dtype=bool).tolist(),
+        "measurements": {
+            "x": rounded(data.points[:, 0]),
+            "y": rounded(data.points[:, 1]),
+            "measured": rounded(data.measured, 6),
+            "predicted": rounded(data.predicted, 6),
+            "residual": [None if np.isnan(one) else one for one in rounded(data.residuals, 4)],
+            "sd": rounded(data.sd, 4),
+            "censored": np.asarray(data.censored, dtype=bool).tolist(),
             "unit": content.measured.unit or "",
             "name": content.measured.name,
         },

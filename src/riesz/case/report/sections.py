@@ -12,8 +12,8 @@ from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
 from riesz.case.run.measured import LOG
 from riesz.diagnose.data_fit import DataFit
 
-MOST_WELLS = 500
-"""Rows of the table of wells; the map shows them all."""
+MOST_ROWS = 500
+"""Rows of the table of measurements; the map shows them all."""
 
 BARS = (
     "Bars hold a new measurement at the same place with 95 % probability; those that miss the "
@@ -59,9 +59,9 @@ def summary(content: Content) -> str:
 
 def measured_text(content: Content) -> str:
     """How often, and what was found."""
-    wells, met = content.wells, content.met
+    data, met = content.measurements, content.met
     unit = f" {content.measured.unit}" if content.measured.unit else ""
-    exact, limits = wells.measured[~wells.censored], wells.measured[wells.censored]
+    exact, limits = data.measured[~data.censored], data.measured[data.censored]
     found = [f"from {number(exact.min())} to {number(exact.max())}{unit}"] if exact.size else []
     if limits.size:
         ends = {number(limits.min()): None, number(limits.max()): None}
@@ -135,12 +135,12 @@ def state_note(content: Content) -> str:
 
 
 def fit_section(content: Content) -> str:
-    wells = content.wells
-    words = BARS + (TRIANGLES if wells.censored.any() else "")
+    data = content.measurements
+    words = BARS + (TRIANGLES if data.censored.any() else "")
     return f"<p>{words}</p>" + data_fit(
-        *(wells.measured, wells.predicted, wells.low, wells.high),
+        *(data.measured, data.predicted, data.low, data.high),
         content.measured.label,
-        wells.censored,
+        data.censored,
         logarithmic=content.measured.transform == LOG,
     )
 
@@ -154,7 +154,7 @@ def flow_checkbox(content: Content) -> str:
 def marks_note(content: Content) -> str:
     """What signs on the map mean, where that is not plain."""
     told = []
-    if content.wells.censored.any():
+    if content.measurements.censored.any():
         told.append("Triangles are measurements below a limit, in the colour of that limit.")
     if content.flow is not None:
         told.append(
@@ -164,18 +164,18 @@ def marks_note(content: Content) -> str:
     return f"<p>{' '.join(told)}</p>" if told else ""
 
 
-def wells_table(content: Content) -> str:
+def measurements_table(content: Content) -> str:
     """Largest residuals first: those are looked for; limits, which have none, last."""
-    wells = content.wells
-    noise = np.maximum(wells.high - wells.low, 1e-300)
-    order = np.argsort(-np.abs(wells.residuals) / noise)[:MOST_WELLS]
+    data = content.measurements
+    noise = np.maximum(data.high - data.low, 1e-300)
+    order = np.argsort(-np.abs(data.residuals) / noise)[:MOST_ROWS]
     rows = [
         (
-            f"{wells.points[i, 0]:.7g}, {wells.points[i, 1]:.7g}",
-            ("below " if wells.censored[i] else "") + number(float(wells.measured[i])),
-            number(float(wells.predicted[i])),
-            "none" if wells.censored[i] else number(float(wells.residuals[i])),
-            number(float(wells.sd[i])),
+            f"{data.points[i, 0]:.7g}, {data.points[i, 1]:.7g}",
+            ("below " if data.censored[i] else "") + number(float(data.measured[i])),
+            number(float(data.predicted[i])),
+            "none" if data.censored[i] else number(float(data.residuals[i])),
+            number(float(data.sd[i])),
         )
         for i in order
     ]

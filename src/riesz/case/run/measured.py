@@ -1,14 +1,24 @@
-"""What was measured: its name, its unit, and how the state of the equation becomes it."""
+"""What was measured, its unit, and measurements beside what was predicted for them."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.case.file.problem import Case
+from riesz.diagnose.data_fit import ENDS
+from riesz.io.maps.geopackage import Table, geopackage_modules
+from riesz.posterior.posterior import Posterior
+from riesz.prediction.predict import measured, quantity_draws
+from riesz.problem.problem import InverseProblem
 
 LOG = "log"
+
+
+VALUE = "value"
+"""The name of the measured quantity, among those that can be predicted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +49,6 @@ class Measured:
         return self.unit if quantity == "u" and self.transform is None else None
 
 
-VALUE = "value"
-"""The name of the measured quantity, among those that can be predicted."""
-
-
 def measured_as(case: Case) -> Measured:
     """What a problem file says of its measurements."""
     return Measured(
@@ -50,3 +56,78 @@ def measured_as(case: Case) -> Measured:
         unit=case.unit,
         transform=case.transform,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Measurements in their unit, and what was predicted for them."""
+
+    points: Float[np.ndarray, "sensor 2"]
+    measured: Float[np.ndarray, " sensor"]
+    predicted: Float[np.ndarray, " sensor"]
+    sd: Float[np.ndarray, " sensor"]  # of the prediction, without noise
+    low: Float[np.ndarray, " sensor"]  # ends of the interval of a new measurement
+    high: Float[np.ndarray, " sensor"]
+    censored: Bool[np.ndarray, " sensor"]  # known only to lie below what was measured
+
+    @property
+    def residuals(self) -> Float[np.ndarray, " sensor"]:
+        """Measured less predicted; NaN where the measured value is a limit."""
+        return np.where(self.censored, np.nan, self.measured - self.predicted)
+
+
+class AtSensors(eqx.Module):
+    """What measurements scatter about at the sensors, and new ones."""
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    ) -> dict[str, Float[Array, " sensor"]]:
+        predicted = problem.operator @ state
+        return {
+            "predicted": problem.likelihood.mean(predicted, z),
+            "measured": measured(key, problem, predicted, z),
+        }
+
+
+def predicted_measurements(
+    posterior: Posterior, of: Measured, *, num_draws: int, seed: int
+) -> Measurements:
+    """Draw from the posterior at the sensors."""
+    drawn = quantity_draws(posterior, AtSensors(), num_draws=num_draws, seed=seed)
+    return measurements_of(posterior.problem, of, drawn["predicted"], drawn["measured"])
+
+
+def measurements_of(
+    problem: InverseProblem,
+    of: Measured,
+    predicted: Float[np.ndarray, "draw sensor"],
+    again: Float[np.ndarray, "draw sensor"],
+) -> Measurements:
+    """From draws of what measurements scatter about, and of new ones."""
+    values = np.asarray(of.of(predicted))
+    low, high = np.quantile(of.of(again), ENDS, axis=0)
+    return Measurements(
+        points=problem.observations.points,
+        measured=np.asarray(of.of(np.asarray(problem.observed))),
+        predicted=values.mean(axis=0),
+        sd=values.std(axis=0, ddof=1),
+        low=low,
+        high=high,
+        censored=problem.censored,
+    )
+
+
+def measurements_layer(data: Measurements, unit: str | None) -> tuple[Table, list[Any]]:
+    """Measurements with what was predicted there."""
+    _, shapely = geopackage_modules()
+    table: Table = {
+        "measured": data.measured.tolist(),
+        "predicted": data.predicted.tolist(),
+        "residual": data.residuals.tolist(),
+        "sd": data.sd.tolist(),
+        "low_95": data.low.tolist(),
+        "high_95": data.high.tolist(),
+        "censored": data.censored.tolist(),
+        "unit": [unit or ""] * len(data.measured),
+    }
+    return table, list(shapely.points(data.points))

@@ -13,23 +13,35 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from riesz.case.data.places import check_inside, read_columns
-from riesz.case.run.arrows import arrow_grid
 from riesz.case.run.folder import Run, read_run
-from riesz.case.run.measured import LOG, VALUE, Measured, measured_as
-from riesz.case.run.measurements import predicted_wells, wells_layer
-from riesz.case.run.request import GPKG, NC, TIF, VTU, PredictionRequest, check_request
-from riesz.case.run.statistic import ENSEMBLE, statistics_in
+from riesz.case.run.measured import (
+    LOG,
+    VALUE,
+    Measured,
+    measured_as,
+    measurements_layer,
+    predicted_measurements,
+)
+from riesz.case.run.request import (
+    ENSEMBLE,
+    GPKG,
+    NC,
+    TIF,
+    VTU,
+    PredictionRequest,
+    check_request,
+    statistics_in,
+)
 from riesz.errors import RieszError
-from riesz.io.maps.band import Band, bands_of, colour_range, finite_range
+from riesz.io.maps.band import Band, bands_of, colour_range, finite_range, style_of, write_style
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.netcdf import write_netcdf
-from riesz.io.maps.qgis_style import style_of, write_style
 from riesz.io.maps.raster import write_raster
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import replacing
 from riesz.mesh.mesh import Mesh
 from riesz.posterior.posterior import is_field
-from riesz.prediction.grid import Grid, grid
+from riesz.prediction.grid import Grid, arrow_grid, grid
 from riesz.prediction.places import Places
 from riesz.prediction.predict import Plain, located, predict, quantity_draws, statistics
 from riesz.prediction.quantity import Quantity, StateAt, quantity_named
@@ -165,10 +177,10 @@ def write_bands(
             write_netcdf(path, at, bands, crs=crs, attributes=tags)
         case suffix if suffix == GPKG and isinstance(at, Grid):
             layers = {"contours": contours(at, bands), **flow_layer(request, run)}
-            wells = predicted_wells(
+            measurements = predicted_measurements(
                 run.posterior, measured, num_draws=request.num_draws, seed=request.seed
             )
-            layers["wells"] = wells_layer(wells, measured.unit)
+            layers["measurements"] = measurements_layer(measurements, measured.unit)
             write_geopackage(path, layers, crs=crs)
         case suffix if suffix == VTU:
             mesh = run.case.problem.forward.space.mesh

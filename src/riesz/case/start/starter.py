@@ -9,11 +9,10 @@ from jaxtyping import Float
 
 from riesz.case.start.rows import Asked, measured_rows, number, quoted, relative
 from riesz.errors import RieszError
-from riesz.geometry.crs import LON_LAT
+from riesz.geometry.crs import LON_LAT, is_crs_text
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline
 from riesz.geometry.simplify import simplify_outline
-from riesz.io.maps.crs import is_crs_text
 from riesz.io.maps.outlines import OutlineFile, read_outline_file
 
 NUM_NODES = 2000

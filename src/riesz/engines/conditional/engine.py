@@ -31,7 +31,7 @@ from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import require_float64
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz.problem.linearity import Parts, linear_parts

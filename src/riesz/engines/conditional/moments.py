@@ -13,7 +13,7 @@ from riesz.engines.conditional.linear import affine_map, linear_system
 from riesz.errors import RieszError
 from riesz.fem.interpolate import PointOperator, point_operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem

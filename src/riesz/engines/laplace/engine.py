@@ -20,8 +20,8 @@ from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import require_float64
+from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.prior_update import PriorUpdate
 from riesz.posterior.states import ExactStates
 from riesz.problem.problem import Coordinates, InverseProblem
 

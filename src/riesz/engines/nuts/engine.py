@@ -25,7 +25,7 @@ from riesz.engines.start import beginning
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import require_float64
-from riesz.posterior.draws import EmpiricalDraws
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz.problem.problem import Coordinates, InverseProblem

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from matplotlib.ticker import MaxNLocator
 
 from riesz.errors import FileFormatError
-from riesz.io.gis_modules import gis_module
 from riesz.io.maps.band import Band, finite_range
+from riesz.io.tables.layers import gis_module
 from riesz.prediction.grid import Grid
 
 NUM_LEVELS = 12

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from riesz.errors import RieszError
-from riesz.io.gis_modules import gis_module
 from riesz.io.maps.band import Band
 from riesz.io.store.files import write_bytes
+from riesz.io.tables.layers import gis_module
 from riesz.prediction.grid import Grid
 
 CRS = "crs"

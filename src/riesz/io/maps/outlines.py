@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.crs import crs_of
+from riesz.geometry.crs import crs_of, same_crs, short_crs
 from riesz.geometry.geojson import geojson_in
 from riesz.geometry.lines import lines_of
 from riesz.geometry.outline import Outline, outline_from
-from riesz.io.maps.crs import same_crs, short_crs
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.layers import crs_text, read_layer
 from riesz.spelling import listed

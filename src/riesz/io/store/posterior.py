@@ -26,10 +26,8 @@ from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.digest import mesh_digest
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import AbstractFamily, FullRank, MeanField
+from riesz.posterior.family import AbstractFamily, EmpiricalDraws, FullRank, MeanField, PriorUpdate
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.prior_update import PriorUpdate
 from riesz.posterior.states import AbstractStateMap, ExactStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.boundary import BoundaryValues

@@ -1,14 +1,14 @@
 """Tables out of map layers and NetCDF files; both need packages of the extra `gis`."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import crs_of
 from riesz.geometry.geojson import geojson_in
-from riesz.io.gis_modules import gis_module
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.csv_text import read_csv
 from riesz.io.tables.text import TextTable
@@ -152,3 +152,14 @@ def text_of(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace").strip()
     return repr(value) if isinstance(value, float) else str(value).strip()
+
+
+def gis_module(name: str, what: str, instead: str = "write a .csv file") -> Any:
+    """A package that files of some kind need."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise RieszError(
+            f"{what} need {name}, which is not installed: pip install '.[gis]' in a clone of the "
+            f"repository, or {instead}."
+        ) from None

@@ -18,8 +18,7 @@ from riesz.engines.relax.engine import RelaxSettings, relax
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
 from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import ExactPenalty, exact_penalty
-from riesz.posterior.draws import EmpiricalDraws
-from riesz.posterior.family import AbstractFamily
+from riesz.posterior.family import AbstractFamily, EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz_paper.experiments.misspecified.data import LEVELS, DataSet, posed, template
 
