@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from riesz.mesh.digest import mesh_digest
-from riesz.mesh.mesh import Mesh
+from riesz.mesh.mesh import Mesh, mesh_digest
 from riesz.mesh.shapes import rectangle
 
 

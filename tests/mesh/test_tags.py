@@ -1,11 +1,11 @@
-"""Tags take what lies where the map says, and lines become connected chains of edges."""
+"""Tags take what lies where the map says, and lines become connected paths of edges."""
 
 import numpy as np
 import pytest
 
 from riesz.errors import MeshError
 from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
-from riesz.mesh.chain import line_chain, without_spurs
+from riesz.mesh.edge_path import edge_path, without_spurs
 from riesz.mesh.facets import find_facets
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.shapes import box, disc, rectangle
@@ -125,45 +125,45 @@ def test_distances_are_exact_up_to_the_cutoff():
     assert np.isinf(distance[~near]).all()
 
 
-def assert_chain(mesh, nodes):
+def assert_path(mesh, nodes):
     edges = np.stack([nodes[:-1], nodes[1:]], axis=1)
-    find_facets(mesh, edges, "chain")  # raises where a step is not a mesh edge
+    find_facets(mesh, edges, "path")  # raises where a step is not a mesh edge
     assert len({tuple(sorted(edge)) for edge in edges.tolist()}) == len(edges)
 
 
-def test_a_line_becomes_a_connected_chain_near_it():
+def test_a_line_becomes_a_connected_path_near_it():
     mesh = rectangle((40, 40))
-    chain = line_chain(mesh, RIVER, 0.02)
-    assert_chain(mesh, chain.nodes)
-    assert chain.max_distance <= 0.02
-    np.testing.assert_allclose(mesh.nodes[chain.nodes[[0, -1]], 0], [0, 1])
+    path = edge_path(mesh, RIVER, 0.02)
+    assert_path(mesh, path.nodes)
+    assert path.max_distance <= 0.02
+    np.testing.assert_allclose(mesh.nodes[path.nodes[[0, -1]], 0], [0, 1])
     tagged = tag_line(mesh, "river", RIVER, 0.02)
-    assert len(tagged.facets["river"]) == len(chain.nodes) - 1
+    assert len(tagged.facets["river"]) == len(path.nodes) - 1
 
 
 def test_a_line_along_mesh_edges_is_followed_exactly():
     mesh = rectangle((8, 8))
     bend = np.array([[0.125, 0.25], [0.75, 0.25], [0.75, 0.875]])
     for tolerance in (1e-9, 0.1):
-        chain = line_chain(mesh, bend, tolerance)
-        assert chain.max_distance < 1e-12
-        assert len(chain.nodes) == 11
-        assert_chain(mesh, chain.nodes)
+        path = edge_path(mesh, bend, tolerance)
+        assert path.max_distance < 1e-12
+        assert len(path.nodes) == 11
+        assert_path(mesh, path.nodes)
 
 
 def test_a_sharp_bend_is_not_cut():
     mesh = rectangle((8, 8))
     # The diagonal edge from (0.25, 0.25) to (0.375, 0.375) would cut this corner.
     corner = np.array([[0.25, 0.25], [0.375, 0.25], [0.375, 0.375]])
-    assert len(line_chain(mesh, corner, 0.1).nodes) == 3
+    assert len(edge_path(mesh, corner, 0.1).nodes) == 3
 
 
-def test_a_closed_line_becomes_a_closed_chain():
+def test_a_closed_line_becomes_a_closed_path():
     mesh = rectangle((40, 40))
-    chain = line_chain(mesh, circle(0.3), 0.02)
-    assert chain.nodes[0] == chain.nodes[-1]
-    assert_chain(mesh, chain.nodes)
-    assert len(chain.nodes) > 60
+    path = edge_path(mesh, circle(0.3), 0.02)
+    assert path.nodes[0] == path.nodes[-1]
+    assert_path(mesh, path.nodes)
+    assert len(path.nodes) > 60
 
 
 def test_a_spiral_is_not_cut_short():
@@ -171,8 +171,8 @@ def test_a_spiral_is_not_cut_short():
     radius = 0.08 + 0.35 * angle / angle.max()
     spiral = 0.5 + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     mesh = rectangle((40, 40))
-    chain = line_chain(mesh, spiral, 0.02)
-    steps = np.diff(mesh.nodes[chain.nodes], axis=0)
+    path = edge_path(mesh, spiral, 0.02)
+    steps = np.diff(mesh.nodes[path.nodes], axis=0)
     length = np.linalg.norm(np.diff(spiral, axis=0), axis=1).sum()
     assert np.linalg.norm(steps, axis=1).sum() > 0.99 * length
 
@@ -231,7 +231,7 @@ def test_tags_that_find_nothing_are_refused(tag, message):
 def test_a_line_off_the_edges_of_a_coarse_mesh_is_told_how_far():
     line = np.array([[0.0, 0.5], [0.5, 0.6], [1.0, 0.5]])
     with pytest.raises(MeshError, match=r"strays 0\.\d+ from the line, more than .* 0.04"):
-        line_chain(rectangle((4, 4)), line, 0.04)
+        edge_path(rectangle((4, 4)), line, 0.04)
 
 
 def test_a_line_across_a_gap_is_refused():
@@ -240,8 +240,8 @@ def test_a_line_across_a_gap_is_refused():
     whole = rectangle((20, 4))
     x = whole.nodes[whole.cells].mean(axis=1)[:, 0]
     nodes, cells, _ = drop_unused_nodes(whole.nodes, whole.cells[(x < 0.4) | (x > 0.6)])
-    with pytest.raises(MeshError, match="no chain of mesh edges joins all parts"):
-        line_chain(Mesh(nodes, cells), np.array([[0.0, 0.5], [1.0, 0.5]]), 0.02)
+    with pytest.raises(MeshError, match="no path of mesh edges joins all parts"):
+        edge_path(Mesh(nodes, cells), np.array([[0.0, 0.5], [1.0, 0.5]]), 0.02)
 
 
 def test_maps_need_a_planar_mesh():

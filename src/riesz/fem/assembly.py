@@ -4,6 +4,7 @@
 coefficients read. All functions here can be jitted, differentiated and mapped over `state` and `z`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -13,12 +14,19 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain
+from riesz.fem.elements.space import P1
 from riesz.fem.kernel import entity_matrices, entity_residuals
 from riesz.fem.linear.sparse import SparseMatrix
-from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group
+from riesz.fem.problem import (
+    BoundaryValueProblem,
+    DirichletPiece,
+    Group,
+    boundary_value_problem,
+)
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
 from riesz.fem.terms.pointwise import Point, nowhere
-from riesz.fem.terms.weakform import PointSource
+from riesz.fem.terms.weakform import PointSource, WeakForm
+from riesz.mesh.mesh import Mesh
 
 
 @eqx.filter_jit
@@ -113,6 +121,12 @@ def jacobian(
         for entries, row in zip(group.entries, rows, strict=True):
             values = values.at[entries].add(row, mode="drop")
     return SparseMatrix(problem.pattern, values)
+
+
+def matrix(mesh: Mesh, form: WeakForm, dirichlet: Mapping[str, Any] | None = None) -> SparseMatrix:
+    """The matrix of a linear form without latents, such as stiffness or mass, for P1 on a mesh."""
+    problem = boundary_value_problem(P1(mesh), form, dirichlet)
+    return jacobian(problem, jnp.zeros(mesh.num_nodes))
 
 
 def dirichlet_values(problem: BoundaryValueProblem, z: PyTree = None) -> Float[Array, " fixed"]:

@@ -12,12 +12,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import jacobian
-from riesz.fem.elements.space import P1
+from riesz.fem.assembly import matrix
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
-from riesz.fem.problem import boundary_value_problem
-from riesz.fem.terms.weakform import WeakForm, diffusion, reaction, robin
+from riesz.fem.terms.weakform import diffusion, reaction, robin
 from riesz.latent.field import (
     AbstractField,
     AbstractFieldLatent,
@@ -153,14 +151,9 @@ def operator_parts(mesh: Mesh) -> tuple[SparsePattern, Float[Array, "3 entry"]]:
     r"""Of $-\Delta + \kappa^2$ with its boundary: the factors of $1$, $\kappa$ and $\kappa^2$."""
     forms = (diffusion(1.0), robin(1 / BOUNDARY_LENGTH, 0.0), reaction(1.0))
     # An equation needs a term over the cells, so the rim is what the condition adds to one.
-    inside = matrix_of(mesh, forms[0])
-    rim = matrix_of(mesh, forms[0] + forms[1]).values - inside.values
-    return inside.pattern, jnp.stack([inside.values, rim, matrix_of(mesh, forms[2]).values])
-
-
-def matrix_of(mesh: Mesh, form: WeakForm) -> SparseMatrix:
-    problem = boundary_value_problem(P1(mesh), form)
-    return jacobian(problem, jnp.zeros(mesh.num_nodes), {})
+    inside = matrix(mesh, forms[0])
+    rim = matrix(mesh, forms[0] + forms[1]).values - inside.values
+    return inside.pattern, jnp.stack([inside.values, rim, matrix(mesh, forms[2]).values])
 
 
 def mean_variance(

@@ -1,6 +1,7 @@
 """The mesh: a conforming simplicial decomposition of a domain in one, two or three dimensions."""
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import equinox as eqx
@@ -230,3 +231,16 @@ def check_indices(what: str, indices: np.ndarray, count: int) -> None:
             f"{what} refer to index {wrong}, but indices run from 0 to {count - 1}: "
             "count from zero, and renumber after removing nodes or cells."
         )
+
+
+def mesh_digest(mesh: Mesh) -> str:
+    """Sixteen hexadecimal digits that change with any node, cell or tag."""
+    parts = {"nodes": mesh.nodes, "cells": mesh.cells}
+    parts |= {f"facets {name}": mesh.facets[name] for name in sorted(mesh.facets)}
+    parts |= {f"region {name}": mesh.regions[name] for name in sorted(mesh.regions)}
+    digest = blake2b(digest_size=8)
+    for name, array in parts.items():
+        digest.update(repr((name, array.shape)).encode())
+        # The same bytes on every machine.
+        digest.update(np.ascontiguousarray(array, dtype=f"<{array.dtype.kind}8").tobytes())
+    return digest.hexdigest()

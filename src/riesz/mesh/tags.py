@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
 from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
-from riesz.mesh.chain import line_chain
+from riesz.mesh.edge_path import edge_path
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import BOUNDARY, Mesh
 
@@ -71,15 +71,15 @@ def tag_region(mesh: Mesh, name: str, polygon: Any) -> Mesh:
 
 
 def tag_line(mesh: Mesh, name: str, polyline: Any, tolerance: float | int) -> Mesh:
-    """Tag chains of mesh edges that follow the given line, or each of several lines.
+    """Tag paths of mesh edges that follow the given line, or each of several lines.
 
-    Where the mesh was not built around the line, the chain is the nearest that it offers;
-    `riesz.mesh.chain.line_chain` says how far off it is. Raises beyond the tolerance.
+    Where the mesh was not built around the line, the path is the nearest that it offers;
+    `riesz.mesh.edge_path.edge_path` says how far off it is. Raises beyond the tolerance.
     """
     check_planar(mesh, name)
     check_tolerance(name, tolerance)
-    chains = [line_chain(mesh, line, tolerance).nodes for line in lines_of(polyline)]
-    edges = np.concatenate([np.stack([nodes[:-1], nodes[1:]], axis=1) for nodes in chains])
+    paths = [edge_path(mesh, line, tolerance).nodes for line in lines_of(polyline)]
+    edges = np.concatenate([np.stack([nodes[:-1], nodes[1:]], axis=1) for nodes in paths])
     followed = np.unique(np.sort(edges, axis=1), axis=0)
     return Mesh(mesh.nodes, mesh.cells, {**mesh.facets, name: followed}, mesh.regions)
 

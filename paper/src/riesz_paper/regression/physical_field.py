@@ -19,10 +19,9 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float
 
-from riesz.fem.assembly import jacobian
+from riesz.fem.assembly import matrix
 from riesz.fem.elements.space import P1
 from riesz.fem.interpolate import point_operator
-from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction
 from riesz.mesh.mesh import Mesh
 from riesz_paper.regression.effects import AbstractEffect, Parameters
@@ -92,20 +91,18 @@ def physical_field(modes: Modes, *, length: float) -> PhysicalField:
 
 def modes_of(mesh: Mesh, *, transport: bool) -> Modes:
     """By dense algebra, once for a mesh: seconds for 2,000 nodes; lumped masses."""
-    masses = matrix_of(mesh, reaction(1.0)).sum(axis=1)
+    masses = dense(mesh, reaction(1.0)).sum(axis=1)
     roots = np.sqrt(masses)
-    stiffness = matrix_of(mesh, diffusion(1.0)) / np.outer(roots, roots)
+    stiffness = dense(mesh, diffusion(1.0)) / np.outer(roots, roots)
     kept = [0, min(NUM_MODES, len(masses)) - 1]
     rates, white = scipy.linalg.eigh(stiffness, subset_by_index=kept)
     shapes = white / roots[:, None]
     carried = None
     if transport:
-        along = [matrix_of(mesh, advection(jnp.asarray(axis))) for axis in np.eye(2)]
+        along = [dense(mesh, advection(jnp.asarray(axis))) for axis in np.eye(2)]
         carried = np.stack([shapes.T @ matrix @ shapes for matrix in along])
     return Modes(mesh, np.maximum(rates, 0.0), shapes, carried)
 
 
-def matrix_of(mesh: Mesh, form: WeakForm) -> Float[np.ndarray, "node node"]:
-    problem = boundary_value_problem(P1(mesh), form, {})
-    state = jnp.zeros(problem.space.num_dofs)
-    return np.asarray(jacobian(problem, state).to_dense())
+def dense(mesh: Mesh, form: WeakForm) -> Float[np.ndarray, "node node"]:
+    return np.asarray(matrix(mesh, form).to_dense())

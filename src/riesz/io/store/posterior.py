@@ -24,7 +24,7 @@ from riesz.io.store.files import read_bytes, replacing
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
-from riesz.mesh.digest import mesh_digest
+from riesz.mesh.mesh import mesh_digest
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractFamily, EmpiricalDraws, FullRank, MeanField, PriorUpdate
 from riesz.posterior.posterior import Posterior

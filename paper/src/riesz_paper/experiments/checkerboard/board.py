@@ -8,17 +8,16 @@ uniform mesh comes near it.
 from dataclasses import dataclass
 from functools import lru_cache
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float
 
-from riesz.fem.assembly import jacobian
+from riesz.fem.assembly import matrix
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import per_cell
-from riesz.fem.terms.weakform import WeakForm, diffusion, reaction, source
+from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
@@ -26,6 +25,7 @@ from riesz.mesh.shapes import rectangle
 SQUARES = 4
 CONTRAST = 100.0
 SOURCE = 1.0
+RIM = {"boundary": 0.0}
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,15 @@ def board(levels: int) -> Board:
     meshes = hierarchy(rectangle((SQUARES, SQUARES)), levels)
     mesh = meshes.meshes[-1]
     diffusivity = checkered(mesh)
-    problem = posed(mesh, diffusion(per_cell(diffusivity)) - source(SOURCE))
+    equation = diffusion(per_cell(diffusivity))
+    problem = boundary_value_problem(P1(mesh), equation - source(SOURCE), RIM)
     return Board(
         meshes,
         problem,
         diffusivity,
         np.asarray(solve(problem)),
-        matrix_of(problem),
-        matrix_of(posed(mesh, reaction(1.0))),
+        matrix(mesh, equation, RIM).to_scipy(),
+        matrix(mesh, reaction(1.0), RIM).to_scipy(),
     )
 
 
@@ -82,11 +83,3 @@ def checkered(mesh: Mesh) -> Float[np.ndarray, " cell"]:
     """The diffusivity of each cell; the square at the origin has the low one."""
     squares = np.floor(SQUARES * mesh.nodes[mesh.cells].mean(axis=1))
     return np.where(squares.sum(axis=1) % 2 == 0, 1.0, CONTRAST)
-
-
-def posed(mesh: Mesh, equation: WeakForm) -> BoundaryValueProblem:
-    return boundary_value_problem(P1(mesh), equation, {"boundary": 0.0})
-
-
-def matrix_of(problem: BoundaryValueProblem) -> sp.csr_array:
-    return jacobian(problem, jnp.zeros(problem.space.num_dofs)).to_scipy()

@@ -14,8 +14,7 @@ from riesz.fem.flux import budget
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal
 from riesz.io.store.results import Row
-from riesz.mesh.digest import mesh_digest
-from riesz.mesh.mesh import Mesh
+from riesz.mesh.mesh import Mesh, mesh_digest
 from riesz_paper.experiments.smoother.direction import (
     NUM_SENSORS,
     RELATIVE_NOISE,

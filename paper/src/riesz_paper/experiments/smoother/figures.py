@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from riesz.fem.assembly import jacobian
-from riesz.fem.elements.space import P1
-from riesz.fem.problem import boundary_value_problem
+from riesz.fem.assembly import matrix
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion
@@ -117,9 +114,7 @@ def draw_direction(axes: Axes, found: WindPosterior) -> None:
 def draw_substrate(out: Path) -> None:
     """`fem.png`: a coarse mesh, one of its basis functions, and its stiffness matrix's pattern."""
     mesh = outline_mesh(0.08)
-    stiffness = jacobian(
-        boundary_value_problem(P1(mesh), diffusion(1.0)), jnp.zeros(mesh.num_nodes)
-    )
+    stiffness = matrix(mesh, diffusion(1.0))
     centre = mesh.nodes.mean(axis=0)
     node = int(np.argmin(np.linalg.norm(mesh.nodes - centre, axis=1)))
     figure, (left, middle, right) = new_figure(3, height=3.0)

@@ -1,4 +1,4 @@
-"""Chains of mesh edges that follow a given line, such as a river or a fault."""
+"""Paths of mesh edges that follow a given line, such as a river or a fault."""
 
 from itertools import pairwise
 
@@ -15,14 +15,14 @@ from riesz.mesh.facets import cell_edges
 from riesz.mesh.mesh import Mesh
 
 WIDTH = 4.0
-"""A chain is sought this many tolerances around its line, so that an error can say how far off."""
+"""A path is sought this many tolerances around its line, so that an error can say how far off."""
 
 
-class Chain(eqx.Module):
+class EdgePath(eqx.Module):
     """Nodes joined by mesh edges, one after the other, along a line."""
 
     nodes: Int[np.ndarray, " node"]
-    max_distance: float  # of the chain's nodes and edge midpoints from the line
+    max_distance: float  # of the path's nodes and edge midpoints from the line
 
 
 class Corridor(eqx.Module):
@@ -35,27 +35,27 @@ class Corridor(eqx.Module):
     longest_edge: float
 
 
-def line_chain(mesh: Mesh, line: Line, tolerance: float | int) -> Chain:
-    """The chain of mesh edges near a line that encloses the least area with it."""
+def edge_path(mesh: Mesh, line: Line, tolerance: float | int) -> EdgePath:
+    """The path of mesh edges near a line that encloses the least area with it."""
     corridor = corridor_around(mesh, line, WIDTH * tolerance)
     stops = choose_stops(corridor, line, tolerance)
     route = [int(stops[0])]
     for start, stop in pairwise(stops):
         route += shortest_path(corridor, int(start), int(stop))
-    chain = without_spurs(route)
-    if len(chain) < 2:
+    path = without_spurs(route)
+    if len(path) < 2:
         raise MeshError(
             f"the line from {line[0].tolist()} to {line[-1].tolist()} is shorter than the mesh "
             "edges around it: refine the mesh there."
         )
-    farthest = chain_distance(corridor, chain, line)
+    farthest = path_distance(corridor, path, line)
     if farthest > tolerance:
         raise MeshError(
-            f"the nearest chain of mesh edges strays {farthest:.3g} from the line, more than "
+            f"the nearest path of mesh edges strays {farthest:.3g} from the line, more than "
             f"the tolerance {tolerance:g}: build the mesh around the line, refine it there, or "
             "allow a larger tolerance."
         )
-    return Chain(corridor.nodes[chain], farthest)
+    return EdgePath(corridor.nodes[path], farthest)
 
 
 def corridor_around(mesh: Mesh, line: Line, width: float) -> Corridor:
@@ -113,7 +113,7 @@ def shortest_path(corridor: Corridor, start: int, stop: int) -> list[int]:
     while stop != start:
         if stop < 0:
             raise MeshError(
-                "no chain of mesh edges joins all parts of the line: clip it to the mesh, or "
+                "no path of mesh edges joins all parts of the line: clip it to the mesh, or "
                 "allow a larger tolerance."
             )
         steps.append(stop)
@@ -123,18 +123,18 @@ def shortest_path(corridor: Corridor, start: int, stop: int) -> list[int]:
 
 def without_spurs(route: list[int]) -> list[int]:
     """The route without steps that are at once taken back, as happens at a stop beside it."""
-    chain: list[int] = []
+    path: list[int] = []
     for node in route:
-        if len(chain) > 1 and chain[-2] == node:
-            chain.pop()
+        if len(path) > 1 and path[-2] == node:
+            path.pop()
         else:
-            chain.append(node)
-    return chain
+            path.append(node)
+    return path
 
 
-def chain_distance(corridor: Corridor, chain: list[int], line: Line) -> float:
-    """Farthest that the chain's nodes and edge midpoints lie from the line."""
-    places = corridor.places[chain]
+def path_distance(corridor: Corridor, path: list[int], line: Line) -> float:
+    """Farthest that the path's nodes and edge midpoints lie from the line."""
+    places = corridor.places[path]
     midpoints = (places[:-1] + places[1:]) / 2
     cutoff = float(corridor.distance.max()) + corridor.longest_edge
     return float(distance_to_lines(np.concatenate([places, midpoints]), [line], cutoff).max())
