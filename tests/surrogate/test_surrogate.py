@@ -12,9 +12,8 @@ from riesz.errors import RieszError
 from riesz.fem.recovery import recovered_gradients
 from riesz.latent.space import latent_space
 from riesz.penalty.state import Place, value_at
-from riesz.surrogate.boundary import affine_values, boundary_values
+from riesz.surrogate.boundary import affine_values, boundary_values, nodal_functions
 from riesz.surrogate.networks import trunk_branch, with_more_features
-from riesz.surrogate.nodal_function import nodal_functions
 from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of, nodal_states
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riesz.cli.options import JsonOption, OutOption, QuietOption, SeedOption, json_of
-from riesz.cli.process import use_float64
+from riesz.cli.options import JsonOption, OutOption, QuietOption, SeedOption, json_of, use_float64
 from riesz_paper.catalogue import ExperimentName, Request, experiment_of
 from riesz_paper.data_command import data_app
 

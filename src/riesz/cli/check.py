@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, FitSeedOption, ProblemArgument, json_of
-from riesz.cli.process import compile_quickly, progress_on_error_stream, use_float64
+from riesz.cli.options import (
+    CheckJsonOption,
+    FitSeedOption,
+    ProblemArgument,
+    compile_quickly,
+    json_of,
+    progress_on_error_stream,
+    use_float64,
+)
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -109,8 +116,8 @@ def calibration_of(
     found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
     if out is not None:
         from riesz.case.check.calibration import write_calibration
-        from riesz.plot.calibration import ranks_figure
         from riesz.plot.figure import save_figure
+        from riesz.plot.posterior import ranks_figure
 
         write_calibration(out, found, case, command=command, seed=seed)
         save_figure(out / "ranks.png", ranks_figure(found))

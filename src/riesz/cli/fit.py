@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, FitSeedOption, ProblemArgument, QuietOption, json_of
-from riesz.cli.process import progress_on_error_stream, use_float64
+from riesz.cli.options import (
+    CheckJsonOption,
+    FitSeedOption,
+    ProblemArgument,
+    QuietOption,
+    json_of,
+    progress_on_error_stream,
+    use_float64,
+)
 
 
 def fit_problem(

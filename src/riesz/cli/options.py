@@ -1,4 +1,4 @@
-"""Options that several commands of `riesz` share, and how they print JSON."""
+"""What commands of `riesz` share: options, JSON, and what they choose for their whole process."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,3 +28,24 @@ def json_of(content: dict[str, Any]) -> str:
     from riesz.io.store.results import json_line
 
     return json_line(content)
+
+
+def use_float64() -> None:
+    """Exact solves need it."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def compile_quickly() -> None:
+    """For commands that evaluate everything once or twice."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+def progress_on_error_stream() -> None:
+    """Bars belong on the error stream, so that output can be piped."""
+    import rich
+
+    rich.reconfigure(stderr=True)

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, FitSeedOption, QuietOption, json_of
-from riesz.cli.process import use_float64
+from riesz.cli.options import CheckJsonOption, FitSeedOption, QuietOption, json_of, use_float64
 
 SHOWN_RANGES = 12
 

@@ -182,3 +182,27 @@ def range_text(
     else:
         about = f"medians {median.min():.4g} .. {median.max():.4g}"
     return f"95 % of values within {ends.min():.4g} .. {ends.max():.4g}, {about}"
+
+
+class NodalField(AbstractField):
+    """Nodal values, linear in each cell, then transformed point by point."""
+
+    mean: Float[Array, " node"]
+    transform: Transform | None = eqx.field(static=True)
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return jnp.asarray(domain.corners), self.mean[domain.corners]
+
+    def at(
+        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
+    ) -> Float[Array, ""]:
+        corners, mean = cell_values(local, "field known at the nodes")
+        values = weights[corners] + mean
+        inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
+        return transformed(self.transform, jnp.asarray(inside))
+
+    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+        return transformed(self.transform, self.mean + weights)
+
+    def degree(self) -> int:
+        return 1 if self.transform is None else super().degree()

@@ -20,6 +20,7 @@ from riesz.latent.field import (
     AbstractPlaceField,
     GaussianField,
     Mean,
+    NodalField,
     Transform,
     check_mean,
     mean_at,
@@ -30,7 +31,6 @@ from riesz.latent.field import (
 )
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.nodal_field import NodalField
 from riesz.latent.representatives import spread_nodes
 from riesz.latent.scales import (
     JITTER,

@@ -20,13 +20,13 @@ from riesz.latent.field import (
     AbstractField,
     AbstractFieldLatent,
     Mean,
+    NodalField,
     Transform,
     check_mean,
     mean_at_nodes,
     range_text,
 )
 from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.nodal_field import NodalField
 from riesz.latent.representatives import node_volumes, spread_nodes
 from riesz.latent.scales import LearnedScales, scale_labels
 from riesz.mesh.mesh import Mesh

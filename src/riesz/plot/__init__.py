@@ -1,6 +1,5 @@
 """Figures: free functions that draw on given axes; nothing here opens a window."""
 
-from riesz.plot.calibration import ranks_figure
 from riesz.plot.fields import draw_field, draw_mesh, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.plot.posterior import (
@@ -8,6 +7,7 @@ from riesz.plot.posterior import (
     draw_history,
     draw_mean_and_sd,
     pairs_figure,
+    ranks_figure,
 )
 
 __all__ = [

@@ -1,14 +1,16 @@
-"""Posteriors in pictures: maps, pairs of unknowns, fit of the data, and training curves."""
+"""Posteriors in pictures: maps, pairs of unknowns, fit of the data, curves, and ranks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.stats
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from riesz.diagnose.calibration import Calibration
 from riesz.errors import RieszError
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field
@@ -18,6 +20,9 @@ from riesz.prediction.statistics import Prediction
 
 MOST_PAIRS = 8
 """Panels would be too small beyond so many unknowns."""
+
+MOST_PANELS = 12
+PROBABILITY = 0.95
 
 
 def draw_mean_and_sd(
@@ -148,3 +153,27 @@ def draw_history(
     axes.set_yscale("log" if lowest > 0 else "symlog")
     axes.set_xlabel("step")
     axes.legend()
+
+
+def ranks_figure(calibration: Calibration) -> Figure:
+    """A histogram for each unknown number of a simulation-based calibration.
+
+    Uniform ranks stay in the grey band, 19 times in 20.
+    """
+    names = calibration.names[:MOST_PANELS]
+    columns = min(4, len(names))
+    rows = -(-len(names) // columns)
+    figure, panels = new_figure(columns, rows, width=3.2, height=2.4)
+    bins = calibration.histograms.shape[1]
+    low, high = scipy.stats.binom.interval(PROBABILITY, calibration.num_data_sets, 1 / bins)
+    edges = np.linspace(0, 1, bins + 1)
+    for panel, name, counts, p in zip(
+        panels, names, calibration.histograms, calibration.p_values, strict=False
+    ):
+        panel.axhspan(low, high, color="0.85")
+        panel.stairs(counts, edges, fill=True, alpha=0.7)
+        panel.set_title(f"{name}, p = {p:.2g}", fontsize=9)
+        panel.set_xlabel("rank of the truth")
+    for panel in panels[len(names) :]:
+        panel.set_visible(False)
+    return figure

@@ -9,10 +9,58 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from riesz.surrogate.layers import Layers, layers
-from riesz.surrogate.local_functions import LocalFunctions
-
 Coordinates = Float[Array, " coordinate"]
+
+
+class Layers(eqx.Module):
+    """Hyperbolic tangents of affine maps, one after the other, the last one included."""
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
+
+    def __call__(self, x: Float[Array, " input"]) -> Float[Array, " output"]:
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = jnp.tanh(x @ weight + bias)
+        return x
+
+
+def layers(sizes: tuple[int, ...], key: PRNGKeyArray, dtype: np.dtype) -> Layers:
+    """Layers of given sizes, inputs first; inputs and outputs of size one stay so.
+
+    Biases spread the bends of the first layer over the inputs.
+    """
+    weights, biases = [], []
+    for inputs, outputs, one in zip(sizes, sizes[1:], jr.split(key, len(sizes) - 1), strict=False):
+        weight_key, bias_key = jr.split(one)
+        scale = np.asarray(1 / np.sqrt(max(inputs, 1)), dtype)
+        weights.append(scale * jr.normal(weight_key, (inputs, outputs), dtype))
+        biases.append(scale * jr.normal(bias_key, (outputs,), dtype))
+    return Layers(tuple(weights), tuple(biases))
+
+
+class LocalFunctions(eqx.Module):
+    """Coordinates seen from a centre, in units of a spread, and hyperbolic tangents of them."""
+
+    centre: Float[Array, " coordinate"]
+    whitening: Float[Array, "coordinate coordinate"]
+    bends: Layers
+
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " function"]:
+        inside = (coordinates - self.centre) @ self.whitening
+        return jnp.concatenate([inside, self.bends(inside)])
+
+
+def local_functions(
+    draws: Float[np.ndarray, "draw coordinate"], num_bends: int, key: PRNGKeyArray, dtype: np.dtype
+) -> LocalFunctions:
+    """For coordinates distributed like these draws."""
+    centre, size = draws.mean(axis=0), draws.shape[1]
+    factor = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
+    return LocalFunctions(
+        centre=jnp.asarray(centre, dtype),
+        whitening=jnp.asarray(np.linalg.inv(factor).T, dtype),
+        bends=layers((size, num_bends), key, dtype),
+    )
 
 
 class AbstractNetwork(eqx.Module):

@@ -6,8 +6,16 @@ import numpy as np
 from scipy.stats import norm
 
 from riesz.case.report.charts import Scale, bar, curve, data_fit, number
-from riesz.case.report.maps import REACH, encoded, encoded_grid, exceedance, field_map, map_grid
-from riesz.case.report.rim import rings, rings_of
+from riesz.case.report.maps import (
+    REACH,
+    encoded,
+    encoded_grid,
+    exceedance,
+    field_map,
+    map_grid,
+    rings,
+    rings_of,
+)
 from riesz.mesh.shapes import disc
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.case.report.drawn import Drawn, drawn
-from riesz.case.report.maps import FieldMap, field_map, map_grid
-from riesz.case.report.rim import rings
+from riesz.case.report.maps import FieldMap, field_map, map_grid, rings
 from riesz.case.report.trust import (
     APPROXIMATE,
     EXACT,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.stats import norm
 
+from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh
 from riesz.prediction.grid import Grid, grid
 
@@ -131,3 +132,30 @@ def exceedance(
     i = int(np.clip(np.searchsorted(scores, place) - 1, 0, len(widths) - 1))
     score = normal[i] + (place - scores[i]) / widths[i] * (normal[i + 1] - normal[i])
     return float(norm.sf(score))
+
+
+def rings(mesh: Mesh) -> list[Float[np.ndarray, "corner 2"]]:
+    """The outer rim and those of holes; a ring ends where it began, without saying so twice."""
+    return [mesh.nodes[np.array(ring)] for ring in rings_of(boundary_facets(mesh).nodes)]
+
+
+def rings_of(edges: Int[np.ndarray, "edge 2"]) -> list[list[int]]:
+    """Walk along edges, whichever way they point, until each has been taken once."""
+    at: dict[int, list[int]] = {}
+    for number, edge in enumerate(edges.tolist()):
+        for node in edge:
+            at.setdefault(node, []).append(number)
+    left, found = set(range(len(edges))), []
+    while left:
+        number = min(left)
+        left.remove(number)
+        start, node = edges[number].tolist()
+        ring = [start]
+        while node != start:
+            ring.append(node)
+            number = next(one for one in at[node] if one in left)
+            left.remove(number)
+            first, second = edges[number].tolist()
+            node = second if first == node else first
+        found.append(ring)
+    return found

@@ -35,8 +35,7 @@ from riesz.engines.training import TrainingError, bar, spoken
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import AbstractFamily, Draws, antithetic
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.local_functions import local_functions
-from riesz.surrogate.networks import with_more_features
+from riesz.surrogate.networks import local_functions, with_more_features
 from riesz.surrogate.surrogate import Surrogate
 
 WIDENED = 1.3

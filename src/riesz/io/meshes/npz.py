@@ -7,8 +7,7 @@ import numpy as np
 
 from riesz.errors import FileFormatError
 from riesz.io.meshes.assemble import assemble
-from riesz.io.store.arrays import read_arrays
-from riesz.io.store.files import replacing
+from riesz.io.store.files import read_arrays, replacing
 from riesz.mesh.mesh import Mesh
 
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.arrays import arrays_in
-from riesz.io.store.files import read_bytes, remove_partials, replacing
+from riesz.io.store.files import arrays_in, read_bytes, remove_partials, replacing
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.posterior import SAVED, archived, differing_in, identity
 from riesz.io.store.results import versions

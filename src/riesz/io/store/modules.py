@@ -7,16 +7,17 @@ so that nothing in a file is ever executed.
 
 import dataclasses
 import math
+import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union, get_args, get_origin
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import jaxtyped
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.field_types import misfits
 
 Names = Mapping[str, Any]
 """Names, and the classes and functions they stand for."""
@@ -109,3 +110,38 @@ def rebuilt(kind: type[eqx.Module], path: str, values: dict[str, Any]) -> eqx.Mo
             "or shape."
         )
     return module
+
+
+def misfits(module: eqx.Module) -> list[str]:
+    """The fields whose values are of other types, or whose shapes do not go together.
+
+    Modules that are built past their `__init__` miss the checks made there. Only annotations of
+    the kinds that occur in saved modules are understood; anything is taken to fit another.
+    """
+    with jaxtyped("context"):  # one size for each name of a dimension, as among arguments
+        return [
+            field.name
+            for field in dataclasses.fields(module)
+            if not all(
+                isinstance(value, allowed)
+                for value, allowed in expected(getattr(module, field.name), field.type)
+            )
+        ]
+
+
+def expected(value: Any, wanted: Any) -> list[tuple[Any, tuple[type, ...]]]:
+    """Values in a field, members of tuples one by one, with the types that each may have."""
+    members = get_args(wanted)
+    if get_origin(wanted) is tuple and members[1:] == (Ellipsis,) and isinstance(value, tuple):
+        return [pair for one in value for pair in expected(one, members[0])]
+    return [(value, types_in(wanted))]
+
+
+def types_in(wanted: Any) -> tuple[type, ...]:
+    """The types that an annotation stands for."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        return tuple(kind for member in get_args(wanted) for kind in types_in(member))
+    if wanted is float:
+        return (float, int)
+    kind = get_origin(wanted) or wanted
+    return (kind,) if isinstance(kind, type) else (object,)

@@ -19,8 +19,7 @@ from riesz.engines.relax.error_scale import GramFactor
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
-from riesz.io.store.arrays import read_arrays
-from riesz.io.store.files import read_bytes, replacing
+from riesz.io.store.files import read_arrays, read_bytes, replacing
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
@@ -30,11 +29,8 @@ from riesz.posterior.family import AbstractFamily, EmpiricalDraws, FullRank, Mea
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import AbstractStateMap, ExactStates
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.boundary import BoundaryValues
-from riesz.surrogate.layers import Layers
-from riesz.surrogate.local_functions import LocalFunctions
-from riesz.surrogate.networks import TrunkBranch
-from riesz.surrogate.nodal_function import NodalFunctions
+from riesz.surrogate.boundary import BoundaryValues, NodalFunctions
+from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
 from riesz.surrogate.surrogate import Frame, Surrogate
 
 SCHEMA = 3

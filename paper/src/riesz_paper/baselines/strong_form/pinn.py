@@ -31,8 +31,7 @@ from riesz.penalty.rows import full_flux, value_and_slopes
 from riesz.penalty.state import Place, StateFunction, values_at_nodes
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.boundary import BoundaryValues
-from riesz.surrogate.nodal_function import nodal_functions
+from riesz.surrogate.boundary import BoundaryValues, nodal_functions
 from riesz.surrogate.surrogate import Surrogate
 
 

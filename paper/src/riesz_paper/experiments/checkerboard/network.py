@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.surrogate.layers import Layers, layers
+from riesz.surrogate.networks import Layers, layers
 from riesz_paper.experiments.checkerboard.board import SQUARES
 
 WIDTH, FEATURES = 64, 1024
