@@ -41,7 +41,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     from riesz.io.store.results import results, write_results
     from riesz_paper.data.esrp import esrp
-    from riesz_paper.experiments.aquifer.settings import frozen_choice
+    from riesz_paper.experiments.aquifer.select import frozen_choice
 
     rows = []
     for refinement in REFINEMENTS:

@@ -14,17 +14,19 @@ from riesz.mesher.polygon import mesh_from_polygon
 from riesz.problem.linearity import linear_parts
 from riesz_paper.baselines.linear_trend import linear_trend
 from riesz_paper.data.esrp import Aquifer, Elevation, Split, Wells, esrp
-from riesz_paper.data.esrp_change import READINGS, Change, change_between_decades
 from riesz_paper.experiments.aquifer import experiment
 from riesz_paper.experiments.aquifer.data import EVERY, NEAR, mesh_of, places_of
 from riesz_paper.experiments.aquifer.experiment import aquifer_experiment, row, scores_of
-from riesz_paper.experiments.aquifer.later import at_another_time
+from riesz_paper.experiments.aquifer.later import (
+    READINGS,
+    Change,
+    at_another_time,
+    change_between_decades,
+)
 from riesz_paper.experiments.aquifer.methods import BY_NAME, ENTRIES, GP_LINEAR, NETWORK, STRUCTURES
 from riesz_paper.experiments.aquifer.model import KM, Structure, conditional_head, head_problem
-from riesz_paper.experiments.aquifer.published import published_tasks
-from riesz_paper.experiments.aquifer.select import blocks_of
-from riesz_paper.experiments.aquifer.settings import chosen, frozen_choice
-from riesz_paper.experiments.aquifer.tables import comparisons, mean_scores, paired
+from riesz_paper.experiments.aquifer.select import blocks_of, chosen, frozen_choice
+from riesz_paper.experiments.aquifer.tables import comparisons, mean_scores, paired, published_tasks
 
 RNG = np.random.default_rng(5)
 

@@ -9,11 +9,11 @@ from riesz_paper.experiments.blocks.experiment import (
     NO_CHAINS,
     NOT_CHECKED,
     blocks,
+    draw_moments,
     errors,
     sampler_row,
     summarise,
 )
-from riesz_paper.experiments.blocks.figures import draw_moments
 from riesz_paper.experiments.blocks.problem import (
     NOISE_SD,
     PRIOR_SD,

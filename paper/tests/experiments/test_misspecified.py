@@ -12,7 +12,7 @@ from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz_paper.experiments.misspecified import data as setting
 from riesz_paper.experiments.misspecified import experiment, methods
-from riesz_paper.experiments.misspecified.scores import scores
+from riesz_paper.experiments.misspecified.experiment import scores
 from riesz_paper.running.runner import run_experiment
 from riesz_paper.running.scores import crps, share_inside
 

@@ -6,7 +6,7 @@ import pytest
 import riesz as rz
 from riesz.errors import RieszError
 from riesz.plot import new_figure
-from riesz_paper.figures.patches import draw_mini_patch, nearest_patch
+from riesz_paper.experiments.taper.figures import draw_mini_patch, nearest_patch
 from riesz_paper.tapers.taper import HardTaper
 from riesz_paper.tapers.tapered import tapered_norm
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Float32
 from scipy.interpolate import RegularGridInterpolator
 
 from riesz.errors import FileFormatError
+from riesz.geometry.crossings import offset_from_edge
 from riesz.geometry.lines import Line, inside_polygon
 from riesz_paper.data.esrp_raw import Raster, Raw
 from riesz_paper.data.esrp_rules import (
@@ -23,7 +24,6 @@ from riesz_paper.data.esrp_rules import (
     splits_from,
 )
 from riesz_paper.data.library import optional
-from riesz_paper.data.thinning import thinned_line, thinned_ring
 
 LAST_DATE = "1999-12-31"
 OUTLINE_TOLERANCE, STREAM_TOLERANCE = 1500.0, 200.0  # m
@@ -188,3 +188,44 @@ def csv_of(table: Table, columns: Sequence[str]) -> str:
 
 def shown(cell: Any) -> Any:
     return "" if isinstance(cell, float) and np.isnan(cell) else cell
+
+
+def thinned_line(
+    line: Float[np.ndarray, "vertex 2"], tolerance: float
+) -> Float[np.ndarray, "kept 2"]:
+    """The line with both ends, and of the rest what it needs (Douglas & Peucker 1973).
+
+    Unlike `simplify_outline` this keeps no topology: it is the rule of map services, kept for data
+    that were made with it.
+    """
+    return line[needed(line, tolerance)]
+
+
+def thinned_ring(
+    ring: Float[np.ndarray, "vertex 2"], tolerance: float
+) -> Float[np.ndarray, "kept 2"]:
+    """An open ring, which may lose the vertex that it starts at too."""
+    closed = np.concatenate([ring, ring[:1]])
+    kept = closed[needed(closed, tolerance)][:-1]
+    chord = kept[1] - kept[-1]
+    off = offset_from_edge(kept[:1] - kept[-1], chord)[0]
+    # Where its start goes, a ring starts at the vertex before.
+    return np.roll(kept[1:], 1, axis=0) if len(kept) > 3 and off <= tolerance else kept
+
+
+def needed(line: Float[np.ndarray, "vertex 2"], tolerance: float) -> Bool[np.ndarray, " vertex"]:
+    """Both ends, and between two that are needed the furthest from their chord if it is far."""
+    kept = np.zeros(len(line), dtype=bool)
+    kept[[0, -1]] = True
+    pending = [(0, len(line) - 1)]
+    while pending:
+        first, last = pending.pop()
+        between = line[first + 1 : last]
+        if not len(between):
+            continue
+        offset = offset_from_edge(between - line[first], line[last] - line[first])
+        if offset.max() > tolerance:
+            middle = first + 1 + int(offset.argmax())
+            kept[middle] = True
+            pending += [(first, middle), (middle, last)]
+    return kept

@@ -24,9 +24,9 @@ from riesz.fem.solve import solve
 from riesz.io.store.results import Row
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem, with_observations
-from riesz_paper.experiments.amortised.figures import draw_scores
 from riesz_paper.experiments.transport.data import (
     NUM_SENSORS,
     PRIOR_SD,
@@ -50,6 +50,9 @@ LARGEST_STATE = 0.0737  # of the state that nothing carries away, at the centre 
 NOISE_SD = RELATIVE_NOISE * LARGEST_STATE
 SETTINGS = AmortiseSettings()
 SENSORS, EXAMPLE, SCORED = range(3)  # streams of random numbers
+
+FLOOR = 1e-3
+"""Errors below are drawn here: log axes have no zero."""
 
 
 @dataclass(frozen=True)
@@ -163,3 +166,19 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 
 def draw(rows: Sequence[Row], out: Path) -> None:
     draw_scores(rows, out / "scores.png")
+
+
+def draw_scores(rows: Sequence[Row], path: Path) -> None:
+    """Errors of means, and ratios of standard deviations, against the speed of transport."""
+    speeds = [r["speed"] for r in rows]
+    figure, (left, right) = new_figure(2, height=3.4)
+    left.scatter(speeds, [max(r["mean_error_sd"], FLOOR) for r in rows], s=12, color="black")
+    left.set(yscale="log", ylabel="error of the mean / exact sd")
+    low, high = [r["sd_ratio_low"] for r in rows], [r["sd_ratio_high"] for r in rows]
+    right.axhline(1.0, color="tab:blue", linewidth=1)
+    right.vlines(speeds, low, high, color="black", linewidth=1)
+    right.scatter([*speeds, *speeds], [*low, *high], s=8, color="black")
+    right.set(ylabel="sd / exact sd, both coordinates")
+    for one in (left, right):
+        one.set(xlabel="speed of transport")
+    save_figure(path, figure)

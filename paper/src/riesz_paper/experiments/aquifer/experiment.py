@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import RieszError
-from riesz.io.store.files import replacing
-from riesz.io.store.results import Row, markdown_table
+from riesz.io.store.results import Row
 from riesz.spelling import listed, nearest
 from riesz_paper.baselines.standard import standard_of
 from riesz_paper.data.esrp import Aquifer, splits_of
@@ -28,14 +27,23 @@ from riesz_paper.experiments.aquifer.data import (
     subsets_of,
     values_of,
 )
-from riesz_paper.experiments.aquifer.figures import draw_scores
-from riesz_paper.experiments.aquifer.later import LATER_SPLITS, at_another_time, change_of
+from riesz_paper.experiments.aquifer.later import (
+    LATER_SPLITS,
+    at_another_time,
+    change_between_decades,
+)
 from riesz_paper.experiments.aquifer.map import draw_maps
 from riesz_paper.experiments.aquifer.methods import BY_NAME, ENTRIES, Entry
-from riesz_paper.experiments.aquifer.published import published_tasks
-from riesz_paper.experiments.aquifer.settings import frozen_choice
-from riesz_paper.experiments.aquifer.tables import COMPARED, comparisons, mean_scores
+from riesz_paper.experiments.aquifer.select import frozen_choice
+from riesz_paper.experiments.aquifer.tables import (
+    COMPARED,
+    comparisons,
+    draw_scores,
+    mean_scores,
+    published_tasks,
+)
 from riesz_paper.regression.method import Draws
+from riesz_paper.running.comparison import write_tables
 from riesz_paper.running.scores import (
     absolute_errors,
     crps,
@@ -159,7 +167,7 @@ def predictions(
         predict = train(places_of(part.training), part.training.head, seed=start)
         found.append(predict(places_of(part.test)))
     if split in LATER_SPLITS:
-        found = [at_another_time(draws, change_of(aquifer), start) for draws in found]
+        found = [at_another_time(draws, change_between_decades(aquifer), start) for draws in found]
     return tuple(found), perf_counter() - clock
 
 
@@ -201,7 +209,4 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 def draw(aquifer: Aquifer, rows: Sequence[Row], out: Path) -> None:
     draw_scores(rows, out / "scores.png")
     draw_maps(aquifer, out)
-    for name, table in (("scores.md", mean_scores(rows)), ("paired.md", comparisons(rows))):
-        if table:
-            with replacing(out / name) as file:
-                file.write(markdown_table(table).encode())
+    write_tables(out, {"scores.md": mean_scores(rows), "paired.md": comparisons(rows)})

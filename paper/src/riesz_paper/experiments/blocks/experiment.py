@@ -16,26 +16,44 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from riesz.inference.fit import checked, fit
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
+from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.posterior.posterior import Posterior
 from riesz_paper.experiments.blocks.chains import Chain, ChainSettings, block_chain, side_by_side
-from riesz_paper.experiments.blocks.figures import draw_moments
 from riesz_paper.experiments.blocks.problem import (
     FINER,
     LEVELS,
     NUM_BLOCKS,
     PRIOR_SD,
     block_problem,
+    sensors,
+    true_diffusivity,
 )
 from riesz_paper.running.task import Experiment, Task
 
 REFERENCE = "nuts"
 ERRORS_FILE = "errors.md"
+
+
+NO_CHAINS: Row = dict.fromkeys(
+    (
+        *("cpu_seconds_chain", "num_gradients", "steps_median", "steps_most", "divergences"),
+        *("r_hat", "effective_draws", "effective_draws_median"),
+    )
+)
+NOT_CHECKED: Row = dict.fromkeys(
+    (
+        *("k_hat", "weighed_draws", "largest_shift", "largest_shift_error"),
+        *("corrected_sd_ratio_low", "corrected_sd_ratio_high"),
+        *("dual_residual", "energy_error", "efficiency", "sensor_error_noise_sd", "rounds"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -98,21 +116,6 @@ def sampler_row(chains: Sequence[Chain], seconds: float) -> Row:
         "notes": None,
         **moments(draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))),
     }
-
-
-NO_CHAINS: Row = dict.fromkeys(
-    (
-        *("cpu_seconds_chain", "num_gradients", "steps_median", "steps_most", "divergences"),
-        *("r_hat", "effective_draws", "effective_draws_median"),
-    )
-)
-NOT_CHECKED: Row = dict.fromkeys(
-    (
-        *("k_hat", "weighed_draws", "largest_shift", "largest_shift_error"),
-        *("corrected_sd_ratio_low", "corrected_sd_ratio_high"),
-        *("dual_residual", "energy_error", "efficiency", "sensor_error_noise_sd", "rounds"),
-    )
-)
 
 
 def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Sizes) -> Row:
@@ -216,3 +219,39 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     draw_moments(rows, out / "blocks.png")
     with replacing(out / ERRORS_FILE) as table:
         table.write(markdown_table(errors(rows)).encode())
+
+
+def draw_moments(rows: Sequence[Row], path: Path) -> None:
+    """Means above, standard deviations below; the prior's stands below the truth."""
+    figure, axes = new_figure(len(rows) + 1, 2, width=3.4, height=3.4)
+    above, below = axes[: len(rows) + 1], axes[len(rows) + 1 :]
+    means = [("truth", np.log(true_diffusivity()).ravel())]
+    means += [(f"mean, {row['method']}", np.array(row["log_mean"])) for row in rows]
+    spreads = [("sd, prior", np.full(NUM_BLOCKS**2, PRIOR_SD))]
+    spreads += [(f"sd, {row['method']}", np.array(row["log_sd"])) for row in rows]
+    for panel, (title, values) in zip(above, means, strict=True):
+        draw_blocks(panel, title, values, -3.0, 3.0, "RdBu_r")
+    for panel, (title, values) in zip(below, spreads, strict=True):
+        draw_blocks(panel, title, values, 0.0, 2.5, "viridis")
+    above[0].plot(*sensors().T, "k.", markersize=2)
+    save_figure(path, figure)
+
+
+def draw_blocks(
+    axes: Axes,
+    title: str,
+    values: Float[np.ndarray, " block"],
+    low: float,
+    high: float,
+    colours: str,
+) -> None:
+    picture = axes.imshow(
+        values.reshape(NUM_BLOCKS, NUM_BLOCKS),
+        origin="lower",
+        extent=(0.0, 1.0, 0.0, 1.0),
+        vmin=low,
+        vmax=high,
+        cmap=colours,
+    )
+    axes.set_title(f"log a: {title}")
+    axes.figure.colorbar(picture, ax=axes, location="bottom", shrink=0.8)

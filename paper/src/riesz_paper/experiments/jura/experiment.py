@@ -14,8 +14,7 @@ import numpy as np
 
 from riesz.datasets.jura import Samples
 from riesz.errors import RieszError
-from riesz.io.store.files import replacing
-from riesz.io.store.results import Row, markdown_table
+from riesz.io.store.results import Row
 from riesz_paper.experiments.jura.cases import (
     RESPLIT,
     VALIDATION,
@@ -24,7 +23,6 @@ from riesz_paper.experiments.jura.cases import (
     check_samples,
     trained_on,
 )
-from riesz_paper.experiments.jura.figures import draw_scores
 from riesz_paper.experiments.jura.methods import (
     ADDITIVE,
     BY_NAME,
@@ -35,8 +33,9 @@ from riesz_paper.experiments.jura.methods import (
 )
 from riesz_paper.experiments.jura.published import published_tasks
 from riesz_paper.experiments.jura.settings import Choice, as_json, frozen_choices
-from riesz_paper.experiments.jura.tables import comparisons, mean_scores
+from riesz_paper.experiments.jura.tables import comparisons, draw_scores, mean_scores
 from riesz_paper.regression.method import Draws
+from riesz_paper.running.comparison import write_tables
 from riesz_paper.running.scores import absolute_errors, crps, share_inside
 from riesz_paper.running.task import Experiment, Task
 
@@ -166,7 +165,4 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 
 def draw(rows: Sequence[Row], out: Path) -> None:
     draw_scores(rows, out / "scores.png")
-    for name, table in (("scores.md", mean_scores(rows)), ("paired.md", comparisons(rows))):
-        if table:
-            with replacing(out / name) as file:
-                file.write(markdown_table(table).encode())
+    write_tables(out, {"scores.md": mean_scores(rows), "paired.md": comparisons(rows)})

@@ -1,15 +1,17 @@
-"""Tables of the experiment `jura`: means over restarts, and pairs of methods point by point."""
+"""Tables and the figure of the experiment `jura`: means, and pairs of methods point by point."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
 
 from riesz.io.store.results import Row
+from riesz.plot.figure import new_figure, save_figure
 from riesz_paper.experiments.jura.cases import RESPLIT, VALIDATION
 from riesz_paper.experiments.jura.methods import ADDITIVE, GPDK, OURS, PLAIN
-from riesz_paper.running.score_statistics import spread_of, wilcoxon_p
+from riesz_paper.running.comparison import draw_methods, draw_roles, spread_of, wilcoxon_p
 
 TESTED_SHARE = 100 / 259
 """Samples that are scored for each that is trained on."""
@@ -23,6 +25,8 @@ WITHOUT_PHYSICS = {
     "field-regression-transport": (OURS,),
 }
 """What each method with physics is held against: the same without it."""
+
+COLUMNS = 2
 
 
 def mean_scores(rows: Sequence[Row]) -> list[Row]:
@@ -130,11 +134,32 @@ def resampled(own: Float[np.ndarray, " split"], other: Float[np.ndarray, " split
 def paired(own: Float[np.ndarray, " pair"], other: Float[np.ndarray, " pair"]) -> Row:
     differences = own - other
     margin = scipy.stats.t.ppf(0.975, len(own) - 1) * scipy.stats.sem(differences)
-    same = bool(np.all(differences == 0))
     return {
         "difference": float(differences.mean()),
         "relative": float(differences.mean() / other.mean()),
         "low": float(differences.mean() - margin),
         "high": float(differences.mean() + margin),
-        "p": 1.0 if same else wilcoxon_p(own, other),
+        "p": wilcoxon_p(own, other),
     }
+
+
+def draw_scores(rows: Sequence[Row], path: Path) -> None:
+    """One line a method, one dot a restart; published figures with their sds."""
+    own = [r for r in rows if r["split"] == VALIDATION and not isinstance(r["restart"], str)]
+    cases = list(dict.fromkeys((r["metal"], r["secondaries"]) for r in own))
+    columns = min(COLUMNS, len(cases))
+    lines = max(len({r["method"] for r in own if case_of(r) == case}) for case in cases)
+    figure, panels = new_figure(
+        columns, -(-len(cases) // columns), width=5.6, height=0.8 + 0.22 * lines
+    )
+    for axes, case in zip(panels, cases, strict=False):
+        draw_methods(axes, [r for r in own if case_of(r) == case])
+        axes.set(title=f"{case[0]} from {case[1]}", xlabel="mean absolute error, mg/kg")
+    for axes in panels[len(cases) :]:
+        axes.set_axis_off()
+    draw_roles(panels[0], own)
+    save_figure(path, figure)
+
+
+def case_of(row: Row) -> tuple[str, str]:
+    return row["metal"], row["secondaries"]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
@@ -10,6 +11,7 @@ from riesz.fem.assembly import matrix
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion
+from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field, draw_mesh, draw_outline, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
@@ -31,7 +33,6 @@ from riesz_paper.experiments.smoother.forward import (
     unit_nodes,
     wind,
 )
-from riesz_paper.figures.substrate import draw_basis_function, draw_sparsity
 
 ARROWS = 14  # along the longest side
 FANS = 5  # of arrows, along the longest side
@@ -125,3 +126,19 @@ def draw_substrate(out: Path) -> None:
     draw_sparsity(right, mesh, stiffness.to_scipy())
     right.set_title("sparsity of the stiffness matrix")
     save_figure(out / "fem.png", figure)
+
+
+def draw_basis_function(axes: Axes, mesh: Mesh, node: int) -> None:
+    """Draw the P1 shape function of one node over the mesh: one there, zero at all others."""
+    draw_field(axes, mesh, np.eye(1, mesh.num_nodes, node)[0], cmap="magma_r", label="basis")
+    draw_mesh(axes, mesh)
+
+
+def draw_sparsity(axes: Axes, mesh: Mesh, matrix: sp.csr_array) -> None:
+    """Draw the pattern of a matrix over nodes, boundary nodes first, as in the paper."""
+    order = np.argsort(~boundary_node_mask(mesh), kind="stable")
+    place = np.argsort(order)
+    rows, columns = matrix.nonzero()
+    axes.plot(place[columns], place[rows], "k.", markersize=0.8)
+    axes.set(aspect="equal", xlim=(0, mesh.num_nodes), ylim=(mesh.num_nodes, 0))
+    axes.set_xlabel(f"{matrix.nnz} of {mesh.num_nodes**2} entries")

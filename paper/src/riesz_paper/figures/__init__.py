@@ -1,1 +1,0 @@
-"""Figures of mini-patches and of the finite-element method."""
