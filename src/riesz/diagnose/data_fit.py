@@ -1,14 +1,34 @@
 """How well a posterior meets the data, by draws of what it predicts for them."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem
 
 ENDS = (0.025, 0.975)
 """Of the predictive intervals, which hold 95 %."""
+
+
+class AtSensors(eqx.Module):
+    """What one draw, or each of many, says of the observations."""
+
+    predicted: Float[Any, "*draw sensor"]  # what they scatter about
+    noise: Float[Any, "*draw sensor"]  # by this standard deviation
+    measured: Float[Any, "*draw sensor"]  # new ones
+
+
+def at_sensors(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+) -> AtSensors:
+    """Of one draw, for `quantity_draws` to gather."""
+    predicted = problem.operator @ state
+    mean = problem.likelihood.mean(predicted, z)
+    return AtSensors(mean, problem.noise_sd(z), measured(key, problem, predicted, z))
 
 
 @dataclass(frozen=True)
@@ -30,19 +50,15 @@ class DataFit:
         return self.num_observations - self.num_censored
 
 
-def fit_to_data(
-    problem: InverseProblem,
-    predicted: Float[np.ndarray, "draw sensor"],
-    noise: Float[np.ndarray, "draw sensor"],
-    measured: Float[np.ndarray, "draw sensor"],
-) -> DataFit:
-    """From draws of the mean of each observation, of the noise sd, and of new measurements."""
+def fit_to_data(problem: InverseProblem, drawn: AtSensors) -> DataFit:
+    """From draws of the posterior."""
     observed, exact = np.asarray(problem.observed), ~problem.censored
     num_censored = int((~exact).sum())
     if not exact.any():
         return DataFit(len(observed), num_censored, None, None)
-    residuals = (observed - predicted.mean(axis=0)) / np.sqrt(np.mean(noise**2, axis=0))
-    low, high = np.quantile(measured, ENDS, axis=0)
+    residuals = observed - drawn.predicted.mean(axis=0)
+    residuals = residuals / np.sqrt(np.mean(drawn.noise**2, axis=0))
+    low, high = np.quantile(drawn.measured, ENDS, axis=0)
     inside = (observed >= low) & (observed <= high)
     return DataFit(
         num_observations=len(observed),

@@ -4,16 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.diagnose.data_fit import fit_to_data
+from riesz.diagnose.data_fit import at_sensors, fit_to_data
 from riesz.diagnose.samplers import SamplerCheck, sampler_check
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.posterior import Posterior, is_field
-from riesz.prediction.predict import measured, quantity_draws
+from riesz.prediction.predict import quantity_draws
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import InverseProblem
 
@@ -73,9 +72,9 @@ class Summary:
 
 def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:
     """Summarise a posterior by so many draws; fields are shown by their mean over the nodes."""
-    drawn = quantity_draws(posterior, Overview(), num_draws=num_draws, seed=seed)
+    drawn = quantity_draws(posterior, overview, num_draws=num_draws, seed=seed)
     problem = posterior.problem
-    met = fit_to_data(problem, drawn["predicted"], drawn["noise"], drawn["measured"])
+    met = fit_to_data(problem, drawn["sensors"])
     return Summary(
         engine=posterior.engine,
         rows=tuple(rows_of(problem, drawn["unknowns"])),
@@ -89,19 +88,12 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
     )
 
 
-class Overview(eqx.Module):
+def overview(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+) -> dict[str, Any]:
     """All that a summary needs from one draw."""
-
-    def __call__(
-        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> dict[str, Any]:
-        predicted = problem.operator @ state
-        return {
-            "unknowns": {name: shown(problem, name, state, z) for name in problem.latents.names},
-            "predicted": problem.likelihood.mean(predicted, z),
-            "noise": problem.noise_sd(z),
-            "measured": measured(key, problem, predicted, z),
-        }
+    unknowns = {name: shown(problem, name, state, z) for name in problem.latents.names}
+    return {"unknowns": unknowns, "sensors": at_sensors(key, problem, state, z)}
 
 
 def shown(

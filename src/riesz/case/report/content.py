@@ -123,7 +123,7 @@ def content_of(
     arrows = arrow_grid(problem, MOST_ARROWS)
     found = drawn(posterior, pixels, arrows, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
-    met = fit_to_data(problem, found.predicted, found.noise, found.measured)
+    met = fit_to_data(problem, found.sensors)
     shares = contractions(found)
     parameters = parameters_of(problem, found, shares)
     told = verdicts(
@@ -146,7 +146,7 @@ def content_of(
         unknowns=problem.latents.names,
         maps=maps_of(measured, found),
         parameters=parameters,
-        measurements=measurements_of(problem, measured, found.predicted, found.measured),
+        measurements=measurements_of(problem, measured, found.sensors),
         flow=None if arrows is None else flow_of(arrows, found),
         curves=curves_of(posterior.history),
         verdicts=tuple(told),

@@ -10,12 +10,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from riesz.diagnose.data_fit import AtSensors, at_sensors
 from riesz.fem.flux import budget
 from riesz.latent.field import FieldCoefficient
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.grid import Grid
 from riesz.prediction.places import Places, coefficients_at, fluxes_at, places, states_at
-from riesz.prediction.predict import NUM_DRAWS, measured, quantity_draws
+from riesz.prediction.predict import NUM_DRAWS, quantity_draws
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import InverseProblem
 
@@ -32,9 +33,7 @@ class Drawn:
 
     state: Float[np.ndarray, "draw pixel"]
     fields: dict[str, Float[np.ndarray, "draw pixel"]]
-    predicted: Float[np.ndarray, "draw sensor"]
-    measured: Float[np.ndarray, "draw sensor"]
-    noise: Float[np.ndarray, "draw sensor"]
+    sensors: AtSensors
     flux: Float[np.ndarray, "draw arrow 2"]
     unknowns: dict[str, Float[np.ndarray, "draw component"]]
     before: dict[str, Float[np.ndarray, "prior_draw component"]]
@@ -53,7 +52,6 @@ class ReportDraw(eqx.Module):
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> dict[str, Any]:
-        predicted = problem.operator @ state
         lines = budget(problem.forward, state, z)
         fields = {
             name: coefficients_at(
@@ -65,9 +63,7 @@ class ReportDraw(eqx.Module):
             # Half the bytes: they are quantised in the end.
             "state": states_at(problem.forward, self.where, state, z).astype(jnp.float32),
             "fields": fields,
-            "predicted": problem.likelihood.mean(predicted, z),
-            "measured": measured(key, problem, predicted, z),
-            "noise": problem.noise_sd(z),
+            "sensors": at_sensors(key, problem, state, z),
             "flux": flux_of(problem, self.arrows, state, z),
             "unknowns": unknowns_of(problem, z, self.nodes),
             GAINS: lines.gains,

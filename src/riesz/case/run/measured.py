@@ -3,19 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Bool, Float
 
 from riesz.case.file.problem import Case
-from riesz.diagnose.data_fit import ENDS
+from riesz.diagnose.data_fit import ENDS, AtSensors, at_sensors
 from riesz.io.maps.geopackage import Table, geopackage_modules
 from riesz.posterior.posterior import Posterior
-from riesz.prediction.predict import measured, quantity_draws
+from riesz.prediction.predict import quantity_draws
 from riesz.problem.problem import InverseProblem
 
 LOG = "log"
-
 
 VALUE = "value"
 """The name of the measured quantity, among those that can be predicted."""
@@ -76,36 +74,18 @@ class Measurements:
         return np.where(self.censored, np.nan, self.measured - self.predicted)
 
 
-class AtSensors(eqx.Module):
-    """What measurements scatter about at the sensors, and new ones."""
-
-    def __call__(
-        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> dict[str, Float[Array, " sensor"]]:
-        predicted = problem.operator @ state
-        return {
-            "predicted": problem.likelihood.mean(predicted, z),
-            "measured": measured(key, problem, predicted, z),
-        }
-
-
 def predicted_measurements(
     posterior: Posterior, of: Measured, *, num_draws: int, seed: int
 ) -> Measurements:
     """Draw from the posterior at the sensors."""
-    drawn = quantity_draws(posterior, AtSensors(), num_draws=num_draws, seed=seed)
-    return measurements_of(posterior.problem, of, drawn["predicted"], drawn["measured"])
+    drawn = quantity_draws(posterior, at_sensors, num_draws=num_draws, seed=seed)
+    return measurements_of(posterior.problem, of, drawn)
 
 
-def measurements_of(
-    problem: InverseProblem,
-    of: Measured,
-    predicted: Float[np.ndarray, "draw sensor"],
-    again: Float[np.ndarray, "draw sensor"],
-) -> Measurements:
-    """From draws of what measurements scatter about, and of new ones."""
-    values = np.asarray(of.of(predicted))
-    low, high = np.quantile(of.of(again), ENDS, axis=0)
+def measurements_of(problem: InverseProblem, of: Measured, drawn: AtSensors) -> Measurements:
+    """From draws of the posterior."""
+    values = np.asarray(of.of(drawn.predicted))
+    low, high = np.quantile(of.of(drawn.measured), ENDS, axis=0)
     return Measurements(
         points=problem.observations.points,
         measured=np.asarray(of.of(np.asarray(problem.observed))),
