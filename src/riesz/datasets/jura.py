@@ -88,7 +88,7 @@ class Samples:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class JuraGrid:
     """Places that cover the sampled region, in km, with their categories."""
 
     points: Float[np.ndarray, "place 2"]
@@ -102,10 +102,10 @@ def jura() -> Samples:
 
 
 @lru_cache(maxsize=1)
-def jura_grid() -> Grid:
+def jura_grid() -> JuraGrid:
     """5,957 places, 50 m apart."""
     table = embedded("jura_grid.csv.gz")
-    return Grid(points_in(table), {key: tuple(table.words(key)) for key in CATEGORIES})
+    return JuraGrid(points_in(table), {key: tuple(table.words(key)) for key in CATEGORIES})
 
 
 def read_samples(path: Path) -> Samples:

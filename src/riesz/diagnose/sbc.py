@@ -1,8 +1,9 @@
 """Simulation-based calibration: unknowns from the prior, data from them, and back.
 
 If posteriors are right, the truth behind each data set is one more draw from its posterior: its
-rank among them is uniform. The data come from exact solves; one surrogate over the prior serves all
-fits, which are the Gaussians that `emulate` would end with.
+rank among them is uniform (Talts, Betancourt, Simpson, Vehtari & Gelman 2018). The data come from
+exact solves; one surrogate over the prior serves all fits, which are the Gaussians that `emulate`
+would end with.
 """
 
 from time import perf_counter

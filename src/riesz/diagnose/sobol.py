@@ -3,7 +3,7 @@
 For averages and for the tail of importance weights: each draw is standard normal, but together they
 leave no gaps. A scrambled Sobol sequence spreads the directions, and the lengths are stratified,
 one in each equally likely range: the share of far draws, which the tail of the weights hangs on, is
-then no matter of luck.
+then no matter of luck. (Randomised quasi-Monte Carlo; scrambled by SciPy after Matousek 1998.)
 """
 
 from importlib import import_module

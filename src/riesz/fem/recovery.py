@@ -1,7 +1,8 @@
 """Gradients of nodal functions at the nodes, more accurate than those inside the cells.
 
 Around each node a quadratic polynomial is fitted to the values at the neighbours and their
-neighbours; its slope is accurate to second order, where the gradient in a cell is to first.
+neighbours; its slope is accurate to second order, where the gradient in a cell is to first
+(polynomial-preserving recovery, Zhang & Naga 2005).
 """
 
 import numpy as np

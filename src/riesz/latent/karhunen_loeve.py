@@ -1,9 +1,9 @@
 r"""Gaussian fields by their principal functions: the Karhunen-Loeve expansion.
 
 $g(x) = m(x) + \sum_k \sqrt{\lambda_k}\,\xi_k\,\phi_k(x)$ with the largest eigenvalues of the
-covariance operator in $L^2$ of the domain. The eigenproblem is taken at the nodes, weighted by
-their volumes (the lumped mass matrix); on large meshes at some of them, and carried to the others
-by Nystrom's formula $\phi(x) = \lambda^{-1}\int k(x, y)\,\phi(y)\,dy$.
+covariance operator in $L^2$ of the domain (Ghanem & Spanos 1991). The eigenproblem is taken at the
+nodes, weighted by their volumes (the lumped mass matrix); on large meshes at some of them, and
+carried to the others by Nystrom's formula $\phi(x) = \lambda^{-1}\int k(x, y)\,\phi(y)\,dy$.
 """
 
 import equinox as eqx

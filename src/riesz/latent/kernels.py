@@ -1,4 +1,4 @@
-"""Covariance functions of Gaussian fields.
+"""Covariance functions of Gaussian fields (Rasmussen & Williams 2006, chapter 4).
 
 Each is a profile of the distance in length scales. One formula serves the device, where fields
 are evaluated in the problem's precision, and the host, where matrices are factorised in float64.

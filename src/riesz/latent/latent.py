@@ -1,7 +1,8 @@
 """What an unknown is: a prior written as a function of independent standard normal coordinates.
 
 With such coordinates every engine sees the same prior, N(0, I), whatever the units, bounds and
-correlations of the quantities themselves.
+correlations of the quantities themselves (the non-centred parametrisation, Papaspiliopoulos,
+Roberts & Skold 2007).
 """
 
 from abc import abstractmethod

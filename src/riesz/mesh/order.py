@@ -8,7 +8,8 @@ from riesz.mesh.mesh import Mesh
 
 
 def with_locality(mesh: Mesh) -> Mesh:
-    """The same mesh, its nodes in reverse Cuthill-McKee order and its cells by their nodes.
+    """The same mesh, its nodes in the order of Cuthill & McKee (1969), reversed, and its cells
+    by their nodes.
 
     Large meshes are assembled faster so; the order of nodes and cells changes, tags follow.
     """

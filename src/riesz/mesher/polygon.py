@@ -1,4 +1,4 @@
-"""Triangle meshes of polygons and of clouds of points, by Delaunay refinement."""
+"""Triangle meshes of polygons and of clouds of points, by Delaunay refinement (Ruppert 1995)."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -72,17 +72,17 @@ def skeleton_of(
 
 def gather(outline: Outline, lines):
     """Vertices, edges and tags of all rings and lines, not yet joined."""
-    chains = [(ring, min(i, 1), True) for part in outline.parts for i, ring in enumerate(part)]
+    curves = [(ring, min(i, 1), True) for part in outline.parts for i, ring in enumerate(part)]
     for i, members in enumerate(lines.values(), start=len(RING_TAGS)):
-        chains += [(line, i, False) for line in members]
+        curves += [(line, i, False) for line in members]
     edges, tag_of, first = [], [], 0
-    for vertices, tag, closed in chains:
+    for vertices, tag, closed in curves:
         new = ring_edges(len(vertices), first)[: None if closed else -1]
         edges.append(new)
         tag_of += [tag] * len(new)
         first += len(vertices)
     tags = np.array(tag_of)[:, None] == np.arange(len(RING_TAGS) + len(lines))
-    return np.concatenate([chain[0] for chain in chains]), np.concatenate(edges), tags
+    return np.concatenate([curve[0] for curve in curves]), np.concatenate(edges), tags
 
 
 def merge_points(points, edges, tags, tolerance):

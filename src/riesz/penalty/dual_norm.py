@@ -1,4 +1,4 @@
-"""The dual norm of a weak-form residual, exactly."""
+"""The dual norm of a weak-form residual, exactly: that of its Riesz representer."""
 
 import equinox as eqx
 import jax.numpy as jnp

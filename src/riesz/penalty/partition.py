@@ -1,8 +1,8 @@
 """Cutting nodes into mini-patches, so that every node lies in equally many.
 
-Each partition is a recursive bisection by coordinates into blocks of at most `patch_nodes` nodes,
-and covers every node exactly once. Several partitions in rotated frames give overlap: where one
-has a cut, another has the middle of a block.
+Each partition is a recursive coordinate bisection (Berger & Bokhari 1987) into blocks of at most
+`patch_nodes` nodes, and covers every node exactly once. Several partitions in rotated frames give
+overlap: where one has a cut, another has the middle of a block.
 """
 
 import numpy as np

@@ -5,8 +5,10 @@ penalty = weak_form_penalty(problem, hierarchy)               # once
 loss = misfit + penalty(key, u, zs) / (2 * epsilon**2)        # in each step
 ```
 
-`u(x, z)` is any function of one place and one sample of the latents. A step costs the same on any
-mesh: a few mini-patches are drawn, and only their nodes and quadrature points are evaluated.
+It is the third term of the relaxed objective, eqs (13) and (19) of Tait & Damoulas (2020), in the
+dual norm of the equation. `u(x, z)` is any function of one place and one sample of the latents. A
+step costs the same on any mesh: a few mini-patches are drawn, and only their nodes and quadrature
+points are evaluated.
 """
 
 from abc import abstractmethod

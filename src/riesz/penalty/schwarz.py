@@ -6,6 +6,10 @@ $$ S(r) = \sum_\ell \frac{1}{c_\ell} \sum_p r_{\ell p}^\top A_{\ell p}^{-1} r_{\
 over levels $\ell$ of a hierarchy of meshes and the overlapping patches $p$ of each, divided by the
 coverage $c_\ell$. Its eigenvalues against $A^{-1}$ lie on both sides of one, within bounds that
 hardly depend on the mesh; one level alone degrades as the mesh is refined.
+
+This is the multilevel additive Schwarz preconditioner of domain decomposition, read as a quadratic
+form (Toselli & Widlund 2005); with single nodes for patches it would be of the kind of Bramble,
+Pasciak & Xu (1990).
 """
 
 import warnings

@@ -1,4 +1,8 @@
-"""Distributions of the standard normal coordinates: families q to be fitted, and draws."""
+"""Distributions of the standard normal coordinates: families q to be fitted, and draws.
+
+The families of variational inference: draws are functions of fixed normal ones and of parameters,
+so that gradients pass through them (reparameterisation, Kingma & Welling 2014).
+"""
 
 from abc import abstractmethod
 
@@ -165,7 +169,7 @@ class PriorUpdate(AbstractGaussian):
 
     With orthonormal directions $V$ and eigenvalues $\lambda$ of what the data tell,
     $C^{-1} = I + V \Lambda V^\top$: nothing as large as the covariance is formed, so that there
-    may be as many coordinates as nodes.
+    may be as many coordinates as nodes (Bui-Thanh, Ghattas, Martin & Stadler 2013).
     """
 
     mean: Float[Array, " coordinate"]

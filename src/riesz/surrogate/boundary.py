@@ -3,7 +3,7 @@ r"""Boundary values put into a surrogate by construction: $u = g(x, z) + \omega(
 The factor $\omega$ solves $-\Delta\omega = 1$ with $\omega = 0$ on the Dirichlet part only: it
 behaves as solutions do at corners and where conditions meet. The lifting $g$ extends the prescribed
 values harmonically; where they depend on the unknowns they must do so affinely, so that a few
-columns of nodal values say it all.
+columns of nodal values say it all. (Trial functions of this form: Lagaris, Likas & Fotiadis 1998.)
 """
 
 from typing import NamedTuple

@@ -1,4 +1,9 @@
-"""Networks n(x, coordinates) with inputs of size one, to be shaped into surrogates."""
+"""Networks n(x, coordinates) with inputs of size one, to be shaped into surrogates.
+
+`TrunkBranch` is a DeepONet (Lu, Jin, Pang, Zhang & Karniadakis 2021): a trunk of functions of place
+times a branch of functions of the unknowns. Where both are random features (Rahimi & Recht 2007)
+that stay as drawn, only the linear readout is to be found.
+"""
 
 import dataclasses
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""The order in which a sparse matrix is eliminated: nested dissection of its graph.
+"""The order in which a sparse matrix is eliminated: nested dissection (George 1973).
 
 Of the unknowns a thin layer is put last, which cuts the rest in two; each part is treated alike.
 SuperLU's own orderings leave as many nonzeros, but elimination trees that it takes ten times as

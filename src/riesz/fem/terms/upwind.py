@@ -1,4 +1,4 @@
-"""Streamline-upwind Petrov-Galerkin stabilisation of transport."""
+"""Streamline-upwind Petrov-Galerkin (SUPG) stabilisation of transport (Brooks & Hughes 1982)."""
 
 from collections.abc import Callable
 
