@@ -50,12 +50,10 @@ def timed(problem) -> dict:
     import jax
     import numpy as np
 
-    from riesz.engines.laplace.engine import LaplaceSettings, laplace
+    from riesz.engines.laplace.engine import Laplace
 
     clock, cpu = time.perf_counter(), time.process_time()
-    posterior = jax.block_until_ready(
-        laplace(problem, settings=LaplaceSettings(num_modes=NUM_MODES), seed=SEED)
-    )
+    posterior = jax.block_until_ready(Laplace(num_modes=NUM_MODES).run(problem, seed=SEED))
     values = np.asarray(posterior.history["eigenvalues"])
     return {
         "nodes": problem.forward.space.mesh.num_nodes,

@@ -55,7 +55,7 @@ def fitted(replicate: int, dtype: str) -> dict:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        posterior = jax.block_until_ready(rz.emulate(problem, seed=SEED, quiet=True))
+        posterior = jax.block_until_ready(rz.Emulate().run(problem, seed=SEED))
         seconds.append(time.perf_counter() - start)
     mean = np.asarray(posterior.coordinate_mean(), float)
     sd = np.sqrt(np.diag(np.asarray(posterior.coordinate_covariance(), float)))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.inference.fit import ENGINES
+from riesz.engines.table import ENGINES
 
 ROOT = Path(__file__).parent.parent
 README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"
@@ -92,7 +92,9 @@ def test_the_page_on_engines_shows_the_defaults():
             names, *columns = (cell.strip() for cell in row.strip("|").split("|"))
             for engine, column in zip(engines, columns, strict=False):
                 if column:
-                    wanted = [ENGINES[engine].defaults[name] for name in re.findall(r"\w+", names)]
+                    wanted = [
+                        getattr(ENGINES[engine](), name) for name in re.findall(r"\w+", names)
+                    ]
                     assert [default_in(one) for one in column.split(",")] == wanted
                     shown += len(wanted)
     assert shown == 33

@@ -9,7 +9,8 @@ import numpy as np
 from riesz.case.file.problem import read_problem
 from riesz.case.run.folder import write_run
 from riesz.diagnose.summary import Summary
-from riesz.inference.fit import Choice
+from riesz.engines.laplace.engine import Laplace
+from riesz.inference.choose import Choice
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
@@ -116,7 +117,7 @@ def tiny_run(
         case,
         posterior,
         short,
-        choice=Choice("laplace", "so"),
+        choice=Choice(Laplace(), "so"),
         command="riesz fit problem.toml",
         seed=0,
         seconds=12.0,

@@ -3,15 +3,14 @@
 It takes the name of nuts, and compiles in no time: for tests of what happens around an engine.
 """
 
-import dataclasses
 import time
 
 import jax.numpy as jnp
 import jax.random as jr
 
 from riesz.cli.main import main
+from riesz.engines.nuts.engine import Nuts
 from riesz.engines.training import train
-from riesz.inference import fit
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
@@ -24,12 +23,12 @@ def step(state, key, data):
     return place, {"distance": jnp.sum(jnp.sin(place) ** 2)}
 
 
-def walked(job):
-    class Slowly(type(job.checkpoint)):
+def walked(self, problem, *, seed, progress, checkpoint):
+    class Slowly(type(checkpoint)):
         """So that there is time to be killed in."""
 
         def __init__(self):
-            self.__dict__ = job.checkpoint.__dict__
+            self.__dict__ = checkpoint.__dict__
 
         def keep(self, stage, state):
             time.sleep(SECONDS)
@@ -37,22 +36,20 @@ def walked(job):
 
     place, history = train(
         step,
-        jnp.zeros(2 * job.problem.num_coordinates),
-        jr.key(job.seed),
+        jnp.zeros(2 * problem.num_coordinates),
+        jr.key(seed),
         None,
         num_steps=STEPS,
         block_steps=10,
         label="walk",
-        quiet=job.quiet,
+        progress=progress,
         checkpoint=Slowly(),
     )
     family = MeanField(*jnp.split(place, 2))
     history = {name: jnp.asarray(curve) for name, curve in history.items()}
-    return Posterior(job.problem, family, ExactStates(), history, "nuts", job.seed, ())
+    return Posterior(problem, family, ExactStates(), history, "nuts", seed, ())
 
-
-WALK = dataclasses.replace(fit.ENGINES["nuts"], run=walked)
 
 if __name__ == "__main__":
-    fit.ENGINES["nuts"] = WALK
+    Nuts.run = walked
     main()

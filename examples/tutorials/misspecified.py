@@ -79,7 +79,8 @@ def coverage_and_width(posterior):
 
 
 rows = {}
-rows["believes"] = coverage_and_width(rz.laplace(problem, seed=0))
+believed = rz.fit(problem, rz.Laplace(), seed=0, check=False, progress=False)
+rows["believes"] = coverage_and_width(believed)
 print("coverage {:.3f}, width {:.4f}".format(*rows["believes"]))
 
 # %% [markdown]
@@ -98,23 +99,20 @@ print("coverage {:.3f}, width {:.4f}".format(*rows["believes"]))
 # On a small mesh the exact norm and one unknown a node (`surrogate="nodal"`) are affordable; a
 # network on mini-patches comes close to the same numbers where they are not.
 
+
 # %%
-settings = rz.RelaxSettings(
-    steps=20, block_steps=10, tail=0.5, num_samples=8, polishing_rounds=2, polishing_draws=34
-)
-norm = rz.exact_penalty(problem.forward)
-
-
 def doubting(epsilon_rel):
-    return rz.relax(
-        problem,
+    engine = rz.Relax(
         epsilon_rel=epsilon_rel,
-        seed=0,
-        settings=settings,
         surrogate="nodal",
-        penalty=norm,
-        quiet=True,
+        norm="exact",
+        steps=20,
+        block_steps=10,
+        tail=0.5,
+        num_samples=8,
+        polishing_draws=34,
     )
+    return rz.fit(problem, engine, seed=0, check=False, progress=False)
 
 
 for epsilon_rel in (0.1, 3.0):
@@ -138,7 +136,6 @@ for name, (coverage, width) in rows.items():
 # %%
 figure, (left, right) = rz.plot.new_figure(2)
 mesh = problem.forward.space.mesh
-believed = rz.laplace(problem, seed=0)
 for axes, posterior, name in ((left, believed, "believes"), (right, learned, "learned epsilon")):
     found = rz.predict(posterior, "u", elsewhere, quantiles=(0.025, 0.975))
     low, high = (found.quantiles[level] for level in (0.025, 0.975))

@@ -69,7 +69,7 @@ problem = rz.inverse_problem(
 # ([can I trust it?](../trust.md)).
 
 # %%
-posterior = rz.with_importance_check(rz.emulate(problem, seed=0, quiet=True))
+posterior = rz.fit(problem, rz.Emulate(), seed=0, progress=False)
 print(rz.summary(posterior))
 
 # %% [markdown]

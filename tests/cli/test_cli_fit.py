@@ -23,8 +23,9 @@ from riesz.case.run.predict import write_prediction, write_prediction_of
 from riesz.case.run.request import PredictionRequest, statistic
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
+from riesz.engines.emulate.engine import Emulate
 from riesz.errors import RieszError
-from riesz.inference.fit import Choice
+from riesz.inference.choose import Choice
 from riesz.io.tables import layers
 from riesz.mesh.locate import locate
 from riesz.prediction.predict import predict
@@ -457,7 +458,7 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
 
     monkeypatch.setattr("riesz.case.run.folder.write_results", stop)
     summary = Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
-    details = {"choice": Choice("emulate", "so"), "command": "", "seed": 0, "seconds": 1.0}
+    details = {"choice": Choice(Emulate(), "so"), "command": "", "seed": 0, "seconds": 1.0}
     with pytest.raises(KeyboardInterrupt):
         write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, **details)
     assert not list(tmp_path.iterdir())

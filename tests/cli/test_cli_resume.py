@@ -18,7 +18,7 @@ import riesz
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
 from riesz.diagnose.summary import summary
-from riesz.inference.fit import ENGINES
+from riesz.engines.nuts.engine import Nuts
 from riesz.io.store.checkpoint import Checkpoint
 
 PROBLEM = """
@@ -110,7 +110,7 @@ def walking():
         return read[text]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(ENGINES, "nuts", walk.WALK)
+        patch.setattr(Nuts, "run", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
         patch.setattr(walk, "SECONDS", 0.0)
         yield

@@ -62,8 +62,7 @@ def test_one_that_is_moved_is_told_and_corrected():
 
 
 def test_a_posterior_carries_its_check_and_its_warnings():
-    with pytest.warns(UserWarning, match="emulate: importance sampling: q is too wide"):
-        posterior = with_importance_check(posterior_of(scale=2.0))
+    posterior = with_importance_check(posterior_of(scale=2.0))
     found = posterior.check
     assert found is not None
     assert found.num_draws == 1000

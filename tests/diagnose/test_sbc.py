@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.diagnose.sbc import sbc
-from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.amortise.prior_surrogate import PriorSurrogate
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
@@ -17,7 +17,7 @@ from riesz.observe.observations import observations
 from riesz.problem.problem import inverse_problem
 
 POINTS = np.random.default_rng(1).uniform(0.1, 0.9, (6, 2))
-SMALL = EmulateSettings(width=32, features=16, prior_steps=0, readout_batches=24)
+SMALL = PriorSurrogate(width=32, features=16, readout_batches=24)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def problem():
 
 @pytest.mark.slow
 def test_posteriors_of_a_linear_problem_are_calibrated(problem):
-    found = sbc(problem, num_data_sets=100, settings=SMALL, quiet=True)
+    found = sbc(problem, num_data_sets=100, sizes=SMALL)
     assert found.calibrated, found.warnings()
     assert found.num_data_sets == 100
     assert 0.5 < found.contraction[0] < 1.0
@@ -46,7 +46,7 @@ def test_posteriors_of_a_linear_problem_are_calibrated(problem):
 @pytest.mark.slow
 def test_a_wrong_surrogate_is_told(problem):
     untrained = initial_surrogate(problem, jr.key(0), width=SMALL.width, features=SMALL.features)
-    found = sbc(problem, num_data_sets=100, surrogate=untrained, quiet=True)
+    found = sbc(problem, num_data_sets=100, surrogate=untrained)
     assert found.p_values[0] < 0.01
     assert any("the surrogate is off" in note for note in found.warnings())
 

@@ -6,11 +6,16 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 import pytest
 
-from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.emulate.engine import Emulate
+from riesz.engines.nuts.engine import Nuts
+from riesz.engines.table import ENGINES, check_engine, engine_of
+from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
+from riesz.inference import choose
 from riesz.inference import fit as fit_module
-from riesz.inference.fit import ENGINES, check_settings, choose_engine, fit
+from riesz.inference.choose import choose_engine
+from riesz.inference.fit import fit
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.scales import LearnedScales
@@ -45,17 +50,17 @@ def small():
 
 def test_few_unknowns_on_a_small_mesh_are_sampled(small):
     choice = choose_engine(small)
-    assert choice.engine == "nuts"
+    assert choice.engine.name == "nuts"
     assert "1 unknown number and 25 nodes" in choice.why
 
 
 def test_many_unknowns_or_nodes_are_emulated(small, monkeypatch):
-    monkeypatch.setattr(fit_module, "FEW_UNKNOWNS", 0)
-    monkeypatch.setattr(fit_module, "num_others", lambda problem: 1)
-    assert choose_engine(small).engine == "emulate"
+    monkeypatch.setattr(choose, "FEW_UNKNOWNS", 0)
+    monkeypatch.setattr(choose, "num_others", lambda problem: 1)
+    assert choose_engine(small).engine.name == "emulate"
     assert "1 unknown number, more than 0" in choose_engine(small).why
-    monkeypatch.setattr(fit_module, "FEW_UNKNOWNS", 10)
-    monkeypatch.setattr(fit_module, "SMALL_MESH", 24)
+    monkeypatch.setattr(choose, "FEW_UNKNOWNS", 10)
+    monkeypatch.setattr(choose, "SMALL_MESH", 24)
     assert "25 nodes, more than 24" in choose_engine(small).why
 
 
@@ -63,41 +68,53 @@ def test_an_engine_that_cannot_is_not_chosen():
     single = problem_on(rectangle((2, 2)))
     assert "no coarser levels" in choose_engine(single).why
     curved = problem_on(hierarchy(rectangle((2, 2)), 2), rim="g", g=dist.LogNormal(0.0, 1.0))
-    assert choose_engine(curved).engine == "nuts"
+    assert choose_engine(curved).engine.name == "nuts"
     assert "Dirichlet values" in choose_engine(curved).why
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), dtype=jnp.float32)
-    assert choose_engine(rough).engine == "emulate"
+    assert choose_engine(rough).engine.name == "emulate"
     assert "float64" in choose_engine(rough).why
 
 
 def test_on_a_single_mesh_most_unknowns_may_be_integrated_out(monkeypatch):
     single = problem_on(rectangle((2, 2)))
-    monkeypatch.setattr(fit_module, "FEW_UNKNOWNS", 0)
-    monkeypatch.setattr(fit_module, "num_others", lambda problem: 0)
-    assert choose_engine(single).engine == "conditional"
-    monkeypatch.setattr(fit_module, "num_others", lambda problem: 1)
-    assert choose_engine(single).engine == "nuts"
+    monkeypatch.setattr(choose, "FEW_UNKNOWNS", 0)
+    monkeypatch.setattr(choose, "num_others", lambda problem: 0)
+    assert choose_engine(single).engine.name == "conditional"
+    monkeypatch.setattr(choose, "num_others", lambda problem: 1)
+    assert choose_engine(single).engine.name == "nuts"
 
 
 def test_auto_takes_conditional_for_a_source_and_some_scales_on_one_mesh():
     field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
     choice = choose_engine(problem_on(rectangle((4, 4)), f=field))
-    assert choice.engine == "conditional"
+    assert choice.engine.name == "conditional"
     assert "all but 2 of 14 unknown numbers can be integrated out" in choice.why
 
 
 def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
-    def run(job):
-        assert (job.quiet, job.settings) == (True, {})
+    def run(self, problem, *, seed, progress, checkpoint):
+        assert (self, progress) == (Nuts(), False)
         draws = EmpiricalDraws(jnp.zeros((1, 4, 1)))
-        return Posterior(job.problem, draws, ExactStates(), {}, "nuts", job.seed, ("slow",))
+        return Posterior(problem, draws, ExactStates(), {}, "nuts", seed, ("slow",))
 
-    monkeypatch.setitem(ENGINES, "nuts", dataclasses.replace(ENGINES["nuts"], run=run))
-    posterior = fit(small, seed=3, quiet=True)
+    monkeypatch.setattr(Nuts, "run", run)
+    with pytest.warns(UserWarning, match="^nuts: slow$") as told:
+        posterior = fit(small, seed=3, progress=False)
+    assert len(told) == 1  # each note is warned of once
+    with pytest.warns(UserWarning, match="slow"):
+        assert fit(small, "nuts", seed=3, progress=False).notes == ("slow",)
     assert posterior.seed == 3
     assert posterior.notes[0] == "slow"
     assert posterior.notes[1].startswith("auto took the engine nuts: with 1 unknown number and 25")
-    assert fit(small, "nuts", seed=3, quiet=True).notes == ("slow",)
+
+
+def test_bars_are_drawn_on_the_error_stream(capfd):
+    with bar(progress=True) as shown:
+        shown.add_task("chain 1", total=1, terms="")
+    with bar(progress=False) as hidden:
+        hidden.add_task("chain 2", total=1, terms="")
+    written = capfd.readouterr()
+    assert (written.out, "chain 1" in written.err, "chain 2" in written.err) == ("", True, False)
 
 
 @pytest.mark.parametrize(
@@ -112,36 +129,54 @@ def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
         ("nuts", {"num_samples": 0}, "num_samples of nuts is 0: give a whole number of at least 1"),
         ("nuts", {"dense_mass": 1}, "dense_mass of nuts is 1: give true or false"),
         ("nuts", {"target_accept": 1.5}, "is 1.5: give a number between 0 and 1"),
-        ("emulate", {"steps": 10.0}, "steps of emulate is 10.0: give a whole number"),
-        ("emulate", {"steps": True}, "steps of emulate is True"),
+        ("emulate", {"rounds": 10.0}, "rounds of emulate is 10.0: give a whole number"),
+        ("emulate", {"rounds": True}, "rounds of emulate is True"),
+        ("emulate", {"steps": 10}, "emulate has no setting 'steps'"),
         ("relax", {"epsilon_rel": 0}, "epsilon_rel of relax is 0: give a positive number"),
-        ("auto", {"steps": 3}, r"settings were given \(steps\) without an engine"),
+        ("relax", {"epsilon_rel": "guessed"}, "is 'guessed': give a positive number, 'learned'"),
+        ("relax", {"surrogate": "nodal", "width": 3}, "width of relax would do nothing"),
+        ("relax", {"norm": "exact", "num_patches": 3}, "num_patches of relax would do nothing"),
+        ("relax", {"polishing_rounds": 0, "polishing_draws": 3}, "would do nothing"),
+        ("conditional", {"num_chains": 3}, "it goes with over = 'nuts'. Leave it out"),
+        ("conditional", {"over": "mode", "num_others": 3}, "it goes with over = 'laplace'"),
+        ("nuts", {"linear_solver": "lu"}, "give sparse-lu, dense or conjugate-gradients"),
+        ("nuts", {"start": "lapace"}, r"no engine 'lapace': did you mean 'laplace'\?"),
+        ("emulate", {"gram": {"diffusivity": -1.0}}, "numbers that are not negative"),
+        ("auto", {"steps": 3}, "auto chooses among engines: name the one that is meant"),
     ],
 )
-def test_wrong_engines_and_settings_are_told(small, engine, settings, message):
+def test_wrong_engines_and_settings_are_told(engine, settings, message):
     with pytest.raises(RieszError, match=message):
-        fit(small, engine, **settings)
+        engine_of(engine, settings)
 
 
-def test_every_default_is_allowed():
-    for name, engine in ENGINES.items():
-        check_settings(name, {k: v for k, v in engine.defaults.items() if v is not None})
-    assert ENGINES["emulate"].defaults["steps"] == EmulateSettings().steps
-    check_settings("emulate", {"patience": 3, "prior_steps": 0})
-    check_settings("relax", {"epsilon_rel": 2})
+def test_what_is_no_engine_is_told(small):
+    with pytest.raises(RieszError, match=r"the engine is 3: give a value such as rz.Nuts\(\)"):
+        check_engine(3)
+    with pytest.raises(RieszError, match="no engine 'nut': did you mean 'nuts'"):
+        fit(small, "nut")
+
+
+@pytest.mark.parametrize("engine", ENGINES.values())
+def test_engines_are_values_that_hold_every_setting(engine):
+    assert engine() == engine()
+    assert engine().changed() == engine()
+    assert set(engine().settings()) == set(engine.model_fields)
+    with pytest.raises(ValueError, match="frozen"):
+        setattr(engine(), next(iter(engine.model_fields)), 1)
 
 
 def run_to(family):
     """An engine that ends with this q at once."""
 
-    def run(job):
-        return Posterior(job.problem, family, ExactStates(), {}, "emulate", job.seed)
+    def run(self, problem, *, seed, progress, checkpoint):
+        return Posterior(problem, family, ExactStates(), {}, "emulate", seed)
 
-    return dataclasses.replace(ENGINES["emulate"], run=run)
+    return run
 
 
 def test_a_q_is_checked_after_the_fit(small, monkeypatch):
-    monkeypatch.setitem(ENGINES, "emulate", run_to(full_rank(1, jnp.float64)))
+    monkeypatch.setattr(Emulate, "run", run_to(full_rank(1, jnp.float64)))
     with pytest.warns(UserWarning, match="importance sampling"):
         found = fit(small, "emulate").check
     assert found is not None
@@ -155,7 +190,7 @@ def test_a_q_is_checked_after_the_fit(small, monkeypatch):
 
 def test_a_check_that_fails_does_not_lose_the_fit(small, monkeypatch):
     family = dataclasses.replace(full_rank(1, jnp.float64), mean=jnp.array([jnp.nan]))
-    monkeypatch.setitem(ENGINES, "emulate", run_to(family))
+    monkeypatch.setattr(Emulate, "run", run_to(family))
     with pytest.warns(UserWarning, match="q could not be checked: 1000 of 1000"):
         posterior = fit(small, "emulate")
     assert "could not be checked" in posterior.notes[0]

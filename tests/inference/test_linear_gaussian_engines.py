@@ -6,32 +6,30 @@ import numpy as np
 import pytest
 from tests.source_strengths import errors, source_problem
 
-from riesz.engines.emulate.engine import emulate
-from riesz.engines.emulate.settings import EmulateSettings
-from riesz.engines.relax.engine import RelaxSettings, relax
-from riesz.penalty.penalty import exact_penalty
+from riesz.engines.emulate.engine import Emulate
+from riesz.engines.relax.engine import Relax
 
 KILOMETRE, FOOT = 1000.0, 0.3048
 
 
 @lru_cache
 def emulated(length=1.0, value=1.0):
-    settings = EmulateSettings(width=16, features=16)
-    return emulate(source_problem(length, value), settings=settings, quiet=True)
+    return Emulate(width=16, features=16).run(source_problem(length, value))
 
 
 @lru_cache
 def relaxed(epsilon_rel, length=1.0, value=1.0):
-    problem = source_problem(length, value)
-    settings = RelaxSettings(steps=40, block_steps=20, tail=0.5, num_samples=8, polishing_draws=8)
-    return relax(
-        problem,
+    engine = Relax(
         epsilon_rel=epsilon_rel,
-        penalty=exact_penalty(problem.forward),
         surrogate="nodal",
-        settings=settings,
-        quiet=True,
+        norm="exact",
+        steps=40,
+        block_steps=20,
+        tail=0.5,
+        num_samples=8,
+        polishing_draws=8,
     )
+    return engine.run(source_problem(length, value))
 
 
 def check_against_the_known_posterior(posterior):
@@ -70,9 +68,8 @@ def test_units_change_no_posterior_of_emulate():
 
 @pytest.mark.slow
 def test_units_change_no_posterior_of_relax_with_a_network_on_mini_patches():
-    settings = RelaxSettings(width=16, features=16, prior_steps=200, steps=200, block_steps=50)
-    posteriors = [
-        relax(source_problem(*units), epsilon_rel=1.0, settings=settings, quiet=True)
-        for units in ((1.0, 1.0), (KILOMETRE, FOOT))
-    ]
+    engine = Relax(
+        epsilon_rel=1.0, width=16, features=16, prior_steps=200, steps=200, block_steps=50
+    )
+    posteriors = [engine.run(source_problem(*units)) for units in ((1.0, 1.0), (KILOMETRE, FOOT))]
     check_the_same(*posteriors)

@@ -13,7 +13,7 @@ from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.linear import linear_system
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.inference.fit import choose_engine
+from riesz.inference.choose import choose_engine
 from riesz.mesh.shapes import rectangle
 from riesz.observe.censored import Censored
 from riesz.observe.effects import WithEffects
@@ -93,4 +93,4 @@ def test_limits_are_refused_where_noise_must_be_normal():
     problem = problem_with(Censored(0.3, np.arange(7) < 2), {})
     with pytest.raises(RieszError, match=r"it is Censored \(normal, .*2 of 7 values are upper"):
         linear_parts(problem)
-    assert choose_engine(problem).engine == "nuts"
+    assert choose_engine(problem).engine.name == "nuts"

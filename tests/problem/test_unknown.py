@@ -9,9 +9,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from riesz.engines.emulate.engine import emulate
-from riesz.engines.emulate.settings import EmulateSettings
-from riesz.engines.nuts.engine import nuts
+from riesz.engines.emulate.engine import Emulate
+from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.terms.weakform import diffusion, reaction, source
@@ -91,10 +90,7 @@ def test_surrogates_take_the_boundary_from_their_lifting():
 
 @pytest.mark.slow
 def test_emulate_infers_the_boundary():
-    settings = EmulateSettings(
-        width=8, features=8, prior_steps=100, steps=200, block_steps=100, readout_batches=30
-    )
-    posterior = emulate(rim_problem(), settings=settings, quiet=True)
+    posterior = Emulate(width=8, features=8, readout_batches=30).run(rim_problem())
     mean, sd = known_posterior()
     np.testing.assert_allclose((posterior.coordinate_mean() - mean) / sd, 0.0, atol=0.05)
     found = np.sqrt(np.diag(posterior.coordinate_covariance()))
@@ -107,7 +103,7 @@ def test_emulate_infers_the_boundary():
 
 @pytest.mark.slow
 def test_nuts_infers_the_boundary():
-    posterior = nuts(rim_problem(), num_warmup=300, num_samples=500)
+    posterior = Nuts(num_warmup=300, num_samples=500).run(rim_problem())
     mean, sd = known_posterior()
     error = sd / np.sqrt(np.asarray(posterior.history["effective_draws"]))
     assert (abs(posterior.coordinate_mean() - mean) < 4 * error).all()

@@ -7,9 +7,8 @@ import pytest
 
 from riesz.engines.amortise.amortised import Amortised
 from riesz.engines.amortise.encoder import encoder
-from riesz.engines.amortise.engine import AmortiseSettings
+from riesz.engines.amortise.engine import Amortise
 from riesz.engines.amortise.simulate import Simulator
-from riesz.engines.emulate.settings import EmulateSettings
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.fem.solve import solve
 from riesz_paper.experiments.amortised import experiment
@@ -24,12 +23,14 @@ KEYS = {
 }
 
 
-SHORT = AmortiseSettings(
-    surrogate=EmulateSettings(
-        width=8, features=8, patch_nodes=9, coarse_patch_nodes=9, prior_steps=0, readout_batches=4
-    ),
+SHORT = Amortise(
     width=8,
-    num_layers=1,
+    features=8,
+    patch_nodes=9,
+    coarse_patch_nodes=9,
+    readout_batches=4,
+    encoder_width=8,
+    encoder_layers=1,
     steps=5,
     block_steps=5,
     num_examples=50,
@@ -42,7 +43,7 @@ def small(monkeypatch):
     monkeypatch.setattr(transport_data, "DATA_LEVELS", {"square": 3})
     monkeypatch.setattr(experiment, "LEVELS", 2)
     monkeypatch.setattr(experiment, "NUM_DATA", {"quick": 2})
-    monkeypatch.setattr(experiment, "SETTINGS", SHORT)
+    monkeypatch.setattr(experiment, "ENGINE", SHORT)
     transport_data.data_problem.cache_clear()
     yield
     transport_data.data_problem.cache_clear()

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.engines.emulate.settings import EmulateSettings
 from riesz.fem.interpolate import point_operator
 from riesz_paper.experiments.transport import data, experiment, methods
 from riesz_paper.experiments.transport.exact import exact_posterior
@@ -109,11 +108,11 @@ def test_a_run_leaves_rows_with_all_keys_and_the_figures(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_one_compilation_serves_all_data_sets_on_a_mesh(tmp_path, monkeypatch):
     """On 9 x 9 nodes, with a training too short to be any good."""
-    short = EmulateSettings(
+    short = methods.Emulate(
         width=8, features=8, patch_nodes=16, coarse_patch_nodes=9, num_samples=4,
-        prior_steps=5, steps=5, block_steps=5, readout_batches=4, rounds=1,
+        readout_batches=4, rounds=1,
     )  # fmt: skip
-    monkeypatch.setattr(methods, "SETTINGS", short)
+    monkeypatch.setattr(methods, "ENGINE", short)
     rows = run(tmp_path, monkeypatch, ("emulate", "square", 2, 2))
     compiling = [row["compile_seconds"] for row in rows]
     assert compiling[0] == compiling[1] > 1.0

@@ -12,7 +12,6 @@ from riesz.cli.options import (
     ProblemArgument,
     compile_quickly,
     json_of,
-    progress_on_error_stream,
     use_float64,
 )
 from riesz.errors import RieszError
@@ -103,14 +102,11 @@ def calibration_of(
     case: "Case", num_data_sets: int, seed: int, out: Path | None, command: str
 ) -> "Calibration":
     """Simulation-based calibration of a problem file, and its files where they are wanted."""
-    progress_on_error_stream()
     from riesz.diagnose.sbc import sbc
-    from riesz.engines.amortise.simulate import check_simulable
-    from riesz.inference.fit import check_suits
+    from riesz.engines.amortise.engine import Amortise
     from riesz.io.store.files import prepared_folder
 
-    check_suits("emulate", case.problem)
-    check_simulable(case.problem)
+    Amortise().check(case.problem)
     if out is not None:
         prepared_folder(out)
     found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)

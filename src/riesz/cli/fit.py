@@ -12,7 +12,6 @@ from riesz.cli.options import (
     ProblemArgument,
     QuietOption,
     json_of,
-    progress_on_error_stream,
     use_float64,
 )
 
@@ -22,7 +21,7 @@ def fit_problem(
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.", metavar="RUN")],
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="auto, emulate, relax, laplace, conditional or nuts."),
+        typer.Option("--engine", help="auto, or the name of an engine such as nuts."),
     ] = None,
     seed: FitSeedOption = 0,
     check: Annotated[
@@ -44,11 +43,10 @@ def fit_problem(
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
     use_float64()
-    progress_on_error_stream()
     from riesz.case.file.problem import read_problem
     from riesz.case.run.folder import check_free, finished_numbers, fit_case, is_finished
     from riesz.case.run.unfinished import checkpoint_of
-    from riesz.inference.fit import check_engine
+    from riesz.engines.table import check_engine
     from riesz.io.store.checkpoint import Checkpoint
 
     if engine is not None:
@@ -71,7 +69,7 @@ def fit_problem(
         if not quiet:
             typer.echo(message, err=True)
 
-    tell(f"engine {choice.engine}: {choice.why}")
+    tell(f"engine {choice.engine.name}: {choice.why}")
     for note in case.notes:
         tell(f"note: {note}")
     words += [] if check is None else ["--check" if check else "--no-check"]
@@ -93,7 +91,7 @@ def fit_problem(
             seed=seed,
             command=command,
             check=check,
-            quiet=quiet,
+            progress=not quiet,
             checkpoint=checkpoint,
         )
     except KeyboardInterrupt:

@@ -42,10 +42,3 @@ def compile_quickly() -> None:
     import jax
 
     jax.config.update("jax_disable_most_optimizations", True)
-
-
-def progress_on_error_stream() -> None:
-    """Bars belong on the error stream, so that output can be piped."""
-    import rich
-
-    rich.reconfigure(stderr=True)

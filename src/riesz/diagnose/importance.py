@@ -6,7 +6,6 @@ that the weights correct are told too, each with its Monte-Carlo error.
 """
 
 import dataclasses
-import warnings
 
 import equinox as eqx
 import jax
@@ -72,8 +71,6 @@ def with_importance_check(
     """The same posterior with the check, and with what it warns of in its notes."""
     found = importance_check(posterior, num_draws=num_draws, seed=seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
-    for note in words:
-        warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
 
 

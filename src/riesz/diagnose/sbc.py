@@ -18,10 +18,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.diagnose.calibration import Calibration
 from riesz.engines.amortise.many import ManyFits, fits_to_many
-from riesz.engines.amortise.prior_surrogate import OVER_PRIOR, over_the_prior
+from riesz.engines.amortise.prior_surrogate import PriorSurrogate, surrogate_over_prior
 from riesz.engines.amortise.simulate import DataSets, Simulator, check_simulable
-from riesz.engines.emulate.settings import EmulateSettings
-from riesz.engines.emulate.start import at_sensors, default_penalty, initial_surrogate
+from riesz.engines.emulate.start import at_sensors
 from riesz.errors import RieszError
 from riesz.penalty.precision import full_precision
 from riesz.posterior.family import Draws
@@ -42,15 +41,13 @@ def sbc(
     *,
     num_data_sets: int = NUM_DATA_SETS,
     seed: int = 0,
-    settings: EmulateSettings | None = None,
+    sizes: PriorSurrogate | None = None,
     surrogate: Surrogate | None = None,
-    num_solves: int = 1,
-    quiet: bool = False,
 ) -> Calibration:
     """Are posteriors of this problem right, for data as its model makes them?
 
     Its observations are read for their places and noise alone. Needs a problem on a hierarchy of
-    meshes; nonlinear equations need several `num_solves`, Gauss-Newton steps of the surrogate.
+    meshes; for nonlinear equations give `sizes` with several Gauss-Newton steps, `num_solves`.
     """
     if num_data_sets < FEWEST:
         raise RieszError(
@@ -58,12 +55,13 @@ def sbc(
         )
     check_simulable(problem)
     start = perf_counter()
-    settings = OVER_PRIOR if settings is None else settings
     surrogate_key, truth_key, noise_key, again_key = jr.split(jr.key(seed), 4)
     with full_precision(), jax.enable_x64(True):
         problem = in_precision(problem, jnp.float64)
         if surrogate is None:
-            surrogate = prior_surrogate(problem, settings, surrogate_key, num_solves, quiet=quiet)
+            network_key, key = jr.split(surrogate_key)
+            sizes = PriorSurrogate() if sizes is None else sizes
+            surrogate = surrogate_over_prior(problem, sizes, network_key, key, engine="sbc")
         size = problem.num_coordinates
         truths = jr.normal(truth_key, (num_data_sets, size))
         exact = exact_at_sensors(problem, truths)
@@ -96,25 +94,6 @@ def check_found(fits: ManyFits) -> None:
             f"{np.argmax(broken)}: look for priors that allow impossible coefficients or noise of "
             "zero, or narrow them."
         )
-
-
-def prior_surrogate(
-    problem: InverseProblem,
-    settings: EmulateSettings,
-    key: PRNGKeyArray,
-    num_solves: int,
-    *,
-    quiet: bool,
-) -> Surrogate:
-    """One surrogate for every data set that the prior may lead to."""
-    network_key, key = jr.split(key)
-    penalty = default_penalty(problem, settings, None, engine="sbc")
-    start = initial_surrogate(
-        problem, network_key, width=settings.width, features=settings.features
-    )
-    return over_the_prior(
-        problem, penalty, start, settings, key, num_solves=num_solves, quiet=quiet
-    )[0]
 
 
 @eqx.filter_jit

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.diagnose.data_fit import at_sensors, fit_to_data
 from riesz.diagnose.samplers import SamplerCheck, sampler_check
+from riesz.engines.conditional.engine import Conditional
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.predict import quantity_draws
@@ -50,7 +51,7 @@ class Summary:
     num_censored: int = 0
 
     def __str__(self) -> str:
-        unchecked = INTEGRATED if self.engine == "conditional" else UNCHECKED
+        unchecked = INTEGRATED if self.engine == Conditional.name else UNCHECKED
         check = [unchecked if self.check is None else str(self.check)]
         check += [] if self.surrogate is None else [str(self.surrogate)]
         notes = [f"note: {note}" for note in self.notes]

@@ -1,8 +1,11 @@
 """Where chains and searches start, and which mass chains move with."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from typing import Any
 
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from riesz.engines.base import AbstractEngine
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -12,8 +15,22 @@ InverseMass = Float[Array, "coordinate coordinate"] | Float[Array, " coordinate"
 """All of a matrix, or its diagonal."""
 
 
+def started(problem: InverseProblem, start: Any, *, seed: int, progress: bool) -> Any:
+    """Coordinates or a posterior: where an engine was given, its posterior."""
+    if not isinstance(start, AbstractEngine):
+        return start
+    start.check(problem)
+    return start.run(problem, seed=seed, progress=progress)
+
+
+def origin_of(problem: InverseProblem, start: Any, *, seed: int, progress: bool) -> Coordinates:
+    """Where a search starts."""
+    found = started(problem, start, seed=seed, progress=progress)
+    return beginning(problem, found, dense=False)[0]
+
+
 def beginning(
-    problem: InverseProblem, start: Coordinates | Posterior | None, *, dense: bool
+    problem: InverseProblem, start: ArrayLike | Posterior | None, *, dense: bool
 ) -> tuple[Coordinates, InverseMass | None]:
     """Where chains start, and their inverse mass where it is known."""
     if not isinstance(start, Posterior):

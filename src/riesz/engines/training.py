@@ -42,7 +42,7 @@ def train(
     num_steps: int,
     block_steps: int,
     label: str,
-    quiet: bool = False,
+    progress: bool = False,
     patience: int | None = None,
     watched: str = "",
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
@@ -59,8 +59,8 @@ def train(
     if kept is not None:
         state, curves = with_leaves(state, kept["state"]), kept["curves"]
         done, best, waited = kept["done"], float(kept["best"]), kept["waited"]
-    with bar(quiet) as progress:
-        task = progress.add_task(label, total=num_steps, completed=done, terms="compiling")
+    with bar(progress) as shown:
+        task = shown.add_task(label, total=num_steps, completed=done, terms="compiling")
         for start in range(0, num_steps, block_steps):
             key, block_key = jr.split(key)
             if start < done:
@@ -77,7 +77,7 @@ def train(
                 for name, values in terms.items()
             }
             levels = {name: smoothed(values) for name, values in terms.items()}
-            progress.update(task, advance=len(keys), terms=spoken(levels))
+            shown.update(task, advance=len(keys), terms=spoken(levels))
             waited = 0 if watched and levels[watched] < 0.99 * best else waited + 1
             best = min(best, levels[watched]) if watched else best
             done = start + len(keys)
@@ -126,7 +126,7 @@ def spoken(levels: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {level:.3g}" for name, level in levels.items())
 
 
-def bar(quiet: bool) -> Progress:
+def bar(progress: bool) -> Progress:
     """Steps, terms of the objective apart, and the time left, on the error stream."""
     return Progress(
         TextColumn("{task.description}"),
@@ -135,5 +135,5 @@ def bar(quiet: bool) -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[terms]}"),
         console=Console(stderr=True),
-        disable=quiet,
+        disable=not progress,
     )

@@ -13,8 +13,8 @@ from riesz.case.file.exchange import RiverTable, WellTable
 from riesz.case.file.problem import read_problem
 from riesz.case.file.rivers import lines_of_river, rivers_content
 from riesz.case.file.wells import read_wells, wells_content
-from riesz.engines.conditional.engine import conditional
-from riesz.engines.laplace.engine import laplace
+from riesz.engines.conditional.engine import Conditional
+from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
 from riesz.fem.assembly import residual
 from riesz.fem.flux import budget
@@ -167,7 +167,7 @@ def test_conditional_finds_an_unknown_rate(mixed, tmp_path):
     case = read_problem(
         written(tmp_path, WELLS + UNKNOWN, with_heads_of(mixed, jnp.asarray([-0.35])))
     )
-    found = conditional(case.problem)
+    found = Conditional().run(case.problem)
     assert float(found.coordinate_mean()[0]) == pytest.approx(-0.35, abs=1e-3)
     assert float(found.coordinate_covariance()[0, 0]) < 1e-6
 
@@ -182,7 +182,7 @@ def test_laplace_finds_an_unknown_conductance(tmp_path):
     case = read_problem(written(tmp_path, body))
     assert "conductance unknown 'bed'" in rivers_lines(case)[0]
     case = read_problem(written(tmp_path, body, with_heads_of(case, jnp.asarray([0.7]))))
-    found = laplace(case.problem)
+    found = Laplace().run(case.problem)
     assert float(found.coordinate_mean()[0]) == pytest.approx(0.7, abs=0.01)
 
 

@@ -12,9 +12,9 @@ from riesz.case.check.words import case_numbers, case_text
 from riesz.case.data.places import read_columns
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
+from riesz.engines.table import ENGINES
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
-from riesz.inference.fit import ENGINES
 from riesz.io import write_mesh
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP
@@ -140,7 +140,11 @@ def test_a_problem_is_built_as_written(tmp_path):
             r"engine.name is wrong: .*'nut': .*'nuts'\?",
         ),
         ("[noise]", "[engine.nuts]\nsamples = 3\n[noise]", "nuts has no setting 'samples': .*num"),
-        ("[noise]", "[engine.emulate]\nsteps = 0\n[noise]", "steps of emulate is 0: give a whole"),
+        (
+            "[noise]",
+            "[engine.emulate]\nrounds = 0\n[noise]",
+            "rounds of emulate is 0: give a whole",
+        ),
         ("[domain]", 'crs = "WGS84"\n[domain]', "crs is 'WGS84': give an EPSG code"),
         ("[domain]", 'crs = "EPSG:99999"\n[domain]', "the CRS 'EPSG:99999' is not known"),
         ("[domain]", "[domain", "is not TOML: "),
@@ -404,7 +408,39 @@ def test_wells_in_degrees_on_a_domain_in_metres_are_told_as_such(tmp_path):
         read_problem(written(tmp_path, SQUARE, "x,y,value\n3,0.5,0.3\n"))
 
 
-def test_every_engine_has_a_table_of_settings():
-    tables = ProblemTables.model_validate(tomllib.loads(SQUARE))
-    for engine in ENGINES:
-        assert tables.engine.settings(engine) == {}
+SAMPLING = ("num_warmup", "num_samples", "num_chains", "target_accept")
+GIVEN = {
+    "epsilon_rel": '"learned"',
+    "surrogate": '"nodal"',
+    "norm": '"exact"',
+    "gram": "{ diffusivity = 2.0, reaction = 1.0 }",
+    "over": '"nuts"',
+    "start": '"laplace"',
+    "linear_solver": '"dense"',
+    "dense_mass": "false",
+    "tail": "0.5",
+    "tolerance": "1e-4",
+}
+"""What is not a whole number or a share, as a problem file writes it."""
+
+
+@pytest.mark.parametrize(
+    ("engine", "setting"), [(n, one) for n, e in ENGINES.items() for one in e.model_fields]
+)
+def test_every_setting_of_every_engine_is_reached_from_a_problem_file(engine, setting):
+    default = getattr(ENGINES[engine](), setting)
+    text = GIVEN.get(setting) or ("0.03" if isinstance(default, float) else "7")
+    needed = 'over = "nuts"\n' if engine == "conditional" and setting in SAMPLING else ""
+    content = f"{SQUARE}\n[engine.{engine}]\n{needed}{setting} = {text}\n"
+    tables = ProblemTables.model_validate(tomllib.loads(content))
+    found = getattr(tables.engine.engine(engine), setting)
+    assert type(found) is not str or found == text.strip('"')
+    assert repr(found) != repr(default)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_misspelt_setting_of_any_engine_is_told_with_the_nearest_one(engine):
+    setting = next(iter(ENGINES[engine].model_fields))
+    content = f"{SQUARE}\n[engine.{engine}]\n{setting}x = 1\n"
+    with pytest.raises(ValueError, match=f"has no setting '{setting}x': did you mean '{setting}'"):
+        ProblemTables.model_validate(tomllib.loads(content))

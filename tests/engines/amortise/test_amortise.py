@@ -9,19 +9,18 @@ import pytest
 from tests.source_strengths import errors, response, source_problem
 
 from riesz.engines.amortise.encoder import Encoded, as_encoded, encoder, num_outputs
-from riesz.engines.amortise.engine import AmortiseSettings, amortise, candidates
-from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.amortise.engine import Amortise, candidates
 from riesz.errors import RieszError
 from riesz.observe.likelihood import Gaussian
-from riesz.penalty.penalty import exact_penalty
 from riesz.problem.problem import with_observations
 
 NOISE = 1.0
-SETTINGS = AmortiseSettings(
-    # The problem is linear: solving for the readout is training enough.
-    surrogate=EmulateSettings(width=24, features=24, prior_steps=0, steps=0, readout_batches=20),
-    width=16,
-    num_layers=2,
+ENGINE = Amortise(
+    width=24,
+    features=24,
+    readout_batches=20,
+    encoder_width=16,
+    encoder_layers=2,
     steps=1000,
     block_steps=1000,
     num_data=64,
@@ -40,7 +39,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def amortised(problem):
-    return amortise(problem, seed=1, settings=SETTINGS, quiet=True)
+    return ENGINE.trained(problem, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +144,7 @@ def test_its_posteriors_know_the_states_that_go_with_the_unknowns(amortised, dat
 @pytest.mark.slow
 def test_training_lowers_the_loss_and_keeps_its_curves(amortised):
     loss = np.asarray(amortised.history["loss"])
-    assert loss.shape == (SETTINGS.steps,)
+    assert loss.shape == (ENGINE.steps,)
     assert loss[-50:].mean() < loss[:10].mean() - 1
 
 
@@ -172,8 +171,8 @@ def test_data_that_cannot_be_read_are_refused(amortised, values, message):
 
 
 def test_a_surrogate_that_nothing_would_fit_is_refused(problem):
-    with pytest.raises(RieszError, match="cannot be solved for with this penalty"):
-        amortise(problem, penalty=exact_penalty(problem.forward), settings=SETTINGS, quiet=True)
+    with pytest.raises(RieszError, match="with 4000 features is too large to be solved for"):
+        ENGINE.changed(features=4000).trained(problem)
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     sensors = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (count, 2))
     problem = problem_with(sensors=sensors, values=2 + sensors[:, 0])
     mean, sd, evidence = dense_moments(problem, ELSEWHERE, 0.05)
-    posterior = rz.conditional(problem, settings=rz.ConditionalSettings(num_draws=2))
+    posterior = rz.Conditional(num_draws=2).run(problem)
     found = rz.conditional_moments(posterior, ELSEWHERE)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(found.sd, sd, rtol=1e-7)
@@ -99,7 +99,7 @@ def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monk
 @pytest.mark.slow
 def test_draws_scatter_as_the_moments_say():
     problem = problem_with()
-    posterior = rz.fit(problem, "conditional", quiet=True, num_draws=2000)
+    posterior = rz.fit(problem, rz.Conditional(num_draws=2000), progress=False)
     found = rz.predict(posterior, "u", ELSEWHERE, num_draws=2000, quantiles=())
     mean, sd, _ = dense_moments(problem, ELSEWHERE, 0.05)
     assert np.abs((found.mean - mean) / sd).max() < 4 / np.sqrt(2000)
@@ -173,8 +173,8 @@ def others_of(posterior):
 
 def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noise):
     problem, grid, logs = with_noise
-    settings = rz.ConditionalSettings(num_draws=1000, num_others=1000)
-    found = others_of(rz.conditional(problem, settings=settings))
+    engine = rz.Conditional(num_draws=1000, num_others=1000)
+    found = others_of(engine.run(problem))
     top = int(np.argmax(logs))
     step = grid[1] - grid[0]
     curvature = (2 * logs[top] - logs[top - 1] - logs[top + 1]) / step**2
@@ -185,8 +185,8 @@ def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noi
 @pytest.mark.slow
 def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
     problem, grid, logs = with_noise
-    settings = rz.ConditionalSettings(over="nuts", num_samples=1000)
-    found = others_of(rz.conditional(problem, settings=settings))
+    engine = rz.Conditional(over="nuts", num_samples=1000)
+    found = others_of(engine.run(problem))
     weights = np.exp(logs - logs.max())
     mean = np.average(grid, weights=weights)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
@@ -196,7 +196,7 @@ def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
 
 def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
     problem, _, _ = with_noise
-    posterior = rz.fit(problem, "conditional", over="mode", num_draws=5, quiet=True)
+    posterior = rz.fit(problem, rz.Conditional(over="mode", num_draws=5), progress=False)
     noise = np.asarray(posterior.values("noise"))
     np.testing.assert_array_equal(noise, noise[0])
     (mode,) = np.asarray(posterior.history["mode"])
@@ -205,15 +205,15 @@ def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
 
 @pytest.mark.slow
 def test_with_nothing_to_sample_nuts_gives_as_many_draws_as_asked_for():
-    posterior = rz.fit(problem_with(), "conditional", over="nuts", num_draws=7, quiet=True)
+    posterior = rz.fit(problem_with(), rz.Conditional(over="nuts", num_draws=7), progress=False)
     assert posterior.distribution.num_draws == 7
 
 
 @pytest.mark.slow
 def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_noise):
     problem, _, _ = with_noise
-    settings = rz.ConditionalSettings(num_draws=4000, num_others=8)
-    posterior = rz.conditional(problem, settings=settings)
+    engine = rz.Conditional(num_draws=4000, num_others=8)
+    posterior = engine.run(problem)
     found = rz.conditional_moments(posterior, ELSEWHERE)
     drawn = rz.predict(posterior, "u", ELSEWHERE, num_draws=4000, quantiles=())
     assert np.abs((found.mean - drawn.mean) / found.sd).max() < 4 / np.sqrt(4000)
@@ -224,7 +224,7 @@ def test_moments_over_several_values_of_the_others_are_those_of_the_draws(with_n
 
 @pytest.mark.slow
 def test_moments_of_another_engine_are_refused():
-    posterior = rz.conditional(problem_with(), settings=rz.ConditionalSettings(num_draws=2))
+    posterior = rz.Conditional(num_draws=2).run(problem_with())
     other = dataclasses.replace(posterior, engine="nuts")
     with pytest.raises(RieszError, match="the posterior is by nuts"):
         rz.conditional_moments(other, ELSEWHERE)
@@ -272,7 +272,7 @@ def test_flat_directions_are_told_and_kept_within_the_prior():
 @pytest.mark.slow
 def test_auto_takes_it_where_all_unknowns_are_linear():
     problem = problem_with()
-    posterior = rz.fit(problem, quiet=True)
+    posterior = rz.fit(problem, progress=False)
     assert posterior.engine == "conditional"
     assert "the state is linear in all of 16 unknown numbers" in posterior.notes[-1]
 
@@ -295,8 +295,8 @@ def test_what_is_not_linear_and_normal_is_refused(changes, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda p: rz.fit(p, "conditional", over="guess"), "over of conditional is 'guess'"),
-        (lambda p: rz.conditional(p, start=jnp.zeros(3)), "start has shape"),
+        (lambda p: rz.Conditional(over="guess"), "over of conditional is 'guess'"),
+        (lambda p: rz.Conditional(start=jnp.zeros(3)).run(p), "start has shape"),
     ],
 )
 def test_wrong_settings_are_told(call, message):
@@ -307,10 +307,10 @@ def test_wrong_settings_are_told(call, message):
 @pytest.mark.slow
 def test_chains_over_the_others_that_are_stopped_go_on_to_the_same_draws(with_noise, tmp_path):
     problem, _, _ = with_noise
-    settings = rz.ConditionalSettings(over="nuts", num_warmup=60, num_samples=60)
+    engine = rz.Conditional(over="nuts", num_warmup=60, num_samples=60)
 
     def fitted(checkpoint=NO_CHECKPOINT):
-        return rz.conditional(problem, settings=settings, checkpoint=checkpoint)
+        return engine.run(problem, checkpoint=checkpoint)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # chains as short as these disagree

@@ -1,7 +1,6 @@
 """The engine emulate: right posteriors without a solve, in any precision, and guarded."""
 
 import dataclasses
-import warnings
 
 import equinox as eqx
 import jax
@@ -14,10 +13,9 @@ from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
 from riesz.engines.emulate import rounds
-from riesz.engines.emulate.engine import emulate
+from riesz.engines.emulate.engine import Emulate
 from riesz.engines.emulate.least_squares import normal_equations, stepped_readout
 from riesz.engines.emulate.rounds import REACH, SETTLED, between, localised, reach
-from riesz.engines.emulate.settings import EmulateSettings
 from riesz.engines.emulate.start import (
     at_sensors,
     default_penalty,
@@ -27,9 +25,9 @@ from riesz.engines.emulate.start import (
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.training import TrainingError, train
 from riesz.errors import RieszError
-from riesz.posterior.family import MeanField, full_rank_of
+from riesz.posterior.family import full_rank_of
 
-SETTINGS = EmulateSettings(features=32, readout_batches=20, refining_draws=256)
+ENGINE = Emulate(features=32, readout_batches=20, refining_draws=256)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +53,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def posterior(problem):
-    return emulate(problem, seed=1, settings=SETTINGS, quiet=True)
+    return ENGINE.run(problem, seed=1)
 
 
 def exact_moments(problem, near):
@@ -99,9 +97,7 @@ def test_rounds_give_the_data_their_weight_bit_by_bit_until_nothing_moves(poster
 @pytest.mark.slow
 def test_rounds_that_are_stopped_go_on_to_the_same_posterior(problem, posterior, tmp_path):
     again, stops = stopped_and_resumed(
-        lambda checkpoint: emulate(
-            problem, seed=1, settings=SETTINGS, quiet=True, checkpoint=checkpoint
-        ),
+        lambda checkpoint: ENGINE.run(problem, seed=1, checkpoint=checkpoint),
         tmp_path / "checkpoint",
     )
     assert stops == len(posterior.history["share"]) > 2
@@ -114,12 +110,10 @@ def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_pa
     monkeypatch.setattr(rounds, "LARGEST", 2000)
     monkeypatch.setattr(rounds, "SETTLED", 0.0)
     monkeypatch.setattr(rounds, "PATIENCE", 1)
-    settings = dataclasses.replace(SETTINGS, rounds=8)
+    engine = ENGINE.changed(rounds=8)
 
     def fit(**given):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return emulate(problem, seed=1, settings=settings, quiet=True, **given)
+        return engine.run(problem, seed=1, **given)
 
     posterior = fit()
     added = []
@@ -138,31 +132,8 @@ def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_pa
 
 def test_a_posterior_that_has_not_settled_is_told(problem):
     with pytest.warns(UserWarning, match="has not settled") as told:
-        posterior = emulate(problem, settings=dataclasses.replace(SETTINGS, rounds=1), quiet=True)
-    assert f"emulate: {posterior.notes[0]}" in [str(one.message) for one in told]
-
-
-@pytest.mark.slow
-def test_gradients_train_what_cannot_be_solved_for(problem, tmp_path):
-    """The exact norm is no sum over patches: its surrogate is trained, and q with it."""
-    settings = EmulateSettings(
-        width=16, features=16, prior_steps=100, steps=100, block_steps=50, refining_draws=64
-    )
-    exact = rz.exact_penalty(problem.forward)
-    posterior = emulate(problem, settings=settings, penalty=exact, quiet=True)
-    again, stops = stopped_and_resumed(
-        lambda checkpoint: emulate(
-            problem, settings=settings, penalty=exact, quiet=True, checkpoint=checkpoint
-        ),
-        tmp_path / "checkpoint",
-        blocks=3,
-    )
-    assert stops == 1
-    check_same(again, posterior)
-    physics = np.asarray(posterior.history["physics"])
-    assert physics.shape == (200,)
-    assert physics[-20:].mean() < 0.1 * physics[:10].mean()
-    assert posterior.history["bound"].shape == (100,)
+        posterior = rz.fit(problem, ENGINE.changed(rounds=1), check=False, progress=False)
+    assert [f"emulate: {note}" for note in posterior.notes] == [str(one.message) for one in told]
 
 
 @pytest.mark.slow
@@ -198,19 +169,8 @@ def test_a_part_of_the_way_keeps_within_reach():
 
 
 @pytest.mark.slow
-def test_other_families_are_fitted_too(problem):
-    family = MeanField(jnp.zeros(2), jnp.zeros(2))
-    posterior = emulate(problem, settings=SETTINGS, family=family, quiet=True)
-    assert type(posterior.distribution) is type(family)
-    mean, covariance = exact_moments(problem, posterior.distribution)
-    sd = np.sqrt(np.diag(covariance))
-    assert np.abs((np.asarray(posterior.distribution.mean) - mean) / sd).max() < 0.1
-
-
-@pytest.mark.slow
 def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
-    settings = dataclasses.replace(SETTINGS, num_samples=8)
-    penalty = default_penalty(problem, settings, None, engine="emulate")
+    penalty = default_penalty(problem, ENGINE.changed(num_samples=8), None, engine="emulate")
     surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
     draws = jr.normal(jr.key(1), (30, 8, 2))
     stepped = stepped_readout(problem, penalty, surrogate, jr.key(2), draws)
@@ -224,7 +184,7 @@ def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
 
 def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_are_about(problem):
     """So that those of several rounds may be added."""
-    penalty = default_penalty(problem, EmulateSettings(), None, engine="emulate")
+    penalty = default_penalty(problem, Emulate(), None, engine="emulate")
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=6)
     bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
     draws = jr.normal(jr.key(1), (2, 4, 2))
@@ -251,7 +211,7 @@ def test_matched_draws_have_the_moments_of_a_standard_normal():
 def test_a_problem_without_a_hierarchy_is_refused(problem):
     flat = dataclasses.replace(problem, hierarchy=None)
     with pytest.raises(RieszError, match="hierarchy of meshes"):
-        emulate(flat, settings=SETTINGS, quiet=True)
+        ENGINE.run(flat)
 
 
 def falling(state, key, data):
@@ -269,7 +229,7 @@ def test_training_stops_at_the_step_and_term_that_broke_and_keeps_the_last_good_
             num_steps=20,
             block_steps=5,
             label="x",
-            quiet=True,
+            progress=False,
         )
     assert error.value.state == 2.0
 
@@ -287,7 +247,7 @@ def test_training_stops_early_when_nothing_is_gained():
         num_steps=100,
         block_steps=5,
         label="x",
-        quiet=True,
+        progress=False,
         patience=3,
         watched="height",
     )

@@ -8,7 +8,7 @@ import pytest
 from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
-from riesz.engines.laplace.engine import LaplaceSettings, laplace
+from riesz.engines.laplace.engine import Laplace
 from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs, place_at
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.spde import SPDEField
@@ -39,7 +39,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def posterior(problem):
-    return laplace(problem, settings=LaplaceSettings(num_modes=45))
+    return Laplace(num_modes=45).run(problem)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,9 @@ def test_the_mode_is_one(problem, posterior):
 def test_a_search_that_is_stopped_after_each_step_goes_on_to_the_same_mode(
     problem, posterior, tmp_path
 ):
-    settings = LaplaceSettings(num_modes=45)
+    engine = Laplace(num_modes=45)
     again, stops = stopped_and_resumed(
-        lambda checkpoint: laplace(problem, settings=settings, checkpoint=checkpoint),
+        lambda checkpoint: engine.run(problem, checkpoint=checkpoint),
         tmp_path / "checkpoint",
     )
     assert stops == len(posterior.history["cost"]) > 2
@@ -123,7 +123,7 @@ def newton_with_dense_hessian(size, log_prob, slope, curvature):
 def test_with_289_unknowns_all_agrees_with_dense_algebra():
     """Mode, eigenvalues and pointwise variance of the field on 17^2 nodes."""
     problem = field_problem(16)
-    posterior = laplace(problem, settings=LaplaceSettings(num_modes=60))
+    posterior = Laplace(num_modes=60).run(problem)
     mode = np.asarray(posterior.coordinate_mean())
     curvature = jax.jit(jax.hessian(problem.log_prob))
     slope = jax.jit(jax.grad(problem.log_prob))
@@ -167,5 +167,5 @@ def test_an_update_of_the_prior_is_the_gaussian_it_says():
 
 
 def test_a_search_that_did_not_arrive_is_told(problem):
-    with pytest.warns(UserWarning, match="search for the mode ended after 1 step"):
-        laplace(problem, settings=LaplaceSettings(max_steps=1, num_modes=30))
+    notes = Laplace(max_steps=1, num_modes=30).run(problem).notes
+    assert "search for the mode ended after 1 step" in notes[0]

@@ -12,7 +12,7 @@ from tests.stopping import check_same, stopped_and_resumed
 
 from riesz.engines.nuts import chains
 from riesz.engines.nuts.chains import warnings_of
-from riesz.engines.nuts.engine import log_density, nuts
+from riesz.engines.nuts.engine import Nuts, log_density
 from riesz.engines.start import steadied
 from riesz.errors import RieszError, SolveError
 from riesz.fem.linear import host_lu
@@ -27,7 +27,7 @@ NUM_WARMUP = 100  # one value everywhere: each is a compilation
 
 
 def three_hundred(**given):
-    return nuts(linear_problem(), seed=1, num_warmup=NUM_WARMUP, num_samples=300, **given)
+    return Nuts(num_warmup=NUM_WARMUP, num_samples=300).run(linear_problem(), seed=1, **given)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,8 @@ def test_the_chains_agree_and_every_gradient_is_counted(sampled):
 @pytest.fixture(scope="module")
 def from_itself(sampled):
     """A warm-up in which nothing but the step size is found; after one that adapts the mass."""
-    return nuts(linear_problem(), start=exact_posterior(), num_warmup=NUM_WARMUP, num_samples=300)
+    engine = Nuts(num_warmup=NUM_WARMUP, num_samples=300, start=exact_posterior())
+    return engine.run(linear_problem())
 
 
 @pytest.mark.slow
@@ -104,8 +105,8 @@ def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
 def test_chains_that_disagree_are_told(monkeypatch):
     monkeypatch.setattr(chains, "FEW_EFFECTIVE", 0)
     monkeypatch.setattr(chains, "R_HAT", 0.5)
-    with pytest.warns(UserWarning, match="the chains do not agree yet: r_hat is"):
-        short = nuts(linear_problem(), num_warmup=NUM_WARMUP, num_samples=4, num_chains=1)
+    short = Nuts(num_warmup=NUM_WARMUP, num_samples=4, num_chains=1).run(linear_problem())
+    assert "the chains do not agree yet: r_hat is" in short.notes[0]
     assert "for w[" in short.notes[0]
     assert "take more warm-up and draws" in short.notes[0]
 
@@ -177,17 +178,17 @@ def test_float32_is_refused_with_the_line_to_add():
         dtype=jnp.float32,
     )
     with pytest.raises(SolveError, match="jax_enable_x64"):
-        nuts(problem)
+        Nuts().run(problem)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_samples": 0}, "at least one of each"),
+        ({"num_samples": 0}, "num_samples of nuts is 0: give a whole number"),
         ({"start": jnp.zeros(2)}, "start has shape"),
         ({"start": jnp.full(3, 1e308)}, "NaN or infinite"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(RieszError, match=message):
-        nuts(linear_problem(), num_warmup=NUM_WARMUP, **settings)
+        Nuts(num_warmup=NUM_WARMUP, **settings).run(linear_problem())

@@ -173,7 +173,7 @@ def deep_gp(settings: DeepGPSettings = DEFAULT) -> Method:
             num_steps=settings.num_steps,
             block_steps=settings.num_steps,
             label="deep process",
-            quiet=True,
+            progress=False,
         )
         return DeepGPPredictor(state.model, axes, standard, seed, history)
 

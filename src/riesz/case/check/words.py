@@ -7,8 +7,9 @@ import numpy as np
 from riesz.case.check.cost import cost_of
 from riesz.case.data.covariates import EFFECTS
 from riesz.case.file.problem import Case
+from riesz.engines.table import AUTO
 from riesz.geometry.crs import length_unit, short_crs
-from riesz.inference.fit import AUTO, Choice
+from riesz.inference.choose import Choice
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.observe.effects import WithEffects
 from riesz.problem.words import WIDTH
@@ -44,11 +45,11 @@ def case_text(case: Case) -> str:
 def engine_lines(case: Case) -> list[str]:
     """The engine and, where the file names it, what would be taken otherwise."""
     choice = case.choice()
-    told = [f"{choice.engine}, because {choice.why}"]
+    told = [f"{choice.engine.name}, because {choice.why}"]
     auto = passed_over(case)
     if auto is None:
         return told
-    which = "it too" if auto.engine == choice.engine else auto.engine
+    which = "it too" if auto.engine.name == choice.engine.name else auto.engine.name
     return [*told, f"auto would take {which}, because {auto.why}"]
 
 
@@ -78,10 +79,10 @@ def case_numbers(case: Case) -> dict[str, Any]:
         "values": [float(values.min()), float(values.max())],
         "unknowns": {name: priors[name] for name in problem.latents.names},
         "unknown_numbers": problem.num_coordinates,
-        "engine": choice.engine,
+        "engine": choice.engine.name,
         "why": choice.why,
         **exchange_numbers(case),
-        "auto": None if auto is None else {"engine": auto.engine, "why": auto.why},
+        "auto": None if auto is None else {"engine": auto.engine.name, "why": auto.why},
         "rough_seconds": round(cost.seconds),
         "rough_megabytes": round(cost.megabytes),
         "notes": list(case.notes),

@@ -39,10 +39,11 @@ from riesz.case.file.wells import (
     well_sources,
 )
 from riesz.case.table import error_text
+from riesz.engines.table import AUTO, ENGINES
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import could_be_degrees, is_crs_text
-from riesz.inference.fit import AUTO, Choice, check_suits, choose_engine
+from riesz.inference.choose import Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile, check_same_crs
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes
@@ -51,8 +52,6 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.observe.observations import observations
 from riesz.problem.problem import InverseProblem, inverse_problem
-
-ON_THE_WHOLE_MESH = ("conditional", "laplace", "nuts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +87,12 @@ class Case:
         """The engine that will be taken, and why; `engine` overrules the file."""
         name = self.tables.engine.name if engine is None else engine
         if name == AUTO:
-            return choose_engine(self.problem)
+            taken = choose_engine(self.problem)
+            return Choice(self.tables.engine.engine(taken.engine.name), taken.why)
         asked = "the problem file names it" if engine is None else "it was asked for"
-        check_suits(name, self.problem)
-        return Choice(name, asked)
+        own = self.tables.engine.engine(name)
+        own.check(self.problem)
+        return Choice(own, asked)
 
 
 def read_problem(
@@ -184,7 +185,8 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
     """
     priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
-    if nested and tables.engine.name not in ON_THE_WHOLE_MESH:
+    named = ENGINES.get(tables.engine.name)
+    if nested and not (named is not None and named.is_exact):
         return priors
     prescribed = {one.value for one in tables.boundary.values()}
     return {

@@ -1,21 +1,28 @@
 """What a problem file may hold: its tables and their keys."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from riesz.case.data.covariates import EFFECTS
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.exchange import RiverTable, WellTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.table import Coefficient, Table, shown
+from riesz.engines.base import AbstractEngine
+from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
 from riesz.geometry.crs import is_crs_text
-from riesz.inference.fit import AUTO, ENGINES, check_engine, check_settings
 from riesz.problem.unknown import check_free_names
 from riesz.spelling import listed, nearest
 
@@ -142,14 +149,25 @@ def told_of_table() -> Iterator[None]:
 
 
 class EngineTable(Table):
-    """Which engine, and the settings of each by its name."""
+    """Which engine, and the settings of each: a table [engine.NAME] for any that there is."""
 
     name: str = AUTO
-    emulate: dict[str, Any] = Field(default_factory=dict)
-    relax: dict[str, Any] = Field(default_factory=dict)
-    laplace: dict[str, Any] = Field(default_factory=dict)
-    conditional: dict[str, Any] = Field(default_factory=dict)
-    nuts: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_keys(cls, content: Any) -> Any:
+        if not isinstance(content, Mapping):
+            return content
+        known = ("name", *ENGINES)
+        for key in content:
+            if key not in known:
+                raise ValueError(
+                    f"has the key {str(key)!r}, which is not known: {nearest(str(key), known)}"
+                    f"It may hold {listed(known)}"
+                )
+        own = {key: value for key, value in content.items() if key != "name"}
+        return {"name": content.get("name", AUTO), "settings": own}
 
     @field_validator("name")
     @classmethod
@@ -160,13 +178,14 @@ class EngineTable(Table):
 
     @model_validator(mode="after")
     def check(self):
-        for engine in ENGINES:
+        for name in self.settings:
             with told_of_table():
-                check_settings(engine, self.settings(engine))
+                self.engine(name)
         return self
 
-    def settings(self, engine: str) -> dict[str, Any]:
-        return getattr(self, engine)
+    def engine(self, name: str) -> AbstractEngine:
+        """An engine with the settings that the file has for it."""
+        return engine_of(name, self.settings.get(name))
 
 
 class ProblemTables(Table):

@@ -23,6 +23,7 @@ from riesz.case.run.folder import MANIFEST, Run, read_run
 from riesz.case.run.measured import VALUE, Measured, Measurements, measured_as, measurements_of
 from riesz.diagnose.data_fit import DataFit, fit_to_data
 from riesz.diagnose.samplers import sampler_check
+from riesz.engines.conditional.engine import Conditional
 from riesz.io.store.results import read_results
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field
@@ -160,7 +161,7 @@ def content_of(
 
 def method_of(posterior: Posterior) -> str:
     """What it means where a posterior comes without a check."""
-    if posterior.engine == "conditional":
+    if posterior.engine == Conditional.name:
         return PARTLY if len(linear_parts(posterior.problem).others) else EXACT
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 

@@ -33,7 +33,8 @@ from riesz.diagnose.samplers import SamplerCheck
 from riesz.diagnose.summary import Summary, summary
 from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import ENGINES, Choice, fit
+from riesz.inference.choose import Choice
+from riesz.inference.fit import fit
 from riesz.io.meshes.npz import read_npz, write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity
 from riesz.io.store.files import read_bytes, settle, write_bytes
@@ -114,11 +115,10 @@ def fit_case(
     seed: int,
     command: str,
     check: bool | None = None,
-    quiet: bool = False,
+    progress: bool = True,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
-    settings = case.tables.engine.settings(choice.engine)
     start = perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -126,16 +126,15 @@ def fit_case(
             case.problem,
             choice.engine,
             seed=seed,
-            quiet=quiet,
+            progress=progress,
             check=check,
             checkpoint=checkpoint or NO_CHECKPOINT,
-            **settings,
         )
     seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
-    told = (str(warning.message).removeprefix(f"{choice.engine}: ") for warning in caught)
-    posterior = dataclasses.replace(
-        posterior, notes=tuple(dict.fromkeys((*posterior.notes, *told)))
-    )
+    # The engine's own are notes of the posterior already; others come from below it.
+    told = [str(one.message) for one in caught]
+    others = (one for one in told if not one.startswith(f"{choice.engine.name}: "))
+    posterior = dataclasses.replace(posterior, notes=(*posterior.notes, *dict.fromkeys(others)))
     short = summary(posterior)
     numbers = write_run(
         folder, case, posterior, short, choice=choice, command=command, seed=seed, seconds=seconds
@@ -159,7 +158,7 @@ def write_run(
     A run that is complete but cannot take its name stays under another, which the error tells.
     """
     short = {
-        "engine": choice.engine,
+        "engine": choice.engine.name,
         "why": choice.why,
         "seconds": round(seconds, 2),
         "nodes": case.problem.forward.space.mesh.num_nodes,
@@ -291,7 +290,7 @@ def finished_numbers(folder: Path, case: Case, choice: Choice, seed: int) -> dic
     run = read_run(folder)
     differing = differing_fits(
         fit_of(run.case, run.posterior.engine, run.posterior.seed),
-        fit_of(case, choice.engine, seed),
+        fit_of(case, choice.engine.name, seed),
     )
     if differing:
         raise RieszError(
@@ -303,5 +302,5 @@ def finished_numbers(folder: Path, case: Case, choice: Choice, seed: int) -> dic
 
 
 def fit_of(case: Case, engine: str, seed: int | None) -> dict[str, Any]:
-    settings = {**ENGINES[engine].defaults, **case.tables.engine.settings(engine)}
+    settings = case.tables.engine.engine(engine).settings()
     return fit_identity(case.problem, engine, seed, settings)

@@ -44,6 +44,13 @@ class Amortised(eqx.Module):
 
     def posteriors(self, observed: Any) -> tuple[Posterior, ...]:
         """Those of several data sets, one a row."""
+        found = self.answered(observed)
+        for note in (note for one in found for note in one.notes):
+            warnings.warn(note, stacklevel=2)
+        return found
+
+    def answered(self, observed: Any) -> tuple[Posterior, ...]:
+        """The posteriors, which carry their notes."""
         values = checked(as_numbers(observed, "values"), self.problem.observations.num_sensors)
         seen = jnp.asarray(values, self.problem.forward.dtype)
         found, fits = encoded(self.encoder, self.simulator, seen)
@@ -104,5 +111,4 @@ def doubts(fit: float, usual: float) -> tuple[str, ...]:
         f"these data are unlike those that the encoder was trained on (log-likelihood {fit:.4g}, "
         f"usually above {usual:.4g}): check their units and order, or use another engine."
     )
-    warnings.warn(note, stacklevel=4)
     return (note,)

@@ -11,6 +11,7 @@ divergence round, and is narrower where the posterior is no Gaussian.
 """
 
 import dataclasses
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,7 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.amortise.amortised import Amortised, encoded
 from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
-from riesz.engines.amortise.prior_surrogate import OVER_PRIOR, over_the_prior
+from riesz.engines.amortise.prior_surrogate import PriorSurrogate, surrogate_over_prior
 from riesz.engines.amortise.simulate import (
     Coordinates,
     DataSets,
@@ -30,15 +31,14 @@ from riesz.engines.amortise.simulate import (
     Simulator,
     check_simulable,
 )
-from riesz.engines.emulate.settings import EmulateSettings
-from riesz.engines.emulate.start import default_penalty, initial_surrogate
+from riesz.engines.base import AbstractEngine, Count, Share
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
-from riesz.penalty.gram import Gram
-from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.precision import full_precision
 from riesz.posterior.family import standard_log_density
+from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.surrogate import Surrogate
 
 PROPOSED = 1.2
 """Proposals are this much wider than q: a q that is a little narrow does no harm."""
@@ -47,20 +47,13 @@ UNUSUAL = 0.001
 """The share of simulated data sets whose fit would raise doubts."""
 
 
-@dataclasses.dataclass(frozen=True)
-class AmortiseSettings:
-    """Sizes and lengths of a training; the defaults suit a handful of unknowns."""
+class Pace(NamedTuple):
+    """What a step reads of the settings: hashable, as part of a compiled step must be."""
 
-    surrogate: EmulateSettings = OVER_PRIOR
-    num_solves: int = 1  # Gauss-Newton steps of its readout; nonlinear equations need several
-    width: int = 128  # of the encoder
-    num_layers: int = 3
-    steps: int = 4000
-    block_steps: int = 200
-    num_data: int = 256  # data sets in a step
-    num_proposals: int = 15  # of the unknowns, for each data set
-    learning_rate: float = 2e-3
-    num_examples: int = 4000  # data sets that tell what is usual
+    steps: int
+    num_data: int
+    num_proposals: int
+    learning_rate: float
 
 
 class EncoderState(eqx.Module):
@@ -80,14 +73,14 @@ class EncoderData(eqx.Module):
 class EncoderStep(eqx.Module):
     """One step of the encoder, on fresh data sets."""
 
-    settings: AmortiseSettings = eqx.field(static=True)
+    pace: Pace = eqx.field(static=True)
 
     def __call__(
         self, state: EncoderState, key: PRNGKeyArray, data: EncoderData
     ) -> tuple[EncoderState, dict[str, Float[Array, ""]]]:
         data_key, proposal_key = jr.split(key)
-        truths, observed = data.simulator.pairs(data_key, self.settings.num_data)
-        keys = jr.split(proposal_key, self.settings.num_data)
+        truths, observed = data.simulator.pairs(data_key, self.pace.num_data)
+        keys = jr.split(proposal_key, self.pace.num_data)
 
         @eqx.filter_value_and_grad
         def loss(network):
@@ -101,14 +94,14 @@ class EncoderStep(eqx.Module):
                     seen,
                     truth,
                     own_key,
-                    self.settings.num_proposals,
+                    self.pace.num_proposals,
                 )
                 return -weights @ jax.vmap(q.log_prob)(points)
 
             return jnp.mean(jax.vmap(of_data_set)(keys, truths, observed))
 
         value, slope = loss(state.network)
-        changes, memory = optimiser(self.settings).update(slope, state.memory)
+        changes, memory = optimiser(self.pace).update(slope, state.memory)
         return EncoderState(eqx.apply_updates(state.network, changes), memory), {"loss": value}
 
 
@@ -139,80 +132,108 @@ def candidates(
     return points, jax.nn.softmax(jax.vmap(log_weight)(points))
 
 
-def optimiser(settings: AmortiseSettings) -> optax.GradientTransformation:
-    warm_up = settings.steps // 20
+def optimiser(pace: Pace) -> optax.GradientTransformation:
+    warm_up = pace.steps // 20
     schedule = optax.warmup_cosine_decay_schedule(
-        0.0, settings.learning_rate, warm_up, max(settings.steps, warm_up + 1)
+        0.0, pace.learning_rate, warm_up, max(pace.steps, warm_up + 1)
     )
     # Clipped: where an early q is narrow and misplaced, slopes are huge.
     return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(schedule))
 
 
-def amortise(
-    problem: InverseProblem,
-    *,
-    seed: int = 0,
-    settings: AmortiseSettings | None = None,
-    gram: Gram | None = None,
-    penalty: AbstractPenalty | None = None,
-    surrogate: Surrogate | None = None,
-    quiet: bool = False,
-) -> Amortised:
-    """Train once for all data sets that the problem's sensors may see.
+class Amortise(PriorSurrogate, AbstractEngine):
+    """One training for all data sets that the problem's sensors may see.
 
-    Of the problem's own observations only the size is used, as a scale. Needs a problem on a
-    hierarchy of meshes, or a penalty of one's own; `gram` is the inner product behind the norm,
-    for rough coefficients; `surrogate` is where training starts.
+    `trained` gives what answers any data set at once; as an engine it answers the problem's own.
+    Needs a problem on a hierarchy of meshes; the defaults suit a handful of unknowns.
     """
-    check_simulable(problem)
-    settings = AmortiseSettings() if settings is None else settings
-    network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
-    of_surrogate = settings.surrogate
-    if penalty is None:
-        penalty = default_penalty(problem, of_surrogate, gram, engine="amortise")
-    if surrogate is None:
-        surrogate = initial_surrogate(
-            problem, network_key, width=of_surrogate.width, features=of_surrogate.features
-        )
-    with full_precision():
-        surrogate, physics = over_the_prior(
-            problem,
-            penalty,
-            surrogate,
-            of_surrogate,
-            surrogate_key,
-            num_solves=settings.num_solves,
-            quiet=quiet,
-        )
-        simulator = Simulator(problem, surrogate)
-        found, usual_fit, losses = trained_encoder(simulator, settings, encoder_key, quiet=quiet)
-    history = {name: jnp.asarray(curve) for name, curve in {**physics, **losses}.items()}
-    return Amortised(simulator, found, usual_fit, history, seed)
+
+    name: ClassVar[str] = "amortise"
+    is_exact: ClassVar[bool] = False
+    compiling: ClassVar[float] = 120.0
+
+    encoder_width: Count = 128
+    encoder_layers: Count = 3
+    steps: Count = 4000
+    block_steps: Count = 200
+    num_data: Count = 256  # data sets in a step
+    num_proposals: Count = 15  # of the unknowns, for each data set
+    learning_rate: Share = 2e-3
+    num_examples: Count = 4000  # data sets that tell what is usual
+
+    def check(self, problem: InverseProblem) -> None:
+        super().check(problem)
+        check_nested(problem, self.name)
+        check_simulable(problem)
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        return training_cost(solve, problem)
+
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        found = self.trained(problem, seed=seed, progress=progress, checkpoint=checkpoint)
+        return found.answered(np.asarray(problem.observed)[None])[0]
+
+    def trained(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Amortised:
+        """Posteriors of any data set; of the problem's own only the size is used, as a scale."""
+        self.check(problem)
+        network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
+        with full_precision():
+            surrogate = surrogate_over_prior(
+                problem, self, network_key, surrogate_key, engine=self.name
+            )
+            simulator = Simulator(problem, surrogate)
+            found, usual_fit, losses = trained_encoder(
+                simulator, self, encoder_key, progress=progress, checkpoint=checkpoint
+            )
+        history = {name: jnp.asarray(curve) for name, curve in losses.items()}
+        return Amortised(simulator, found, usual_fit, history, seed)
 
 
 def trained_encoder(
-    simulator: Simulator, settings: AmortiseSettings, key: PRNGKeyArray, *, quiet: bool
+    simulator: Simulator,
+    engine: Amortise,
+    key: PRNGKeyArray,
+    *,
+    progress: bool,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> tuple[Encoder, Float[Array, ""], History]:
     """An encoder for simulated data sets, and the log-likelihood that they rarely fall below."""
     example_key, start_key, train_key = jr.split(key, 3)
-    examples = simulated(simulator, example_key, settings.num_examples)
+    examples = simulated(simulator, example_key, engine.num_examples)
     start = encoder(
         examples,
         simulator.problem.num_coordinates,
         start_key,
-        width=settings.width,
-        num_layers=settings.num_layers,
+        width=engine.encoder_width,
+        num_layers=engine.encoder_layers,
     )
+    pace = Pace(engine.steps, engine.num_data, engine.num_proposals, engine.learning_rate)
     trainable = eqx.filter(start.network, eqx.is_inexact_array)
     state, history = train(
-        EncoderStep(settings),
-        EncoderState(start.network, optimiser(settings).init(trainable)),
+        EncoderStep(pace),
+        EncoderState(start.network, optimiser(pace).init(trainable)),
         train_key,
         EncoderData(simulator, start),
-        num_steps=settings.steps,
-        block_steps=settings.block_steps,
+        num_steps=engine.steps,
+        block_steps=engine.block_steps,
         label="encoder",
-        quiet=quiet,
+        progress=progress,
+        checkpoint=checkpoint,
+        stage="encoder",
     )
     found = dataclasses.replace(start, network=state.network)
     _, fits = encoded(found, simulator, examples)

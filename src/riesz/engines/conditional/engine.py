@@ -6,9 +6,7 @@ rest follows exactly. $h$ is taken at its most probable value, from the Gaussian
 there makes, or by NUTS.
 """
 
-import warnings
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,26 +14,37 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
+from pydantic import Field
 
+from riesz.engines.base import (
+    AbstractEngine,
+    Count,
+    CountOrZero,
+    Share,
+    Solver,
+    Start,
+    as_solver,
+)
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.conditional.linear import Others, linear_system
 from riesz.engines.nuts.chains import (
     AbstractDensity,
     NutsSettings,
+    all_chains,
     history_of,
-    sampled,
     warnings_of,
 )
 from riesz.engines.optimise import minimised
+from riesz.engines.start import started
 from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.solve import require_float64
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
+from riesz.spelling import listed
 
 STEP = 1e-3
 """Of differences of slopes, in prior standard deviations: third derivatives of a solve would be
@@ -48,34 +57,8 @@ upwards would put draws beyond anything the prior allows."""
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
 
-Over = Literal["mode", "laplace", "nuts"]
-
-
-@dataclass(frozen=True)
-class ConditionalSettings:
-    """How the unknowns that cannot be integrated out are treated, and how many draws are kept.
-
-    As many draws belong to each value of those unknowns, so that there may be a few more than
-    asked for. The last four are those of `nuts`.
-    """
-
-    over: Over = "laplace"
-    num_draws: int = 400
-    num_others: int = 50  # values of those unknowns that the draws share, with `laplace`
-    max_steps: int = 200
-    num_warmup: int = 300
-    num_samples: int = 300
-    num_chains: int = 2
-    target_accept: float = 0.8
-
-    def __post_init__(self):
-        if self.over not in get_args(Over):
-            raise RieszError(f"over is {self.over!r}: it is one of {', '.join(get_args(Over))}.")
-        for name in ("num_draws", "num_others", "num_samples", "num_chains"):
-            if getattr(self, name) < 1:
-                raise RieszError(f"{name} is {getattr(self, name)}: give at least one.")
-        if not 0 < self.target_accept < 1:
-            raise RieszError(f"target_accept is {self.target_accept}: it must lie between 0 and 1.")
+HOW = ("mode", "laplace", "nuts")
+Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{listed(HOW)}")]
 
 
 class MarginalDensity(AbstractDensity):
@@ -98,43 +81,70 @@ class MarginalDensity(AbstractDensity):
         )
 
 
-def conditional(
-    problem: InverseProblem,
-    *,
-    seed: int = 0,
-    settings: ConditionalSettings | None = None,
-    start: Others | None = None,
-    linear_solver: AbstractLinearSolver | None = None,
-    progress: bool = False,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-) -> Posterior:
+class Conditional(AbstractEngine):
     """The posterior of a problem whose equation is linear and whose noise is normal.
 
-    `start` is where the search over the unknowns that cannot be integrated out begins, in standard
-    normal coordinates. `conditional_moments` gives means and variances of the state without the
-    scatter of draws.
+    `over` is how the unknowns that cannot be integrated out are treated: at their mode, from the
+    Gaussian about it, or by NUTS, whose settings are the last four numbers. As many draws belong
+    to each value of those unknowns, so that there may be a few more than asked for. `start` is
+    where the search over them begins. `conditional_moments` gives means and variances of the state
+    without the scatter of draws.
     """
-    settings = ConditionalSettings() if settings is None else settings
-    solver = SparseLU() if linear_solver is None else linear_solver
-    search_key, draw_key = jr.split(jr.key(seed))
-    require_float64(problem.forward)
-    parts = linear_parts(problem)
-    found = other_unknowns(
-        *(problem, parts, settings, search_key, start, solver),
-        progress=progress,
-        checkpoint=checkpoint,
-    )
-    chains, count, _ = found.values.shape
-    is_sampled = settings.over == "nuts" and len(parts.others) > 0
-    each = 1 if is_sampled else -(-settings.num_draws // count)
-    keys = jr.split(draw_key, (chains * count, each))
-    flat = drawn(problem, parts, found.values.reshape(chains * count, -1), keys, solver)
-    draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
-    for note in found.notes:
-        warnings.warn(f"conditional: {note}", stacklevel=2)
-    return Posterior(
-        problem, draws, ExactStates(solver), found.history, "conditional", seed, found.notes
-    )
+
+    name: ClassVar[str] = "conditional"
+    is_exact: ClassVar[bool] = True
+    compiling: ClassVar[float] = 40.0
+
+    over: Over = "laplace"
+    num_draws: Count = 400
+    num_others: Count = 50  # values of those unknowns that the draws share, with `laplace`
+    max_steps: Count = 200
+    num_warmup: CountOrZero = 300
+    num_samples: Count = 300
+    num_chains: Count = 2
+    target_accept: Share = 0.8
+    start: Start = None
+    linear_solver: Solver = SparseLU()
+
+    def inert(self) -> dict[str, str]:
+        found = {} if self.over == "laplace" else {"num_others": "it goes with over = 'laplace'"}
+        if self.over == "nuts":
+            return found
+        sampling = ("num_warmup", "num_samples", "num_chains", "target_accept")
+        return found | dict.fromkeys(sampling, "it goes with over = 'nuts'")
+
+    def check(self, problem: InverseProblem) -> None:
+        super().check(problem)
+        linear_parts(problem)
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        """A factorisation, a cheap solve for each sensor or unknown, and draws solved for."""
+        together = min(problem.num_coordinates, len(problem.observed))
+        return solve * (60 * (1 + together / 10) + 1400)
+
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        super().check(problem)
+        solver = as_solver(self.linear_solver)
+        search_key, draw_key = jr.split(jr.key(seed))
+        parts = linear_parts(problem)
+        found = other_unknowns(
+            *(problem, parts, self, search_key, solver), progress=progress, checkpoint=checkpoint
+        )
+        chains, count, _ = found.values.shape
+        is_sampled = self.over == "nuts" and len(parts.others) > 0
+        each = 1 if is_sampled else -(-self.num_draws // count)
+        keys = jr.split(draw_key, (chains * count, each))
+        flat = drawn(problem, parts, found.values.reshape(chains * count, -1), keys, solver)
+        draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
+        states = ExactStates(solver)
+        return Posterior(problem, draws, states, found.history, self.name, seed, found.notes)
 
 
 class FoundOthers(NamedTuple):
@@ -148,9 +158,8 @@ class FoundOthers(NamedTuple):
 def other_unknowns(
     problem: InverseProblem,
     parts: Parts,
-    settings: ConditionalSettings,
+    engine: Conditional,
     key: PRNGKeyArray,
-    start: Others | None,
     solver: AbstractLinearSolver,
     *,
     progress: bool = False,
@@ -158,26 +167,21 @@ def other_unknowns(
 ) -> FoundOthers:
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, solver)
-    origin = jnp.zeros(len(parts.others)) if start is None else jnp.asarray(start)
-    if origin.shape != parts.others.shape:
-        raise RieszError(
-            f"start has shape {origin.shape}, but {len(parts.others)} unknowns are not integrated "
-            "out."
-        )
-    mode, history, notes = most_probable(density, origin, settings, progress=progress)
-    if settings.over == "nuts" and len(origin):
-        values, sampling = by_nuts(density, mode, settings, key, checkpoint, progress=progress)
+    origin = others_of(parts, started(problem, engine.start, seed=0, progress=progress))
+    mode, history, notes = most_probable(density, origin, engine.max_steps, progress=progress)
+    if engine.over == "nuts" and len(origin):
+        values, sampling = by_nuts(density, mode, engine, key, checkpoint, progress=progress)
         notes += warnings_of(sampling, names_of(problem, parts))
         return FoundOthers(values, history | sampling, notes)
-    if settings.over == "mode" or not len(origin):
+    if engine.over == "mode" or not len(origin):
         return FoundOthers(mode[None, None], history, notes)
     spread = spread_about(density, mode)
-    count = min(settings.num_others, settings.num_draws)
+    count = min(engine.num_others, engine.num_draws)
     return FoundOthers(around(spread, mode, count, key)[None], history, (*notes, *spread.notes))
 
 
 def most_probable(
-    density: MarginalDensity, origin: Others, settings: ConditionalSettings, *, progress: bool
+    density: MarginalDensity, origin: Others, max_steps: int, *, progress: bool
 ) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
     """The mode of the other unknowns, how the search went, and what to warn of."""
     value = density(origin) if not len(origin) else value_and_slope(origin, density)[0]
@@ -185,7 +189,7 @@ def most_probable(
         density.explain(origin)
     if not len(origin):
         return origin, {"log_density": value[None]}, ()
-    with bar(not progress) as shown:
+    with bar(progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs = []
 
@@ -195,7 +199,7 @@ def most_probable(
             shown.update(task, advance=1, terms=spoken({"cost": costs[-1]}))
             return found
 
-        mode = minimised(origin, cost, max_steps=settings.max_steps)
+        mode = minimised(origin, cost, max_steps=max_steps)
     _, slope = value_and_slope(mode, density)
     steepness = float(jnp.linalg.norm(slope))
     if not np.isfinite(steepness):
@@ -259,10 +263,23 @@ def around(
     return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
+def others_of(parts: Parts, start: Any) -> Others:
+    """Where the search begins: zero, given coordinates, or those of a posterior's mean."""
+    if isinstance(start, Posterior):
+        return start.coordinate_mean()[parts.others]
+    origin = jnp.zeros(len(parts.others)) if start is None else jnp.asarray(start)
+    if origin.shape != parts.others.shape:
+        raise RieszError(
+            f"start has shape {origin.shape}, but {len(parts.others)} unknowns are not integrated "
+            "out."
+        )
+    return origin
+
+
 def by_nuts(
     density: MarginalDensity,
     mode: Others,
-    settings: ConditionalSettings,
+    engine: Conditional,
     key: PRNGKeyArray,
     checkpoint: AbstractCheckpoint,
     *,
@@ -271,26 +288,15 @@ def by_nuts(
     """Chains that start at the mode, with the inverse curvature there for a mass."""
     spread = spread_about(density, mode)
     inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
-    own = NutsSettings(settings.num_warmup, settings.target_accept, True, 10, adapt_mass=False)
-    total = settings.num_warmup + settings.num_samples
-    with bar(not progress) as shown:
-        tasks = [
-            shown.add_task(f"chain {number + 1}", total=total, terms="")
-            for number in range(settings.num_chains)
-        ]
-        chains = [
-            sampled(
-                *(density, own, one, mode, inverse_mass, total),
-                lambda count, task=task: shown.advance(task, count),
-                checkpoint=checkpoint,
-                stage=f"chain {number}",
-            )
-            for number, (task, one) in enumerate(
-                zip(tasks, jr.split(key, settings.num_chains), strict=True)
-            )
-        ]
-    every = jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
-    kept = jax.tree.map(lambda leaf: leaf[:, settings.num_warmup :], every)
+    how = NutsSettings(engine.num_warmup, engine.target_accept, True, 10, adapt_mass=False)
+    every = all_chains(
+        *(density, how, key, mode, inverse_mass),
+        num_chains=engine.num_chains,
+        num_samples=engine.num_samples,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+    kept = jax.tree.map(lambda leaf: leaf[:, engine.num_warmup :], every)
     return kept.coordinates, history_of(kept)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
+from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.linear import affine_map, linear_system
 from riesz.errors import RieszError
 from riesz.fem.interpolate import PointOperator, point_operator
@@ -74,7 +75,7 @@ def conditional_mixture(
 ) -> Mixture:
     """The distribution of the state at points itself."""
     drawn = posterior.distribution
-    if posterior.engine != "conditional" or not isinstance(drawn, EmpiricalDraws):
+    if posterior.engine != Conditional.name or not isinstance(drawn, EmpiricalDraws):
         raise RieszError(
             f"the posterior is by {posterior.engine or 'no engine'}: these moments are of "
             "conditional; use predict."

@@ -2,11 +2,12 @@ r"""The engine `emulate`: the limit $\epsilon \to 0$ of the relaxed objective; n
 
 A surrogate of the state is bound to the equation by the weak-form penalty around q, and q to the
 data by the surrogate, each with the other held fixed: were the penalty to pull at q, it would
-shrink q to where the surrogate is best. Where the penalty is a sum of squares and the surrogate
-linear in its readout, both are solved for in rounds; otherwise they are trained by gradients.
+shrink q to where the surrogate is best. The penalty is a sum of squares and the surrogate linear in
+its readout: both are solved for in rounds.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -15,21 +16,19 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.engines.base import AbstractEngine, Count, CountOrZero, InnerProduct
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.engines.emulate.gradient_training import trained
-from riesz.engines.emulate.least_squares import has_squares
-from riesz.engines.emulate.rounds import Rounds, RoundSettings, emulated_in_rounds
-from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.emulate.rounds import Rounds, RoundSizes, emulated_in_rounds
 from riesz.engines.emulate.split import fitting_features, splits
 from riesz.engines.emulate.start import (
+    check_nested,
     default_penalty,
     initial_surrogate,
     reference_penalty,
+    training_cost,
 )
 from riesz.engines.emulate.states import SurrogateStates
-from riesz.engines.emulate.variational import matched_normals, refined
-from riesz.penalty.gram import Gram
-from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty
+from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.precision import full_precision
 from riesz.posterior.family import AbstractFamily, full_rank
 from riesz.posterior.posterior import Posterior
@@ -38,60 +37,66 @@ from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
 
 
-def emulate(
-    problem: InverseProblem,
-    *,
-    seed: int = 0,
-    settings: EmulateSettings | None = None,
-    gram: Gram | None = None,
-    penalty: AbstractPenalty | None = None,
-    surrogate: Surrogate | None = None,
-    family: AbstractFamily | None = None,
-    quiet: bool = False,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-) -> Posterior:
-    """Infer the unknowns with an emulated state.
+class Emulate(AbstractEngine):
+    """An emulated state: for problems on a hierarchy of meshes.
 
-    Needs a problem on a hierarchy of meshes, or a penalty of one's own; `gram` is the inner
-    product behind the norm, for rough coefficients; `surrogate` and `family` are where it starts.
+    The defaults suit up to some tens of unknowns. `gram` is the inner product behind the norm, for
+    rough coefficients.
     """
-    settings = EmulateSettings() if settings is None else settings
-    network_key, key, refine_key = jr.split(jr.key(seed), 3)
-    if penalty is None:
-        penalty = default_penalty(problem, settings, gram, engine="emulate")
-    if surrogate is None:
-        surrogate = initial_surrogate(
-            problem, network_key, width=settings.width, features=num_features(problem, settings)
-        )
-    family = full_rank(problem.num_coordinates, problem.forward.dtype) if family is None else family
-    with full_precision():
-        reference = reference_penalty(problem, penalty, surrogate)
-        if isinstance(penalty, WeakFormPenalty) and has_squares(penalty, surrogate):
+
+    name: ClassVar[str] = "emulate"
+    is_exact: ClassVar[bool] = False
+    compiling: ClassVar[float] = 120.0
+
+    width: Count = 32
+    features: Count = 64
+    num_patches: Count = 4
+    patch_nodes: Count = 64
+    coarse_patch_nodes: Count = 25
+    num_samples: Count = 16  # of the unknowns in a batch
+    rounds: Count = 25  # at most
+    num_bends: CountOrZero = 16  # functions of the unknowns beside the linear ones
+    readout_batches: Count = 48  # of samples and patches in a round
+    refining_draws: Count = 512
+    gram: InnerProduct = None
+
+    def check(self, problem: InverseProblem) -> None:
+        super().check(problem)
+        check_nested(problem, self.name)
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        return training_cost(solve, problem)
+
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        network_key, key, _ = jr.split(jr.key(seed), 3)
+        penalty = default_penalty(problem, self, self.gram, engine=self.name)
+        features = num_features(problem, self.num_bends, self.features)
+        surrogate = initial_surrogate(problem, network_key, width=self.width, features=features)
+        family = full_rank(problem.num_coordinates, problem.forward.dtype)
+        with full_precision():
+            reference = reference_penalty(problem, penalty, surrogate)
             found = rounds_in_double(
-                *(problem, penalty, surrogate, family, settings, reference, key),
-                quiet=quiet,
+                *(problem, penalty, surrogate, family, self, reference, key),
+                progress=progress,
                 checkpoint=checkpoint,
             )
-        else:
-            surrogate, family, history = trained(
-                *(problem, penalty, surrogate, family, settings, reference, key),
-                quiet=quiet,
-                checkpoint=checkpoint,
-            )
-            size = problem.num_coordinates
-            normals = matched_normals(refine_key, settings.refining_draws, size, family.dtype)
-            family = refined(problem, surrogate, family, normals)
-            found = Rounds(surrogate, family, history, ())
-    history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
-    states = SurrogateStates(found.surrogate)
-    return Posterior(problem, found.family, states, history, "emulate", seed, found.notes)
+        history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
+        states = SurrogateStates(found.surrogate)
+        return Posterior(problem, found.family, states, history, self.name, seed, found.notes)
 
 
-def num_features(problem: InverseProblem, settings: EmulateSettings) -> int:
+def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
     """Functions of place: fewer where many unknowns would make the system too large."""
     linear = affine_coordinates(problem)
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
-    return fitting_features(splits(linear, others, settings.num_bends), settings.features)
+    return fitting_features(splits(linear, others, num_bends), wanted)
 
 
 def rounds_in_double(
@@ -99,11 +104,11 @@ def rounds_in_double(
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    settings: EmulateSettings,
+    sizes: RoundSizes,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
     *,
-    quiet: bool,
+    progress: bool,
     checkpoint: AbstractCheckpoint,
 ) -> Rounds:
     """Rounds in double precision, whatever that of the problem.
@@ -111,23 +116,16 @@ def rounds_in_double(
     Normal equations square the condition number; in single precision nothing would be left.
     """
     dtype = problem.forward.dtype
-    own = RoundSettings(
-        num_bends=settings.num_bends,
-        num_batches=settings.readout_batches,
-        num_samples=settings.num_samples,
-        refining_draws=settings.refining_draws,
-        max_rounds=settings.rounds,
-    )
     with jax.enable_x64(True):
         double = emulated_in_rounds(
             in_precision(problem, jnp.float64),
             in_precision(penalty, jnp.float64),
             in_precision(without_state(surrogate), jnp.float64),
             in_precision(family, jnp.float64),
-            own,
+            sizes,
             reference.astype(jnp.float64),
             key,
-            quiet=quiet,
+            progress=progress,
             checkpoint=checkpoint,
         )
     return dataclasses.replace(

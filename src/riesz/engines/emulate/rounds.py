@@ -10,8 +10,8 @@ surrogate is right where it is used.
 """
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -75,15 +75,20 @@ STAGE = "rounds"
 SCORED_DRAWS, SCORED_PATCHES = 32, 16
 
 
-@dataclass(frozen=True)
-class RoundSettings:
-    """Sizes of the least-squares fits, and how many at most."""
+@runtime_checkable
+class RoundSizes(Protocol):
+    """Sizes of the least-squares fits, and how many at most: settings of the engine."""
 
-    num_bends: int
-    num_batches: int
-    num_samples: int
-    refining_draws: int
-    max_rounds: int
+    @property
+    def num_bends(self) -> int: ...
+    @property
+    def readout_batches(self) -> int: ...
+    @property
+    def num_samples(self) -> int: ...
+    @property
+    def refining_draws(self) -> int: ...
+    @property
+    def rounds(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -101,17 +106,17 @@ def emulated_in_rounds(
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    settings: RoundSettings,
+    sizes: RoundSizes,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
     *,
-    quiet: bool,
+    progress: bool,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Rounds:
     """Surrogate and q, each fitted to the other until neither moves."""
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
-    normals = matched_normals(normal_key, settings.refining_draws, size, dtype)
+    normals = matched_normals(normal_key, sizes.refining_draws, size, dtype)
     share, curves, sums, settling, settled = 0.0, [], None, 0, False
     tolerance = tolerated_physics(problem, surrogate)
     kept = checkpoint.stored(STAGE)
@@ -119,9 +124,9 @@ def emulated_in_rounds(
         surrogate, family, curves = kept["surrogate"], kept["family"], kept["curves"]
         share, settling, settled = kept["share"], kept["settling"], kept["settled"]
         sums = None if kept["sums"] is None else NormalEquations(*kept["sums"])
-    with bar(quiet) as progress:
-        most = settings.max_rounds
-        task = progress.add_task(
+    with bar(progress) as shown:
+        most = sizes.rounds
+        task = shown.add_task(
             "surrogate and posterior", total=most, completed=len(curves), terms=""
         )
         for number, one in list(enumerate(jr.split(key, most)))[len(curves) :]:
@@ -130,7 +135,7 @@ def emulated_in_rounds(
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
             surrogate, sums = fitted_around(
-                problem, penalty, surrogate, family, settings, fit_key, spread, sums
+                problem, penalty, surrogate, family, sizes, fit_key, spread, sums
             )
             before, least = family, share
             share = next_share(least, problem, surrogate, before, normals)
@@ -145,7 +150,7 @@ def emulated_in_rounds(
             }
             check_round(terms, number, (surrogate, before))
             curves.append(terms)
-            progress.update(task, advance=1, terms=spoken(terms))
+            shown.update(task, advance=1, terms=spoken(terms))
             coarse = terms["physics"] > tolerance and may_grow(surrogate)
             settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
@@ -158,7 +163,7 @@ def emulated_in_rounds(
             state |= {"share": share, "settling": settling, "settled": settled}
             checkpoint.keep(STAGE, state)
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
-    notes = told(curves[-1], settings.max_rounds, tolerance)
+    notes = told(curves[-1], sizes.rounds, tolerance)
     return Rounds(surrogate, family, history, notes)
 
 
@@ -206,8 +211,6 @@ def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str
             f"noise would hide {100 * np.sqrt(tolerance):.2g} %: the posterior may be off by that. "
             "Ask for more features, or compare with nuts."
         )
-    for note in notes:
-        warnings.warn(f"emulate: {note}", stacklevel=4)
     return tuple(notes)
 
 
@@ -216,7 +219,7 @@ def fitted_around(
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    settings: RoundSettings,
+    sizes: RoundSizes,
     key: PRNGKeyArray,
     spread: float,
     sums: NormalEquations | None,
@@ -226,20 +229,16 @@ def fitted_around(
     With the `sums` of rounds before, those functions stay, and what is drawn now is added.
     """
     draw_key, function_key, patch_key = jr.split(key, 3)
-    count = settings.num_batches * settings.num_samples
+    count = sizes.readout_batches * sizes.num_samples
     size, dtype = problem.num_coordinates, problem.forward.dtype
     draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
     if sums is None:
-        surrogate = localised(surrogate, draws, settings.num_bends, function_key)
-    batches = draws.reshape(settings.num_batches, settings.num_samples, size)
+        surrogate = localised(surrogate, draws, sizes.num_bends, function_key)
+    batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
     equations = normal_equations(problem, penalty, surrogate, patch_key, batches)
     if sums is not None:
         equations = jax.tree.map(jnp.add, sums, equations)
     return solved(surrogate, equations), equations
-
-
-def widened(family: AbstractFamily, normals: Draws) -> Draws:
-    return family.transformed(WIDENED * normals)
 
 
 def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyArray) -> Surrogate:

@@ -1,6 +1,6 @@
 """What engines that train a surrogate start from."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -9,8 +9,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.engines.base import as_gram
 from riesz.errors import RieszError
-from riesz.penalty.gram import Gram
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.state import values_at_nodes
 from riesz.posterior.family import antithetic
@@ -37,22 +37,38 @@ class PatchSettings(Protocol):
     def coarse_patch_nodes(self) -> int: ...
 
 
-def default_penalty(
-    problem: InverseProblem, settings: PatchSettings, gram: Gram | None, *, engine: str
-) -> WeakFormPenalty:
-    """Mini-patches of the problem's hierarchy of meshes."""
+TRAINING = 0.02
+"""Seconds of a training step by mini-patches, on any mesh, for ten unknown numbers."""
+
+
+def training_cost(solve: float, problem: InverseProblem) -> float:
+    """Seconds of computing, roughly, of an engine that trains and then checks by exact solves."""
+    return TRAINING * 5000 * (1 + problem.num_coordinates / 10) + solve * 1000
+
+
+def check_nested(problem: InverseProblem, engine: str) -> None:
+    """Raise where there are no mini-patches, or no surrogate of the prescribed values."""
     if problem.hierarchy is None:
         raise RieszError(
-            f"{engine} works on mini-patches of a hierarchy of meshes: build the problem on "
-            "rz.hierarchy(coarse_mesh, levels), or pass penalty=rz.exact_penalty(problem.forward)."
+            f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "
+            "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
+            "problem file, or use nuts."
         )
+    prescribed_values(problem)
+
+
+def default_penalty(
+    problem: InverseProblem, settings: PatchSettings, gram: Any, *, engine: str
+) -> WeakFormPenalty:
+    """Mini-patches of the problem's hierarchy of meshes."""
+    check_nested(problem, engine)
     return weak_form_penalty(
         problem.forward,
         problem.hierarchy,
         num_patches=settings.num_patches,
         patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
         coarse_patch_nodes=settings.coarse_patch_nodes,
-        gram=gram,
+        gram=as_gram(gram),
         whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
     )
 

@@ -5,25 +5,34 @@ in which it differs from the prior's, gives the spread. Both cost a number of so
 grow with the number of unknowns, so that there may be one at each node of the mesh.
 """
 
-import warnings
-from dataclasses import dataclass
+from typing import ClassVar
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array, Float
 
+from riesz.engines.base import (
+    GRADIENT,
+    AbstractEngine,
+    Count,
+    CountOrZero,
+    Share,
+    Solver,
+    Start,
+    as_solver,
+)
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs
-from riesz.engines.laplace.newton import Mode, NewtonSettings, most_likely
-from riesz.engines.start import check_shape
+from riesz.engines.laplace.newton import Mode, Search, most_likely
+from riesz.engines.start import origin_of
 from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.solve import require_float64
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
-from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.problem.problem import InverseProblem
 
 NEGLIGIBLE = 0.01
 """Directions in which the data tell less than this part of what the prior does keep the prior."""
@@ -33,45 +42,66 @@ FEW = 0.1
 """The same, for directions that were not looked at: more would narrow the posterior by 5 %."""
 
 
-@dataclass(frozen=True)
-class LaplaceSettings(NewtonSettings):
-    """Of the search for the mode, and how many directions are looked at around it."""
+class Laplace(AbstractEngine):
+    """The mode of the posterior, and the Gaussian that its curvature there makes.
 
-    num_modes: int = 50
+    `start` is where the search for the mode begins; `num_modes` directions are looked at around it.
+    """
+
+    name: ClassVar[str] = "laplace"
+    is_exact: ClassVar[bool] = True
+    compiling: ClassVar[float] = 60.0
+
+    num_modes: Count = 50
+    max_steps: Count = 50
+    gauss_newton_steps: CountOrZero = 5
+    tolerance: Share = 1e-6  # of the gradient, relative to the first one
+    max_halvings: Count = 20
+    start: Start = None
+    linear_solver: Solver = SparseLU()
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        return solve * (GRADIENT * 20 * (1 + problem.num_coordinates / 10) + 1400)
+
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        self.check(problem)
+        solver = as_solver(self.linear_solver)
+        origin = origin_of(problem, self.start, seed=seed, progress=progress)
+        search = Search(self.max_steps, self.gauss_newton_steps, self.tolerance, self.max_halvings)
+        with bar(progress) as shown:
+            task = shown.add_task("mode", total=self.max_steps, terms="")
+            found = most_likely(
+                problem,
+                solver,
+                search,
+                origin,
+                lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
+                checkpoint,
+            )
+        family, values, notes = gaussian_about(problem, found, solver, self.num_modes, seed)
+        curves = {name: jnp.asarray(curve) for name, curve in found.history.items()}
+        history = curves | {"eigenvalues": values}
+        states = ExactStates(solver)
+        return Posterior(problem, family, states, history, self.name, seed, notes)
 
 
-def laplace(
-    problem: InverseProblem,
-    *,
-    seed: int = 0,
-    settings: LaplaceSettings | None = None,
-    start: Coordinates | None = None,
-    linear_solver: AbstractLinearSolver | None = None,
-    progress: bool = False,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-) -> Posterior:
-    """The mode of the posterior, and the Gaussian that its curvature there makes."""
-    require_float64(problem.forward)
-    settings = LaplaceSettings() if settings is None else settings
-    solver = SparseLU() if linear_solver is None else linear_solver
-    origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
-    check_shape(problem, origin)
-    with bar(not progress) as shown:
-        task = shown.add_task("mode", total=settings.max_steps, terms="")
-        found = most_likely(
-            problem,
-            solver,
-            settings,
-            origin,
-            lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
-            checkpoint,
-        )
+def gaussian_about(
+    problem: InverseProblem, found: Mode, solver: AbstractLinearSolver, num_modes: int, seed: int
+) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
+    """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
     mode, notes = found.place.coordinates, notes_of(found)
 
     def action(directions):
         return data_actions(problem, found.place, solver, directions)
 
-    values, directions = leading_eigenpairs(action, len(mode), settings.num_modes, jr.key(seed))
+    values, directions = leading_eigenpairs(action, len(mode), num_modes, jr.key(seed))
     smallest = float(np.abs(np.asarray(values)).min())
     if smallest > FEW and len(values) < len(mode):
         notes = (
@@ -85,12 +115,7 @@ def laplace(
             "elsewhere, start=..., or use nuts."
         )
     kept = np.abs(np.asarray(values)) > NEGLIGIBLE
-    family = PriorUpdate(mode, directions[:, kept], values[kept])
-    for note in notes:
-        warnings.warn(f"laplace: {note}", stacklevel=2)
-    curves = {name: jnp.asarray(curve) for name, curve in found.history.items()}
-    history = curves | {"eigenvalues": values}
-    return Posterior(problem, family, ExactStates(solver), history, "laplace", seed, notes)
+    return PriorUpdate(mode, directions[:, kept], values[kept]), values, notes
 
 
 def notes_of(found: Mode) -> tuple[str, ...]:

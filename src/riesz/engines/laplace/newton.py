@@ -30,13 +30,13 @@ MAX_ITERATIONS = 200
 
 
 @dataclass(frozen=True)
-class NewtonSettings:
+class Search:
     """When to stop, and when second derivatives of the state begin to count."""
 
-    max_steps: int = 50
-    gauss_newton_steps: int = 5
-    tolerance: float = 1e-6  # of the gradient, relative to the first one
-    max_halvings: int = 20
+    max_steps: int
+    gauss_newton_steps: int
+    tolerance: float  # of the gradient, relative to the first one
+    max_halvings: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Iterate(eqx.Module):
 def most_likely(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
-    settings: NewtonSettings,
+    settings: Search,
     start: Coordinates,
     told: Callable[[dict[str, float]], None],
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,

@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
@@ -16,6 +17,7 @@ from numpyro.infer.hmc import hmc
 
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.engines.start import InverseMass
+from riesz.engines.training import bar
 from riesz.problem.problem import Coordinates
 
 BLOCK = 50
@@ -140,6 +142,37 @@ def sampled(
         checkpoint.keep(stage, {"state": leaves_of(state), "rows": rows})
         advanced(count)
     return jax.tree.unflatten(jax.tree.structure(seen(state)), map(jnp.asarray, rows))
+
+
+def all_chains(
+    density: AbstractDensity,
+    settings: NutsSettings,
+    key: PRNGKeyArray,
+    start: Coordinates,
+    inverse_mass: InverseMass | None,
+    *,
+    num_chains: int,
+    num_samples: int,
+    progress: bool,
+    checkpoint: AbstractCheckpoint,
+) -> Transition:
+    """All transitions of all chains, one after the other, warm-up included."""
+    total = settings.num_warmup + num_samples
+    with bar(progress) as shown:
+        tasks = [
+            shown.add_task(f"chain {number + 1}", total=total, terms="")
+            for number in range(num_chains)
+        ]
+        chains = [
+            sampled(
+                *(density, settings, own, start, inverse_mass, total),
+                lambda count, task=task: shown.advance(task, count),
+                checkpoint=checkpoint,
+                stage=f"chain {number}",
+            )
+            for number, (task, own) in enumerate(zip(tasks, jr.split(key, num_chains), strict=True))
+        ]
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
 
 
 def history_of(kept: Transition) -> dict[str, Array]:

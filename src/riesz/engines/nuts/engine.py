@@ -4,27 +4,36 @@ A gradient costs one sparse factorisation: the adjoint solve meets the matrix of
 again, and the host remembers its factors. (Dense solvers factorise twice.)
 """
 
-import warnings
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
-from rich.progress import Progress
 
+from riesz.engines.base import (
+    GRADIENT,
+    AbstractEngine,
+    Count,
+    CountOrZero,
+    Flag,
+    Share,
+    Solver,
+    Start,
+    as_solver,
+)
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.nuts.chains import (
     AbstractDensity,
     NutsSettings,
     Transition,
+    all_chains,
     history_of,
-    sampled,
     warnings_of,
 )
-from riesz.engines.start import beginning
+from riesz.engines.start import beginning, started
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.solve import require_float64
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
@@ -48,22 +57,8 @@ class ExactDensity(AbstractDensity):
         )
 
 
-def nuts(
-    problem: InverseProblem,
-    *,
-    seed: int = 0,
-    num_warmup: int = 500,
-    num_samples: int = 500,
-    num_chains: int = 2,
-    linear_solver: AbstractLinearSolver | None = None,
-    start: Coordinates | Posterior | None = None,
-    target_accept: float = 0.8,
-    dense_mass: bool = True,
-    max_tree_depth: int = 10,
-    progress: bool = False,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-) -> Posterior:
-    """Sample the exact posterior, chain after chain, from the priors' medians or from `start`.
+class Nuts(AbstractEngine):
+    """The exact posterior by sampling, chain after chain, from the priors' medians or `start`.
 
     From a posterior, chains begin at its mean, and its covariance is their inverse mass, which is
     not adapted: a short warm-up will do. Where the posterior is nearly normal, take that of
@@ -74,46 +69,63 @@ def nuts(
     `accept_probability` and `step_size`; for each coordinate `r_hat` and `effective_draws`; and
     `num_gradients`, all that were computed, warm-up included.
     """
-    require_float64(problem.forward)
-    if min(num_samples, num_chains) < 1 or num_warmup < 0:
-        raise RieszError(
-            f"asked for {num_chains} chains of {num_samples} draws after {num_warmup}: there must "
-            "be at least one of each, and no negative warm-up."
+
+    name: ClassVar[str] = "nuts"
+    is_exact: ClassVar[bool] = True
+    compiling: ClassVar[float] = 40.0
+
+    num_warmup: CountOrZero = 500
+    num_samples: Count = 500
+    num_chains: Count = 2
+    target_accept: Share = 0.8
+    dense_mass: Flag = True
+    max_tree_depth: Count = 10
+    start: Start = None
+    linear_solver: Solver = SparseLU()
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        """Trees of about 15 steps."""
+        return solve * GRADIENT * 15 * 2 * self.num_chains * (self.num_warmup + self.num_samples)
+
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        self.check(problem)
+        solver = as_solver(self.linear_solver)
+        start = started(problem, self.start, seed=seed, progress=progress)
+        origin, inverse_mass = beginning(problem, start, dense=self.dense_mass)
+        how = NutsSettings(
+            self.num_warmup,
+            self.target_accept,
+            self.dense_mass,
+            self.max_tree_depth,
+            adapt_mass=inverse_mass is None,
         )
-    solver = SparseLU() if linear_solver is None else linear_solver
-    origin, inverse_mass = beginning(problem, start, dense=dense_mass)
-    settings = NutsSettings(
-        num_warmup, target_accept, dense_mass, max_tree_depth, adapt_mass=inverse_mass is None
-    )
-    density = ExactDensity(problem, solver)
-    with Progress(disable=not progress, transient=True) as bar:
-        total = num_warmup + num_samples
-        tasks = [bar.add_task(f"chain {i + 1}", total=total) for i in range(num_chains)]
-        chains = [
-            sampled(
-                *(density, settings, key, origin, inverse_mass, total),
-                lambda n, t=t: bar.advance(t, n),
-                checkpoint=checkpoint,
-                stage=f"chain {t}",
-            )
-            for t, key in zip(tasks, jr.split(jr.key(seed), num_chains), strict=True)
-        ]
-    every: Transition = jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
-    kept: Transition = jax.tree.map(lambda leaf: leaf[:, num_warmup:], every)
-    # One gradient at the start of each chain, then one a leapfrog step.
-    history = history_of(kept) | {"num_gradients": num_chains + jnp.sum(every.num_steps)}
-    notes = warnings_of(history, problem.latents.coordinate_names())
-    for note in notes:
-        warnings.warn(f"nuts: {note}", stacklevel=2)
-    return Posterior(
-        problem=problem,
-        distribution=EmpiricalDraws(kept.coordinates),
-        states=ExactStates(solver),
-        history=history,
-        engine="nuts",
-        seed=seed,
-        notes=notes,
-    )
+        every = all_chains(
+            *(ExactDensity(problem, solver), how, jr.key(seed), origin, inverse_mass),
+            num_chains=self.num_chains,
+            num_samples=self.num_samples,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        kept: Transition = jax.tree.map(lambda leaf: leaf[:, self.num_warmup :], every)
+        # One gradient at the start of each chain, then one a leapfrog step.
+        num_gradients = self.num_chains + jnp.sum(every.num_steps)
+        history = history_of(kept) | {"num_gradients": num_gradients}
+        return Posterior(
+            problem=problem,
+            distribution=EmpiricalDraws(kept.coordinates),
+            states=ExactStates(solver),
+            history=history,
+            engine=self.name,
+            seed=seed,
+            notes=warnings_of(history, problem.latents.coordinate_names()),
+        )
 
 
 def log_density(

@@ -8,7 +8,7 @@ $\epsilon$; it is stated in units of the noise (`epsilon_rel`), and fixed, annea
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,14 +17,30 @@ import jax.random as jr
 import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from pydantic import Field
 
+from riesz.engines.base import (
+    AbstractEngine,
+    Count,
+    CountOrNone,
+    CountOrZero,
+    InnerProduct,
+    Share,
+    ShareOrZero,
+    as_gram,
+)
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.engines.emulate.start import default_penalty, initial_surrogate
+from riesz.engines.emulate.start import (
+    check_nested,
+    default_penalty,
+    initial_surrogate,
+    training_cost,
+)
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.error_scale import gram_factor, most_likely_epsilon
 from riesz.engines.relax.objective import AnySurrogate, relaxed_terms, trained_part, with_part
 from riesz.engines.relax.polish import never_negative, polished, without_noise
-from riesz.engines.relax.schedule import AbstractSchedule, Learned, as_schedule
+from riesz.engines.relax.schedule import AbstractSchedule, Epsilon, Learned, as_schedule
 from riesz.engines.relax.setup import (
     check_problem,
     gram_matrix,
@@ -33,33 +49,22 @@ from riesz.engines.relax.setup import (
 )
 from riesz.engines.relax.states import RelaxedStates
 from riesz.engines.training import train
-from riesz.penalty.gram import Gram
-from riesz.penalty.penalty import AbstractPenalty
+from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import AbstractGaussian, full_rank
 from riesz.posterior.posterior import Posterior
+from riesz.problem.linearity import prescribed_values
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.surrogate.nodal import nodal_surrogate
 
 
-@dataclasses.dataclass(frozen=True)
-class RelaxSettings:
-    """Sizes and lengths of a training; the defaults suit a handful of unknowns."""
+class Pace(NamedTuple):
+    """What a step reads of the settings: hashable, as part of a compiled step must be."""
 
-    width: int = 32
-    features: int = 32
-    num_patches: int = 4
-    patch_nodes: int = 64
-    coarse_patch_nodes: int = 25
-    num_samples: int = 16  # of the unknowns in a step
-    prior_steps: int = 500  # of a network, on the equation alone
-    steps: int = 2000
-    tail: float = 0.25  # the share of them over which q is averaged, at the end value of epsilon
-    block_steps: int = 250
-    patience: int | None = None  # blocks without progress before training stops
-    learning_rate: float = 5e-3
-    family_learning_rate: float = 2e-2
-    polishing_rounds: int = 2  # at the end, without sampling noise; 0 for none
-    polishing_draws: int = 64
+    num_samples: int
+    prior_steps: int
+    steps: int
+    learning_rate: float
+    family_learning_rate: float
 
 
 class RelaxState(eqx.Module):
@@ -88,7 +93,7 @@ class RelaxData(eqx.Module):
 class RelaxStep(eqx.Module):
     """One step of both optimisers; on the prior, only the surrogate moves."""
 
-    settings: RelaxSettings = eqx.field(static=True)
+    pace: Pace = eqx.field(static=True)
     on_prior: bool = eqx.field(static=True)
 
     def __call__(
@@ -98,7 +103,7 @@ class RelaxStep(eqx.Module):
         problem = data.problem
         # Draws with the right moments: q's spread would be noisy without.
         normals = matched_normals(
-            draw_key, self.settings.num_samples, problem.num_coordinates, problem.forward.dtype
+            draw_key, self.pace.num_samples, problem.num_coordinates, problem.forward.dtype
         )
         relative = data.path[state.count]
 
@@ -115,13 +120,13 @@ class RelaxStep(eqx.Module):
         gradient = eqx.filter_value_and_grad(objective, has_aux=True)
         (_, terms), (part_slope, family_slope) = gradient((state.part, family))
         part, part_memory = moved(
-            part_optimiser(self.settings), part_slope, state.part_memory, state.part
+            part_optimiser(self.pace), part_slope, state.part_memory, state.part
         )
         if self.on_prior:
             after = dataclasses.replace(state, part=part, part_memory=part_memory)
             return after, {"penalty": terms.penalty}
         family, family_memory = moved(
-            family_optimiser(self.settings), family_slope, state.family_memory, family
+            family_optimiser(self.pace), family_slope, state.family_memory, family
         )
         in_tail = (state.count >= data.tail_start).astype(relative.dtype)
         tail_sum = jax.tree.map(lambda total, one: total + in_tail * one, state.tail_sum, family)
@@ -135,13 +140,13 @@ def moved(optimiser, slope: PyTree, memory: optax.OptState, part: PyTree):
     return eqx.apply_updates(part, changes), memory
 
 
-def part_optimiser(settings: RelaxSettings) -> optax.GradientTransformation:
-    return optax.adam(cosine(settings.learning_rate, settings.prior_steps + settings.steps))
+def part_optimiser(pace: Pace) -> optax.GradientTransformation:
+    return optax.adam(cosine(pace.learning_rate, pace.prior_steps + pace.steps))
 
 
-def family_optimiser(settings: RelaxSettings) -> optax.GradientTransformation:
+def family_optimiser(pace: Pace) -> optax.GradientTransformation:
     # A short memory of squared slopes: the first ones, of the prior, are larger by far.
-    return optax.adam(cosine(settings.family_learning_rate, settings.steps), b2=0.99)
+    return optax.adam(cosine(pace.family_learning_rate, pace.steps), b2=0.99)
 
 
 def cosine(rate: float, steps: int) -> optax.Schedule:
@@ -149,79 +154,144 @@ def cosine(rate: float, steps: int) -> optax.Schedule:
     return optax.cosine_decay_schedule(rate, max(steps, 1), alpha=0.02)
 
 
-def relax(
-    problem: InverseProblem,
-    *,
-    epsilon_rel: float | AbstractSchedule = 0.1,
-    seed: int = 0,
-    settings: RelaxSettings | None = None,
-    surrogate: Literal["network", "nodal"] = "network",
-    gram: Gram | None = None,
-    penalty: AbstractPenalty | None = None,
-    family: AbstractGaussian | None = None,
-    quiet: bool = False,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-) -> Posterior:
-    """Infer the unknowns of an equation that may be wrong by `epsilon_rel`, in units of the noise.
+class Relax(AbstractEngine):
+    """The posterior where the equation may be wrong by `epsilon_rel`, in units of the noise.
 
     Errors of the equation move the state at the sensors by `epsilon_rel` noise sds, on average and
-    before the data are seen: a number, or a schedule (`Annealed`, `Learned`). Needs a problem on a
-    hierarchy of meshes, or a penalty of one's own, `exact_penalty(problem.forward)` for instance;
-    `surrogate="nodal"` is a reference for small meshes and unknowns that are known closely.
+    before the data are seen: a number, or a schedule (`Annealed`, `Learned`). The defaults suit a
+    handful of unknowns. `norm` is that of residuals, estimated on mini-patches of a hierarchy of
+    meshes or exact, with the inner product `gram`; diffusivity 0 and reaction 1 make errors of the
+    source white. `surrogate="nodal"` is a reference for small meshes and unknowns that are known
+    closely.
     """
-    settings = RelaxSettings() if settings is None else settings
-    schedule = as_schedule(epsilon_rel)
+
+    name: ClassVar[str] = "relax"
+    is_exact: ClassVar[bool] = False  # training needs no solve, its units and states do
+    compiling: ClassVar[float] = 120.0
+
+    epsilon_rel: Epsilon = 0.1
+    surrogate: Annotated[Literal["network", "nodal"], Field(description="network or nodal")] = (
+        "network"
+    )
+    norm: Annotated[Literal["patches", "exact"], Field(description="patches or exact")] = "patches"
+    gram: InnerProduct = None
+    width: Count = 32
+    features: Count = 32
+    num_patches: Count = 4
+    patch_nodes: Count = 64
+    coarse_patch_nodes: Count = 25
+    num_samples: Count = 16  # of the unknowns in a step
+    prior_steps: CountOrZero = 500  # of a network, on the equation alone
+    steps: Count = 2000
+    tail: ShareOrZero = 0.25  # of them over which q is averaged, at the end value of epsilon
+    block_steps: Count = 250
+    patience: CountOrNone = None  # blocks without progress before training stops
+    learning_rate: Share = 5e-3
+    family_learning_rate: Share = 2e-2
+    polishing_rounds: CountOrZero = 2  # at the end, without sampling noise; 0 for none
+    polishing_draws: Count = 64
+
+    def inert(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if self.surrogate == "nodal":
+            unread = ("width", "features", "prior_steps")
+            found |= dict.fromkeys(unread, "it goes with surrogate = 'network'")
+        if self.norm == "exact":
+            unread = ("num_patches", "patch_nodes", "coarse_patch_nodes")
+            found |= dict.fromkeys(unread, "it goes with norm = 'patches'")
+        if self.polishing_rounds == 0:
+            found["polishing_draws"] = "polishing_rounds is 0"
+        return found
+
+    def pace(self) -> Pace:
+        return Pace(
+            self.num_samples,
+            self.prior_steps,
+            self.steps,
+            self.learning_rate,
+            self.family_learning_rate,
+        )
+
+    def check(self, problem: InverseProblem) -> None:
+        super().check(problem)
+        check_problem(problem)
+        if self.norm == "patches":
+            check_nested(problem, self.name)
+        else:
+            prescribed_values(problem)
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        return training_cost(solve, problem)
+
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        if self.norm == "exact":
+            penalty = exact_penalty(problem.forward, as_gram(self.gram))
+        else:
+            penalty = default_penalty(problem, self, self.gram, engine=self.name)
+        return relaxed(problem, self, penalty, seed=seed, progress=progress, checkpoint=checkpoint)
+
+
+def relaxed(
+    problem: InverseProblem,
+    engine: Relax,
+    penalty: AbstractPenalty,
+    *,
+    seed: int,
+    progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> Posterior:
+    """The posterior with a penalty of any kind."""
+    schedule = as_schedule(engine.epsilon_rel)
     check_problem(problem)
     network_key, prior_key, key, polish_key = jr.split(jr.key(seed), 4)
-    if penalty is None:
-        penalty = default_penalty(problem, settings, gram, engine="relax")
     matrix = gram_matrix(penalty)
     factor = gram_factor(matrix)
     exact_unit, unit = median_units(problem, penalty, matrix, factor)
-    if surrogate == "nodal":
+    if engine.surrogate == "nodal":
         scale = schedule.last * exact_unit
         start = nodal_surrogate(problem.forward, problem.latents, matrix, scale)
     else:
         start = initial_surrogate(
-            problem, network_key, width=settings.width, features=settings.features
+            problem, network_key, width=engine.width, features=engine.features
         )
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    state = initial_state(start, prior if family is None else family, settings)
-    data = initial_data(problem, penalty, start, prior, unit, schedule, settings)
-    if surrogate == "network":
-        state, _ = run(
-            RelaxStep(settings, True), state, prior_key, data, "prior", quiet, checkpoint
-        )
+    state = initial_state(start, prior, engine.pace())
+    data = initial_data(problem, penalty, start, prior, unit, schedule, engine)
+    shown = Shown(progress, checkpoint)
+    if engine.surrogate == "network":
+        state, _ = run(engine, state, prior_key, data, "prior", shown, on_prior=True)
     refreshed = partial(most_likely_epsilon, problem, factor, float(exact_unit))
-    state, data, history = approached(
-        schedule, state, key, data, refreshed, settings, quiet, checkpoint
-    )
-    last_step, tail_key = RelaxStep(settings, False), jr.fold_in(key, 1)
-    state, tail = run(last_step, state, tail_key, data, "tail", quiet, checkpoint)
+    state, data, history = approached(schedule, state, key, data, refreshed, engine, shown)
+    state, tail = run(engine, state, jr.fold_in(key, 1), data, "tail", shown)
     curves = {name: np.concatenate([*history.get(name, ()), tail[name]]) for name in tail}
     last = float(data.path[-1])
     q = tail_average(state, len(tail["kl"]))
-    q = polished_family(data, with_part(start, state.part), q, settings, polish_key)
+    q = polished_family(data, with_part(start, state.part), q, engine, polish_key)
     return Posterior(
         problem=problem,
         distribution=q,
         states=RelaxedStates(last * exact_unit, factor),
         history={name: jnp.asarray(curve) for name, curve in curves.items()},
-        engine="relax",
+        engine=engine.name,
         seed=seed,
         notes=told(problem, last),
     )
 
 
-def initial_state(
-    surrogate: AnySurrogate, family: AbstractGaussian, settings: RelaxSettings
-) -> RelaxState:
+def initial_state(surrogate: AnySurrogate, family: AbstractGaussian, pace: Pace) -> RelaxState:
     part = trained_part(surrogate)
     return RelaxState(
         part=part,
-        part_memory=part_optimiser(settings).init(eqx.filter(part, eqx.is_inexact_array)),
+        part_memory=part_optimiser(pace).init(eqx.filter(part, eqx.is_inexact_array)),
         family=family,
-        family_memory=family_optimiser(settings).init(eqx.filter(family, eqx.is_inexact_array)),
+        family_memory=family_optimiser(pace).init(eqx.filter(family, eqx.is_inexact_array)),
         count=jnp.zeros((), jnp.int32),
         tail_sum=jax.tree.map(jnp.zeros_like, family),
     )
@@ -234,10 +304,10 @@ def initial_data(
     prior: AbstractGaussian,
     unit: Float[Array, ""],
     schedule: AbstractSchedule,
-    settings: RelaxSettings,
+    engine: Relax,
 ) -> RelaxData:
-    tail_steps = max(1, round(settings.tail * settings.steps))
-    before = settings.steps - tail_steps
+    tail_steps = max(1, round(engine.tail * engine.steps))
+    before = engine.steps - tail_steps
     path = np.concatenate([schedule.path(before), np.full(tail_steps, schedule.last)])
     return RelaxData(
         problem,
@@ -250,24 +320,30 @@ def initial_data(
     )
 
 
+class Shown(NamedTuple):
+    """How a training is watched and kept."""
+
+    progress: bool
+    checkpoint: AbstractCheckpoint
+
+
 def approached(
     schedule: AbstractSchedule,
     state: RelaxState,
     key: PRNGKeyArray,
     data: RelaxData,
     refreshed: Callable[[Coordinates], float],
-    settings: RelaxSettings,
-    quiet: bool,
-    checkpoint: AbstractCheckpoint,
+    engine: Relax,
+    shown: Shown,
 ) -> tuple[RelaxState, RelaxData, dict[str, list[np.ndarray]]]:
     """The training up to the tail; a learned epsilon is found again after each block."""
-    before, step = int(data.tail_start), RelaxStep(settings, False)
+    before = int(data.tail_start)
     curves: dict[str, list[np.ndarray]] = {}
-    length = settings.block_steps if isinstance(schedule, Learned) else max(before, 1)
+    length = engine.block_steps if isinstance(schedule, Learned) else max(before, 1)
     for number, start in enumerate(range(0, before, length)):
         block_key = jr.fold_in(key, 2 + number)
         count, stage = min(length, before - start), f"approach {number}"
-        state, terms = run(step, state, block_key, data, stage, quiet, checkpoint, num_steps=count)
+        state, terms = run(engine, state, block_key, data, stage, shown, num_steps=count)
         for name, values in terms.items():
             curves.setdefault(name, []).append(values)
         if isinstance(schedule, Learned):
@@ -278,35 +354,34 @@ def approached(
 
 
 def run(
-    step: RelaxStep,
+    engine: Relax,
     state: RelaxState,
     key: PRNGKeyArray,
     data: RelaxData,
     stage: str,
-    quiet: bool,
-    checkpoint: AbstractCheckpoint,
+    shown: Shown,
     *,
     num_steps: int | None = None,
+    on_prior: bool = False,
 ) -> tuple[RelaxState, dict[str, Any]]:
-    settings = step.settings
-    in_tail = not step.on_prior and num_steps is None
+    in_tail = not on_prior and num_steps is None
     if num_steps is None:
         tail_steps = len(data.path) - int(data.tail_start)
-        num_steps = settings.prior_steps if step.on_prior else tail_steps
+        num_steps = engine.prior_steps if on_prior else tail_steps
     # While epsilon moves, the penalty tells nothing about progress.
-    still = step.on_prior or bool(jnp.all(data.path == data.path[-1]))
+    still = on_prior or bool(jnp.all(data.path == data.path[-1]))
     return train(
-        step,
+        RelaxStep(engine.pace(), on_prior),
         state,
         key,
         data,
         num_steps=num_steps,
-        block_steps=settings.block_steps,
-        label="surrogate on the prior" if step.on_prior else "relaxed posterior",
-        quiet=quiet,
-        patience=settings.patience if still and not in_tail else None,
+        block_steps=engine.block_steps,
+        label="surrogate on the prior" if on_prior else "relaxed posterior",
+        progress=shown.progress,
+        patience=engine.patience if still and not in_tail else None,
         watched="penalty",
-        checkpoint=checkpoint,
+        checkpoint=shown.checkpoint,
         stage=stage,
     )
 
@@ -320,7 +395,7 @@ def polished_family(
     data: RelaxData,
     surrogate: AnySurrogate,
     family: AbstractGaussian,
-    settings: RelaxSettings,
+    engine: Relax,
     key: PRNGKeyArray,
 ) -> AbstractGaussian:
     """q without sampling noise, where the norm allows it."""
@@ -329,9 +404,9 @@ def polished_family(
     patch_key, draw_key = jr.split(key)
     problem, epsilon = data.problem, data.path[-1] * data.unit
     normals = matched_normals(
-        draw_key, settings.polishing_draws, problem.num_coordinates, problem.forward.dtype
+        draw_key, engine.polishing_draws, problem.num_coordinates, problem.forward.dtype
     )
     penalty = without_noise(data.penalty, patch_key)
-    rounds = settings.polishing_rounds
+    rounds = engine.polishing_rounds
     _, q = polished(problem, penalty, surrogate, family, normals, epsilon, rounds=rounds)
     return q

@@ -5,12 +5,17 @@ noise there. Large values let a surrogate follow the data first and the equation
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
+from pydantic import Field, PlainValidator
 
 from riesz.errors import RieszError
+
+LEARNED = "learned"
 
 
 class AbstractSchedule(eqx.Module):
@@ -97,6 +102,26 @@ def check_positive(epsilon_rel: float) -> None:
         )
 
 
-def as_schedule(epsilon_rel: float | AbstractSchedule) -> AbstractSchedule:
-    """A number stands for itself throughout."""
-    return epsilon_rel if isinstance(epsilon_rel, AbstractSchedule) else Fixed(float(epsilon_rel))
+def as_schedule(value: Any) -> AbstractSchedule:
+    """A number stands for itself throughout; problem files have words for the others."""
+    if isinstance(value, AbstractSchedule):
+        return value
+    if value == LEARNED:
+        return Learned()
+    if isinstance(value, Mapping) and set(value) <= {"last", "start", "cycles"} and "last" in value:
+        others = {name: number for name, number in value.items() if name != "last"}
+        return Annealed(float(value["last"]), **others)
+    if isinstance(value, bool | str | Mapping):
+        raise RieszError(f"epsilon_rel is {value!r}.")
+    return Fixed(float(value))
+
+
+Epsilon = Annotated[
+    float | AbstractSchedule | Mapping[str, float] | Literal["learned"],
+    PlainValidator(as_schedule),
+    Field(
+        description="a positive number, 'learned', or last, start and cycles of an annealing; in "
+        "Python rz.Annealed or rz.Learned too"
+    ),
+]
+"""How wrong the equation may be."""

@@ -134,7 +134,7 @@ def fitted(start: Trained, task: Task, key: PRNGKeyArray) -> tuple[Trained, Hist
         num_steps=settings.num_epochs,
         block_steps=min(settings.cycle, settings.num_epochs),
         label="aquifer",
-        quiet=True,
+        progress=False,
     )
     return state.trained, history
 

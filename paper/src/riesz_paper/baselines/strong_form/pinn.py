@@ -17,8 +17,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.engines.emulate.engine import emulate
-from riesz.engines.emulate.settings import EmulateSettings
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
@@ -33,6 +31,7 @@ from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.boundary import BoundaryValues, nodal_functions
 from riesz.surrogate.surrogate import Surrogate
+from riesz_paper.baselines.by_gradients import GradientSettings, emulate_by_gradients
 
 
 class PointwisePenalty(AbstractPenalty):
@@ -166,14 +165,14 @@ def pinn(
     problem: InverseProblem,
     *,
     seed: int = 0,
-    settings: EmulateSettings | None = None,
+    settings: GradientSettings | None = None,
     num_inside: int = 256,
     num_boundary: int = 64,
     boundary_weight: float = 1.0,
-    quiet: bool = False,
+    progress: bool = False,
 ) -> Posterior:
     """Infer the unknowns with a surrogate that is trained on the strong form."""
-    settings = EmulateSettings() if settings is None else settings
+    settings = GradientSettings() if settings is None else settings
     penalty = pointwise_penalty(
         problem.forward,
         num_inside=num_inside,
@@ -182,13 +181,13 @@ def pinn(
     )
     key = jr.fold_in(jr.key(seed), 1)
     start = initial_surrogate(problem, key, width=settings.width, features=settings.features)
-    posterior = emulate(
+    posterior = emulate_by_gradients(
         problem,
+        penalty,
         seed=seed,
         settings=settings,
-        penalty=penalty,
         surrogate=free_on_boundary(problem.forward, start),
-        quiet=quiet,
+        progress=progress,
     )
     return dataclasses.replace(posterior, engine="pinn")
 

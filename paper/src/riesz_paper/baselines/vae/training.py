@@ -63,7 +63,7 @@ def fitted(start: Trained, task: Task, key: PRNGKeyArray) -> tuple[Trained, Hist
         num_steps=steps,
         block_steps=steps,
         label="autoencoder",
-        quiet=True,
+        progress=False,
     )
     return state.trained, history
 

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
-from riesz.engines.conditional.engine import ConditionalSettings, conditional
+from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.moments import conditional_moments
-from riesz.engines.emulate.engine import emulate
+from riesz.engines.emulate.engine import Emulate
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
 from riesz.latent.boundary_process import BoundaryGP
@@ -106,10 +106,10 @@ def data_problem(kind: str, seed: int, replicate: int) -> InverseProblem:
 def row(kind: str, seed: int, replicate: int) -> Row:
     problem = data_problem(kind, seed, replicate)
     clock = process_time()
-    found = emulate(problem, seed=replicate, quiet=True)
+    found = Emulate().run(problem, seed=replicate)
     ours, seconds = by_draws(found), process_time() - clock
     clock = process_time()
-    exact = conditional(problem, seed=replicate, settings=ConditionalSettings(over="nuts"))
+    exact = Conditional(over="nuts").run(problem, seed=replicate)
     theirs, exact_seconds = exactly(exact), process_time() - clock
     return {
         "unknowns": problem.num_coordinates,
@@ -143,7 +143,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 def draw(seed: int, rows: Sequence[Row], out: Path) -> None:
     """The first data set with constant diffusivity: exact mean and sd, and the wells."""
     problem = data_problem("constant", seed, 0)
-    posterior = conditional(problem, settings=ConditionalSettings(num_draws=2))
+    posterior = Conditional(num_draws=2).run(problem)
     mesh = problem.forward.space.mesh
     found = conditional_moments(posterior, mesh.nodes)
     figure, panels = new_figure(2, width=5.2)

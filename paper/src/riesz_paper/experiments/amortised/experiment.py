@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.engines.amortise.amortised import Amortised
-from riesz.engines.amortise.engine import AmortiseSettings, amortise
+from riesz.engines.amortise.engine import Amortise
 from riesz.fem.interpolate import point_operator
 from riesz.fem.solve import solve
 from riesz.io.store.results import Row
@@ -48,7 +48,7 @@ LEVELS = 4
 NUM_DATA = {"quick": 20, "full": 100}
 LARGEST_STATE = 0.0737  # of the state that nothing carries away, at the centre of the square
 NOISE_SD = RELATIVE_NOISE * LARGEST_STATE
-SETTINGS = AmortiseSettings()
+ENGINE = Amortise()
 SENSORS, EXAMPLE, SCORED = range(3)  # streams of random numbers
 
 FLOOR = 1e-3
@@ -106,7 +106,7 @@ def trained(seed: int) -> tuple[Amortised, Timed]:
     example = posed(seed, data_set(seed, EXAMPLE, 0).values)
 
     def run() -> Amortised:
-        return jax.block_until_ready(amortise(example, seed=seed, settings=SETTINGS, quiet=True))
+        return jax.block_until_ready(ENGINE.trained(example, seed=seed))
 
     found, taken = timed(run)
     found.posterior(example.observations.values)  # compiles: left out of the times that follow

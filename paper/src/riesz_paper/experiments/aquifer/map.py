@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from riesz.engines.conditional.engine import conditional
+from riesz.engines.conditional.engine import Conditional
 from riesz.latent.kernels import Matern52
 from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field, draw_vectors
@@ -54,7 +54,7 @@ def plain_map(aquifer: Aquifer, wells: Wells) -> PlainMap:
     mesh, standard = mesh_of(aquifer), standard_of(wells.head)
     values = np.asarray(standard.scaled(wells.head))
     problem = head_problem(mesh, wells.points / KM, values, STRUCTURES[MAPPED])
-    posterior = conditional(problem)
+    posterior = Conditional().run(problem)
     head, source, diffusivity, flow = (
         predict(posterior, name, quantiles=()) for name in ("u", "source", "diffusivity", "flux")
     )

@@ -17,7 +17,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from riesz.engines.conditional.engine import ConditionalSettings, other_unknowns
+from riesz.engines.conditional.engine import Conditional, other_unknowns
 from riesz.engines.conditional.moments import mixture_at
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
@@ -141,10 +141,10 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         values = np.asarray(standard.scaled(target))
         problem = posed(training.points.tobytes(), values.tobytes())
         key, start_key = jr.split(jr.key(seed))
-        settings = ConditionalSettings(num_draws=PARTS, num_others=PARTS)
         parts = linear_parts(problem)
         start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
-        found = other_unknowns(problem, parts, settings, key, start, SparseLU())
+        engine = Conditional(num_draws=PARTS, num_others=PARTS, start=start)
+        found = other_unknowns(problem, parts, engine, key, SparseLU())
         for note in found.notes:
             warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)

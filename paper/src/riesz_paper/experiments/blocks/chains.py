@@ -1,7 +1,6 @@
 """Chains of NUTS side by side, each in a process of its own on processors of its own."""
 
 import multiprocessing
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.engines.nuts.engine import nuts
+from riesz.engines.nuts.engine import Nuts
 from riesz.posterior.posterior import representative
 from riesz_paper.experiments.blocks.problem import block_problem
 from riesz_paper.running.workers import pin, threads_limited
@@ -60,24 +59,18 @@ def block_chain(settings: ChainSettings, number: int) -> Chain:
     jax.config.update("jax_enable_x64", True)  # a process of its own may choose
     problem = block_problem(settings.seed, levels=settings.levels)
     seed = 2 * (settings.num_chains * settings.seed + number)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a pilot's few draws, and that one chain is not many
-        pilot = nuts(
-            problem,
-            seed=seed,
-            num_warmup=settings.pilot_warmup,
-            num_samples=settings.pilot_samples,
-            num_chains=1,
-            dense_mass=False,
-        )
-        found = nuts(
-            problem,
-            seed=seed + 1,
-            start=pilot,
-            num_warmup=settings.num_warmup,
-            num_samples=settings.num_samples,
-            num_chains=1,
-        )
+    pilot = Nuts(
+        num_warmup=settings.pilot_warmup,
+        num_samples=settings.pilot_samples,
+        num_chains=1,
+        dense_mass=False,
+    ).run(problem, seed=seed)
+    found = Nuts(
+        num_warmup=settings.num_warmup,
+        num_samples=settings.num_samples,
+        num_chains=1,
+        start=pilot,
+    ).run(problem, seed=seed + 1)
     return Chain(
         coordinates=np.asarray(representative(found, jr.key(0), None)),
         num_steps=np.asarray(found.history["num_steps"])[0],

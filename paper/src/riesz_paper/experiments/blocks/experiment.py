@@ -19,7 +19,8 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-from riesz.inference.fit import checked, fit
+from riesz.engines.table import engine_of
+from riesz.inference.fit import checked
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
 from riesz.plot.figure import new_figure, save_figure
@@ -124,9 +125,7 @@ def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Siz
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are kept as notes
         clock, cpu = perf_counter(), process_time()
-        fitted = jax.block_until_ready(
-            fit(problem, engine, seed=seed, quiet=True, check=False, **settings)
-        )
+        fitted = jax.block_until_ready(engine_of(engine, settings).run(problem, seed=seed))
         seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
         found = checked(fitted, check=True, seed=seed)
     variances = np.diag(np.asarray(found.coordinate_covariance()))

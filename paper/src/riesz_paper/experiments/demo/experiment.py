@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from riesz.datasets.jura import Samples, jura
-from riesz.engines.emulate.engine import emulate
+from riesz.engines.emulate.engine import Emulate
 from riesz.fem.interpolate import point_operator
 from riesz.io.store.results import Row
 from riesz.posterior.posterior import Posterior
@@ -78,7 +78,7 @@ def selected(metal: str) -> Choice:
 def found_wind(case: Case) -> tuple[Posterior, ExactPosterior]:
     problem, data = posed(case)
     points = point_operator(problem.forward.space, data.validation_points)
-    fitted = emulate(problem, seed=case.fit_seed(), quiet=True)
+    fitted = Emulate().run(problem, seed=case.fit_seed())
     return fitted, exact_posterior(problem, points)
 
 

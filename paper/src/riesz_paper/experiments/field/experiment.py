@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.engines.emulate.engine import emulate
-from riesz.engines.nuts.engine import nuts
+from riesz.engines.emulate.engine import Emulate
+from riesz.engines.nuts.engine import Nuts
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
 from riesz.latent.karhunen_loeve import KarhunenLoeve, scaled_eigenfunctions
@@ -116,10 +116,10 @@ def moments(posterior: Posterior, sizes: Sizes) -> FieldMoments:
 
 def row(sizes: Sizes, seed: int, replicate: int) -> Row:
     problem, _, _ = data_problem(sizes, seed, replicate)
-    found, costs = timed(lambda: emulate(problem, seed=replicate, quiet=True))
+    found, costs = timed(lambda: Emulate().run(problem, seed=replicate))
     exact, exact_costs = timed(
-        lambda: nuts(
-            problem, seed=replicate, num_warmup=sizes.num_warmup, num_samples=sizes.num_samples
+        lambda: Nuts(num_warmup=sizes.num_warmup, num_samples=sizes.num_samples).run(
+            problem, seed=replicate
         )
     )
     ours, theirs = moments(found, sizes), moments(exact, sizes)
@@ -169,7 +169,7 @@ def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
 def draw(rows: Sequence[Row], out: Path, *, sizes: Sizes, seed: int) -> None:
     """The first data set: the truth, the posterior mean and its spread."""
     problem, finer_mesh, truth = data_problem(sizes, seed, 0)
-    found = moments(emulate(problem, seed=0, quiet=True), sizes)
+    found = moments(Emulate().run(problem, seed=0), sizes)
     mesh = problem.forward.space.mesh
     figure, all_axes = new_figure(3)
     panels = (

@@ -13,23 +13,24 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.emulate.engine import emulate
-from riesz.engines.emulate.settings import EmulateSettings
+from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.chains import NutsSettings, sampled
-from riesz.engines.nuts.engine import ExactDensity, log_density, nuts
-from riesz.engines.relax.engine import RelaxSettings, relax
+from riesz.engines.nuts.engine import ExactDensity, Nuts, log_density
+from riesz.engines.relax.engine import Relax, relaxed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.io.store.results import Row
 from riesz.penalty.penalty import WeakFormPenalty, weak_form_penalty
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
+from riesz_paper.baselines.by_gradients import GradientSettings, emulate_by_gradients
 from riesz_paper.baselines.strong_form.pinn import pinn
 from riesz_paper.experiments.transport.data import Case, posed
 from riesz_paper.tapers.taper import HardTaper
 from riesz_paper.tapers.tapered import taper_radius, tapered_norm
 
-SETTINGS = EmulateSettings()
-PAPER = RelaxSettings(
+ENGINE = Emulate()
+SETTINGS = GradientSettings()
+PAPER = Relax(
     prior_steps=0,
     steps=10_000,
     tail=0.0,
@@ -77,7 +78,7 @@ def hard_taper_penalty(problem: InverseProblem, nodes: int, num_patches: int) ->
 
 def emulate_tapered(nodes: int, problem: InverseProblem, seed: int) -> Posterior:
     penalty = hard_taper_penalty(problem, nodes, SETTINGS.num_patches)
-    return emulate(problem, seed=seed, settings=SETTINGS, penalty=penalty, quiet=True)
+    return emulate_by_gradients(problem, penalty, seed=seed, settings=SETTINGS)
 
 
 def relax_tapered(nodes: int, problem: InverseProblem, seed: int) -> Posterior:
@@ -85,11 +86,11 @@ def relax_tapered(nodes: int, problem: InverseProblem, seed: int) -> Posterior:
     penalty = hard_taper_penalty(problem, nodes, num_patches=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an indefinite norm: that is what is shown
-        return relax(problem, seed=seed, settings=PAPER, penalty=penalty, quiet=True)
+        return relaxed(problem, PAPER, penalty, seed=seed)
 
 
 def by_emulate(problem: InverseProblem, seed: int) -> Posterior:
-    return emulate(problem, seed=seed, settings=SETTINGS, quiet=True)
+    return ENGINE.run(problem, seed=seed)
 
 
 def by_pinn(problem: InverseProblem, seed: int) -> Posterior:
@@ -100,7 +101,6 @@ def by_pinn(problem: InverseProblem, seed: int) -> Posterior:
         num_inside=PINN_INSIDE,
         num_boundary=PINN_BOUNDARY,
         boundary_weight=PINN_BOUNDARY_WEIGHT,
-        quiet=True,
     )
 
 
@@ -164,18 +164,13 @@ def sampled_by_nuts(
         return sampled(density, settings, jr.key(0), start, None, 1, lambda _: None)
 
     def run() -> Posterior:
-        with warnings.catch_warnings():
-            # A single short chain is never called converged; its effective draws are in the row.
-            warnings.simplefilter("ignore")
-            return nuts(
-                problem,
-                seed=case.fit_seed(),
-                num_warmup=num_warmup,
-                num_samples=num_draws,
-                num_chains=num_chains,
-                linear_solver=solver,
-                target_accept=settings.target_accept,
-            )
+        engine = Nuts(
+            num_warmup=num_warmup,
+            num_samples=num_draws,
+            num_chains=num_chains,
+            linear_solver=solver,
+        )
+        return engine.run(problem, seed=case.fit_seed())
 
     key = (method, case.domain, case.levels)
     posterior, taken, before = compiled.timed(key, run, warm_up)

@@ -1,4 +1,4 @@
-"""Training by gradients: for any network and any norm, where `emulate` cannot solve for a readout.
+"""`emulate` by gradient descent: for networks and norms whose readout cannot be solved for.
 
 The surrogate is trained on the weak-form penalty alone, for unknowns drawn from the prior first and
 from (a little around) q then; q is trained on likelihood and prior, through a surrogate whose
@@ -17,16 +17,70 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.engines.emulate.rounds import widened
-from riesz.engines.emulate.settings import EmulateSettings
-from riesz.engines.emulate.start import equation_inputs, log_likelihoods
+from riesz.engines.emulate.engine import num_features
+from riesz.engines.emulate.rounds import WIDENED
+from riesz.engines.emulate.start import (
+    equation_inputs,
+    initial_surrogate,
+    log_likelihoods,
+    reference_penalty,
+)
+from riesz.engines.emulate.states import SurrogateStates
+from riesz.engines.emulate.variational import matched_normals, refined
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
-from riesz.posterior.family import AbstractFamily, Draws, antithetic
+from riesz.penalty.precision import full_precision
+from riesz.posterior.family import AbstractFamily, Draws, antithetic, full_rank
+from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import AbstractNetwork
 from riesz.surrogate.surrogate import Surrogate
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientSettings:
+    """Sizes and lengths of a training."""
+
+    width: int = 32
+    features: int = 64
+    num_bends: int = 16
+    num_patches: int = 4
+    num_samples: int = 16  # of the unknowns in a batch
+    refining_draws: int = 512
+    prior_steps: int = 400
+    steps: int = 800
+    block_steps: int = 200
+    patience: int | None = None  # blocks without progress before training stops
+    learning_rate: float = 5e-3
+    family_learning_rate: float = 2e-2
+
+
+def emulate_by_gradients(
+    problem: InverseProblem,
+    penalty: AbstractPenalty,
+    *,
+    seed: int = 0,
+    settings: GradientSettings | None = None,
+    surrogate: Surrogate | None = None,
+    progress: bool = False,
+) -> Posterior:
+    """Infer the unknowns with a surrogate that is trained on any penalty."""
+    settings = GradientSettings() if settings is None else settings
+    network_key, key, refine_key = jr.split(jr.key(seed), 3)
+    if surrogate is None:
+        features = num_features(problem, settings.num_bends, settings.features)
+        surrogate = initial_surrogate(problem, network_key, width=settings.width, features=features)
+    size = problem.num_coordinates
+    family = full_rank(size, problem.forward.dtype)
+    with full_precision():
+        reference = reference_penalty(problem, penalty, surrogate)
+        surrogate, family, curves = trained(
+            *(problem, penalty, surrogate, family, settings, reference, key), progress=progress
+        )
+        normals = matched_normals(refine_key, settings.refining_draws, size, family.dtype)
+        family = refined(problem, surrogate, family, normals)
+    history = {name: jnp.asarray(curve) for name, curve in curves.items()}
+    return Posterior(problem, family, SurrogateStates(surrogate), history, "emulate", seed)
 
 
 class EmulateState(eqx.Module):
@@ -50,7 +104,7 @@ class EmulateData(eqx.Module):
 class EmulateStep(eqx.Module):
     """One step of both optimisers; on the prior, only the surrogate moves."""
 
-    settings: EmulateSettings = eqx.field(static=True)
+    settings: GradientSettings = eqx.field(static=True)
     on_prior: bool = eqx.field(static=True)
 
     def __call__(
@@ -58,7 +112,7 @@ class EmulateStep(eqx.Module):
     ) -> tuple[EmulateState, dict[str, Float[Array, ""]]]:
         draw_key, patch_key, family_key = jr.split(key, 3)
         normals = self.normals(draw_key, data)
-        draws = normals if self.on_prior else widened(state.family, normals)
+        draws = normals if self.on_prior else state.family.transformed(WIDENED * normals)
         network, memory, physics = self.network_step(state, patch_key, draws, data)
         terms = {"physics": physics}
         if self.on_prior:
@@ -100,12 +154,12 @@ class EmulateStep(eqx.Module):
         return eqx.apply_updates(state.family, changes), memory, -value
 
 
-def network_optimiser(settings: EmulateSettings) -> optax.GradientTransformation:
+def network_optimiser(settings: GradientSettings) -> optax.GradientTransformation:
     steps = settings.prior_steps + settings.steps
     return optax.adam(optax.cosine_decay_schedule(settings.learning_rate, max(steps, 1)))
 
 
-def family_optimiser(settings: EmulateSettings) -> optax.GradientTransformation:
+def family_optimiser(settings: GradientSettings) -> optax.GradientTransformation:
     schedule = optax.cosine_decay_schedule(settings.family_learning_rate, max(settings.steps, 1))
     return optax.adam(schedule)
 
@@ -115,12 +169,11 @@ def trained(
     penalty: AbstractPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    settings: EmulateSettings,
+    settings: GradientSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
     *,
-    quiet: bool,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    progress: bool,
 ) -> tuple[Surrogate, AbstractFamily, dict[str, Float[np.ndarray, " step"]]]:
     """Surrogate and q after both stages, and the curves of the terms."""
     prior_key, key = jr.split(key)
@@ -132,8 +185,8 @@ def trained(
     )
     data = EmulateData(problem, penalty, surrogate, reference)
     first, second = EmulateStep(settings, True), EmulateStep(settings, False)
-    before, on_prior = run(first, state, prior_key, data, quiet=quiet, checkpoint=checkpoint)
-    after, on_family = run(second, before, key, data, quiet=quiet, checkpoint=checkpoint)
+    before, on_prior = run(first, state, prior_key, data, progress=progress)
+    after, on_family = run(second, before, key, data, progress=progress)
     physics = np.concatenate([on_prior.get("physics", []), on_family.get("physics", [])])
     history = {"physics": physics, "bound": on_family["bound"]}
     return dataclasses.replace(surrogate, network=after.network), after.family, history
@@ -145,8 +198,7 @@ def run(
     key: PRNGKeyArray,
     data: EmulateData,
     *,
-    quiet: bool,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    progress: bool,
 ) -> tuple[EmulateState, dict[str, Any]]:
     settings = step.settings
     return train(
@@ -157,9 +209,8 @@ def run(
         num_steps=settings.prior_steps if step.on_prior else settings.steps,
         block_steps=settings.block_steps,
         label="surrogate on the prior" if step.on_prior else "surrogate and posterior",
-        quiet=quiet,
+        progress=progress,
         patience=settings.patience,
         watched="physics",
-        checkpoint=checkpoint,
         stage="prior" if step.on_prior else "posterior",
     )

@@ -1,0 +1,181 @@
+"""What an engine is: an immutable value that holds its settings, and leads from a problem to a
+posterior.
+
+Settings are checked where a value is made, whether in Python or by a problem file: what an engine
+does not have, or would not read, is refused. Each kind of setting says in words what it may be.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import (
+    AbstractLinearSolver,
+    ConjugateGradients,
+    Dense,
+    SparseLU,
+)
+from riesz.fem.solve import require_float64
+from riesz.penalty.gram import Gram
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import InverseProblem
+from riesz.spelling import listed, nearest
+
+GRADIENT = 3.0
+"""Solves that a log-density with its slope costs."""
+
+SOLVERS = {"sparse-lu": SparseLU, "dense": Dense, "conjugate-gradients": ConjugateGradients}
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def as_solver(value: Any) -> AbstractLinearSolver:
+    if isinstance(value, AbstractLinearSolver):
+        return value
+    if isinstance(value, str) and value in SOLVERS:
+        return SOLVERS[value]()
+    raise ValueError(value)
+
+
+def as_gram(value: Any) -> Gram | None:
+    if value is None or isinstance(value, Gram):
+        return value
+    if isinstance(value, Mapping) and set(value) <= {"diffusivity", "reaction"}:
+        numbers = {name: float(number) for name, number in value.items()}
+        if all(0 <= number < np.inf for number in numbers.values()):
+            return Gram(**numbers)
+    raise ValueError(value)
+
+
+def as_start(value: Any) -> Any:
+    """Coordinates, a posterior, or the engine whose posterior is taken."""
+    if value is None or isinstance(value, Posterior | AbstractEngine):
+        return value
+    numbers = np.asarray(value, dtype=float)
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise ValueError(value)
+    return numbers
+
+
+Count = Annotated[
+    int,
+    BeforeValidator(plain),
+    Field(strict=True, ge=1, description="a whole number of at least 1"),
+]
+CountOrZero = Annotated[
+    int,
+    BeforeValidator(plain),
+    Field(strict=True, ge=0, description="a whole number of at least 0"),
+]
+Share = Annotated[
+    float,
+    BeforeValidator(plain),
+    Field(strict=True, gt=0, lt=1, description="a number between 0 and 1"),
+]
+CountOrNone = Annotated[Count | None, Field(description="a whole number of at least 1, or nothing")]
+ShareOrZero = Annotated[
+    float,
+    BeforeValidator(plain),
+    Field(strict=True, ge=0, lt=1, description="0, or a number below 1"),
+]
+Flag = Annotated[bool, BeforeValidator(plain), Field(strict=True, description="true or false")]
+Solver = Annotated[
+    AbstractLinearSolver | Literal["sparse-lu", "dense", "conjugate-gradients"],
+    PlainValidator(as_solver),
+    Field(description=f"{listed(SOLVERS)}, or in Python a linear solver"),
+]
+InnerProduct = Annotated[
+    Gram | Mapping[str, float] | None,
+    PlainValidator(as_gram),
+    Field(description="diffusivity and reaction, numbers that are not negative, as rz.Gram has"),
+]
+Start = Annotated[
+    Any,
+    PlainValidator(as_start),
+    Field(
+        description="a list of standard normal coordinates, or the engine whose posterior is "
+        "taken: its name in a problem file, a value of it or a posterior in Python"
+    ),
+]
+
+
+Own = TypeVar("Own", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Settings by name, checked where they are given."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    name: ClassVar[str]
+
+    def __init__(self, **settings: Any):
+        known = type(self).model_fields
+        for name in settings:
+            if name not in known:
+                raise RieszError(
+                    f"{self.name} has no setting {name!r}: {nearest(name, known)}It has "
+                    f"{listed(known)}."
+                )
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            setting = str(error.errors()[0]["loc"][0])
+            raise RieszError(
+                f"the setting {setting} of {self.name} is {settings[setting]!r}: give "
+                f"{known[setting].description}."
+            ) from None
+        for name, why in self.inert().items():
+            if name in self.model_fields_set:
+                raise RieszError(
+                    f"the setting {name} of {self.name} would do nothing: {why}. Leave it out."
+                )
+
+    def changed(self: Own, **settings: Any) -> Own:
+        """The same with other settings."""
+        return type(self)(**{name: getattr(self, name) for name in self.model_fields_set}
+                          | settings)  # fmt: skip
+
+    def inert(self) -> dict[str, str]:
+        """Settings that the others leave without effect, and why."""
+        return {}
+
+
+class AbstractEngine(Settings, ABC):
+    """A way to a posterior, with its settings."""
+
+    is_exact: ClassVar[bool]  # solves the equation on the whole mesh, which needs float64
+    compiling: ClassVar[float]  # seconds, roughly, in which nothing is computed yet
+
+    def settings(self) -> dict[str, Any]:
+        """All settings by name, as they identify a fit."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def check(self, problem: InverseProblem) -> None:
+        """Raise, before any work is done, where the engine cannot do the problem."""
+        if self.is_exact:
+            require_float64(problem.forward)
+
+    @abstractmethod
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        """Seconds of computing, roughly, where an exact solve takes `solve` of them."""
+
+    @abstractmethod
+    def run(
+        self,
+        problem: InverseProblem,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    ) -> Posterior:
+        """The posterior, whose notes say what a reader must know; `progress` draws bars on the
+        error stream."""
