@@ -11,7 +11,7 @@ from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
 from riesz.diagnose import sbc as simulation
 from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.engine import amortise
+from riesz.engines.amortise.engine import Amortise
 from riesz.errors import RieszError
 from riesz.io.store.results import read_results
 
@@ -100,7 +100,7 @@ def test_observations_below_a_limit_are_refused_before_any_work(tmp_path, monkey
     assert len(errors.splitlines()) == 1
     assert not (tmp_path / "new").exists()
     problem = read_problem(tmp_path / "problem.toml").problem
-    for made_up in (simulation.sbc, amortise):
+    for made_up in (simulation.sbc, Amortise().trained):
         with pytest.raises(RieszError, match="no data sets can be made up like these"):
             made_up(problem)
 
