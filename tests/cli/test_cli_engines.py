@@ -9,11 +9,10 @@ import pytest
 
 from riesz.case.run.folder import read_run
 from riesz.cli.main import main
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.engines.relax.states import RelaxedStates
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
-from riesz.posterior.states import ExactStates
+from riesz.posterior.states import ExactStates, SurrogateStates
 
 PROBLEM = """
 [domain]

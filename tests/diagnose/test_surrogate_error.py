@@ -9,10 +9,10 @@ from tests.linear_gaussian import exact_posterior, linear_problem
 from riesz.diagnose.summary import summary
 from riesz.diagnose.surrogate_error import surrogate_error, with_surrogate_error
 from riesz.engines.emulate.start import initial_surrogate
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import SurrogateStates
 
 
 @pytest.fixture(scope="module")

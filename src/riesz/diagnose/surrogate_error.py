@@ -15,7 +15,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
 from riesz.fem.linear.linear_solve import SparseLU
@@ -24,6 +23,7 @@ from riesz.penalty.dual_norm import DualNorm
 from riesz.posterior.checks import SurrogateError
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import SurrogateStates
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = 32

@@ -1,4 +1,4 @@
-"""A quasi-Newton method for smooth functions of a few parameters, in any tree of arrays."""
+"""L-BFGS for smooth functions of a few parameters, in any tree of arrays."""
 
 from typing import TypeVar
 

@@ -8,12 +8,12 @@ from riesz.diagnose.importance import with_importance_check
 from riesz.diagnose.surrogate_error import with_surrogate_error
 from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import RieszError
 from riesz.inference.choose import choose_engine
 from riesz.posterior.family import AbstractFamily
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import SurrogateStates
 from riesz.problem.problem import InverseProblem
 
 CHECKED_MESH = {1: 129**2, 2: 129**2, 3: 16**3}

@@ -8,8 +8,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import solve
+from riesz.penalty.precision import full_precision
 from riesz.posterior.family import Draws
 from riesz.problem.problem import InverseProblem
+from riesz.surrogate.surrogate import Surrogate, nodal_states
 
 
 class AbstractStateMap(eqx.Module):
@@ -38,3 +40,15 @@ class ExactStates(AbstractStateMap):
             return solve(problem.forward, problem.z(one), linear_solver=self.linear_solver)
 
         return jax.lax.map(state, coordinates)
+
+
+class SurrogateStates(AbstractStateMap):
+    """The surrogate at all mesh nodes: no equation is solved."""
+
+    surrogate: Surrogate
+
+    def __call__(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> Float[Array, "draw node"]:
+        with full_precision():
+            return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)

@@ -7,8 +7,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from riesz.engines.emulate.least_squares import LARGEST
-from riesz.engines.emulate.split import FEWEST_FEATURES, fitting_features, fitting_split, splits
+from riesz.engines.emulate.least_squares import (
+    FEWEST_FEATURES,
+    LARGEST,
+    fitting_features,
+    fitting_split,
+    splits,
+)
 from riesz.surrogate.networks import trunk_branch
 
 

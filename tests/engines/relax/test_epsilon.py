@@ -17,11 +17,11 @@ from tests.source_strengths import (
 from riesz.engines.relax.error_scale import (
     gram_factor,
     linearised,
+    median_units,
     most_likely_epsilon,
     patch_variances,
 )
 from riesz.engines.relax.schedule import Annealed, Fixed, as_schedule
-from riesz.engines.relax.setup import median_units
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian

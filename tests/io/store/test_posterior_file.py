@@ -13,7 +13,6 @@ import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
 from riesz.engines.emulate.start import initial_surrogate
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.engines.relax.error_scale import gram_factor
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import FileFormatError, RieszError
@@ -29,7 +28,7 @@ from riesz.penalty.dual_norm import dual_norm
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws, MeanField, PriorUpdate
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.states import ExactStates, SurrogateStates
 from riesz.prediction.predict import predict
 from riesz.problem.problem import inverse_problem
 

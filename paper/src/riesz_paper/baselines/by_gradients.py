@@ -25,13 +25,13 @@ from riesz.engines.emulate.start import (
     log_likelihoods,
     reference_penalty,
 )
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.engines.emulate.variational import matched_normals, refined
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.precision import full_precision
 from riesz.posterior.family import AbstractFamily, Draws, antithetic, full_rank
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import AbstractNetwork
 from riesz.surrogate.surrogate import Surrogate

@@ -12,11 +12,11 @@ from jaxtyping import Array, Float
 
 from riesz.engines.amortise.encoder import Encoder
 from riesz.engines.amortise.simulate import DataSets, Simulator
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.errors import RieszError
 from riesz.observe.observations import Observations, as_numbers
 from riesz.posterior.family import FullRank
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import SurrogateStates
 from riesz.problem.problem import InverseProblem
 
 ENGINE = "amortise"

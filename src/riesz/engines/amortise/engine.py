@@ -7,7 +7,8 @@ noise model make up, fresh ones in each step. A new data set costs one pass of a
 The encoder minimises $E[-\log q(z \mid y)]$ over pairs from the model: up to a constant
 $KL(p(z \mid y)\,\|\,q)$ averaged over data sets. In this sense the best Gaussian has exactly the
 mean and covariance of the posterior, whatever its shape. The paper's evidence bound turns the
-divergence round, and is narrower where the posterior is no Gaussian.
+divergence round, and is narrower where the posterior is no Gaussian. (Neural posterior estimation,
+Papamakarios & Murray 2016.)
 """
 
 import dataclasses

@@ -3,7 +3,7 @@ r"""The engine `conditional`: sources and boundary values of a linear equation, 
 Given the other unknowns $h$ (scales of fields, a diffusivity, a velocity, the noise) everything is
 Gaussian: $p(h \mid y) \propto p(h)\, N(y;\, b(h),\, S(h))$ is a density over few unknowns, and the
 rest follows exactly. $h$ is taken at its most probable value, from the Gaussian that the curvature
-there makes, or by NUTS.
+there makes, or by NUTS. (Marginalisation as in INLA, Rue, Martino & Chopin 2009, but exact.)
 """
 
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple

@@ -3,7 +3,8 @@ r"""Measurements of a state that is affine in some unknowns: everything Gaussian
 With the other unknowns $h$ held, the state at the sensors is $b(h) + R(h)\,c$ for standard normal
 coordinates $c$ of sources and boundary values, and the data are normal with mean $b$ and covariance
 $S = R R^\top + \operatorname{diag}\sigma^2$. $R$ costs one sparse factorisation and a solve for
-each sensor or each coordinate, whichever are fewer.
+each sensor or each coordinate, whichever are fewer. (Linear Gaussian models: Rasmussen & Williams
+2006, chapter 2.)
 """
 
 from collections.abc import Callable

@@ -4,6 +4,9 @@ A surrogate of the state is bound to the equation by the weak-form penalty aroun
 data by the surrogate, each with the other held fixed: were the penalty to pull at q, it would
 shrink q to where the surrogate is best. The penalty is a sum of squares and the surrogate linear in
 its readout: both are solved for in rounds.
+
+In the usual words: variational inference, in which q maximises the evidence lower bound (ELBO;
+Kingma & Welling 2014), with a DeepONet (Lu et al. 2021) fitted to the weak form for the solver.
 """
 
 import dataclasses
@@ -18,8 +21,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.base import AbstractEngine, Count, CountOrZero, InnerProduct
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.emulate.least_squares import fitting_features, splits
 from riesz.engines.emulate.rounds import Rounds, RoundSizes, emulated_in_rounds
-from riesz.engines.emulate.split import fitting_features, splits
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
@@ -27,11 +30,11 @@ from riesz.engines.emulate.start import (
     reference_penalty,
     training_cost,
 )
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.precision import full_precision
 from riesz.posterior.family import AbstractFamily, full_rank
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import SurrogateStates
 from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate

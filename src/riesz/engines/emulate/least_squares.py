@@ -4,17 +4,19 @@ With the functions of place and of the unknowns held fixed, the surrogate is lin
 $W$, and the penalty a sum of squares: $\sum_p f_p\,|r_p(W)|^2_{A_p^{-1}}$. The derivative of a
 patch's residual by the mixture of features, $J_p$, gives the normal matrix as a sum of Kronecker
 products $J_p^\top A_p^{-1} J_p \otimes h h^\top$ with the hidden values $h(\xi)$. For a linear
-equation one step finds the minimum, which gradient descent approaches slowly.
+equation one step finds the minimum, which gradient descent approaches slowly. (A small ridge makes
+it a Tikhonov-regularised least-squares problem.)
 """
 
 import dataclasses
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from riesz.penalty.norm import NormSample
 from riesz.penalty.penalty import WeakFormPenalty
@@ -33,6 +35,9 @@ LARGEST = 6000
 
 RIDGE = 1e-10
 """Relative to the mean of the diagonal: features that nothing tells apart stay as they are."""
+
+FEWEST_FEATURES = 24
+"""Functions of place that a surrogate is left with at least, however many unknowns there are."""
 
 
 class MixedFeatures(AbstractPlacedState):
@@ -185,3 +190,42 @@ def patch_squares(
         weighted = drawn.factors[:, None, None, None] * solved.reshape(both.shape) / num_patches
         total = total + jnp.einsum("prsk,prsl->skl", slope, weighted)
     return jnp.asarray(total)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Coordinates of both kinds, and how many functions of the others the affine ones multiply."""
+
+    linear: Int[np.ndarray, " linear"]
+    others: Int[np.ndarray, " other"]
+    num_crossed: int
+    num_hidden: int
+
+
+def splits(
+    linear: Int[np.ndarray, " linear"], others: Int[np.ndarray, " other"], num_bends: int
+) -> list[Split]:
+    """The richest first: products with all functions, products with linear ones, or none.
+
+    Without any products, all coordinates are treated alike: they have linear functions anyway.
+    """
+    curved = 1 + len(others) + (num_bends if len(others) else 0)
+    found = [
+        Split(linear, others, num_crossed, len(linear) * num_crossed + curved)
+        for num_crossed in (curved, 1 + len(others))
+    ]
+    everything = np.sort(np.concatenate([linear, others]))
+    return [*found, Split(everything[:0], everything, 1, 1 + len(everything) + num_bends)]
+
+
+def fitting_split(candidates: list[Split], num_features: int) -> Split:
+    """The richest whose normal equations are not too large; the last if all are."""
+    small = [split for split in candidates if split.num_hidden * num_features <= LARGEST]
+    return (small or candidates)[0 if small else -1]
+
+
+def fitting_features(candidates: list[Split], wanted: int) -> int:
+    """Functions of place: fewer than wanted where that leaves room for richer functions."""
+    room = [LARGEST // split.num_hidden for split in candidates]
+    enough = [count for count in room if count >= FEWEST_FEATURES]
+    return min(wanted, enough[0] if enough else FEWEST_FEATURES)

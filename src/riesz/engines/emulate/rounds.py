@@ -6,7 +6,7 @@ functions of place span the states no better than random ones, and descent leave
 tens of per cent where there are many unknowns.) A surrogate that is right around one q gives the
 next one; the first rounds give the data a part of their weight, so that q shrinks from the prior
 in steps over which the functions around it can follow. In the end q no longer moves, and the
-surrogate is right where it is used.
+surrogate is right where it is used. (Random features, and tempering of the likelihood by `share`.)
 """
 
 import dataclasses
@@ -25,10 +25,11 @@ from riesz.engines.emulate.least_squares import (
     LARGEST,
     NormalEquations,
     factorised,
+    fitting_split,
     normal_equations,
     solved,
+    splits,
 )
-from riesz.engines.emulate.split import fitting_split, splits
 from riesz.engines.emulate.start import at_sensors, equation_inputs, log_likelihoods
 from riesz.engines.emulate.variational import information, matched_normals, refined
 from riesz.engines.training import TrainingError, bar, spoken

@@ -3,7 +3,8 @@ r"""The variational distribution for a surrogate that no longer changes, without
 The expectation in the evidence bound is an average over one fixed set of normal draws; what is left
 is a smooth function of a few parameters, for a quasi-Newton method. Data that inform some unknowns
 a hundred times better than others would slow it down: a full-rank Gaussian is therefore sought in
-coordinates that the expected information of the data makes round.
+coordinates that the expected information of the data makes round. (The ELBO by reparameterised
+draws, Kingma & Welling 2014, as a sample-average approximation; information is that of Fisher.)
 """
 
 import equinox as eqx

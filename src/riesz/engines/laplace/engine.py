@@ -2,7 +2,8 @@ r"""The engine `laplace`: a Gaussian about the most likely unknowns, by exact so
 
 Newton's method with conjugate gradients finds the mode; the curvature there, in the few directions
 in which it differs from the prior's, gives the spread. Both cost a number of solves that does not
-grow with the number of unknowns, so that there may be one at each node of the mesh.
+grow with the number of unknowns, so that there may be one at each node of the mesh. (The Laplace
+approximation with a low-rank update of the prior: Bui-Thanh, Ghattas, Martin & Stadler 2013.)
 """
 
 from typing import ClassVar

@@ -1,7 +1,9 @@
 """The mode of a posterior by Newton's method, each step solved for by conjugate gradients.
 
 The prior's part of the Hessian is the identity, so that conjugate gradients need about as many
-iterations as there are directions that the data tell of, on any mesh.
+iterations as there are directions that the data tell of, on any mesh. This is truncated Newton-CG:
+the inner loop stops where the curvature is not positive (Steihaug 1983, with a line search instead
+of his trust region) or the forcing term of Eisenstat & Walker (1996) is reached.
 """
 
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 A gradient costs one sparse factorisation: the adjoint solve meets the matrix of the forward one
 again, and the host remembers its factors. (Dense solvers factorise twice.)
+The sampler is that of Hoffman & Gelman (2014).
 """
 
 from typing import ClassVar

@@ -3,7 +3,8 @@ r"""How large an error of the equation is, seen from the sensors.
 In the relaxed model $L u = f + \epsilon w$ with $w \sim N(0, A)$ the data scatter about the exact
 solution with covariance $S = D + \epsilon^2 K$, where $D$ holds the variances of the noise and
 $K = H L^{-1} A L^{-\top} H^\top$. The scale $\epsilon$ has awkward units; people give
-`epsilon_rel` instead, with mean$_i\,\epsilon^2 K_{ii}$ = (`epsilon_rel` $\sigma$)$^2$.
+`epsilon_rel` instead, with mean$_i\,\epsilon^2 K_{ii}$ = (`epsilon_rel` $\sigma$)$^2$. A learned
+$\epsilon$ maximises the evidence of the data (empirical Bayes).
 """
 
 import equinox as eqx
@@ -21,7 +22,14 @@ from riesz.fem.assembly import jacobian
 from riesz.fem.linear.host_call import host_lu
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.solve import require_float64
+from riesz.observe.likelihood import Gaussian
+from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.gram import Gram
 from riesz.penalty.norm import PatchNorm
+from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
+from riesz.penalty.schwarz_patches import SchwarzPatches
+from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import Coordinates, InverseProblem
 
 LEAST, MOST = 0.05, 100.0
@@ -32,6 +40,9 @@ MAX_STEPS = 200
 
 GRID = 40
 """Values that are tried before the best of them is refined."""
+
+CALIBRATED = 4096
+"""Patches up to which a norm by patches is held to the effect of the exact one at the sensors."""
 
 
 class GramFactor(eqx.Module):
@@ -184,3 +195,64 @@ def log_evidence(
     factor = np.linalg.cholesky(covariance)
     white = scipy.linalg.solve_triangular(factor, offset, lower=True)
     return float(-0.5 * white @ white - np.log(np.diag(factor)).sum())
+
+
+def check_problem(problem: InverseProblem) -> None:
+    require_float64(problem.forward)
+    if not isinstance(problem.likelihood, Gaussian):
+        raise RieszError(
+            f"relax needs normal noise, to know how far the data correct the equation, but the "
+            f"likelihood is {problem.likelihood.describe()}: use emulate or nuts."
+        )
+
+
+def never_negative(penalty: AbstractPenalty) -> bool:
+    """Whether the penalty is a norm; where it is not, exact minimisation would find out."""
+    return isinstance(penalty, ExactPenalty) or (
+        isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches)
+    )
+
+
+def count_patches(penalty: WeakFormPenalty) -> int:
+    """All of them, on all levels."""
+    coarse = penalty.norm.coarse
+    return penalty.norm.fine.num_patches + (0 if coarse is None else coarse.num_patches)
+
+
+def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
+    """The matrix A of the norm that a penalty measures or estimates."""
+    if isinstance(penalty, ExactPenalty):
+        return penalty.norm.gram
+    gram = Gram()
+    if isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches):
+        patches = penalty.norm.fine
+        gram = Gram(np.asarray(patches.diffusivity), float(patches.reaction))
+    return dual_norm(penalty.problem, gram).gram
+
+
+def median_units(
+    problem: InverseProblem, penalty: AbstractPenalty, gram: SparseMatrix, factor: GramFactor
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The epsilon that counts as one noise sd at the priors' medians: exactly, and by patches."""
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+    here, variances = linearised(problem, origin), noise_variances(problem, origin)
+    exact = epsilon_unit(jnp.diagonal(here.discrepancy(factor)), variances)
+    if not (isinstance(penalty, WeakFormPenalty) and never_negative(penalty)):
+        return exact, exact
+    if count_patches(penalty) > CALIBRATED:
+        return exact, exact
+    errors = patch_variances(penalty.norm, gram, here, problem.forward.free)
+    return exact, epsilon_unit(errors, variances)
+
+
+def told(problem: InverseProblem, epsilon_rel: float) -> tuple[str, ...]:
+    """What a reader must know before trusting the posterior."""
+    affine = affine_coordinates(problem)
+    if epsilon_rel <= 1 or len(affine) == problem.num_coordinates:
+        return ()
+    note = (
+        f"epsilon_rel is {epsilon_rel:.3g}, above one, and the equation's matrix depends on the "
+        "unknowns: the objective leaves out how likely an error of that size is for each value of "
+        "them, log|S(z)| / 2, and favours values that let errors grow."
+    )
+    return (note,)

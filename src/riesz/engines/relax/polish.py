@@ -25,12 +25,11 @@ from riesz.engines.emulate.least_squares import (
     patch_squares,
 )
 from riesz.engines.optimise import minimised
-from riesz.engines.relax.error_scale import noise_variances
+from riesz.engines.relax.error_scale import count_patches, noise_variances
 from riesz.engines.relax.objective import AnySurrogate, relaxed_terms, with_part
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.norm import NormSample
-from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty, over_states
-from riesz.penalty.schwarz_patches import SchwarzPatches
+from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states
 from riesz.penalty.state import StateFunction, values_at_nodes
 from riesz.posterior.family import AbstractFamily, Draws, MeanField
 from riesz.problem.problem import InverseProblem
@@ -60,19 +59,6 @@ class ChosenPatches(AbstractPenalty):
             return self.whole.norm.squared(residual, self.sample)
 
         return jnp.mean(over_states(self.problem, states, zs, squared))
-
-
-def never_negative(penalty: AbstractPenalty) -> bool:
-    """Whether the penalty is a norm; where it is not, exact minimisation would find out."""
-    return isinstance(penalty, ExactPenalty) or (
-        isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches)
-    )
-
-
-def count_patches(penalty: WeakFormPenalty) -> int:
-    """All of them, on all levels."""
-    coarse = penalty.norm.coarse
-    return penalty.norm.fine.num_patches + (0 if coarse is None else coarse.num_patches)
 
 
 def without_noise(penalty: AbstractPenalty, key: PRNGKeyArray) -> AbstractPenalty:

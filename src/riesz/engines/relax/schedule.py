@@ -1,7 +1,7 @@
 """How strongly the equation is held during a training, in units of the noise.
 
 `epsilon_rel` says how far errors of the equation may move the state at the sensors, relative to the
-noise there. Large values let a surrogate follow the data first and the equation later.
+noise there. Large values let a surrogate follow the data first and the equation later (annealing).
 """
 
 from abc import abstractmethod

@@ -1,7 +1,8 @@
 r"""States under the relaxed model: draws of u given the unknowns and the data.
 
 For given unknowns, $L u = f + \epsilon w$ with $w \sim N(0, A)$ makes u Gaussian, and the data
-narrow it. Matheron's rule turns a draw before the data into one after them:
+narrow it. Matheron's rule (pathwise conditioning, Wilson et al. 2021) turns a draw before the
+data into one after them:
 $u = u_0 + \epsilon^2 L^{-1} A L^{-\top} H^\top S^{-1} (y - H u_0 - e)$ with noise $e$.
 """
 

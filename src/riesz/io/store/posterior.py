@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 import riesz
-from riesz.engines.emulate.states import SurrogateStates
 from riesz.engines.relax.error_scale import GramFactor
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import FileFormatError, RieszError
@@ -27,7 +26,7 @@ from riesz.mesh.mesh import mesh_digest
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractFamily, EmpiricalDraws, FullRank, MeanField, PriorUpdate
 from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import AbstractStateMap, ExactStates
+from riesz.posterior.states import AbstractStateMap, ExactStates, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.boundary import BoundaryValues, NodalFunctions
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
