@@ -31,6 +31,8 @@ from .fem.elements.space import P2 as P2
 from .fem.elements.space import Space as Space
 from .fem.terms.coefficient import nodal as nodal
 from .fem.terms.coefficient import per_cell as per_cell
+from .fem.terms.regional import by_region as by_region
+from .fem.terms.regional import scaled as scaled
 from .fem.terms.weakform import WeakForm as WeakForm
 from .fem.terms.weakform import advection as advection
 from .fem.terms.weakform import diffusion as diffusion

@@ -15,6 +15,7 @@ from riesz.fem.terms.coefficient import (
     Latent,
     Nodal,
     PerCell,
+    WeightedSum,
     check_count,
     check_finite,
     is_traced,
@@ -32,14 +33,22 @@ def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree, *, z_known: bo
     """
     places = quadrature_places(domain)
     for name, allowed in term.shapes:
-        coefficient = term.coefficients[name]
-        if isinstance(coefficient, Latent) and not z_known:
-            continue
-        coefficient = resolve(coefficient, z, name)
-        label = f"{name} of {term.name}"
-        values = checked_values(coefficient, places, mesh, allowed, z, label, z_known=z_known)
-        if values is not None and name in term.positive:
-            check_positive(values, label)
+        for part, shapes in checked_apart(term.coefficients[name], allowed):
+            if isinstance(part, Latent) and not z_known:
+                continue
+            known, label = resolve(part, z, name), f"{name} of {term.name}"
+            values = checked_values(known, places, mesh, shapes, z, label, z_known=z_known)
+            if values is not None and name in term.positive:
+                check_positive(values, label)
+
+
+def checked_apart(
+    coefficient: AbstractCoefficient, allowed: tuple[Shape, ...]
+) -> list[tuple[AbstractCoefficient, tuple[Shape, ...]]]:
+    """What must have which shapes; of a sum its weights together, and each part."""
+    if not isinstance(coefficient, WeightedSum):
+        return [(coefficient, allowed)]
+    return [(coefficient.with_ones(), allowed), *((part, SCALAR) for part in coefficient.parts)]
 
 
 def check_prescribed(

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 
 from riesz.errors import MeshError
 from riesz.geometry.crossings import inside, offset_from_edge
-from riesz.geometry.geojson import lines_in
+from riesz.geometry.geojson import geometries_in, lines_in
 from riesz.geometry.points import as_points
 
 Line = Float[np.ndarray, "_ 2"]  # lines of one layer are of any lengths
@@ -27,6 +27,13 @@ def lines_of(geometry: Any) -> list[Line]:
     if not lines:
         raise MeshError("the geometry holds no line: give at least two points.")
     return [checked_line(line) for line in lines]
+
+
+def polygons_of(geometry: Any) -> list[list[Line]]:
+    """The rings of each polygon; arrays are the rings of one."""
+    geometry = getattr(geometry, "__geo_interface__", geometry)
+    each = geometries_in(geometry) if isinstance(geometry, Mapping) else [geometry]
+    return [lines_of(one) for one in each]
 
 
 def lines_of_arrays(geometry: Any) -> list[Any]:
@@ -62,6 +69,18 @@ def inside_polygon(
     """Even-odd rule over all rings, so holes are outside; on a ring, either answer."""
     ends = [np.roll(ring, -1, axis=0) for ring in rings]
     return inside(points, np.concatenate(rings), np.concatenate(ends))
+
+
+def inside_any(
+    points: Float[np.ndarray, "point 2"], polygons: list[list[Line]]
+) -> Bool[np.ndarray, " point"]:
+    """Whether points lie inside one polygon at least: those of a map may overlap."""
+    found = np.zeros(len(points), dtype=bool)
+    for rings in polygons:
+        low, high = (end(np.concatenate(rings), axis=0) for end in (np.min, np.max))
+        (near,) = np.nonzero(~found & ((points >= low) & (points <= high)).all(axis=1))
+        found[near] = inside_polygon(points[near], rings)
+    return found
 
 
 def distance_to_lines(

@@ -16,10 +16,7 @@ from riesz.latent.field import AbstractField, AbstractFieldLatent, cell_values
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.parametric import Parametric, parametric
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.tags import region_cells
-
-REST = "rest"
-"""What the cells outside of all regions are called."""
+from riesz.mesh.tags import REST, region_of_cells
 
 
 class PiecewiseConstant(AbstractField):
@@ -95,35 +92,11 @@ class Regions(AbstractFieldPrior):
             return dict(self.priors)
         if not mesh.regions:
             raise RieszError(
-                "the mesh has no regions: tag some by tag_region(mesh, name, polygon), or give the "
-                "distribution itself for one number everywhere."
+                "the mesh has no regions: tag some by tag_region(mesh, name, polygon), "
+                "[regions.NAME] in a problem file, or give the distribution itself for one number "
+                "everywhere."
             )
         return dict.fromkeys(mesh.regions, self.priors)
-
-
-def region_of_cells(
-    mesh: Mesh, names: tuple[str, ...], *, has_rest: bool
-) -> Int[np.ndarray, " cell"]:
-    """The index of each cell's region; that after the last stands for the rest."""
-    region = np.full(mesh.num_cells, len(names))
-    for index, name in enumerate(names):
-        members = region_cells(mesh, name)
-        taken = members[region[members] < len(names)]
-        if taken.size:
-            raise RieszError(
-                f"{taken.size} cells are in both regions {names[region[taken[0]]]!r} and {name!r}, "
-                f"first cell {taken[0]}: give each cell to one of them."
-            )
-        region[members] = index
-    (idle,) = np.nonzero(region == len(names))
-    if idle.size and not has_rest:
-        middle = mesh.nodes[mesh.cells[idle[0]]].mean(axis=0)
-        raise RieszError(
-            f"{idle.size} of {mesh.num_cells} cells are in none of the regions "
-            f"{', '.join(map(repr, names))}, first cell {idle[0]} about "
-            f"{middle.round(6).tolist()}: tag them by tag_region, or give Regions(..., rest=prior)."
-        )
-    return region
 
 
 def node_shares(

@@ -12,10 +12,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
-from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
+from riesz.geometry.lines import (
+    distance_to_lines,
+    inside_any,
+    inside_polygon,
+    lines_of,
+    polygons_of,
+)
 from riesz.mesh.edge_path import edge_path
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import BOUNDARY, Mesh
+
+REST = "rest"
+"""What the cells outside of all regions are called."""
 
 
 def tag_boundary(
@@ -58,10 +67,10 @@ def tag_boundary_inside(mesh: Mesh, name: str, polygon: Any) -> Mesh:
 
 
 def tag_region(mesh: Mesh, name: str, polygon: Any) -> Mesh:
-    """Tag the cells whose centroids lie inside a polygon."""
+    """Tag the cells whose centroids lie inside a polygon, or inside one of several."""
     check_planar(mesh, name)
     centroids = mesh.nodes[mesh.cells].mean(axis=1)
-    (members,) = np.nonzero(inside_polygon(centroids, lines_of(polygon)))
+    (members,) = np.nonzero(inside_any(centroids, polygons_of(polygon)))
     if not members.size:
         raise MeshError(
             f"no cell has its centroid inside the polygon of region {name!r}; the mesh spans "
@@ -96,6 +105,34 @@ def region_cells(mesh: Mesh, name: str) -> Int[np.ndarray, " cells"]:
     """The cells of a region."""
     check_known("region", name, mesh.regions)
     return mesh.regions[name]
+
+
+def region_of_cells(
+    mesh: Mesh, names: Collection[str], *, has_rest: bool
+) -> Int[np.ndarray, " cell"]:
+    """The index of each cell's region; that after the last stands for the rest."""
+    if has_rest and REST in names:
+        raise MeshError(f"a region is called {REST!r}, the name of cells in none: rename it.")
+    region = np.full(mesh.num_cells, len(names))
+    for index, name in enumerate(names):
+        members = region_cells(mesh, name)
+        taken = members[region[members] < len(names)]
+        if taken.size:
+            other = list(names)[region[taken[0]]]
+            raise MeshError(
+                f"{taken.size} cells are in both regions {other!r} and {name!r}, first cell "
+                f"{taken[0]}: give each cell to one of them."
+            )
+        region[members] = index
+    (idle,) = np.nonzero(region == len(names))
+    if idle.size and not has_rest:
+        middle = mesh.nodes[mesh.cells[idle[0]]].mean(axis=0)
+        raise MeshError(
+            f"{idle.size} of {mesh.num_cells} cells are in none of the regions "
+            f"{', '.join(map(repr, names))}, first cell {idle[0]} about "
+            f"{middle.round(6).tolist()}: tag them too, or say what holds in the {REST!r}."
+        )
+    return region
 
 
 def check_known(what: str, name: str, known: Collection[str]) -> None:

@@ -15,8 +15,8 @@ from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.elements.space import Space
 from riesz.fem.interpolate import PointOperator, point_operator
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
-from riesz.fem.terms.coefficient import Latent
-from riesz.fem.terms.weakform import Shape, Term, WeakForm
+from riesz.fem.terms.coefficient import Latent, parts_of
+from riesz.fem.terms.weakform import SCALAR, Shape, Term, WeakForm
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
 from riesz.latent.latent import AbstractLatent, value_of
 from riesz.latent.space import LatentSpace
@@ -56,8 +56,9 @@ def names_in(
     """Every unknown that is named somewhere, and where."""
     for term in equation.terms:
         for key, coefficient in term.coefficients.items():
-            if isinstance(coefficient, Latent):
-                yield coefficient.name, f"the {key} of {term.name}"
+            for part in parts_of(coefficient):
+                if isinstance(part, Latent):
+                    yield part.name, f"the {key} of {term.name}"
     for source in equation.point_sources:
         if isinstance(source.rates, Latent):
             yield source.rates.name, "the rates of a point source"
@@ -153,9 +154,12 @@ def unknowns_at(
 def check_term_priors(term: Term, latents: LatentSpace, dim: int) -> None:
     for key, allowed in term.shapes:
         coefficient = term.coefficients[key]
-        if isinstance(coefficient, Latent | FieldCoefficient):
-            latent, name = latents.latents[coefficient.name], coefficient.name
-            check_prior_shape(latent, name, allowed, dim, f"the {key} of {term.name}")
+        for part in parts_of(coefficient):
+            if not isinstance(part, Latent | FieldCoefficient):
+                continue
+            latent, name = latents.latents[part.name], part.name
+            shapes = allowed if part is coefficient else SCALAR
+            check_prior_shape(latent, name, shapes, dim, f"the {key} of {term.name}")
             if key in term.positive:
                 check_prior_sign(latent, name, f"the {key} of {term.name}")
 
@@ -340,4 +344,5 @@ def tell_unused(
 def fields_in(forward: BoundaryValueProblem) -> set[str]:
     coefficients = [c for term in forward.form.terms for c in term.coefficients.values()]
     coefficients += [piece.value for piece in forward.dirichlet]
-    return {c.name for c in coefficients if isinstance(c, Latent | FieldCoefficient)}
+    parts = [part for c in coefficients for part in parts_of(c)]
+    return {part.name for part in parts if isinstance(part, Latent | FieldCoefficient)}

@@ -25,6 +25,8 @@ from riesz.fem.terms.coefficient import (
     Latent,
     Nodal,
     PerCell,
+    WeightedSum,
+    parts_of,
 )
 from riesz.fem.terms.pointwise import LinearForm, Point, State
 from riesz.fem.terms.weakform import PointSource, Term
@@ -68,6 +70,8 @@ def is_known(term: Term) -> bool:
 
 
 def does_not_read_z(coefficient: AbstractCoefficient) -> bool:
+    if isinstance(coefficient, WeightedSum):  # one part that is known fixes the scale of the others
+        return any(map(does_not_read_z, coefficient.parts))
     if isinstance(coefficient, Function):
         return coefficient.num_arguments == 1
     return isinstance(coefficient, Constant | Nodal | PerCell)
@@ -88,9 +92,8 @@ def has_known_rates(source: PointSource) -> bool:
 
 
 def unknowns_of(term: Term) -> str:
-    names = [
-        repr(c.name) for c in term.coefficients.values() if isinstance(c, Latent | FieldCoefficient)
-    ]
+    parts = [part for c in term.coefficients.values() for part in parts_of(c)]
+    names = [repr(part.name) for part in parts if isinstance(part, Latent | FieldCoefficient)]
     return " and ".join(names) or "a function of unknowns"
 
 

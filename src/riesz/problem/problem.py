@@ -23,7 +23,7 @@ from riesz.fem.problem import (
     working_dtype,
 )
 from riesz.fem.solve import Newton, find_root, solve
-from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, as_coefficient
+from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, as_coefficient, with_parts
 from riesz.fem.terms.weakform import WeakForm
 from riesz.latent.space import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
@@ -238,4 +238,7 @@ def with_fields(form: WeakForm, coefficients: Mapping[str, AbstractCoefficient])
 def with_field(
     coefficient: AbstractCoefficient, coefficients: Mapping[str, AbstractCoefficient]
 ) -> AbstractCoefficient:
-    return coefficients[coefficient.name] if isinstance(coefficient, Latent) else coefficient
+    def field(part: AbstractCoefficient) -> AbstractCoefficient:
+        return coefficients[part.name] if isinstance(part, Latent) else part
+
+    return with_parts(coefficient, field)

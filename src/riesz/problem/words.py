@@ -12,6 +12,7 @@ from riesz.fem.terms.coefficient import (
     Latent,
     Nodal,
     PerCell,
+    WeightedSum,
 )
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.latent.field import FieldCoefficient
@@ -84,16 +85,17 @@ def point_source_text(source: PointSource) -> str:
 
 def coefficient_text(coefficient: AbstractCoefficient) -> str:
     match coefficient:
-        case Latent(name=name):
-            return f"unknown {name!r}"
-        case FieldCoefficient(name=name):
-            return f"unknown field {name!r}"
+        case Latent(name=name) | FieldCoefficient(name=name):
+            kind = "unknown" if isinstance(coefficient, Latent) else "unknown field"
+            return f"{kind} {name!r}"
         case Constant(value=value):
             return number_text(np.asarray(value))
         case Nodal(values=values) | PerCell(values=values):
             return f"{range_of(values)} over the mesh"
         case Function(num_arguments=count):
             return "function of " + ("x", "x and z", "", "x, z, u and grad u")[count - 1]
+        case WeightedSum(told=told):
+            return told
         case _:
             return type(coefficient).__name__
 

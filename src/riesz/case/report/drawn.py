@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.diagnose.data_fit import AtSensors, at_sensors
 from riesz.fem.flux import budget
+from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.grid import Grid
@@ -98,11 +99,12 @@ def unknowns_of(
 def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
     """Unknown fields that the equation reads inside the domain, not only on its boundary."""
     names = {
-        coefficient.name
+        part.name
         for term in problem.forward.form.terms
         if term.on is None
         for coefficient in term.coefficients.values()
-        if isinstance(coefficient, FieldCoefficient)
+        for part in parts_of(coefficient)
+        if isinstance(part, FieldCoefficient)
     }
     return tuple(name for name in problem.latents.names if name in names)
 

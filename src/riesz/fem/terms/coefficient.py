@@ -4,6 +4,7 @@ Each kind gathers what it needs for every cell or facet (entity axis last), then
 one point; `vmap` does the loop.
 """
 
+import dataclasses
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -125,6 +126,58 @@ class Latent(AbstractCoefficient):
         return 1  # exact for numbers, cell and nodal arrays, and enough for smooth functions
 
 
+class WeightedSum(AbstractCoefficient):
+    r"""$\sum_i w_i p_i$: known weights, such as tensors or zeros and ones, times scalar parts."""
+
+    parts: tuple[AbstractCoefficient, ...]
+    weights: tuple[Constant | PerCell, ...]
+    told: str = eqx.field(static=True)  # in words
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        pairs = zip(self.weights, self.parts, strict=True)
+        return tuple((weight.gather(domain), part.gather(domain)) for weight, part in pairs)
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        total = None
+        for weight, part, (own, inner) in zip(self.weights, self.parts, local, strict=True):
+            factor = part.at(inner, point)
+            if factor.shape != ():
+                raise FormError(
+                    f"a part of a coefficient, {self.told}, has shape {factor.shape}: it must be "
+                    "one number."
+                )
+            product = factor * weight.at(own, point)
+            total = product if total is None else total + product
+        return jnp.asarray(total)
+
+    def degree(self) -> int:
+        return max(part.degree() for part in self.parts)
+
+    def with_ones(self) -> Constant | PerCell:
+        """What it would be if all parts were one."""
+        values = sum(as_rows(weight) for weight in self.weights)
+        return Constant(values[0]) if len(values) == 1 else PerCell(values)
+
+
+def as_rows(known: Constant | PerCell) -> Float[Array, "row *components"]:
+    """Values of cells, or one row for all of them."""
+    return known.value[None] if isinstance(known, Constant) else known.values
+
+
+def parts_of(coefficient: AbstractCoefficient) -> tuple[AbstractCoefficient, ...]:
+    """What may be a latent in a coefficient: the parts of a sum, otherwise itself."""
+    return coefficient.parts if isinstance(coefficient, WeightedSum) else (coefficient,)
+
+
+def with_parts(
+    coefficient: AbstractCoefficient, change: Callable[[AbstractCoefficient], AbstractCoefficient]
+) -> AbstractCoefficient:
+    """The same with every part changed."""
+    if isinstance(coefficient, WeightedSum):
+        return dataclasses.replace(coefficient, parts=tuple(map(change, coefficient.parts)))
+    return change(coefficient)
+
+
 def nodal(values: Any) -> Nodal:
     """Values at the mesh nodes, linear in between."""
     return Nodal(as_floats(values, "nodal values"))
@@ -204,10 +257,14 @@ def check_finite(values: np.ndarray, name: str) -> None:
 
 
 def resolve(coefficient: AbstractCoefficient, z: PyTree, name: str) -> AbstractCoefficient:
-    """The coefficient itself, or what `z` holds where it is a latent's name."""
-    if not isinstance(coefficient, Latent):
-        return coefficient
-    return as_coefficient(latent_value(coefficient, z, name), f"{name} {coefficient.name!r}")
+    """The coefficient itself, with what `z` holds in place of latents' names."""
+
+    def value(part: AbstractCoefficient) -> AbstractCoefficient:
+        if not isinstance(part, Latent):
+            return part
+        return as_coefficient(latent_value(part, z, name), f"{name} {part.name!r}")
+
+    return with_parts(coefficient, value)
 
 
 def latent_value(latent: Latent, z: PyTree, name: str) -> Any:

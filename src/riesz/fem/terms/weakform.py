@@ -210,6 +210,7 @@ def robin(conductance: Any, external_value: Any, *, on: str = BOUNDARY) -> WeakF
         {"conductance": (conductance, SCALAR), "external_value": (external_value, SCALAR)},
         state_degree=(2, 0),
         on=on,
+        positive=("conductance",),
     )
 
 

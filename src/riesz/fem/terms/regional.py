@@ -1,0 +1,95 @@
+"""Coefficients that differ from region to region, and numbers or fields times known tensors."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from riesz.errors import FormError
+from riesz.fem.terms.coefficient import (
+    AbstractCoefficient,
+    Constant,
+    PerCell,
+    WeightedSum,
+    as_coefficient,
+    as_rows,
+)
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.tags import REST, region_of_cells
+
+
+def by_region(mesh: Mesh, values: Mapping[str, Any], *, rest: Any = None) -> AbstractCoefficient:
+    """One value for each of some regions of the mesh, and for the rest of it.
+
+    Values are numbers, vectors or tensors of one shape; a scalar may also be a function, a latent's
+    name or any other coefficient.
+    """
+    cells = region_of_cells(mesh, values, has_rest=rest is not None)
+    every = dict(values) if rest is None else {**values, REST: rest}
+    given = [as_coefficient(one, f"the value in {name!r}") for name, one in every.items()]
+    known = [np.asarray(one.value) for one in given if isinstance(one, Constant)]
+    unknown = [(i, one) for i, one in enumerate(given) if not isinstance(one, Constant)]
+    shapes = sorted({value.shape for value in known} | {() for _ in unknown})
+    if len(shapes) > 1:
+        raise FormError(
+            f"the values of regions have the shapes {', '.join(map(str, shapes))}: give all of "
+            "them one; an unknown is a number, which `scaled` may multiply by a tensor."
+        )
+    zero = np.zeros(shapes[0])
+    table = np.stack([np.asarray(g.value) if isinstance(g, Constant) else zero for g in given])
+    numbers = PerCell(jnp.asarray(table[cells]))
+    if not unknown:
+        return numbers
+    shares = tuple(PerCell(jnp.asarray((cells == i).astype(float))) for i, _ in unknown)
+    parts = tuple(one for _, one in unknown)
+    told = "; ".join(f"{name}: {words_of(one)}" for name, one in every.items())
+    if not known:
+        return WeightedSum(parts, shares, told)
+    return WeightedSum((Constant(jnp.ones(())), *parts), (numbers, *shares), told)
+
+
+def scaled(value: Any, by: Any) -> AbstractCoefficient:
+    """A scalar coefficient, such as a latent's name, times a known tensor or number.
+
+    `by` is one for all of the domain, or one for each cell, as `per_cell` and `by_region` give.
+    """
+    coefficient, factor = as_coefficient(value, "value"), as_coefficient(by, "by")
+    if not isinstance(factor, Constant | PerCell):
+        raise FormError(
+            f"a coefficient is to be scaled by {words_of(by)}: give known numbers, of the whole "
+            "domain or of each cell."
+        )
+    if isinstance(coefficient, Constant | PerCell):
+        return product(coefficient, factor)
+    if isinstance(coefficient, WeightedSum):
+        weights = tuple(product(weight, factor) for weight in coefficient.weights)
+        told = f"({coefficient.told}) times {words_of(factor)}"
+        return dataclasses.replace(coefficient, weights=weights, told=told)
+    return WeightedSum((coefficient,), (factor,), f"{words_of(value)} times {words_of(factor)}")
+
+
+def product(scalar: Constant | PerCell, factor: Constant | PerCell) -> Constant | PerCell:
+    numbers, factors = as_rows(scalar), as_rows(factor)
+    if numbers.ndim > 1:
+        raise FormError(
+            f"a coefficient of shape {numbers.shape[1:]} is to be scaled: give a number."
+        )
+    values = numbers.reshape(-1, *(1,) * (factors.ndim - 1)) * factors
+    are_constant = isinstance(scalar, Constant) and isinstance(factor, Constant)
+    return Constant(values[0]) if are_constant else PerCell(values)
+
+
+def words_of(value: Any) -> str:
+    """What stands for a value in a text."""
+    match value:
+        case str():
+            return f"unknown {value!r}"
+        case Constant(value=array):
+            return str(np.asarray(array).tolist())
+        case PerCell():
+            return "values of cells"
+        case AbstractCoefficient():
+            return type(value).__name__
+    return "a function" if callable(value) else f"{value}"
