@@ -54,8 +54,14 @@ file = "pumping.csv"
 file = "river.geojson"
 stage = 101.0
 conductance = 0.01
+[regions.west]
+file = "land.geojson"
 """
 
+LAND = {
+    "type": "Polygon",
+    "coordinates": [[[3e5, 4.7e6], [352_000, 4.7e6], [352_000, 4.9e6], [3e5, 4.9e6], [3e5, 4.7e6]]],
+}
 RIVER = {"type": "LineString", "coordinates": [[352_000, 4_799_000], [352_500, 4_803_000]]}
 
 
@@ -79,7 +85,7 @@ def tiny_run(
 ) -> Path:
     """Write a run folder into `folder`, whose wells have a column called `value`.
 
-    With `exchange` there are a pumped well and a river too, of files that are gone afterwards.
+    With `exchange` there are a well, a river and a region too, of files that are gone afterwards.
     `num_below` wells, the first ones, are only known to lie below what is written.
     """
     rng = np.random.default_rng(0)
@@ -99,8 +105,9 @@ def tiny_run(
     (folder / "problem.toml").write_text(text + EXCHANGE if exchange else text)
     (folder / "pumping.csv").write_text("x,y,rate\n351000,4800900,-40\n")
     (folder / "river.geojson").write_text(json.dumps(RIVER))
+    (folder / "land.geojson").write_text(json.dumps(LAND))
     case = read_problem(folder / "problem.toml")
-    for file in ("pumping.csv", "river.geojson"):
+    for file in ("pumping.csv", "river.geojson", "land.geojson"):
         (folder / file).unlink()
     posterior = Posterior(
         case.problem,

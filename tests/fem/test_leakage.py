@@ -10,7 +10,7 @@ from riesz.fem.flux import budget
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import per_cell
-from riesz.fem.terms.weakform import diffusion, leakage
+from riesz.fem.terms.weakform import diffusion, leakage, robin
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.shapes import rectangle
@@ -41,7 +41,8 @@ def test_the_gain_from_a_river_converges_to_that_of_the_line():
     assert errors[1] < 0.4 * errors[0], f"errors {errors}"
 
 
-def test_a_conductance_must_be_positive():
-    mesh = rectangle((2, 2))
-    with pytest.raises(FormError, match="conductance of leakage is 0 at 1 of 1 places"):
-        boundary_value_problem(P1(mesh), diffusion(1.0) + leakage(0.0, 1.0, 1.0), {"left": 0.0})
+@pytest.mark.parametrize("exchange", [leakage(0.0, 1.0, 1.0), robin(0.0, 1.0, on="right")])
+def test_a_conductance_must_be_positive(exchange):
+    (term,) = exchange.terms
+    with pytest.raises(FormError, match=f"conductance of {term.name} is 0 at 1 of 1 places"):
+        boundary_value_problem(P1(rectangle((2, 2))), diffusion(1.0) + exchange, {"left": 0.0})

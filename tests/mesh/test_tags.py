@@ -104,6 +104,16 @@ def test_the_same_geometry_in_any_form():
     assert all(region == regions[0] for region in regions)
 
 
+def test_polygons_of_a_map_may_overlap():
+    """Cells of two polygons are inside, where holes of one are not."""
+    mesh = rectangle((8, 8))
+    parts = [[[x, 0.1], [x + 0.5, 0.1], [x + 0.5, 0.9], [x, 0.9]] for x in (0.1, 0.4)]
+    both = [{"type": "Polygon", "coordinates": [part]} for part in parts]
+    found = tag_region(mesh, "r", {"type": "GeometryCollection", "geometries": both}).regions["r"]
+    each = [tag_region(mesh, "r", np.array(part)).regions["r"] for part in parts]
+    np.testing.assert_array_equal(found, np.union1d(*each))
+
+
 def test_inside_agrees_with_the_winding_of_a_star():
     angle = np.linspace(0, 2 * np.pi, 11)[:-1]
     radius = np.where(np.arange(10) % 2, 0.4, 1.0)

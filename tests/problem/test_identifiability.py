@@ -9,6 +9,7 @@ import pytest
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import nodal
+from riesz.fem.terms.regional import by_region
 from riesz.fem.terms.weakform import (
     diffusion,
     integral,
@@ -22,10 +23,12 @@ from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.kernels import Matern52
 from riesz.latent.space import latent_space
 from riesz.mesh.shapes import rectangle
+from riesz.mesh.tags import tag_region
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.problem import with_fields
 
 MESH = rectangle((4, 4))
+HALVES = tag_region(MESH, "west", [[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
 VAGUE, NEAR_FIVE = dist.LogNormal(0.0, 1.0), dist.LogNormal(1.6, 0.1)
 WELL = [[0.5, 0.5]]
 
@@ -48,8 +51,9 @@ def tell(equation, **priors):
         ),
         (diffusion("a") - source(0.0) + neumann(nodal(jnp.zeros(25)), on="top"), {"a": VAGUE}),
         (diffusion(lambda x, z: jnp.exp(z["b"]) * (1 + x[0])), {"b": dist.Normal(0.0, 1.0)}),
+        (diffusion(by_region(HALVES, {"west": "a"}, rest="b")), {"a": VAGUE, "b": VAGUE}),
     ],
-    ids=["a and f", "a alone", "fields", "zero source", "function"],
+    ids=["a and f", "a alone", "fields", "zero source", "function", "regions"],
 )
 def test_a_scale_that_only_priors_fix_is_told(equation, priors):
     with pytest.warns(UserWarning, match="every term .* informative prior"):
@@ -70,8 +74,12 @@ def test_a_scale_that_only_priors_fix_is_told(equation, priors):
             integral(lambda u, v, z: (z["a"] * u.grad) @ v.grad + u.value * v.value),
             {"a": dist.Uniform(0.9, 1.1)},
         ),
+        (diffusion(by_region(HALVES, {"west": 2.0}, rest="a")), {"a": VAGUE}),
     ],
-    ids=["source", "diffusivity", "flux", "well", "prior", "river", "field prior", "by hand"],
+    ids=[
+        *("source", "diffusivity", "flux", "well", "prior", "river", "field prior", "by hand"),
+        "one region",
+    ],
 )
 def test_a_known_source_flux_or_informative_prior_fixes_the_scale(equation, priors):
     with warnings.catch_warnings(record=True) as told:

@@ -116,11 +116,15 @@ def known_length_scale(kernel: AbstractKernel) -> Float[Array, " axis"]:
     return kernel.length_scale
 
 
+def length_scale_on(mesh: Mesh) -> float:
+    """What is taken where none is given."""
+    return DOMAIN_SHARE * float(np.ptp(mesh.nodes, axis=0).max())
+
+
 def kernel_on(kernel: AbstractKernel, mesh: Mesh) -> AbstractKernel:
     """The kernel with a length scale for this domain, found to fit its dimension."""
     if kernel.length_scale is None:
-        longest = float(np.ptp(mesh.nodes, axis=0).max())
-        return dataclasses.replace(kernel, length_scale=DOMAIN_SHARE * longest)
+        return dataclasses.replace(kernel, length_scale=length_scale_on(mesh))
     if len(kernel.length_scale) not in (1, mesh.dim):
         raise RieszError(
             f"the kernel has {len(kernel.length_scale)} length scales, but the mesh has "

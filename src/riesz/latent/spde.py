@@ -26,6 +26,7 @@ from riesz.latent.field import (
     mean_at_nodes,
     range_text,
 )
+from riesz.latent.kernels import length_scale_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import node_volumes, spread_nodes
 from riesz.latent.scales import LearnedScales, scale_labels
@@ -106,13 +107,13 @@ class SPDEField(AbstractFieldPrior):
     """A Matern field on all nodes of the mesh, for data that may tell something anywhere.
 
     `sd` is its standard deviation (a mean over the domain), `length_scale` that of the Matern
-    kernel; `mean` is a number or a function of one place, `transform`, such as `jnp.exp`, turns the
-    Gaussian value at each point into the quantity. With `learned` both scales are unknown as well,
-    the given ones being their medians.
+    kernel (default: a quarter of the domain's longest side); `mean` is a number or a function of
+    one place, `transform`, such as `jnp.exp`, turns the Gaussian value at each point into the
+    quantity. With `learned` both scales are unknown as well, the given ones being their medians.
     """
 
     sd: float = eqx.field(static=True)
-    length_scale: float = eqx.field(static=True)
+    length_scale: float | None = eqx.field(static=True, default=None)
     mean: Mean = eqx.field(static=True, default=0.0)
     transform: Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
@@ -120,20 +121,21 @@ class SPDEField(AbstractFieldPrior):
     def __check_init__(self):
         check_mean(self.mean)
         for name, value in (("sd", self.sd), ("length_scale", self.length_scale)):
-            if not (np.isfinite(value) and value > 0):
+            if value is not None and not (np.isfinite(value) and value > 0):
                 raise RieszError(f"the {name} of a field is {value}: it must be positive.")
 
     def on(self, mesh: Mesh) -> NodalLatent | ScaledNodalLatent:
         smoothness = 2 - mesh.dim / 2
-        kappa = float(np.sqrt(2 * smoothness) / self.length_scale)
+        length_scale = length_scale_on(mesh) if self.length_scale is None else self.length_scale
+        kappa = float(np.sqrt(2 * smoothness) / length_scale)
         pattern, parts = operator_parts(mesh)
         operator = SparseMatrix(pattern, kappa ** jnp.arange(3.0) @ parts)
         root_volumes = jnp.asarray(np.sqrt(node_volumes(mesh)))
-        tau = np.sqrt(mean_variance(mesh, operator, root_volumes, self.length_scale)) / self.sd
+        tau = np.sqrt(mean_variance(mesh, operator, root_volumes, length_scale)) / self.sd
         mean = mean_at_nodes(self.mean, mesh)
         description = (
             f"Matern field by a stochastic PDE, sd {self.sd:.4g}, length scale "
-            f"{self.length_scale:.4g}, one unknown a node, "
+            f"{length_scale:.4g}, one unknown a node, "
             f"{range_text(mean, np.array([self.sd]), self.transform)}"
         )
         field, learned = NodalField(jnp.asarray(mean), self.transform), self.learned

@@ -35,10 +35,22 @@ sd = 2.0
 
 [equation]
 diffusion = "transmissivity"
+anisotropy = { along = 3.0, across = 1.0, angle = 20 }
+reaction = { gravel = 2e-9, rest = 1e-9 }
 source = 1e-4
 
 [boundary.outer]
 value = "rim"
+
+[boundary.lake]
+along = "lake.geojson"
+tolerance = 10.0
+conductance = 0.02
+stage = 88.0
+
+[regions.gravel]
+file = "geology.geojson"
+where = { unit = "Qg" }
 
 [unknowns.transmissivity]
 prior = "log-gp"
@@ -157,6 +169,94 @@ BROKEN = [
     ('conductance = "bed"', 'conductance = "bad"', r"no \[unknowns.bad\]: did you mean 'bed'\?"),
     ("[[rivers]]", "[rivers]", "rivers is one table: write its name in two brackets, once for"),
     ("[[rivers]]", "[[rivres]]", r"has the key 'rivres'.*did you mean 'rivers'\?"),
+    ("stage = 88.0\n", "", "boundary.lake has the key 'conductance', which needs 'stage': the lev"),
+    ("conductance = 0.02\n", "", "boundary.lake has the key 'stage', which needs 'conductance'"),
+    ("stage = 88.0", "stage = 8\ninflow = 1", "boundary.lake has inflow and conductance: keep one"),
+    ("conductance = 0.02", "conductance = -1", "boundary.lake has conductance = -1: give a posit"),
+    ("conductance = 0.02", "conductnce = 0.02", r"'conductnce'.*did you mean 'conductance'\?"),
+    (
+        'value = "rim"',
+        'inflow = "rmi"',
+        r"outer.inflow = 'rmi', but .* did you mean 'rim'\? It",
+    ),
+    (
+        'value = "rim"',
+        "inflow = nan",
+        "boundary.outer.inflow is nan: give a finite number, or",
+    ),
+    ("tolerance = 10.0\n", "", "boundary.lake has the key 'along', which needs 'tolerance'"),
+    ('"lake.geojson"', '"abroad.geojson"', "boundary.lake.along: no boundary facet lies within 10"),
+    ("[regions.gravel]", "[regions.rest]", "regions has the name 'rest', which stands for cells"),
+    (
+        "[regions.gravel]",
+        "[regions.gravle]",
+        r"reaction: there is no region 'gravel': .*'gravle'",
+    ),
+    ("[regions.gravel]", "[region.gravel]", r"has the key 'region'.*did you mean 'regions'\?"),
+    (
+        '[regions.gravel]\nfile = "geology.geojson"\nwhere = { unit = "Qg" }\n',
+        "",
+        r"values by region at equation.reaction, but no regions: add \[regions.NAME\]",
+    ),
+    ('"geology.geojson"', '"geologie.geojson"', r"geologie\.geojson cannot be read: No such file"),
+    ('"geology.geojson"', '"river.geojson"', "row 1: the geometry is of type 'LineString', but a"),
+    ('"geology.geojson"', '"land.geojson"', "land.geojson is in EPSG:32611, by its own crs"),
+    ('{ unit = "Qg" }', '{ unt = "Qg" }', r"geojson has no column 'unt': did you mean 'unit'\?"),
+    ('{ unit = "Qg" }', '{ unit = "Qx" }', "regions.gravel.where = .* leaves none of 2 rows: unit"),
+    (
+        '{ unit = "Qg" }',
+        '{ unit = "far" }',
+        "problem.toml: regions.gravel: no cell has its centr",
+    ),
+    (
+        ", rest = 1e-9 }",
+        " }",
+        "reaction: .* in none of the regions 'gravel'.* in the 'rest'",
+    ),
+    ("gravel = 2e-9", "gravel = nan", "reaction has gravel, which is nan: give a finite number, a"),
+    ("gravel = 2e-9", 'gravel = "bad"', r"says equation.reaction.gravel = 'bad', but .*'bed'\?"),
+    (
+        "gravel = 2e-9",
+        "gravel = [1, 2]",
+        r"reaction: the values of regions have the shapes \(\)",
+    ),
+    (
+        "{ gravel = 2e-9, rest = 1e-9 }",
+        "{}",
+        "equation.reaction is an empty table: give a value",
+    ),
+    (
+        "across = 1.0, ",
+        "",
+        "equation.anisotropy is {'along': 3.0, 'angle': 20}: give two rows",
+    ),
+    ("across = 1.0", "across = -1.0", "with positive principal values"),
+    ("angle = 20 }", "angel = 20 }", r"anisotropy is {'along': 3.0, .*: give two rows"),
+    (
+        "{ along = 3.0, across = 1.0, angle = 20 }",
+        "{ gravel = [[1, 0], [1, 1]], rest = 1 }",
+        r"equation.anisotropy has gravel = \[\[1, 0\], \[1, 1\]\]: give two rows of a symmetric",
+    ),
+    (
+        '"transmissivity"\na',
+        "[[1, 0], [0, 1]]\na",
+        "has a tensor as diffusion, and anisotropy",
+    ),
+    (
+        'diffusion = "transmissivity"\n',
+        "",
+        "equation has the key 'anisotropy', which needs",
+    ),
+    (
+        "source = 1e-4",
+        "upwind = true",
+        "equation has the key 'upwind', which needs 'advection'",
+    ),
+    (
+        "source = 1e-4",
+        'advection = { gravel = "bed", rest = [0, 0] }',
+        "equation has advection.gravel = 'bed': by region, velocities are lists of numbers",
+    ),
     ("[noise]\n", "[noise\n", "is not TOML: "),
     ("outline = ", "outline = = ", r"is not TOML: .*line 4"),
 ]
@@ -178,6 +278,19 @@ def river_of(code, lines):
     return {"type": "FeatureCollection", "features": features, "crs": named(code)}
 
 
+def map_of(code):
+    ring = [[0, 0], [3000, 0], [0, 6000], [0, 0]]
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"unit": unit},
+            "geometry": {"type": "Polygon", "coordinates": [[[x + east, y] for x, y in ring]]},
+        }
+        for unit, east in (("Qg", 0), ("far", 1e6))
+    ]
+    return {"type": "FeatureCollection", "features": features, "crs": named(code)}
+
+
 def written(folder, body):
     ring = [[0, 0], [6000, 0], [6000, 5000], [0, 5000], [0, 0]]
     area = {"type": "Polygon", "coordinates": [ring], "crs": named(32612)}
@@ -192,13 +305,17 @@ def written(folder, body):
         ("other", 32611, RIVER),
     ):
         (folder / f"{name}.geojson").write_text(json.dumps(river_of(code, lines)))
+    shore = {"type": "LineString", "coordinates": [[6000, 0], [6000, 5000]]}
+    (folder / "lake.geojson").write_text(json.dumps(shore))
+    for name, code in (("geology", 32612), ("land", 32611)):
+        (folder / f"{name}.geojson").write_text(json.dumps(map_of(code)))
     path = folder / "problem.toml"
     path.write_text(body)
     return path
 
 
 def test_the_whole_file_is_understood(tmp_path):
-    assert len(BROKEN) >= 50
+    assert len(BROKEN) >= 80
     assert read_problem(written(tmp_path, WHOLE)).prepared.num_rows == 2
 
 

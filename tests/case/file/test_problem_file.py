@@ -19,6 +19,8 @@ from riesz.io import write_mesh
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
+from riesz.latent.regions import Regions
+from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
 
 SQUARE = """
@@ -225,12 +227,17 @@ PRIORS = {
     'prior = "log-gp"\nmedian = 1\nlog_sd = 2\ninducing = 7': GP,
     'prior = "kl"\nmean = 1\nsd = 2\nterms = 3\nkernel = "rbf"': KarhunenLoeve,
     'prior = "log-kl"\nmedian = 1\nlog_sd = 2': KarhunenLoeve,
+    'prior = "spde"\nmean = 1\nsd = 2\nlearn_scales = true': SPDEField,
+    'prior = "log-spde"\nmedian = 1\nlog_sd = 2\nlength_scale = 3': SPDEField,
+    'prior = "regions"\nmean = { clay = 1, rest = 3 }\nsd = 2': Regions,
+    'prior = "log-regions"\nmedian = { clay = 1 }\nlog_sd = { clay = 2 }': Regions,
 }
 
 
 @pytest.mark.parametrize(("content", "kind"), PRIORS.items())
 def test_every_prior_can_be_written(content, kind):
-    tables = tomllib.loads(SQUARE) | {"unknowns": {"a": tomllib.loads(content)}}
+    regions = {"regions": {"clay": {"file": "clay.geojson"}}}
+    tables = tomllib.loads(SQUARE) | {"unknowns": {"a": tomllib.loads(content)}} | regions
     assert isinstance(ProblemTables.model_validate(tables).unknowns["a"].distribution(), kind)
 
 
@@ -242,6 +249,24 @@ def test_every_prior_can_be_written(content, kind):
         ('prior = "log-uniform"\nlow = 2\nhigh = 1', "low must be below"),
         ('prior = "gp"\nmean = 0\nsd = 0', "unknowns.a.sd is 0: give a number above 0"),
         ('prior = "gp"\nmean = 0\nsd = 1\nkernel = "matern"', "unknowns.a.kernel is 'matern': did"),
+        ('prior = "spde"\nmean = 0\nsd = 1\nkernel = "rbf"', "unknowns.a has the key 'kernel'"),
+        ('prior = "regions"\nmean = 0\nsd = 1', "values by region at unknowns.a, but no regions"),
+        (
+            'prior = "regions"\nmean = 0\nsd = { clay = 0 }',
+            "has sd = {'clay': 0.0}: it must be",
+        ),
+        (
+            'prior = "log-regions"\nmedian = -1\nlog_sd = 1',
+            "has median = -1.0: it must be positive",
+        ),
+        (
+            'prior = "regions"\nmean = "clay"\nsd = 1',
+            "mean is 'clay': give a finite number, or",
+        ),
+        (
+            'prior = "regions"\nmean = { clay = 1 }\nsd = { caly = 1 }',
+            r"has no mean for the region 'caly': did you mean 'clay'\?",
+        ),
     ],
 )
 def test_impossible_priors_are_told(tmp_path, content, message):

@@ -11,6 +11,7 @@ from riesz.engines.table import AUTO
 from riesz.geometry.crs import length_unit, short_crs
 from riesz.inference.choose import Choice
 from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.tags import tagged_facets
 from riesz.observe.effects import WithEffects
 from riesz.problem.words import WIDTH
 
@@ -28,6 +29,8 @@ def case_text(case: Case) -> str:
         ("domain", [domain_text(case), area_text(case), mesh_text(case)]),
         ("observations", observations_lines(case)),
         ("effects", effect_lines(case)),
+        ("regions", regions_lines(case)),
+        ("boundary", boundary_lines(case)),
         ("wells", wells_lines(case)),
         ("rivers", rivers_lines(case)),
         ("engine", engine_lines(case)),
@@ -184,13 +187,51 @@ def total_rate(case: Case) -> float:
 def rivers_lines(case: Case) -> list[str]:
     lines = []
     for one, table in zip(case.rivers, case.tables.rivers, strict=True):
-        bed = one.conductance
-        told = f"unknown {bed!r}" if isinstance(bed, str) else f"{bed:.6g}"
         lines.append(
             f"{table.file}: {length_text(case, one.length)} inside the domain, mean stage "
-            f"{one.mean_stage:.6g}, conductance {told}"
+            f"{one.mean_stage:.6g}, conductance {spoken(one.conductance)}"
         )
     return lines
+
+
+def boundary_lines(case: Case) -> list[str]:
+    """What passes the boundary; where u is prescribed the problem's own words tell."""
+    lines = []
+    for tag, one in case.tables.boundary.items():
+        told = f"{tag}, {length_text(case, stretch_length(case, tag))}: "
+        if one.inflow is not None:
+            lines.append(f"{told}{spoken(one.inflow)} enters by length")
+        if one.conductance is not None:
+            lines.append(
+                f"{told}exchange with the stage {spoken(one.stage)} by the conductance "
+                f"{spoken(one.conductance)}"
+            )
+    return lines
+
+
+def stretch_length(case: Case, tag: str) -> float:
+    mesh = case.problem.forward.space.mesh
+    ends = mesh.nodes[tagged_facets(mesh, tag).nodes]
+    return float(np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum())
+
+
+def spoken(value: float | str) -> str:
+    return f"unknown {value!r}" if isinstance(value, str) else f"{value:.6g}"
+
+
+def regions_lines(case: Case) -> list[str]:
+    """How much of the domain each region is, and where it comes from."""
+    files = {one.name: f" of {one.path.name}" for one in case.regions}
+    return [
+        f"{name}{files.get(name, '')}: {100 * share:.3g} % of the area"
+        for name, share in region_shares(case).items()
+    ]
+
+
+def region_shares(case: Case) -> dict[str, float]:
+    mesh = case.problem.forward.space.mesh
+    areas = cell_volumes(mesh.nodes, mesh.cells)
+    return {name: float(areas[own].sum() / areas.sum()) for name, own in mesh.regions.items()}
 
 
 def length_text(case: Case, length: float) -> str:
@@ -204,6 +245,8 @@ def length_text(case: Case, length: float) -> str:
 def exchange_numbers(case: Case) -> dict[str, Any]:
     """The same for programs."""
     return {
+        "boundary": {tag: one.given() for tag, one in case.tables.boundary.items()},
+        "regions": region_shares(case),
         "wells": {
             "known": sum(one.count for one in case.wells if one.unknown is None),
             "total_rate": total_rate(case),

@@ -1,22 +1,20 @@
 """The domain of a problem file: an outline, the surroundings of the observations, or a mesh."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.file.schema import BoundaryTable, DomainTable, RectangleTable
+from riesz.case.file.schema import DomainTable, RectangleTable
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.domain_file import read_domain
-from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_lines, read_outline_file
+from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_outline_file
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import rectangle
-from riesz.mesh.tags import tag_boundary_near
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz.spelling import listed
 
@@ -62,21 +60,6 @@ def coarse_mesh(path: Path, domain: DomainTable, file: OutlineFile | None, point
     except MeshError as error:
         raise MeshError(f"{path}: domain.around_observations: {error}") from None
     return coarse_polygon(path, path, outline, domain, points)
-
-
-def with_stretches(
-    path: Path, mesh: Mesh, boundary: Mapping[str, BoundaryTable], crs: str | None
-) -> Mesh:
-    """The mesh with names for the stretches of its boundary that lie along lines of map layers."""
-    for name, table in boundary.items():
-        if table.along is None or table.tolerance is None:
-            continue
-        lines = read_lines(path.parent / table.along, table.layer, crs=crs)
-        try:
-            mesh = tag_boundary_near(mesh, name, lines, table.tolerance)
-        except RieszError as error:
-            raise type(error)(f"{path}: boundary.{name}.along: {error}") from None
-    return mesh
 
 
 def coarse_polygon(

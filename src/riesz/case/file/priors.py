@@ -1,19 +1,24 @@
 """Priors as a problem file writes them: a kind, and numbers in the user's units."""
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
-from riesz.case.table import Numbers, Table
+from riesz.case.table import Numbers, Table, is_finite, shown
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 from riesz.latent.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
+from riesz.latent.regions import Regions
 from riesz.latent.scales import LearnedScales
+from riesz.latent.spde import SPDEField
+from riesz.mesh.tags import REST
+from riesz.spelling import nearest
 
 
 class AbstractPriorTable(Table):
@@ -32,8 +37,24 @@ def together(*parts: Numbers) -> list[np.ndarray]:
         raise ValueError(f"has parameters of {sizes} components: give as many of each") from None
 
 
-def require_positive(name: str, values: Numbers) -> None:
-    if not np.all(np.asarray(values) > 0):
+def as_per_region(value: Any) -> float | dict[str, float]:
+    if is_finite(value):
+        return float(value)
+    if isinstance(value, dict) and value and all(map(is_finite, value.values())):
+        return {name: float(one) for name, one in value.items()}
+    raise ValueError(
+        f"is {shown(value)}: give a finite number, or a table of one for each region, such as "
+        "{ gravel = 2.0, rest = 1.0 }"
+    )
+
+
+PerRegion = Annotated[Any, PlainValidator(as_per_region)]
+"""One number for all regions, or one for each by its name."""
+
+
+def require_positive(name: str, values: Numbers | dict[str, float]) -> None:
+    numbers = list(values.values()) if isinstance(values, dict) else values
+    if not np.all(np.asarray(numbers) > 0):
         raise ValueError(f"has {name} = {values}: it must be positive")
 
 
@@ -209,6 +230,101 @@ class LogKLTable(AbstractFieldTable):
         return KarhunenLoeve(self.covariance(self.log_sd), self.terms, middle, jnp.exp)
 
 
+class AbstractSPDETable(AbstractPriorTable):
+    """A Matern field with one unknown a node, for data that may tell something anywhere."""
+
+    length_scale: PositiveFloat | None = None
+    learn_scales: bool = False
+
+    def learned(self) -> LearnedScales | None:
+        return LearnedScales() if self.learn_scales else None
+
+
+class SPDETable(AbstractSPDETable):
+    """The field itself."""
+
+    prior: Literal["spde"]
+    mean: float
+    sd: PositiveFloat
+
+    def distribution(self) -> SPDEField:
+        return SPDEField(self.sd, self.length_scale, self.mean, learned=self.learned())
+
+
+class LogSPDETable(AbstractSPDETable):
+    """A positive field whose logarithm is one."""
+
+    prior: Literal["log-spde"]
+    median: PositiveFloat
+    log_sd: PositiveFloat
+
+    def distribution(self) -> SPDEField:
+        middle = math.log(self.median)
+        return SPDEField(self.log_sd, self.length_scale, middle, jnp.exp, self.learned())
+
+
+class RegionsTable(AbstractPriorTable):
+    """One normal number a region of the mesh."""
+
+    prior: Literal["regions"]
+    mean: PerRegion
+    sd: PerRegion
+
+    @model_validator(mode="after")
+    def check(self):
+        require_positive("sd", self.sd)
+        self.distribution()
+        return self
+
+    def distribution(self) -> Regions:
+        return regions_prior(dist.Normal, mean=self.mean, sd=self.sd)
+
+
+class LogRegionsTable(AbstractPriorTable):
+    """One positive number a region of the mesh."""
+
+    prior: Literal["log-regions"]
+    median: PerRegion
+    log_sd: PerRegion
+
+    @model_validator(mode="after")
+    def check(self):
+        require_positive("median", self.median)
+        require_positive("log_sd", self.log_sd)
+        self.distribution()
+        return self
+
+    def distribution(self) -> Regions:
+        return regions_prior(log_normal, median=self.median, log_sd=self.log_sd)
+
+
+def log_normal(median: float, log_sd: float) -> dist.Distribution:
+    return dist.LogNormal(math.log(median), log_sd)
+
+
+def regions_prior(kind: Callable[[float, float], dist.Distribution], **parameters: Any) -> Regions:
+    """Priors of the regions that are named or, by numbers alone, of all and the rest."""
+    tables = {key: one for key, one in parameters.items() if isinstance(one, dict)}
+    if not tables:
+        alike = kind(*parameters.values())
+        return Regions(alike, rest=alike)
+    names = tuple(dict.fromkeys(name for one in tables.values() for name in one))
+    for key, one in tables.items():
+        for name in names:
+            if name not in one:
+                raise ValueError(
+                    f"has no {key} for the region {name!r}: {nearest(name, one)}Give it, or one "
+                    "number for all"
+                )
+
+    def of(name: str) -> list[Any]:
+        return [one[name] if isinstance(one, dict) else one for one in parameters.values()]
+
+    priors = {name: kind(*of(name)) for name in names}
+    rest = priors.pop(REST, None)
+    return Regions(priors, rest)
+
+
 PriorTable = Annotated[
     NormalTable
     | LogNormalTable
@@ -219,6 +335,10 @@ PriorTable = Annotated[
     | BoundaryGPTable
     | LogGPTable
     | KLTable
-    | LogKLTable,
+    | LogKLTable
+    | SPDETable
+    | LogSPDETable
+    | RegionsTable
+    | LogRegionsTable,
     Field(discriminator="prior"),
 ]

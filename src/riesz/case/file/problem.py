@@ -20,8 +20,15 @@ from riesz.case.data.places import check_inside, inside_of
 from riesz.case.data.prepared import Prepared, read_prepared
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of, with_stretches
+from riesz.case.file.boundary import (
+    boundary_exchange,
+    idle_notes,
+    prescribed_values,
+    with_stretches,
+)
+from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
 from riesz.case.file.likelihood import effects_prior, likelihood_of
+from riesz.case.file.regions import Region, kept_regions, read_regions, with_regions
 from riesz.case.file.rivers import (
     River,
     RiverLines,
@@ -49,7 +56,7 @@ from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes
 from riesz.latent.gaussian_process import GP
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy
+from riesz.mesh.refine import Hierarchy, hierarchy, with_finest
 from riesz.observe.observations import observations
 from riesz.problem.problem import InverseProblem, inverse_problem
 
@@ -65,6 +72,7 @@ class Case:
     prepared: Prepared  # the observations, after joins, filters and aggregation
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
+    regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
 
@@ -100,12 +108,12 @@ def read_problem(
     *,
     coarse: Mesh | None = None,
     table: Path | None = None,
-    exchange: tuple[Path, Path] | None = None,
+    kept: tuple[Path, Path, Path] | None = None,
 ) -> Case:
     """Read a problem file and all that it names, and build the problem.
 
-    A run folder passes its own mesh and tables, of observations, wells and rivers, in place of
-    those that the file names.
+    A run folder passes its own mesh, its table of observations and, as `kept`, its wells, rivers
+    and regions in place of those that the file names.
     """
     content = read_bytes(path)
     tables = tables_in(path, content)
@@ -114,14 +122,14 @@ def read_problem(
         prepared = prepared_readings(path.parent, names, floor_of(tables))
     else:
         prepared = read_prepared(table, names)
-    wells, lines = exchange_of(path, tables, exchange)
+    wells, lines, regions = mapped(path, tables, kept)
     told: list[str] = []
     if coarse is None:
         file = outline_of(path, tables.domain)
         named = [(prepared.path, prepared.crs)]
         named += [] if file is None else [(file.path, file.crs)]
         named += [(one.columns.path, one.crs) for one in wells]
-        named += [(one.path, one.crs) for one in lines]
+        named += [(one.path, one.crs) for one in (*lines, *regions)]
         tables, content = with_crs(tables, content, named)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
@@ -132,29 +140,41 @@ def read_problem(
     prepared = within(prepared, coarse, names)
     check_wells_inside(wells, coarse)
     finest = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    rivers = rivers_on(finest, lines, tables.rivers)
-    form = tables.equation.form() + river_exchange(rivers) - well_sources(wells)
+    mesh = with_regions(path, finest, regions)
+    domain = with_finest(domain, mesh) if isinstance(domain, Hierarchy) else mesh
+    rivers = rivers_on(mesh, lines, tables.rivers)
+    exchange = river_exchange(rivers) - well_sources(wells)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            form = tables.equation.form(mesh) + boundary_exchange(tables.boundary) + exchange
             problem = built(tables, prepared, domain, form)
         except RieszError as error:
             raise type(error)(f"{path}: {error}") from None
+    told += idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
     notes = tuple(dict.fromkeys(told))
-    return Case(path, content, tables, coarse, prepared, wells, rivers, problem, notes)
+    return Case(path, content, tables, coarse, prepared, wells, rivers, regions, problem, notes)
 
 
-def exchange_of(
-    path: Path, tables: ProblemTables, kept: tuple[Path, Path] | None
-) -> tuple[tuple[WellPoints, ...], tuple[RiverLines, ...]]:
-    """Wells and the lines of rivers, from the files that are named or from a run's own tables."""
-    if kept is None:
-        return read_wells(path, tables.wells), read_rivers(path.parent, tables.rivers)
-    own_wells, own_rivers = kept
-    return kept_wells(path, own_wells, tables.wells), kept_rivers(own_rivers, tables.rivers)
+def mapped(
+    path: Path, tables: ProblemTables, kept: tuple[Path, Path, Path] | None
+) -> tuple[tuple[WellPoints, ...], tuple[RiverLines, ...], tuple[Region, ...]]:
+    """Wells, lines of rivers and regions, from the files that are named or from a run's own."""
+    if kept is not None:
+        return (
+            kept_wells(path, kept[0], tables.wells),
+            kept_rivers(kept[1], tables.rivers),
+            kept_regions(kept[2], tables.regions),
+        )
+    folder = path.parent
+    return (
+        read_wells(path, tables.wells),
+        read_rivers(folder, tables.rivers),
+        read_regions(folder, tables.regions),
+    )
 
 
 def floor_of(tables: ProblemTables) -> float | None:
@@ -174,7 +194,7 @@ def built(
         latents=priors | effects_prior(tables, prepared, design),
         observations=observations(prepared.points, prepared.values),
         likelihood=likelihood_of(tables, prepared, design),
-        dirichlet={tag: one.value for tag, one in tables.boundary.items()},
+        dirichlet=prescribed_values(tables.boundary),
     )
 
 
@@ -188,7 +208,7 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     named = ENGINES.get(tables.engine.name)
     if nested and not (named is not None and named.is_exact):
         return priors
-    prescribed = {one.value for one in tables.boundary.values()}
+    prescribed = prescribed_values(tables.boundary).values()
     return {
         name: dataclasses.replace(prior, at_nodes=True)
         if isinstance(prior, GP) and name not in prescribed

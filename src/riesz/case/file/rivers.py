@@ -17,8 +17,8 @@ from riesz.errors import FileFormatError, MeshError
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import WeakForm, leakage
 from riesz.geometry.crs import unit_clash
-from riesz.geometry.lines import Line
-from riesz.io.maps.lines import read_line_layer
+from riesz.geometry.lines import Line, lines_of
+from riesz.io.maps.features import read_features
 from riesz.io.tables.csv_text import read_csv
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
@@ -56,9 +56,9 @@ def read_rivers(folder: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines,
 
 
 def lines_of_river(path: Path, table: RiverTable) -> RiverLines:
-    layer = read_line_layer(path, table.layer)
+    layer = read_features(path, table.layer, "line")
     if isinstance(table.stage, float):
-        stages = np.full(len(layer.lines), table.stage)
+        stages = np.full(len(layer.shapes), table.stage)
     elif not layer.table.header:
         raise FileFormatError(
             f"{path} has lines without properties, so no column {table.stage!r}: give the stage as "
@@ -66,7 +66,7 @@ def lines_of_river(path: Path, table: RiverTable) -> RiverLines:
         )
     else:
         stages = layer.table.numbers(table.stage)
-    each = [segments_of(lines) for lines in layer.lines]
+    each = [segments_of(lines_of(shape)) for shape in layer.shapes]
     starts, ends = (np.concatenate([one[i] for one in each]) for i in range(2))
     counts = [len(one[0]) for one in each]
     return RiverLines(path, starts, ends, np.repeat(stages, counts), layer.table.crs)

@@ -15,18 +15,19 @@ from pydantic import (
 
 from riesz.case.data.covariates import EFFECTS
 from riesz.case.data.schema import ObservationsTable
+from riesz.case.file.boundary import BoundaryTable
+from riesz.case.file.equation import EquationTable
 from riesz.case.file.exchange import RiverTable, WellTable
 from riesz.case.file.priors import PriorTable
+from riesz.case.file.regions import RegionTable
 from riesz.case.table import Coefficient, Table, shown
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
 from riesz.errors import RieszError
-from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
 from riesz.geometry.crs import is_crs_text
+from riesz.mesh.tags import REST
 from riesz.problem.unknown import check_free_names
 from riesz.spelling import listed, nearest
-
-TERMS = {"diffusion": diffusion, "advection": advection, "reaction": reaction, "source": source}
 
 
 class RectangleTable(Table):
@@ -92,53 +93,6 @@ class NoiseTable(Table):
         return sd
 
 
-class EquationTable(Table):
-    """-div(diffusion grad u) + advection . grad u + reaction u = source."""
-
-    diffusion: Coefficient = None
-    advection: Coefficient = None
-    reaction: Coefficient = None
-    source: Coefficient = None
-
-    @model_validator(mode="after")
-    def check(self):
-        if not self.given():
-            raise ValueError(f"holds no term: give at least one of {listed(TERMS)}")
-        return self
-
-    def given(self) -> dict[str, Any]:
-        """The terms that are there."""
-        values = {name: getattr(self, name) for name in TERMS}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def form(self) -> WeakForm:
-        total = WeakForm()
-        for name, value in self.given().items():
-            term = TERMS[name](value)
-            total = total - term if name == "source" else total + term
-        return total
-
-
-class BoundaryTable(Table):
-    """A stretch of the boundary on which u is prescribed; elsewhere no flux passes."""
-
-    value: Coefficient = Field(description="a number, or the name of an unknown")
-    along: str | None = None
-    layer: str | None = None
-    tolerance: PositiveFloat | None = None
-
-    @model_validator(mode="after")
-    def check(self):
-        if self.along is not None and self.tolerance is None:
-            raise ValueError(
-                "has the key 'along', which needs 'tolerance': how far from its lines the boundary "
-                "may be, a length"
-            )
-        if self.along is None and (self.tolerance is not None or self.layer is not None):
-            raise ValueError("has the key 'tolerance' or 'layer', which needs 'along': a map layer")
-        return self
-
-
 @contextmanager
 def told_of_table() -> Iterator[None]:
     """What the library refuses, as a fault of the table."""
@@ -199,6 +153,7 @@ class ProblemTables(Table):
     )
     equation: EquationTable = Field(description="the terms of the physics, as [equation]")
     boundary: dict[str, BoundaryTable] = Field(default_factory=dict)
+    regions: dict[str, RegionTable] = Field(default_factory=dict)
     wells: list[WellTable] = Field(default_factory=list)
     rivers: list[RiverTable] = Field(default_factory=list)
     unknowns: dict[str, PriorTable] = Field(
@@ -236,7 +191,7 @@ class ProblemTables(Table):
             if isinstance(value, str) and value not in self.unknowns:
                 known = list(self.unknowns)
                 advice = f"It has {', '.join(known)}"
-                if key.startswith("boundary."):
+                if key.startswith("boundary.") and key.endswith(".value"):
                     advice += (
                         ". Values on a boundary that are not known need a prior there, such as "
                         'prior = "boundary-gp"'
@@ -245,6 +200,27 @@ class ProblemTables(Table):
                     f"says {key} = {value!r}, but there is no [unknowns.{value}]: "
                     f"{nearest(value, known)}{advice}"
                 )
+        return self
+
+    @field_validator("regions")
+    @classmethod
+    def check_regions(cls, regions: dict[str, Any]) -> dict[str, Any]:
+        if REST in regions:
+            raise ValueError(f"has the name {REST!r}, which stands for cells in none: rename it")
+        return regions
+
+    @model_validator(mode="after")
+    def check_there_are_regions(self):
+        """Those of a mesh file are not known yet."""
+        if self.regions or self.domain.mesh is not None:
+            return self
+        priors = [name for name, one in self.unknowns.items() if one.prior.endswith("regions")]
+        asking = self.equation.regional() + [f"unknowns.{name}" for name in priors]
+        if asking:
+            raise ValueError(
+                f"has values by region at {asking[0]}, but no regions: add [regions.NAME] with a "
+                "map of polygons, or name a mesh that has some by domain.mesh"
+            )
         return self
 
     @model_validator(mode="after")
@@ -273,8 +249,12 @@ class ProblemTables(Table):
 
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
-        prescribed = {f"boundary.{tag}.value": one.value for tag, one in self.boundary.items()}
-        terms = {f"equation.{name}": value for name, value in self.equation.given().items()}
+        stretches = {
+            f"boundary.{tag}.{key}": value
+            for tag, one in self.boundary.items()
+            for key, value in one.given().items()
+        }
         rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells, 1)}
         beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers, 1)}
-        return terms | prescribed | rates | beds | {"noise.sd": self.noise.sd}
+        named = self.equation.coefficients() | stretches | rates | beds
+        return named | {"noise.sd": self.noise.sd}

@@ -20,6 +20,7 @@ import numpy as np
 
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.problem import Case, read_problem
+from riesz.case.file.regions import regions_content
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.wells import wells_content
 from riesz.case.run.unfinished import (
@@ -46,8 +47,8 @@ from riesz.posterior.posterior import Posterior
 PROBLEM = "problem.toml"
 TABLE = "observations.csv"
 MESH = "mesh.npz"
-WELLS, RIVERS = "wells.csv", "rivers.csv"
-"""Of those that came from files; runs without any have no such tables."""
+WELLS, RIVERS, REGIONS = "wells.csv", "rivers.csv", "regions.geojson"
+"""Of those that came from files; runs without any have no such files."""
 
 GOES_WITH = (PROBLEM, TABLE, MESH)
 POSTERIOR = "posterior"
@@ -182,6 +183,8 @@ def write_run(
             write_bytes(partial / WELLS, wells_content(case.wells, case.tables.wells))
         if case.rivers:
             write_bytes(partial / RIVERS, rivers_content(case.rivers))
+        if case.regions:
+            write_bytes(partial / REGIONS, regions_content(case.regions, case.coarse))
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
         write_bytes(partial / SUMMARY, f"{found}\n".encode())
@@ -279,7 +282,7 @@ def read_run(folder: Path) -> Run:
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
-        exchange=(folder / WELLS, folder / RIVERS),
+        kept=(folder / WELLS, folder / RIVERS, folder / REGIONS),
     )
     posterior = load_posterior(folder / POSTERIOR, case.problem)
     return Run(case, posterior, version_notes(manifest))

@@ -140,13 +140,13 @@ class WeightedSum(AbstractCoefficient):
     def at(self, local: PyTree[Array], point: Point) -> Array:
         total = None
         for weight, part, (own, inner) in zip(self.weights, self.parts, local, strict=True):
-            factor = part.at(inner, point)
+            factor = part.at(inner, point).astype(point.x.dtype)
             if factor.shape != ():
                 raise FormError(
                     f"a part of a coefficient, {self.told}, has shape {factor.shape}: it must be "
                     "one number."
                 )
-            product = factor * weight.at(own, point)
+            product = factor * weight.at(own, point).astype(point.x.dtype)
             total = product if total is None else total + product
         return jnp.asarray(total)
 
@@ -155,7 +155,8 @@ class WeightedSum(AbstractCoefficient):
 
     def with_ones(self) -> Constant | PerCell:
         """What it would be if all parts were one."""
-        values = sum(as_rows(weight) for weight in self.weights)
+        first, *others = map(as_rows, self.weights)
+        values = sum(others, start=first)
         return Constant(values[0]) if len(values) == 1 else PerCell(values)
 
 

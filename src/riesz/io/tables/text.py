@@ -76,9 +76,8 @@ def column_of(path: Path, name: str, header: tuple[str, ...]) -> int:
     if name in header:
         raise FileFormatError(f"{path} has {header.count(name)} columns {name!r}: rename one.")
     check_separated(path, header)
-    raise FileFormatError(
-        f"{path} has no column {name!r}: {nearest(name, header)}It has {', '.join(header)}."
-    )
+    known = ", ".join(header) or "none"
+    raise FileFormatError(f"{path} has no column {name!r}: {nearest(name, header)}It has {known}.")
 
 
 def check_separated(path: Path, header: tuple[str, ...]) -> None:

@@ -1,0 +1,155 @@
+"""The table [equation] of a problem file: terms whose coefficients may differ by region."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import PlainValidator, model_validator
+
+from riesz.case.table import Table, as_coefficient, is_finite, shown
+from riesz.errors import RieszError
+from riesz.fem.terms.coefficient import AbstractCoefficient
+from riesz.fem.terms.regional import by_region, scaled
+from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.tags import REST
+from riesz.spelling import listed
+
+TERMS = ("diffusion", "advection", "reaction", "source")
+PRINCIPAL = ("along", "across", "angle")
+DIM, ROUNDING = 2, 1e-12
+
+
+def as_regional(value: Any) -> Any:
+    """A coefficient, or a table of one for each region."""
+    if not isinstance(value, dict):
+        return as_coefficient(value)
+    if not value:
+        raise ValueError("is an empty table: give a value for each region, or one for all")
+    found = {}
+    for name, one in value.items():
+        try:
+            found[name] = as_coefficient(one)
+        except ValueError as error:
+            raise ValueError(f"has {name}, which {error}") from None
+    return found
+
+
+def as_anisotropy(value: Any) -> Any:
+    """Two rows of a tensor, or a table of one for each region."""
+    if isinstance(value, dict) and value and not set(value) & set(PRINCIPAL):
+        return {name: as_tensor(one, f"has {name} = ") for name, one in value.items()}
+    return as_tensor(value, "is ")
+
+
+def as_tensor(value: Any, place: str) -> list[list[float]]:
+    """From its rows, or from its principal values and the angle of the first to the x axis."""
+    rows = value
+    if isinstance(value, dict) and {"angle", *value} == set(PRINCIPAL):
+        along, across, angle = (value.get(key, 0.0) for key in PRINCIPAL)
+        if all(map(is_finite, (along, across, angle))):
+            turn = math.radians(angle)
+            axes = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+            rows = (axes @ np.diag([along, across]) @ axes.T).tolist()
+    if is_square(rows):
+        tensor = np.array(rows, dtype=float)
+        is_symmetric = abs(tensor[0, 1] - tensor[1, 0]) <= ROUNDING * np.abs(tensor).max()
+        if is_symmetric and np.linalg.eigvalsh(tensor)[0] > 0:
+            return tensor.tolist()
+    raise ValueError(
+        f"{place}{shown(value)}: give two rows of a symmetric tensor, or "
+        "{ along = 10, across = 1, angle = 30 }, with positive principal values"
+    )
+
+
+def is_square(rows: Any) -> bool:
+    return (
+        isinstance(rows, list)
+        and len(rows) == DIM
+        and all(isinstance(row, list) and len(row) == DIM for row in rows)
+        and all(is_finite(one) for row in rows for one in row)
+    )
+
+
+Regional = Annotated[Any, PlainValidator(as_regional)]
+Anisotropy = Annotated[Any, PlainValidator(as_anisotropy)]
+
+
+class EquationTable(Table):
+    """-div(diffusion anisotropy grad u) + advection . grad u + reaction u = source."""
+
+    diffusion: Regional = None
+    advection: Regional = None
+    reaction: Regional = None
+    source: Regional = None
+    anisotropy: Anisotropy = None
+    upwind: bool = False
+
+    @model_validator(mode="after")
+    def check(self):
+        if not self.given():
+            raise ValueError(f"holds no term: give at least one of {listed(TERMS)}")
+        if self.upwind and self.advection is None:
+            raise ValueError("has the key 'upwind', which needs 'advection': what is upwinded")
+        if self.anisotropy is not None:
+            if self.diffusion is None:
+                raise ValueError("has the key 'anisotropy', which needs 'diffusion': its size")
+            values = self.diffusion
+            each = values.values() if isinstance(values, dict) else [values]
+            if any(isinstance(one, list) for one in each):
+                raise ValueError("has a tensor as diffusion, and anisotropy: keep one of them")
+        self.check_velocities()
+        return self
+
+    def check_velocities(self) -> None:
+        if not isinstance(self.advection, dict):
+            return
+        for name, one in self.advection.items():
+            if isinstance(one, str):
+                raise ValueError(
+                    f"has advection.{name} = {one!r}: by region, velocities are lists of numbers"
+                )
+
+    def given(self) -> dict[str, Any]:
+        """The terms that are there."""
+        values = {name: getattr(self, name) for name in TERMS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def coefficients(self) -> dict[str, Any]:
+        """All that may be the name of an unknown, by key."""
+        found = {}
+        for name, value in self.given().items():
+            by_name = value if isinstance(value, dict) else {"": value}
+            found |= {f"equation.{name}.{own}".rstrip("."): one for own, one in by_name.items()}
+        return found
+
+    def regional(self) -> list[str]:
+        """Keys whose values differ by region."""
+        every = {**self.given(), "anisotropy": self.anisotropy}
+        return [f"equation.{name}" for name, value in every.items() if isinstance(value, dict)]
+
+    def form(self, mesh: Mesh) -> WeakForm:
+        values = {name: on_mesh(mesh, name, value) for name, value in self.given().items()}
+        if self.anisotropy is not None:
+            tensor = on_mesh(mesh, "anisotropy", self.anisotropy)
+            values["diffusion"] = scaled(values["diffusion"], tensor)
+        terms: dict[str, Callable[[Any], WeakForm]] = {
+            "diffusion": diffusion,
+            "advection": partial(advection, supg=self.upwind),
+            "reaction": reaction,
+            "source": lambda strength: -source(strength),
+        }
+        return sum((terms[name](value) for name, value in values.items()), start=WeakForm())
+
+
+def on_mesh(mesh: Mesh, name: str, value: Any) -> Any | AbstractCoefficient:
+    """What stands in a term: as the file has it or, by region, one value a cell."""
+    if not isinstance(value, Mapping):
+        return value
+    values = {own: one for own, one in value.items() if own != REST}
+    try:
+        return by_region(mesh, values, rest=value.get(REST))
+    except RieszError as error:
+        raise type(error)(f"equation.{name}: {error}") from None
