@@ -58,7 +58,7 @@ from .fem.solve import solve as solve
 from .fem.flux import budget as budget
 from .fem.flux import flux_through as flux_through
 from .penalty.dual_norm import dual_norm as dual_norm
-from .penalty.gram import Gram as Gram
+from .penalty.dual_norm import Gram as Gram
 from .penalty.schwarz import schwarz_norm as schwarz_norm
 from .penalty.penalty import exact_penalty as exact_penalty
 from .penalty.penalty import weak_form_penalty as weak_form_penalty
@@ -92,7 +92,7 @@ from .inference.fit import fit as fit
 from .engines.relax.engine import Relax as Relax
 from .engines.amortise.engine import Amortise as Amortise
 from .engines.amortise.amortised import Amortised as Amortised
-from .engines.amortise.prior_surrogate import PriorSurrogate as PriorSurrogate
+from .engines.amortise.simulate import PriorSurrogate as PriorSurrogate
 from .engines.relax.schedule import Annealed as Annealed
 from .engines.relax.schedule import Fixed as Fixed
 from .engines.relax.schedule import Learned as Learned

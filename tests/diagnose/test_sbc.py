@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.diagnose.sbc import sbc
-from riesz.engines.amortise.prior_surrogate import PriorSurrogate
+from riesz.engines.amortise.simulate import PriorSurrogate
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from riesz.fem.linear.elimination_order import dissected, elimination_order
+from riesz.fem.linear.host_lu import dissected, elimination_order
 
 
 def five_points(side):

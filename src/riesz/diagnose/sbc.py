@@ -18,8 +18,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.diagnose.calibration import Calibration
 from riesz.engines.amortise.many import ManyFits, fits_to_many
-from riesz.engines.amortise.prior_surrogate import PriorSurrogate, surrogate_over_prior
-from riesz.engines.amortise.simulate import DataSets, Simulator, check_simulable
+from riesz.engines.amortise.simulate import (
+    DataSets,
+    PriorSurrogate,
+    Simulator,
+    check_simulable,
+    surrogate_over_prior,
+)
 from riesz.engines.emulate.start import at_sensors
 from riesz.errors import RieszError
 from riesz.penalty.precision import full_precision

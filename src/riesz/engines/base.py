@@ -21,7 +21,7 @@ from riesz.fem.linear.linear_solve import (
     SparseLU,
 )
 from riesz.fem.solve import require_float64
-from riesz.penalty.gram import Gram
+from riesz.penalty.dual_norm import Gram
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 from riesz.spelling import listed, nearest

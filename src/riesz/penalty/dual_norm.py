@@ -1,14 +1,58 @@
-"""The dual norm of a weak-form residual, exactly: that of its Riesz representer."""
+"""The inner product of test functions, and the dual norm of a residual that it makes, exactly."""
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
-from riesz.penalty.gram import Gram
+from riesz.fem.terms.coefficient import per_cell
+from riesz.fem.terms.weakform import WeakForm, diffusion, reaction
+from riesz.mesh.mesh import Mesh
+
+
+class Gram(eqx.Module):
+    r"""The inner product of test functions, $\int a\,\nabla v\cdot\nabla w + k\,v\,w$.
+
+    The diffusivity is a number, or one a cell of the finest mesh for rough coefficients; coarse
+    cells take the mean of the cells inside. A reaction makes up for missing Dirichlet conditions.
+    Without diffusivity, `Gram(0.0, 1.0)`, residuals count as white noise, $r^\top M^{-1} r$ with
+    the mass matrix: for exact norms only.
+    """
+
+    diffusivity: float | Float[np.ndarray, " cell"] = 1.0
+    reaction: float = 0.0
+
+    def form(self, mesh: Mesh) -> WeakForm:
+        """The inner product as a form, whose Jacobian is the Gram matrix."""
+        values = cell_diffusivity(self, mesh, white=self.reaction > 0)
+        form = WeakForm() if not values.any() else diffusion(as_coefficient(values))
+        return form + reaction(self.reaction) if self.reaction else form
+
+
+def as_coefficient(values: Float[np.ndarray, " *cell"]):
+    return per_cell(values) if values.ndim else float(values)
+
+
+def cell_diffusivity(gram: Gram, mesh: Mesh, *, white: bool = False) -> Float[np.ndarray, " *cell"]:
+    """A number or one a cell, checked; `white` lets it be zero."""
+    values = np.asarray(gram.diffusivity, dtype=float)
+    if values.ndim and values.shape != (mesh.num_cells,):
+        raise RieszError(
+            f"the Gram diffusivity has shape {values.shape}, but the mesh has {mesh.num_cells} "
+            "cells: give a number, or one value a cell."
+        )
+    is_large_enough = (values >= 0 if white else values > 0).all()
+    if not (np.isfinite(values).all() and is_large_enough and 0 <= gram.reaction < np.inf):
+        raise RieszError(
+            f"the Gram form has diffusivity from {values.min()} on and reaction {gram.reaction}: "
+            "a norm needs a positive finite diffusivity and a finite reaction, not negative."
+        )
+    return values
 
 
 class DualNorm(eqx.Module):

@@ -27,8 +27,7 @@ from riesz.fem.interpolate import PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator
 from riesz.fem.terms.weakform import PointSource
 from riesz.mesh.refine import Hierarchy
-from riesz.penalty.dual_norm import DualNorm, dual_norm
-from riesz.penalty.gram import Gram
+from riesz.penalty.dual_norm import DualNorm, Gram, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
 from riesz.penalty.norm import NormSample, PatchNorm, Restriction
 from riesz.penalty.precision import full_precision

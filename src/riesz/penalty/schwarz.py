@@ -24,7 +24,7 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.mesh.tags import tagged_facets
-from riesz.penalty.gram import Gram, cell_diffusivity
+from riesz.penalty.dual_norm import Gram, cell_diffusivity
 from riesz.penalty.norm import PatchNorm, Restriction, RestrictionStep
 from riesz.penalty.patch import WIDTH_STEP, Widths
 from riesz.penalty.schwarz_patches import (

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from riesz.fem.elements.domain import inverse_jacobians
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
-from riesz.penalty.estimator import AbstractPatches, PatchSample
+from riesz.penalty.norm import AbstractPatches, PatchSample
 from riesz.penalty.partition import overlapping_patches
 from riesz.penalty.patch import PatchTable, Widths, patch_table
 from riesz.penalty.small_solve import inverse_quadratic

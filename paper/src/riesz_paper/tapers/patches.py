@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from riesz.penalty.estimator import AbstractPatches, PatchSample
+from riesz.penalty.norm import AbstractPatches, PatchSample
 from riesz.penalty.patch import PatchTable
 
 

@@ -13,8 +13,7 @@ from riesz.errors import RieszError
 from riesz.fem.linear.host_lu import factorise
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.penalty.dual_norm import dual_norm
-from riesz.penalty.gram import Gram
+from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.partition import overlapping_patches
 from riesz.penalty.patch import PatchTable, patch_table

@@ -24,13 +24,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.amortise.amortised import Amortised, encoded
 from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
-from riesz.engines.amortise.prior_surrogate import PriorSurrogate, surrogate_over_prior
 from riesz.engines.amortise.simulate import (
     Coordinates,
     DataSets,
     Observed,
+    PriorSurrogate,
     Simulator,
     check_simulable,
+    surrogate_over_prior,
 )
 from riesz.engines.base import AbstractEngine, Count, Share
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint

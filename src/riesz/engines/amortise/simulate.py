@@ -1,15 +1,21 @@
-"""Data sets made up by a surrogate and a noise model: what an encoder is trained on."""
+"""A surrogate that is right over the whole prior, and data sets made up by it and a noise model."""
+
+from typing import ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.emulate.start import at_sensors
+from riesz.engines.base import Count, InnerProduct, Settings
+from riesz.engines.emulate.least_squares import applies_to, stepped_readout
+from riesz.engines.emulate.start import at_sensors, default_penalty, initial_surrogate
 from riesz.errors import RieszError
-from riesz.posterior.family import Draws
+from riesz.penalty.penalty import WeakFormPenalty
+from riesz.posterior.family import Draws, antithetic
 from riesz.prediction.predict import measured
-from riesz.problem.problem import InverseProblem
+from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
 
 Coordinates = Float[Array, " coordinate"]
@@ -49,3 +55,70 @@ class Simulator(eqx.Module):
         """The log-density of a data set, given the unknowns."""
         values = at_sensors(self.problem, self.surrogate, coordinates)
         return self.problem.likelihood.log_prob(observed, values, self.problem.z(coordinates))
+
+
+class PriorSurrogate(Settings):
+    """A surrogate for the whole prior, not for the surroundings of one posterior.
+
+    By default as large as its readout can be solved for. (Training the functions before the
+    readout gains nothing that more random ones do not give at less cost.) `gram` is the inner
+    product behind the norm, for rough coefficients.
+    """
+
+    name: ClassVar[str] = "a surrogate over the prior"
+
+    width: Count = 112
+    features: Count = 52
+    num_patches: Count = 4
+    patch_nodes: Count = 64
+    coarse_patch_nodes: Count = 25
+    num_samples: Count = 16  # of the unknowns in a batch
+    readout_batches: Count = 120  # of samples and patches in a solve
+    num_solves: Count = 1  # Gauss-Newton steps of its readout; nonlinear equations need several
+    gram: InnerProduct = None
+
+
+def surrogate_over_prior(
+    problem: InverseProblem,
+    sizes: PriorSurrogate,
+    network_key: PRNGKeyArray,
+    key: PRNGKeyArray,
+    *,
+    engine: str,
+) -> Surrogate:
+    """The surrogate fitted to the equation for unknowns from the prior."""
+    penalty = default_penalty(problem, sizes, sizes.gram, engine=engine)
+    start = initial_surrogate(problem, network_key, width=sizes.width, features=sizes.features)
+    if not applies_to(penalty, start):
+        raise RieszError(
+            f"the readout of a surrogate with {sizes.features} features is too large to be solved "
+            "for: ask for fewer features, or a smaller width."
+        )
+    _, readout_key = jr.split(key)
+    # As in `emulate`: normal equations square the condition number, and need double precision.
+    with jax.enable_x64(True):
+        solved = with_solved_readout(
+            in_precision(problem, jnp.float64),
+            in_precision(penalty, jnp.float64),
+            in_precision(start, jnp.float64),
+            sizes,
+            readout_key,
+        )
+    return in_precision(solved, problem.forward.dtype)
+
+
+def with_solved_readout(
+    problem: InverseProblem,
+    penalty: WeakFormPenalty,
+    surrogate: Surrogate,
+    sizes: PriorSurrogate,
+    key: PRNGKeyArray,
+) -> Surrogate:
+    """Gauss-Newton steps of the readout; the penalty is a sum of squares."""
+    size, dtype = problem.num_coordinates, problem.forward.dtype
+    shape = (sizes.readout_batches, sizes.num_samples, size)
+    for one in jr.split(key, sizes.num_solves):
+        draw_key, patch_key = jr.split(one)
+        draws = antithetic(draw_key, shape[0] * shape[1], size, dtype)
+        surrogate = stepped_readout(problem, penalty, surrogate, patch_key, draws.reshape(shape))
+    return surrogate

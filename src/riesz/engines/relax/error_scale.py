@@ -24,8 +24,7 @@ from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.solve import require_float64
 from riesz.observe.likelihood import Gaussian
-from riesz.penalty.dual_norm import dual_norm
-from riesz.penalty.gram import Gram
+from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
 from riesz.penalty.schwarz_patches import SchwarzPatches

@@ -10,8 +10,7 @@ from jaxtyping import Array, Float
 
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.dual_norm import DualNorm
-from riesz.penalty.estimator import AbstractPatches
-from riesz.penalty.norm import NormSample, PatchNorm
+from riesz.penalty.norm import AbstractPatches, NormSample, PatchNorm
 
 
 @dataclass(frozen=True)
