@@ -15,8 +15,6 @@ import numpy as np
 from make_data import transmissivity, true_heads
 
 import riesz as rz
-from riesz.case.run.folder import read_run
-from riesz.io.store.results import results, write_results
 
 NUM_PLACES = 500
 LEVELS = (0.025, 0.975)
@@ -24,7 +22,7 @@ LEVELS = (0.025, 0.975)
 
 def score(run: Path) -> dict[str, float]:
     """Errors (root mean squares) and coverages of head and log-transmissivity."""
-    fitted = read_run(run)
+    fitted = rz.read_run(run)
     mesh = fitted.case.problem.forward.space.mesh
     nodes = np.random.default_rng(0).choice(mesh.num_nodes, min(NUM_PLACES, mesh.num_nodes), False)
     places = mesh.nodes[nodes]
@@ -59,4 +57,5 @@ if __name__ == "__main__":
         print(f"{name}: {value:.3g}")  # noqa: T201
     if asked.out is not None:
         command = "python examples/aquifer/score.py"
-        write_results(asked.out, results(command, {"run": str(asked.run)}, 0, [found], found))
+        content = rz.io.results(command, {"run": str(asked.run)}, 0, [found], found)
+        rz.io.write_results(asked.out, content)

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,16 +52,16 @@ def test_shells_complete_the_names_of_commands():
 def test_a_quiet_fit_prints_nothing(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def fitted(case, choice, out, *, quiet, **_):
-        asked.append(quiet)
-        return "a summary", {"engine": choice.engine}
+    def fitted(case, choice, out, *, progress, **_):
+        asked.append(progress)
+        return SimpleNamespace(summary="a summary", numbers={"engine": choice.engine.name})
 
-    monkeypatch.setattr("riesz.case.run.folder.fit_case", fitted)
+    monkeypatch.setattr("riesz.case.run.fit.run_case", fitted)
     words = ["fit", TRANSPORT, "--engine", "laplace", "--out", tmp_path / "run"]
     assert run([*words, "--quiet"], monkeypatch, capsys) == (0, "", "")
     status, text, errors = run([*words, "--quiet", "--json"], monkeypatch, capsys)
     assert (status, json.loads(text)["engine"], errors) == (0, "laplace", "")
-    assert asked == [True, True]
+    assert asked == [False, False]
     status, text, errors = run(words, monkeypatch, capsys)
     assert text.startswith("a summary")
     assert "engine laplace" in errors

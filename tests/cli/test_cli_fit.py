@@ -19,8 +19,8 @@ import pytest
 import rasterio
 
 from riesz.case.run.folder import check_free, read_run, write_run
-from riesz.case.run.predict import write_prediction, write_prediction_of
-from riesz.case.run.request import PredictionRequest, statistic
+from riesz.case.run.predict import write_prediction
+from riesz.case.run.request import statistic
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.engines.emulate.engine import Emulate
@@ -321,15 +321,10 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
 )
 def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted, tmp_path):
     out = tmp_path / "at.csv"
-    request = PredictionRequest(
-        run=made,
-        out=out,
-        quantity=quantity,
-        stat=stat,
-        points=folder / "wells.csv",
-        num_draws=9,
+    told = write_prediction(
+        fitted, out, quantity=quantity, stat=stat, points=folder / "wells.csv", num_draws=9
     )
-    assert list(write_prediction_of(fitted, request)["ranges"]) == columns
+    assert list(told["ranges"]) == columns
     header, *rows = csv.reader(out.read_text().splitlines())
     assert header == ["x_m", "y_m", *columns]
     rows = np.array(rows, float)
@@ -346,16 +341,16 @@ def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted
     ("words", "message"),
     [
         ({"grid": "4x3", "out": "a.gpk"}, "not in '.gpk': did you mean '.gpkg'?"),
-        ({"grid": "4by3"}, "--grid is '4by3': give cells along x and y"),
+        ({"grid": "4by3"}, "the grid is '4by3': give cells along x and y"),
         ({"grid": "90000x90000"}, "the grid would have 8.1e+09 cells: take larger ones"),
-        ({"grid": "4x3", "cell": 9.0}, "not by --grid and --cell"),
-        ({}, "say where by one of --points, --grid or --cell"),
+        ({"grid": "4x3", "cell": 9.0}, "not by grid and cell"),
+        ({}, "say where by one of points, grid or cell"),
         ({"cell": -1.0}, "the cell size is -1"),
         ({"cell": 1e-9}, "cells: take larger ones"),
-        ({"cell": 9e3, "stat": "median"}, "--stat is 'median': give mean"),
-        ({"cell": 9e3, "stat": "q100"}, "--stat is 'q100': give mean"),
+        ({"cell": 9e3, "stat": "median"}, "the statistic is 'median': give mean"),
+        ({"cell": 9e3, "stat": "q100"}, "the statistic is 'q100': give mean"),
         ({"cell": 9e3, "stat": "q00"}, "a quantile in percent between 0 and 100, such as q05"),
-        ({"cell": 9e3, "stat": "q955"}, "--stat is 'q955'"),
+        ({"cell": 9e3, "stat": "q955"}, "the statistic is 'q955'"),
         ({"cell": 9e3, "stat": "exceed:1e999"}, "exceed:VALUE with a finite number"),
         ({"points": Path("far.csv"), "out": "far.csv"}, "far.csv is what is read here"),
         ({"points": Path("far.csv"), "out": "../{here}/far.csv"}, "is what is read here"),
@@ -374,7 +369,7 @@ def test_predict_says_no_and_writes_nothing(words, message, fitted, tmp_path, mo
     monkeypatch.setattr("riesz.case.run.predict.read_run", lambda folder: fitted)
     out = Path(words.get("out", "a.csv").format(here=tmp_path.name))
     with pytest.raises(RieszError, match=re.escape(message)):
-        write_prediction(PredictionRequest(run=Path("run"), **{**words, "out": out}))
+        write_prediction("run", **{**words, "out": out})
     assert [path.name for path in tmp_path.iterdir()] == ["far.csv"]
 
 
@@ -394,9 +389,9 @@ def test_a_threshold_keeps_its_digits():
 def test_predict_writes_no_folder_and_nothing_into_the_run(made, tmp_path):
     (tmp_path / "a.csv").mkdir()
     with pytest.raises(RieszError, match=r"a\.csv is a folder: give the name of a file"):
-        write_prediction(PredictionRequest(run=made, out=tmp_path / "a.csv", cell=9e3))
+        write_prediction(made, tmp_path / "a.csv", cell=9e3)
     with pytest.raises(RieszError, match=r"observations\.csv is what is read here"):
-        write_prediction(PredictionRequest(run=made, out=made / "observations.csv", cell=9e3))
+        write_prediction(made, made / "observations.csv", cell=9e3)
 
 
 def test_what_is_not_a_run_folder_is_told(tmp_path, folder, monkeypatch, capsys):

@@ -77,7 +77,7 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     sign, volume = np.linalg.slogdet(2 * np.pi * wanted)
     by_hand = -0.5 * (misfit @ np.linalg.solve(wanted, misfit) + sign * volume)
     np.testing.assert_allclose(density, by_hand, rtol=1e-9)
-    assert "2 effects" in problem.summary()
+    assert "2 effects" in problem.describe()
 
 
 def test_the_joint_log_density_has_the_shift():

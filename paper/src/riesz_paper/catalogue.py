@@ -109,7 +109,7 @@ def experiment_of(request: Request) -> "Experiment":
 
 
 def smoother_of(request: Request) -> "Experiment":
-    from riesz.io.maps.domain_file import read_domain
+    from riesz.io.maps.outlines import read_domain
     from riesz_paper.experiments.smoother.experiment import smoother
 
     if request.domain is None:

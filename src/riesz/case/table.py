@@ -3,10 +3,12 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
+from riesz.errors import FileFormatError
 from riesz.spelling import listed, nearest
 
 EXPECTED = {
@@ -47,6 +49,9 @@ class Table(BaseModel):
         return content
 
 
+Kind = TypeVar("Kind", bound=Table)
+
+
 def as_numbers(value: Any) -> float | list[float]:
     if is_finite(value):
         return float(value)
@@ -83,6 +88,14 @@ Numbers = Annotated[float | list[float], PlainValidator(as_numbers)]
 
 Coefficient = Annotated[Any, PlainValidator(as_coefficient)]
 """What may stand in an equation."""
+
+
+def table_of(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
+    """A table from what was given in or for a file, validated."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise FileFormatError(f"{path}: {error_text(error, content)}") from None
 
 
 def error_text(error: ValidationError, content: Mapping[str, Any]) -> str:

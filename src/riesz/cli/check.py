@@ -1,6 +1,5 @@
 """`riesz check`: what was understood of a problem file, what its priors expect, and calibration."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +17,6 @@ from riesz.errors import RieszError
 
 if TYPE_CHECKING:
     from riesz.case.file.problem import Case
-    from riesz.diagnose.calibration import Calibration
-
-NUM_DATA_SETS = 500
 
 
 def check(
@@ -52,7 +48,7 @@ def check(
     use_float64()
     if not calibrate:
         compile_quickly()
-    from riesz.case.check.words import case_numbers, case_text
+    from riesz.case.check.words import case_numbers, describe_case
     from riesz.case.file.problem import read_problem
 
     check_drawing(draw)
@@ -65,12 +61,11 @@ def check(
         if as_json:
             typer.echo(json_of(case_numbers(case) | {"prior_predictive": expected}))
             return
-        typer.echo("\n".join([case_text(case), *expected]))
+        typer.echo("\n".join([describe_case(case), *expected]))
         return
-    num = NUM_DATA_SETS if data_sets is None else data_sets
-    words = ["riesz", "check", str(problem), "--calibrate", "--data-sets", str(num)]
-    words += ["--seed", str(seed)]
-    found = calibration_of(case, num, seed, out, shlex.join(words))
+    from riesz.case.check.calibration import NUM_DATA_SETS, calibrate_case
+
+    found = calibrate_case(case, out, num_data_sets=data_sets or NUM_DATA_SETS, seed=seed)
     typer.echo(json_of({"rows": found.rows(), **found.figures()}) if as_json else str(found))
 
 
@@ -96,25 +91,3 @@ def expected_by_priors(case: "Case", seed: int, draw: Path | None) -> list[str]:
 
     save_figure(draw, prior_predictive_figure(case, found))
     return [*found.lines(), f"written: {draw}"]
-
-
-def calibration_of(
-    case: "Case", num_data_sets: int, seed: int, out: Path | None, command: str
-) -> "Calibration":
-    """Simulation-based calibration of a problem file, and its files where they are wanted."""
-    from riesz.diagnose.sbc import sbc
-    from riesz.engines.amortise.engine import Amortise
-    from riesz.io.store.files import prepared_folder
-
-    Amortise().check(case.problem)
-    if out is not None:
-        prepared_folder(out)
-    found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
-    if out is not None:
-        from riesz.case.check.calibration import write_calibration
-        from riesz.plot.figure import save_figure
-        from riesz.plot.posterior import ranks_figure
-
-        write_calibration(out, found, case, command=command, seed=seed)
-        save_figure(out / "ranks.png", ranks_figure(found))
-    return found

@@ -47,33 +47,27 @@ def init(
     as_json: CheckJsonOption = False,
 ) -> None:
     """Write a first problem file, every line of it explained, and say what was guessed."""
-    if out.exists():
-        raise RieszError(f"{out} is there already: choose another --out, or remove it.")
-    if not out.absolute().parent.is_dir():
-        raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
-    from riesz.case.start.rows import Asked
-    from riesz.case.start.starter import starter
-    from riesz.io.store.files import write_bytes
+    from riesz.case.start.starter import write_first_problem
 
-    named = tuple(name.strip() for name in (covariates or "").split(",") if name.strip())
-    asked = Asked(
-        x,
-        y,
-        value,
+    guesses = write_first_problem(
+        table,
+        polygon,
+        out,
+        x=x,
+        y=y,
+        value=value,
         sites=sites,
         site=site,
         where=conditions("--where", where or []),
         sites_where=conditions("--sites-where", sites_where or []),
-        covariates=named,
+        covariates=[name.strip() for name in (covariates or "").split(",") if name.strip()],
         log=log,
     )
-    made = starter(table, polygon, out.absolute().parent, asked)
-    write_bytes(out, made.text.encode())
     if as_json:
-        typer.echo(json_of({"out": str(out), "guesses": list(made.guesses)}))
+        typer.echo(json_of({"out": str(out), "guesses": list(guesses)}))
     if as_json or quiet:
         return
-    for guess in made.guesses:
+    for guess in guesses:
         typer.echo(guess)
     typer.echo(f"written: {out}\nnext: riesz check {out}")
 

@@ -39,11 +39,10 @@ def predict_run(
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
     from riesz.case.run.predict import write_prediction
-    from riesz.case.run.request import PredictionRequest
 
-    request = PredictionRequest(
-        run=run,
-        out=out,
+    numbers = write_prediction(
+        run,
+        out,
         quantity=quantity,
         stat=stat,
         points=points,
@@ -52,7 +51,6 @@ def predict_run(
         num_draws=draws,
         seed=seed,
     )
-    numbers = write_prediction(request)
     for note in () if quiet else numbers["notes"]:
         typer.echo(f"note: {note}", err=True)
     if as_json:

@@ -20,7 +20,7 @@ def new_figure(
     return figure, list(np.ravel(axes))
 
 
-def save_figure(path: Path, figure: Figure, *, dots_per_inch: int = 150) -> None:
+def save_figure(path: Path | str, figure: Figure, *, dots_per_inch: int = 150) -> None:
     """Write a PNG; it appears only once it is complete."""
-    with replacing(path) as file:
+    with replacing(Path(path)) as file:
         figure.savefig(file, format="png", dpi=dots_per_inch)

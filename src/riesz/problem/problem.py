@@ -104,7 +104,7 @@ class InverseProblem(eqx.Module):
         likelihood = self.log_likelihood(coordinates, self.state(coordinates))
         return self.latents.log_prior(coordinates) + likelihood
 
-    def summary(self) -> str:
+    def describe(self) -> str:
         """The problem in words: mesh, equation, unknowns with their priors, data and noise."""
         return problem_text(self.forward, self.latents, self.observations, self.likelihood)
 
@@ -116,7 +116,7 @@ class InverseProblem(eqx.Module):
         return self is other
 
     def __str__(self) -> str:
-        return self.summary()
+        return self.describe()
 
     def __repr__(self) -> str:
         return (

@@ -10,7 +10,7 @@ import pytest
 from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.exchange import RiverTable, WellTable
-from riesz.case.file.problem import read_problem
+from riesz.case.file.problem import read_case, read_problem
 from riesz.case.file.rivers import lines_of_river, rivers_content
 from riesz.case.file.wells import read_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
@@ -146,7 +146,7 @@ def test_wells_put_in_what_they_say_and_a_run_keeps_them(mixed, tmp_path):
     for name in ("pumping.csv.gz", "river.geojson", "heads.csv"):
         (tmp_path / name).unlink()
     kept = (wells, rivers, tmp_path / "no_regions.geojson")
-    again = read_problem(mixed.path, coarse=mixed.coarse, table=table, kept=kept)
+    again = read_case(mixed.path, coarse=mixed.coarse, table=table, kept=kept)
     z = {"q": jnp.asarray(5.0)}
     state = jnp.asarray(np.random.default_rng(0).normal(size=len(zeros)))
     np.testing.assert_allclose(

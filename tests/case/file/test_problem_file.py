@@ -8,7 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from riesz.case.check.words import case_numbers, case_text
+from riesz.case.check.words import case_numbers, describe_case
 from riesz.case.data.places import read_columns
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
@@ -79,7 +79,7 @@ def test_a_problem_is_built_as_written(tmp_path):
     assert told["longest_edge"] <= 0.4
     assert told["area"] == pytest.approx(2.0)
     assert told["engine"] == "nuts"
-    text = case_text(case)
+    text = describe_case(case)
     assert "2 rows of wells.csv, all inside" in text
     assert "LogNormal, 95 % within 0.3753 .. 2.664" in text
 
@@ -286,7 +286,7 @@ def test_values_on_a_boundary_may_be_unknown(tmp_path):
     text += '[unknowns.rim]\nprior = "boundary-gp"\nmean = 1\nsd = 0.5\ninducing = 3\n'
     case = read_problem(written(tmp_path, text))
     assert case.problem.latents.names == ("a", "rim")
-    assert "rim: boundary GP, Matern52 with length scale 0.5 and sd 0.5, 3 points" in case_text(
+    assert "rim: boundary GP, Matern52 with length scale 0.5 and sd 0.5, 3 points" in describe_case(
         case
     )
 
@@ -296,7 +296,7 @@ def test_an_unidentified_scale_is_a_note(tmp_path):
     text += '[unknowns.f]\nprior = "normal"\nmean = 0.0\nsd = 1.0\n'
     case = read_problem(written(tmp_path, text))
     assert "only their ratios are identified" in case.notes[0]
-    assert f"note: {case.notes[0]}" in case_text(case)
+    assert f"note: {case.notes[0]}" in describe_case(case)
 
 
 def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
@@ -394,7 +394,7 @@ def test_degrees_are_a_note(tmp_path):
     assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{SQUARE}')).notes == ()
     case = read_problem(written(tmp_path, f'crs = "EPSG:4326"\n{SQUARE}'))
     assert "the crs EPSG:4326 counts in degrees, which are no lengths" in case.notes[0]
-    assert "note: the crs EPSG:4326" in case_text(case)
+    assert "note: the crs EPSG:4326" in describe_case(case)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.tiny_run import tiny_run
 
-from riesz.case.report.content import read_content
+from riesz.case.report.content import content_of
 from riesz.case.report.page import embedded, page, page_data, write_report
 from riesz.case.run.folder import read_run
 from riesz.cli.main import main
@@ -26,7 +26,7 @@ def run_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def content(run_folder):
-    return read_content(run_folder, num_draws=30)
+    return content_of(read_run(run_folder), num_draws=30)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
 def limited(tmp_path_factory):
     """The content of a run of logarithms, of which four of nine are only below a limit."""
     folder = tiny_run(tmp_path_factory.mktemp("limits"), num_below=4, logarithm=True)
-    return read_content(folder, num_draws=30)
+    return content_of(read_run(folder), num_draws=30)
 
 
 def test_limits_have_no_residual_anywhere(limited):
@@ -178,7 +178,7 @@ def run(words, monkeypatch, capsys):
 def test_the_command_writes_beside_the_run_which_stays_whole(
     run_folder, content, monkeypatch, capsys
 ):
-    monkeypatch.setattr("riesz.case.report.page.read_content", lambda folder, **settings: content)
+    monkeypatch.setattr("riesz.case.report.page.content_of", lambda run, **settings: content)
     for _ in range(2):  # a report that is there is replaced
         status, text, _ = run(["report", run_folder, "--json"], monkeypatch, capsys)
         assert status == 0
@@ -199,10 +199,10 @@ def test_the_command_writes_beside_the_run_which_stays_whole(
     ],
 )
 def test_bad_targets_are_refused_before_any_work(out, message, run_folder, tmp_path, monkeypatch):
-    def never(folder, **settings):
+    def never(folder):
         raise AssertionError("work began")
 
-    monkeypatch.setattr("riesz.case.report.page.read_content", never)
+    monkeypatch.setattr("riesz.case.report.page.read_run", never)
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(RieszError, match=message):
         write_report(run_folder, tmp_path / out)
@@ -221,7 +221,7 @@ def test_a_report_that_is_stopped_leaves_nothing(run_folder, content, tmp_path, 
     def stopped(content):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("riesz.case.report.page.read_content", lambda folder, **settings: content)
+    monkeypatch.setattr("riesz.case.report.page.content_of", lambda run, **settings: content)
     monkeypatch.setattr("riesz.case.report.page.page", stopped)
     with pytest.raises(KeyboardInterrupt):
         write_report(run_folder, tmp_path / "page.html")

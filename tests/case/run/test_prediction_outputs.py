@@ -18,7 +18,7 @@ from tests.tiny_run import tiny_run
 
 from riesz.case.run.folder import read_run
 from riesz.case.run.measured import measured_as
-from riesz.case.run.predict import write_prediction, write_prediction_of
+from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import PredictionRequest, check_request, check_target, statistics_in
 from riesz.cli.main import main
 from riesz.errors import RieszError
@@ -49,9 +49,7 @@ def in_metres(fitted, folder):
         measured = dataclasses.replace(measured_as(fitted.case), transform=transform)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(predict, "measured_as", lambda case: measured)
-            request = PredictionRequest(run=folder, out=out, num_draws=NUM_DRAWS, **words)
-            check_request(request)
-            return write_prediction_of(fitted, request)
+            return write_prediction(fitted, out, num_draws=NUM_DRAWS, **words)
 
     return written
 
@@ -128,9 +126,7 @@ def test_a_geopackage_has_contours_flow_and_measurements(in_metres, fitted, tmp_
 def test_limits_have_no_residual_in_a_geopackage(tmp_path):
     out = tmp_path / "head.gpkg"
     folder = tiny_run(tmp_path, num_below=2)
-    write_prediction(
-        PredictionRequest(run=folder, out=out, quantity="conductivity", cell=800.0, num_draws=4)
-    )
+    write_prediction(str(folder), str(out), quantity="conductivity", cell=800.0, num_draws=4)
     told = geopandas.read_file(out, layer="measurements")
     assert told["censored"].tolist() == [True] * 2 + [False] * 7
     assert told["residual"].isna().tolist() == told["censored"].tolist()
@@ -192,10 +188,10 @@ def test_units_of_states_that_are_logarithms_are_not_those_of_the_measurements(f
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mean,", "--stat is '': give mean"),
-        ("mean,median", "--stat is 'median'"),
+        ("mean,", "the statistic is '': give mean"),
+        ("mean,median", "the statistic is 'median'"),
         ("mean,sd,mean", "has mean more than once"),
-        ("ensemble,mean", "--stat is 'ensemble'"),
+        ("ensemble,mean", "the statistic is 'ensemble'"),
         ("exceed:nan", "exceed:VALUE with a finite number"),
     ],
 )
@@ -207,7 +203,7 @@ def test_nonsense_among_statistics_is_told(text, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"out": "a.vtu", "cell": 9.0}, "leave --cell out"),
+        ({"out": "a.vtu", "cell": 9.0}, "leave cell out"),
         ({"out": "a.nc", "points": Path("a.csv")}, "a NetCDF map needs a grid"),
         ({"out": "a.gpkg", "points": Path("a.csv")}, "a map of contours needs a grid"),
         ({"out": "a.tif", "cell": 9.0, "stat": "ensemble"}, "ensemble is for .csv files"),
@@ -216,9 +212,8 @@ def test_nonsense_among_statistics_is_told(text, message):
     ],
 )
 def test_bad_requests_are_refused_before_the_run_is_read(words, message, tmp_path):
-    request = PredictionRequest(run=tmp_path, **(words | {"out": tmp_path / words["out"]}))
     with pytest.raises(RieszError) as refusal:
-        write_prediction(request)
+        write_prediction(tmp_path, **(words | {"out": tmp_path / words["out"]}))
     assert message in str(refusal.value)
 
 

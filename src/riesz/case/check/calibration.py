@@ -1,18 +1,36 @@
-"""What simulation-based calibration found, as a result file."""
+"""Simulation-based calibration of a problem file, and its result file."""
 
+import shlex
 from pathlib import Path
 
 from riesz.case.file.problem import Case
 from riesz.diagnose.calibration import Calibration
+from riesz.diagnose.sbc import sbc
+from riesz.engines.amortise.engine import Amortise
+from riesz.io.store.files import prepared_folder
 from riesz.io.store.results import results, write_results
+from riesz.plot.figure import save_figure
+from riesz.plot.posterior import ranks_figure
 
-RESULTS = "results.json"
+NUM_DATA_SETS = 500
+RESULTS, RANKS = "results.json", "ranks.png"
 
 
-def write_calibration(
-    folder: Path, calibration: Calibration, case: Case, *, command: str, seed: int
-) -> None:
-    """Into a folder that is there: a row for each unknown number, the rest in the summary."""
-    config = case.tables.model_dump(mode="json", exclude_none=True)
-    content = results(command, config, seed, calibration.rows(), calibration.figures())
-    write_results(folder / RESULTS, content)
+def calibrate_case(
+    case: Case, out: Path | str | None = None, *, num_data_sets: int = NUM_DATA_SETS, seed: int = 0
+) -> Calibration:
+    """Fit data sets made up from the priors of a problem file: are its posteriors right?
+
+    With `out`, a folder, what was found is kept there as results.json and ranks.png.
+    """
+    Amortise().check(case.problem)
+    folder = None if out is None else prepared_folder(Path(out))
+    found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
+    if folder is not None:
+        words = ["riesz", "check", str(case.path), "--calibrate"]
+        words += ["--data-sets", str(num_data_sets), "--seed", str(seed)]
+        config = case.tables.model_dump(mode="json", exclude_none=True)
+        content = results(shlex.join(words), config, seed, found.rows(), found.figures())
+        write_results(folder / RESULTS, content)
+        save_figure(folder / RANKS, ranks_figure(found))
+    return found

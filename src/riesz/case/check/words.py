@@ -22,7 +22,7 @@ LENGTHS = {"m": (1e3, "km"), "km": (1.0, "km"), "ft": (5280.0, "miles")}
 """What lengths are told in, by the unit of the coordinates."""
 
 
-def case_text(case: Case) -> str:
+def describe_case(case: Case) -> str:
     """The problem, what it was made from, the engine that will be taken, and what to know."""
     choice = case.choice()
     blocks = [
@@ -42,7 +42,7 @@ def case_text(case: Case) -> str:
         for first, line in zip([True] + [False] * len(lines), lines, strict=False)
     ]
     notes = [f"note: {note}" for note in case.notes] or ["Nothing to warn of."]
-    return "\n".join([f"{case.path} is understood.", *told, case.problem.summary(), *notes])
+    return "\n".join([f"{case.path} is understood.", *told, case.problem.describe(), *notes])
 
 
 def engine_lines(case: Case) -> list[str]:

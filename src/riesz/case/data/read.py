@@ -1,7 +1,10 @@
 """From the table [observations] to observations: rows are chosen, joined, read and aggregated."""
 
 import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,6 +14,7 @@ from riesz.case.data.filter import dates_of, filtered, in_window
 from riesz.case.data.join import identifiers, joined
 from riesz.case.data.prepared import Prepared, covariate_in
 from riesz.case.data.schema import ObservationsTable
+from riesz.case.table import table_of
 from riesz.errors import FileFormatError
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import BELOW, TextTable, number_or_limit
@@ -47,6 +51,53 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         return readings
     dates = None if names.aggregate != "last" else dates_of(table, str(names.date))
     return aggregated(readings, names.aggregate, dates, floor if names.sd_from_scatter else None)
+
+
+def read_observations(
+    path: Path | str,
+    *,
+    x: str = "x",
+    y: str = "y",
+    value: str = "value",
+    layer: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    date: str | None = None,
+    from_: datetime.date | str | None = None,
+    to: datetime.date | str | None = None,
+    site: str | None = None,
+    sites: Path | str | None = None,
+    sites_where: Mapping[str, Any] | None = None,
+    aggregate: str | None = None,
+    sd: str | None = None,
+    least_sd: float | None = None,
+    transform: str | None = None,
+    covariates: Sequence[str] = (),
+) -> Prepared:
+    """Observations from a table, as the keys of `[observations]` in a problem file have them.
+
+    Rows are chosen (`where`, dates), joined with the table of their `sites`, read and aggregated.
+    With `least_sd` the noise of a site is the scatter of its readings, or that if it is less.
+    `found.points` and `found.values` go to `rz.observations`, `found.sd` to a likelihood, and
+    `found.censored` to `rz.Censored`.
+    """
+    path = Path(path)
+    given = {
+        "layer": layer,
+        "date": date,
+        "from": from_,
+        "to": to,
+        "site": site,
+        "sd": sd,
+        "where": where,
+        "sites_where": sites_where,
+        "aggregate": aggregate,
+        "sites": None if sites is None else str(Path(sites).absolute()),
+        "transform": transform,
+    }
+    content = {"file": path.name, "x": x, "y": y, "value": value, "covariates": list(covariates)}
+    content |= {key: one for key, one in given.items() if one is not None}
+    content |= {} if least_sd is None else {"sd_from_scatter": True}
+    return prepared_readings(path.parent, table_of(ObservationsTable, content, path), least_sd)
 
 
 def located(

@@ -11,8 +11,7 @@ from riesz.case.file.schema import DomainTable, RectangleTable
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, contains
-from riesz.io.maps.domain_file import read_domain
-from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_outline_file
+from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_domain, read_outline_file
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import rectangle
 from riesz.mesher.polygon import mesh_from_polygon

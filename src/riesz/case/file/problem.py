@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
-from pydantic import ValidationError
 
 from riesz.case.data.covariates import design_of
 from riesz.case.data.places import check_inside, inside_of
@@ -45,7 +44,8 @@ from riesz.case.file.wells import (
     read_wells,
     well_sources,
 )
-from riesz.case.table import error_text
+from riesz.case.table import table_of
+from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.terms.weakform import WeakForm
@@ -91,8 +91,11 @@ class Case:
         """Which observations are only known to lie below their value."""
         return self.prepared.censored
 
-    def choice(self, engine: str | None = None) -> Choice:
+    def choice(self, engine: AbstractEngine | str | None = None) -> Choice:
         """The engine that will be taken, and why; `engine` overrules the file."""
+        if isinstance(engine, AbstractEngine):
+            engine.check(self.problem)
+            return Choice(engine, "it was asked for")
         name = self.tables.engine.name if engine is None else engine
         if name == AUTO:
             taken = choose_engine(self.problem)
@@ -103,17 +106,25 @@ class Case:
         return Choice(own, asked)
 
 
-def read_problem(
+def read_problem(path: Path | str) -> Case:
+    """Read a problem file and all that it names, and build the problem.
+
+    Solves want `jax.config.update("jax_enable_x64", True)` before.
+    """
+    return read_case(Path(path))
+
+
+def read_case(
     path: Path,
     *,
     coarse: Mesh | None = None,
     table: Path | None = None,
     kept: tuple[Path, Path, Path] | None = None,
 ) -> Case:
-    """Read a problem file and all that it names, and build the problem.
+    """A case from a problem file or from a run folder, which passes its own mesh and tables.
 
-    A run folder passes its own mesh, its table of observations and, as `kept`, its wells, rivers
-    and regions in place of those that the file names.
+    The table of observations and, as `kept`, wells, rivers and regions stand in place of those that
+    the file names.
     """
     content = read_bytes(path)
     tables = tables_in(path, content)
@@ -267,10 +278,7 @@ def tables_in(path: Path, content: bytes) -> ProblemTables:
     # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not TOML: {error}.") from None
-    try:
-        tables = ProblemTables.model_validate(found)
-    except ValidationError as error:
-        raise FileFormatError(f"{path}: {error_text(error, found)}") from None
+    tables = table_of(ProblemTables, found, path)
     if tables.crs is not None:
         try:
             check_crs(tables.crs)

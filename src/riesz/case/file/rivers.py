@@ -8,12 +8,14 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.exchange import RiverTable
-from riesz.errors import FileFormatError, MeshError
+from riesz.case.table import table_of
+from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import WeakForm, leakage
 from riesz.geometry.crs import unit_clash
@@ -22,6 +24,7 @@ from riesz.io.maps.features import read_features
 from riesz.io.tables.csv_text import read_csv
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.refine import Hierarchy
 
 KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
 """Columns of a run's own table, one straight segment a row."""
@@ -70,6 +73,34 @@ def lines_of_river(path: Path, table: RiverTable) -> RiverLines:
     starts, ends = (np.concatenate([one[i] for one in each]) for i in range(2))
     counts = [len(one[0]) for one in each]
     return RiverLines(path, starts, ends, np.repeat(stages, counts), layer.table.crs)
+
+
+def river(
+    domain: Mesh | Hierarchy,
+    lines: Any,
+    *,
+    stage: float | str,
+    conductance: float | str,
+    layer: str | None = None,
+) -> WeakForm:
+    """What leaves to a river by its length, conductance * (u - stage); add it.
+
+    `lines` is a map file or a geometry, such as arrays of points. The stage is a number or, of a
+    file, a column; the conductance a number or the name of an unknown.
+    """
+    is_file = isinstance(lines, str | Path)
+    path = Path(lines) if is_file else Path("the river")
+    content = {"file": path.name, "stage": stage, "conductance": conductance}
+    table = table_of(RiverTable, content | ({} if layer is None else {"layer": layer}), path)
+    if is_file:
+        found = lines_of_river(path, table)
+    elif isinstance(table.stage, str) or layer is not None:
+        raise RieszError(f"{path} has no columns or layers: give its stage as a number.")
+    else:
+        starts, ends = segments_of(lines_of(lines))
+        found = RiverLines(path, starts, ends, np.full(len(starts), table.stage))
+    mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
+    return river_exchange([river_on(mesh, found, table.conductance)])
 
 
 def segments_of(

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from riesz.case.data.places import Columns, check_inside
 from riesz.case.file.exchange import AXES, RATE, WellTable
+from riesz.case.table import table_of
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.io.tables.csv_text import read_csv
 from riesz.io.tables.layers import read_table
@@ -65,6 +66,20 @@ def wells_in(folder: Path, table: WellTable) -> WellPoints:
 def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
     numbers = np.column_stack([table.numbers(name) for name in names])
     return Columns(table.path, names, numbers, table.lines, table.place)
+
+
+def wells(
+    path: Path | str, *, x: str = "x", y: str = "y", rate: str = "rate", layer: str | None = None
+) -> WeakForm:
+    """What the wells of a table put in, by columns of places and rates; subtract it.
+
+    Rates are negative where something is taken out. For a few, and for unknown rates, see
+    `point_source`.
+    """
+    path = Path(path)
+    content = {"file": path.name, "x": x, "y": y, "rate": rate}
+    content |= {} if layer is None else {"layer": layer}
+    return well_sources([wells_in(path.parent, table_of(WellTable, content, path))])
 
 
 def check_wells_inside(wells: Sequence[WellPoints], mesh: Mesh) -> None:

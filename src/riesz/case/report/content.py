@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.case.run.folder import MANIFEST, Run, read_run
+from riesz.case.run.folder import MANIFEST, Run
 from riesz.case.run.measured import VALUE, Measured, Measurements, measured_as, measurements_of
 from riesz.diagnose.data_fit import DataFit, fit_to_data
 from riesz.diagnose.samplers import sampler_check
@@ -103,21 +102,8 @@ class Content:
     num_draws: int
 
 
-def read_content(folder: Path, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Content:
-    """Read a run folder and compute what its report shows."""
-    run = read_run(folder)
-    return content_of(
-        run,
-        read_results(folder / MANIFEST),
-        name=folder.resolve().name,
-        num_draws=num_draws,
-        seed=seed,
-    )
-
-
-def content_of(
-    run: Run, manifest: dict[str, Any], *, name: str, num_draws: int = NUM_DRAWS, seed: int = 0
-) -> Content:
+def content_of(run: Run, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Content:
+    """What the report of a run shows."""
     problem, posterior = run.case.problem, run.posterior
     mesh = problem.forward.space.mesh
     pixels = map_grid(mesh)
@@ -136,11 +122,11 @@ def content_of(
     )
     warnings = tuple(dict.fromkeys((*run.case.notes, *posterior.notes, *run.notes)))
     return Content(
-        name=name,
+        name=run.folder.resolve().name,
         measured=measured,
         engine=posterior.engine,
         equation=" ".join(equation_lines(problem.forward)),
-        manifest=manifest,
+        manifest=read_results(run.folder / MANIFEST),
         configuration=run.case.content.decode(errors="replace"),
         pixels=pixels,
         outline=tuple(rings(mesh)),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 
-from riesz.case.report.content import Content, Flow, read_content
+from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encoded, encoded_grid
 from riesz.case.report.sections import (
     budget_section,
@@ -28,6 +28,7 @@ from riesz.case.report.sections import (
     warnings_list,
 )
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD
+from riesz.case.run.folder import Run, read_run
 from riesz.errors import FileFormatError
 from riesz.io.store.files import write_bytes
 from riesz.prediction.predict import NUM_DRAWS
@@ -46,12 +47,22 @@ IN_SHORT = {
 
 
 def write_report(
-    folder: Path, out: Path | None = None, *, num_draws: int = NUM_DRAWS, seed: int = 0
+    run: Run | Path | str,
+    out: Path | str | None = None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
 ) -> dict[str, Any]:
-    """Write the report of a run folder; returns in short what was written."""
-    path = folder / REPORT if out is None else out
+    """Write the report of a run, one web page: maps, parameters, fit, and how far to trust it.
+
+    It is `report.html` in the run folder unless `out` names another. Returns in short what was
+    written.
+    """
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    path = folder / REPORT if out is None else Path(out)
     check_target(folder, path)
-    content = read_content(folder, num_draws=num_draws, seed=seed)
+    run = run if isinstance(run, Run) else read_run(folder)
+    content = content_of(run, num_draws=num_draws, seed=seed)
     data = page(content).encode()
     write_bytes(path, data)
     return {

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from riesz.case.data.prepared import prepared_content
-from riesz.case.file.problem import Case, read_problem
+from riesz.case.file.problem import Case, read_case
 from riesz.case.file.regions import regions_content
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.wells import wells_content
@@ -37,7 +37,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.inference.choose import Choice
 from riesz.inference.fit import fit
 from riesz.io.meshes.npz import read_npz, write_npz
-from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity
+from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.files import read_bytes, settle, write_bytes
 from riesz.io.store.posterior import load_posterior, save_posterior
 from riesz.io.store.results import read_results, results, versions, write_results
@@ -61,11 +61,18 @@ FILES = "files"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """A run that was read again."""
+    """A fit that is kept in a folder: the problem as it was fitted, and its posterior."""
 
+    folder: Path
     case: Case
     posterior: Posterior
-    notes: tuple[str, ...]  # about the version that wrote it
+    numbers: dict[str, Any]  # the engine and why, seconds, sizes, how well the data are met
+    notes: tuple[str, ...] = ()  # about the version that wrote it
+
+    @property
+    def summary(self) -> str:
+        """What `rz.summary` said of the posterior."""
+        return read_bytes(self.folder / SUMMARY).decode().rstrip()
 
 
 def is_finished(folder: Path) -> bool:
@@ -108,7 +115,7 @@ def try_making(folder: Path) -> None:
                 path.rmdir()
 
 
-def fit_case(
+def run_case(
     case: Case,
     choice: Choice,
     folder: Path,
@@ -118,7 +125,7 @@ def fit_case(
     check: bool | None = None,
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
-) -> tuple[Summary, dict[str, Any]]:
+) -> Run:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     start = perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -136,11 +143,11 @@ def fit_case(
     told = [str(one.message) for one in caught]
     others = (one for one in told if not one.startswith(f"{choice.engine.name}: "))
     posterior = dataclasses.replace(posterior, notes=(*posterior.notes, *dict.fromkeys(others)))
-    short = summary(posterior)
+    found = summary(posterior)
     numbers = write_run(
-        folder, case, posterior, short, choice=choice, command=command, seed=seed, seconds=seconds
+        folder, case, posterior, found, choice=choice, command=command, seed=seed, seconds=seconds
     )
-    return short, numbers
+    return Run(folder, case, posterior, numbers)
 
 
 def write_run(
@@ -161,6 +168,7 @@ def write_run(
     short = {
         "engine": choice.engine.name,
         "why": choice.why,
+        "settings": plain_settings(choice.engine.settings()),
         "seconds": round(seconds, 2),
         "nodes": case.problem.forward.space.mesh.num_nodes,
         "unknown_numbers": case.problem.num_coordinates,
@@ -269,8 +277,9 @@ def version_notes(manifest: dict[str, Any]) -> tuple[str, ...]:
     return () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path | str) -> Run:
     """Read a run folder: the problem as it was fitted, and its posterior."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise FileFormatError(f"{folder} is not a run folder: there is no such folder.")
     missing = [name for name in (*GOES_WITH, MANIFEST) if not (folder / name).is_file()]
@@ -278,22 +287,25 @@ def read_run(folder: Path) -> Run:
         raise FileFormatError(f"{folder} is not a run folder: it has no {', '.join(missing)}.")
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
-    case = read_problem(
+    case = read_case(
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
         kept=(folder / WELLS, folder / RIVERS, folder / REGIONS),
     )
     posterior = load_posterior(folder / POSTERIOR, case.problem)
-    return Run(case, posterior, version_notes(manifest))
+    return Run(folder, case, posterior, manifest["summary"], version_notes(manifest))
 
 
-def finished_numbers(folder: Path, case: Case, choice: Choice, seed: int) -> dict[str, Any]:
-    """The summary in the manifest of a finished run, which must be of this very fit."""
+def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
+    """A finished run, which must be of this very fit."""
     run = read_run(folder)
     differing = differing_fits(
-        fit_of(run.case, run.posterior.engine, run.posterior.seed),
-        fit_of(case, choice.engine.name, seed),
+        fit_identity(
+            *(run.case.problem, run.posterior.engine, run.posterior.seed),
+            run.numbers["settings"],
+        ),
+        fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
     )
     if differing:
         raise RieszError(
@@ -301,9 +313,4 @@ def finished_numbers(folder: Path, case: Case, choice: Choice, seed: int) -> dic
             "choose another --out."
         )
     clear(folder.resolve())  # where a fit was killed between its last two steps
-    return read_results(folder / MANIFEST)["summary"]
-
-
-def fit_of(case: Case, engine: str, seed: int | None) -> dict[str, Any]:
-    settings = case.tables.engine.engine(engine).settings()
-    return fit_identity(case.problem, engine, seed, settings)
+    return run

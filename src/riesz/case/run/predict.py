@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from riesz.case.data.places import check_inside, read_columns
+from riesz.case.data.places import Columns, check_inside, read_columns
 from riesz.case.run.folder import Run, read_run
 from riesz.case.run.measured import (
     LOG,
@@ -33,6 +33,7 @@ from riesz.case.run.request import (
     statistics_in,
 )
 from riesz.errors import RieszError
+from riesz.geometry.points import as_points
 from riesz.io.maps.band import Band, bands_of, colour_range, finite_range, style_of, write_style
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.netcdf import write_netcdf
@@ -41,9 +42,10 @@ from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import replacing
 from riesz.mesh.mesh import Mesh
 from riesz.posterior.posterior import is_field
-from riesz.prediction.grid import Grid, arrow_grid, grid
+from riesz.prediction.grid import Grid, arrow_grid
+from riesz.prediction.grid import grid as cells_over
 from riesz.prediction.places import Places
-from riesz.prediction.predict import Plain, located, predict, quantity_draws, statistics
+from riesz.prediction.predict import NUM_DRAWS, Plain, located, predict, quantity_draws, statistics
 from riesz.prediction.quantity import Quantity, StateAt, quantity_named
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknown import FLUX, STATE
@@ -72,14 +74,34 @@ class ValueAt(eqx.Module):
         return jnp.exp(states) if self.transform == LOG else states
 
 
-def write_prediction(request: PredictionRequest) -> dict[str, Any]:
-    """Predict from a run folder and write a file; returns what was written, in short."""
+def write_prediction(
+    run: Run | Path | str,
+    out: Path | str,
+    *,
+    quantity: str = STATE,
+    stat: str = "mean",
+    points: Any = None,
+    grid: str | tuple[int, int] | None = None,
+    cell: float | None = None,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Predict from a run and write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu.
+
+    The quantity is u, value (what was measured), flux or an unknown; the statistic mean, sd, a
+    quantile such as q05, exceed:VALUE, several by commas, all, or ensemble. Where is said by one of
+    `points`, a file of places or an array, `grid`, cells along x and y, and `cell`, their size; a
+    .vtu file holds the nodes of the mesh. Returns in short what was written.
+    """
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    places = Path(points) if isinstance(points, str) else points
+    if places is not None and not isinstance(places, Path):
+        places = as_points(places, "array of points")
+    request = PredictionRequest(
+        folder, Path(out), quantity, stat, places, grid, cell, num_draws, seed
+    )
     check_request(request)
-    return write_prediction_of(read_run(request.run), request)
-
-
-def write_prediction_of(run: Run, request: PredictionRequest) -> dict[str, Any]:
-    """The same from a run that was read."""
+    run = run if isinstance(run, Run) else read_run(folder)
     measured = measured_as(run.case)
     check_quantity(run.case.problem, request)
     at = wanted_places(request, run)
@@ -228,18 +250,25 @@ def wanted_places(request: PredictionRequest, run: Run) -> Where:
     mesh = run.case.problem.forward.space.mesh
     if request.points is not None:
         names = run.case.tables.observations
-        columns = read_columns(request.points, (names.x, names.y))
+        columns = columns_of(request.points, (names.x, names.y))
         check_inside(columns, mesh)
         return columns.points
     if request.grid is None:
         check_cells(mesh, request.cell)
-        return grid(mesh, cell=request.cell)
-    shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", request.grid)
+        return cells_over(mesh, cell=request.cell)
+    written = "x".join(map(str, request.grid)) if isinstance(request.grid, tuple) else request.grid
+    shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", written)
     if shape is None:
-        raise RieszError(f"--grid is {request.grid!r}: give cells along x and y, such as 80x60.")
+        raise RieszError(f"the grid is {written!r}: give cells along x and y, such as 80x60.")
     columns, rows = int(shape[1]), int(shape[2])
     check_size(columns * rows)
-    return grid(mesh, (columns, rows))
+    return cells_over(mesh, (columns, rows))
+
+
+def columns_of(points: Path | Float[np.ndarray, "point 2"], axes: tuple[str, str]) -> Columns:
+    if isinstance(points, Path):
+        return read_columns(points, axes)
+    return Columns(Path("points"), axes, points, np.arange(len(points)), "row")
 
 
 def check_cells(mesh: Mesh, cell: float | None) -> None:

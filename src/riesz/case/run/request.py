@@ -1,4 +1,4 @@
-"""What `riesz predict` is asked for, and what can be said against it before any work."""
+"""What a prediction is asked for, and what can be said against it before any work."""
 
 import math
 import os
@@ -39,8 +39,8 @@ class PredictionRequest:
     out: Path
     quantity: str = "u"
     stat: str = "mean"
-    points: Path | None = None
-    grid: str | None = None
+    points: Path | Float[np.ndarray, "point 2"] | None = None
+    grid: str | tuple[int, int] | None = None
     cell: float | None = None
     num_draws: int = NUM_DRAWS
     seed: int = 0
@@ -66,11 +66,11 @@ def check_suffix(request: PredictionRequest) -> None:
             f"{path.suffix!r}: {nearest(suffix, SUFFIXES)}".rstrip(": ")
         )
     if request.stat == ENSEMBLE and suffix != CSV:
-        raise FileFormatError(f"{path}: --stat {ENSEMBLE} is for .csv files, one column a draw.")
+        raise FileFormatError(f"{path}: {ENSEMBLE} is for .csv files, one column a draw.")
     if suffix in NEEDS_GRID and request.points is not None:
         raise FileFormatError(
-            f"{path}: {NEEDS_GRID[suffix]} needs a grid: give --grid or --cell, or write points to "
-            "a .csv."
+            f"{path}: {NEEDS_GRID[suffix]} needs a grid: give grid or cell, or write points to a "
+            ".csv."
         )
     if suffix in MODULES:
         MODULES[suffix]()
@@ -78,7 +78,7 @@ def check_suffix(request: PredictionRequest) -> None:
 
 def check_places(request: PredictionRequest) -> None:
     given = [w for w in ("points", "grid", "cell") if getattr(request, w) is not None]
-    found = " and ".join(f"--{word}" for word in given) or "none of them"
+    found = " and ".join(given) or "none of them"
     if request.suffix == VTU:
         if given:
             raise RieszError(
@@ -86,7 +86,7 @@ def check_places(request: PredictionRequest) -> None:
                 "out."
             )
     elif len(given) != 1:
-        raise RieszError(f"say where by one of --points, --grid or --cell, not by {found}.")
+        raise RieszError(f"say where by one of points, grid or cell, not by {found}.")
 
 
 def check_target(request: PredictionRequest) -> None:
@@ -99,7 +99,7 @@ def check_target(request: PredictionRequest) -> None:
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
     inputs = [request.run / name for name in (*GOES_WITH, WELLS, RIVERS)]
-    inputs += [] if request.points is None else [request.points]
+    inputs += [request.points] if isinstance(request.points, Path) else []
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")
 
@@ -136,9 +136,9 @@ def statistic(text: str) -> Statistic:
         name, about = f"exceed_{number[1]}", f"probability of more than {number[1]}"
         return Statistic(name, about, (), (value,), lambda found: found.exceedance[value])
     raise RieszError(
-        f"--stat is {text!r}: give mean, sd, a quantile in percent between 0 and 100, such as q05 "
-        "or q97.5, or exceed:VALUE with a finite number, such as exceed:1500; several by commas, "
-        "such as mean,sd; all; or ensemble, every draw by itself."
+        f"the statistic is {text!r}: give mean, sd, a quantile in percent between 0 and 100, such "
+        "as q05 or q97.5, or exceed:VALUE with a finite number, such as exceed:1500; several by "
+        "commas, such as mean,sd; all; or ensemble, every draw by itself."
     )
 
 
@@ -151,5 +151,7 @@ def statistics_in(text: str) -> tuple[Statistic, ...]:
     names = [one.name for one in found]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise RieszError(f"--stat is {text!r}, which has {twice[0]} more than once: leave one out.")
+        raise RieszError(
+            f"the statistic is {text!r}, which has {twice[0]} more than once: leave one out."
+        )
     return found

@@ -1,6 +1,7 @@
 """A first problem file for a table of measurements, with every line explained."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline
 from riesz.geometry.simplify import simplify_outline
 from riesz.io.maps.outlines import OutlineFile, read_outline_file
+from riesz.io.store.files import write_bytes
 
 NUM_NODES = 2000
 NODES_PER_SQUARE = 2.8
@@ -43,6 +45,46 @@ class Starter:
 
     text: str
     guesses: tuple[str, ...]
+
+
+def write_first_problem(
+    table: Path | str,
+    polygon: Path | str | None = None,
+    out: Path | str = "problem.toml",
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    value: str | None = None,
+    sites: Path | str | None = None,
+    site: str | None = None,
+    where: Mapping[str, str] | None = None,
+    sites_where: Mapping[str, str] | None = None,
+    covariates: Sequence[str] = (),
+    log: bool = False,
+) -> tuple[str, ...]:
+    """Write a first problem file for a table of measurements; returns what was guessed, in words.
+
+    Every line of the file is explained. The keywords are the options of `riesz init`: what is not
+    given is guessed.
+    """
+    out = Path(out)
+    if out.exists():
+        raise RieszError(f"{out} is there already: choose another --out, or remove it.")
+    if not out.absolute().parent.is_dir():
+        raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
+    asked = Asked(
+        *(x, y, value),
+        sites=None if sites is None else Path(sites),
+        site=site,
+        where=where or {},
+        sites_where=sites_where or {},
+        covariates=tuple(covariates),
+        log=log,
+    )
+    outline = None if polygon is None else Path(polygon)
+    made = starter(Path(table), outline, out.absolute().parent, asked)
+    write_bytes(out, made.text.encode())
+    return made.guesses
 
 
 def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) -> Starter:

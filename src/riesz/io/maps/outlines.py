@@ -1,20 +1,25 @@
-"""Outlines of domains from map files, with what these say of their coordinates."""
+"""Domains from files: outlines in maps, with what these say of their coordinates, and meshes."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import crs_of, same_crs, short_crs
 from riesz.geometry.geojson import geojson_in
 from riesz.geometry.lines import lines_of
 from riesz.geometry.outline import Outline, outline_from
+from riesz.io.meshes.files import read_mesh
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.layers import crs_text, read_layer
+from riesz.mesh.mesh import Mesh
+from riesz.mesher.polygon import mesh_from_polygon
 from riesz.spelling import listed
 
 GEOJSON = (".geojson", ".json")
 OUTLINES = (*GEOJSON, ".gpkg", ".shp")
+EDGES_ACROSS = 50
+"""How many edges of the longest length fit along a domain, unless told otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +38,33 @@ def read_outline_file(path: Path, layer: str | None = None) -> OutlineFile:
         return OutlineFile(path, outline_from(content), crs)
     except RieszError as error:
         raise type(error)(f"{path}: {error}") from None
+
+
+def read_outline(path: Path | str, *, layer: str | None = None) -> Outline:
+    """The outline of a domain in a GeoJSON file, a GeoPackage or a shapefile.
+
+    It is what `mesh_from_polygon` takes; `layer` chooses among several of a file.
+    """
+    return read_outline_file(Path(path), layer).outline
+
+
+def read_domain(
+    path: Path | str, *, max_edge: float | None = None, layer: str | None = None
+) -> Mesh:
+    """A plane mesh, from a file that holds one or from one with an outline, which is meshed."""
+    path = Path(path)
+    if path.suffix.lower() not in OUTLINES:
+        if max_edge is not None or layer is not None:
+            raise MeshError(f"{path} holds a mesh, not an outline: leave max_edge and layer out.")
+        mesh = read_mesh(path)
+        if mesh.dim != 2:
+            raise MeshError(f"{path} holds a mesh in {mesh.dim} dimensions, not in the plane.")
+        return mesh
+    outline = read_outline(path, layer=layer)
+    try:
+        return mesh_from_polygon(outline, max_edge=max_edge or outline.extent / EDGES_ACROSS)
+    except MeshError as error:
+        raise MeshError(f"{path}: {error}") from None
 
 
 def read_shapes(path: Path, layer: str | None) -> tuple[Any, str | None]:

@@ -141,17 +141,21 @@ def fit_identity(
     problem: InverseProblem, engine: str, seed: int | None, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a fit to go on."""
-    plain = {
-        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
-        for name, value in settings.items()
-    }
     levels = 1 if problem.hierarchy is None else len(problem.hierarchy.meshes)
     return {
         "engine": engine,
         "seed": seed,
-        "settings": plain,
+        "settings": plain_settings(settings),
         "levels": levels,
         "problem": identity(problem),
+    }
+
+
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as files keep them."""
+    return {
+        name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+        for name, value in settings.items()
     }
 
 

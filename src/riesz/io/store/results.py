@@ -45,7 +45,7 @@ def results(
     }
 
 
-def write_results(path: Path, content: Mapping[str, Any]) -> None:
+def write_results(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a result file, one row a line; NaN and infinity, which JSON lacks, are refused."""
     check_finite(content)
     rows = (
@@ -54,7 +54,7 @@ def write_results(path: Path, content: Mapping[str, Any]) -> None:
     frame = {key: [] if key == "rows" and value else value for key, value in content.items()}
     text = json.dumps(frame, indent=1, allow_nan=False)
     text = text.replace('\n "rows": []', '\n "rows": [\n' + ",\n".join(rows) + "\n ]", 1)
-    with replacing(path) as file:
+    with replacing(Path(path)) as file:
         file.write(f"{text}\n".encode())
 
 

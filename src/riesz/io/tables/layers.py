@@ -29,8 +29,13 @@ def suffix_of(path: Path) -> str:
     return next((one for one in CSV if name.endswith(one)), path.suffix.lower())
 
 
-def read_table(path: Path, *, layer: str | None = None, value: str = "value") -> TextTable:
-    """A table from a CSV file, a layer of points or, along the dimension of `value`, NetCDF."""
+def read_table(path: Path | str, *, layer: str | None = None, value: str = "value") -> TextTable:
+    """A table from a CSV file, a layer of points or, along the dimension of `value`, NetCDF.
+
+    Files end in .csv or .csv.gz, .gpkg, .shp or .geojson, or .nc. Places of layers become the
+    columns x and y.
+    """
+    path = Path(path)
     suffix = suffix_of(path)
     if layer is not None and suffix not in LAYERS:
         raise FileFormatError(f"{path} has no layers: leave the key layer out.")

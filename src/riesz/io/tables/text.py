@@ -16,7 +16,11 @@ BELOW = "<"
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """Named columns of cells, and the line of the file that each row came from."""
+    """Named columns of cells, and the line of the file that each row came from.
+
+    `table.numbers("head")` is a column of numbers, and an error where a cell holds none;
+    `table.cells("site")` are its cells as they are written.
+    """
 
     path: Path
     header: tuple[str, ...]

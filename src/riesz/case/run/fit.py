@@ -1,0 +1,83 @@
+"""A fit of a problem file: from the choice of the engine to the run folder that keeps it."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from riesz.case.file.problem import Case, read_problem
+from riesz.case.run.folder import Run, check_free, finished_run, is_finished, run_case
+from riesz.case.run.unfinished import checkpoint_of
+from riesz.engines.base import AbstractEngine
+from riesz.engines.table import check_engine
+from riesz.io.store.checkpoint import Checkpoint
+
+
+def unheard(message: str) -> None:
+    """What is told to nobody."""
+
+
+def fit_case(
+    case: Case | Path | str,
+    out: Path | str,
+    engine: AbstractEngine | str | None = None,
+    *,
+    seed: int = 0,
+    check: bool | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 30.0,
+    progress: bool = True,
+    told: Callable[[str], None] = unheard,
+) -> Run:
+    """Fit a problem file, read or by its name, and keep the posterior in the run folder `out`.
+
+    `engine` overrules the file: a name has the file's settings, a value its own. `check` and
+    `progress` are those of `rz.fit`. The state of the fit is kept every
+    `checkpoint_seconds`: with `resume`, one that was stopped goes on from there to the same
+    numbers, and one that is finished is read. `told` is called with what a user may want to know
+    before the work begins.
+    """
+    out = Path(out)
+    if engine is not None and not isinstance(engine, AbstractEngine):
+        check_engine(engine)
+    finished = resume and is_finished(out)
+    if not finished:
+        check_free(out, resume=resume)
+    case = case if isinstance(case, Case) else read_problem(case)
+    choice = case.choice(engine)
+    if finished:
+        return finished_run(out, case, choice, seed)
+    told(f"engine {choice.engine.name}: {choice.why}")
+    for note in case.notes:
+        told(f"note: {note}")
+    checkpoint = Checkpoint(
+        checkpoint_of(out),
+        seconds=checkpoint_seconds,
+        told=lambda message: told(f"note: {message}"),
+    )
+    if resume:
+        found = checkpoint.path.exists()
+        going = "going on from" if found else "starting from the beginning, there is no"
+        told(f"{going} {checkpoint.path}")
+    return run_case(
+        case,
+        choice,
+        out,
+        seed=seed,
+        command=command_of(case.path, out, engine, seed=seed, check=check),
+        check=check,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+
+
+def command_of(
+    problem: Path, out: Path, engine: AbstractEngine | str | None, *, seed: int, check: bool | None
+) -> str:
+    """The command that makes the same run; with an engine of Python's own, the call."""
+    if isinstance(engine, AbstractEngine):
+        named = f"rz.{engine!r}, seed={seed}, check={check}"
+        return f"rz.fit_case({str(problem)!r}, {str(out)!r}, {named})"
+    words = ["riesz", "fit", str(problem), "--out", str(out), "--seed", str(seed)]
+    words += [] if engine is None else ["--engine", engine]
+    words += [] if check is None else ["--check" if check else "--no-check"]
+    return shlex.join(words)
