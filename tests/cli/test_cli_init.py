@@ -143,7 +143,7 @@ def test_values_below_a_limit_get_an_engine_that_takes_them(tmp_path):
     path, out = tmp_path / "wells.csv", tmp_path / "problem.toml"
     path.write_text(grid_rows("x,y,value", "0.5,0.5,<0.5"))
     assert "engine: nuts, for values below a limit" in run("init", path, "--out", out).stdout
-    assert read_problem(out).choice().engine == "nuts"
+    assert read_problem(out).choice().engine.name == "nuts"
 
 
 def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_path):
