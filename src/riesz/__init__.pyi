@@ -73,6 +73,7 @@ from .latent.scales import LearnedScales as LearnedScales
 from .latent.karhunen_loeve import KarhunenLoeve as KarhunenLoeve
 from .latent.regions import Regions as Regions
 from .latent.spde import SPDEField as SPDEField
+from .latent.local import LocalEffect as LocalEffect
 from .observe.observations import observations as observations
 from .observe.censored import Censored as Censored
 from .observe.effects import WithEffects as WithEffects

@@ -14,6 +14,7 @@ from riesz.engines.conditional.linear import linear_system
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.choose import choose_engine
+from riesz.latent.local import LocalEffect
 from riesz.mesh.shapes import rectangle
 from riesz.observe.censored import Censored
 from riesz.observe.effects import WithEffects
@@ -87,6 +88,58 @@ def test_the_joint_log_density_has_the_shift():
     found = likelihood.log_prob(observed, predicted, {"effects": effects})
     wanted = norm.logpdf(1.0, np.linspace(0, 1, 7) + DESIGN @ [0.4, -1.0], 0.3).sum()
     np.testing.assert_allclose(found, wanted)
+
+
+PLACES = np.random.default_rng(0).uniform(0.1, 0.9, size=(7, 2))  # those of the problem
+
+
+def matern32(a, b, length):
+    distance = np.sqrt(3) * np.linalg.norm(a[:, None] - b[None], axis=2) / length
+    return (1 + distance) * np.exp(-distance)
+
+
+def test_a_local_effect_at_sensors_and_elsewhere_is_that_of_dense_algebra():
+    local = LocalEffect(PLACES[[0, 1, 2, 3, 4, 5, 6, 6]], sd=0.5, length_scale=0.2)
+    latent = local.prior().on(rectangle((4, 4)))
+    assert (latent.num_coordinates, latent.num_scales) == (9, 2)  # of two sensors at one place, one
+
+    def at_scales(rest):
+        return latent.value(jnp.concatenate([jnp.array([0.4, -0.3]), rest]))
+
+    sd, length = 0.5 * np.exp(0.4), 0.2 * np.exp(-0.3)
+    responses = jax.jacfwd(lambda rest: local.at_sensors(at_scales(rest)))(jnp.zeros(7))
+    again = np.asarray(local.points)
+    np.testing.assert_allclose(
+        responses @ responses.T, sd**2 * matern32(again, again, length), atol=3e-6
+    )
+    # Draws at other places, given the values at the sensors, by the rule of conditioning.
+    weights = at_scales(jnp.asarray(np.random.default_rng(3).normal(size=7)))
+    values, others = np.asarray(local.at_sensors(weights))[:7], np.array([[0.3, 0.4], PLACES[2]])
+    found = jax.vmap(lambda key: local.drawn_at(key, jnp.asarray(others), weights))(
+        jr.split(jr.key(0), 20_000)
+    )
+    own, cross = matern32(PLACES, PLACES, length), matern32(others, PLACES, length)
+    np.testing.assert_allclose(found.mean(axis=0), cross @ np.linalg.solve(own, values), atol=0.02)
+    left = sd**2 * (1 - np.sum(cross * np.linalg.solve(own, cross.T).T, axis=1))
+    np.testing.assert_allclose(found.var(axis=0), left, rtol=0.03, atol=1e-5)
+
+
+def test_a_local_effect_is_integrated_out_as_correlated_noise():
+    local = LocalEffect(PLACES, sd=0.5, length_scale=0.2)
+    likelihood = WithEffects(rz.Gaussian(0.3), local=local)
+    problem = problem_with(likelihood, {"local": local.prior()})
+    parts = linear_parts(problem)
+    assert [problem.latents.coordinate_names()[i] for i in parts.others] == [
+        "local[log_sd]",
+        "local[log_length]",
+    ]
+    system = linear_system(problem, parts, jnp.zeros(2), SparseLU())
+    at_one = problem.operator @ problem.state(jnp.zeros(10))
+    wanted = 4 * np.outer(at_one, at_one) + 0.25 * matern32(PLACES, PLACES, 0.2)
+    np.testing.assert_allclose(
+        system.factor @ system.factor.T, wanted + 0.09 * np.eye(7), atol=1e-6
+    )
+    assert "what neighbours share: sd about 0.5, range about 0.2" in problem.describe()
 
 
 def test_limits_are_refused_where_noise_must_be_normal():

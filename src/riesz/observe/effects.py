@@ -1,36 +1,58 @@
-"""Covariates beside the state: what was measured is the state plus effects of them, plus noise."""
+"""What was measured is the state, plus effects of covariates, plus what neighbours share."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from riesz.errors import RieszError
 from riesz.observe.likelihood import AbstractLikelihood, Scale
 
 
-class WithEffects(AbstractLikelihood):
-    r"""$y = u(x) + C\,\beta$ + noise, with the covariates in the rows of $C$.
+@runtime_checkable
+class Local(Protocol):
+    """What neighbours share, by the weights that `z` holds of it: `riesz.latent.local`."""
 
-    The effects $\beta$ are an unknown of the problem, `name`; the noise is that of `base`.
+    def at_sensors(self, weights: Float[Array, " weight"]) -> Float[Array, " sensor"]: ...
+
+    def drawn_at(
+        self, key: PRNGKeyArray, points: Float[Array, "point dim"], weights: Float[Array, " weight"]
+    ) -> Float[Array, " point"]: ...
+
+    def describe(self) -> str: ...
+
+
+class WithEffects(AbstractLikelihood):
+    r"""$y = u(x) + C\,\beta + v(x)$ + noise, with the covariates in the rows of $C$.
+
+    The effects $\beta$ are an unknown of the problem, `name`; the local effect $v$, where there is
+    one, is the unknown `local_name`; the noise is that of `base`.
     """
 
     sd: Scale
     base: AbstractLikelihood
-    design: Float[Array, "sensor effect"]
+    design: Float[Array, "sensor effect"] | None
+    local: Local | None
     labels: tuple[str, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True)
+    local_name: str = eqx.field(static=True)
 
     def __init__(
         self,
         base: AbstractLikelihood,
-        design: Any,
+        design: Any = None,
         labels: tuple[str, ...] = (),
         name: str = "effects",
+        *,
+        local: Local | None = None,
+        local_name: str = "local",
     ):
         self.sd, self.base = base.sd, base
-        self.design, self.labels, self.name = jnp.asarray(design), labels, name
+        self.design = None if design is None else jnp.asarray(design)
+        self.local, self.labels, self.name, self.local_name = local, labels, name, local_name
 
     @property
     def is_normal(self) -> bool:
@@ -44,11 +66,60 @@ class WithEffects(AbstractLikelihood):
     def shifts(self) -> bool:
         return True
 
+    @property
+    def noise(self) -> AbstractLikelihood:
+        return self.base
+
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
-        return predicted + self.design.astype(predicted.dtype) @ z[self.name]
+        if self.design is not None:
+            predicted = predicted + self.design.astype(predicted.dtype) @ z[self.name]
+        if self.local is not None:
+            predicted = predicted + self.local.at_sensors(z[self.local_name])
+        return predicted
+
+    def elsewhere(
+        self,
+        key: PRNGKeyArray,
+        predicted: Float[Array, " point"],
+        z: PyTree,
+        points: Float[Array, "point dim"],
+        design: Float[Array, "point effect"] | None = None,
+    ) -> Float[Array, " point"]:
+        if self.design is not None and design is not None:
+            predicted = predicted + design.astype(predicted.dtype) @ z[self.name]
+        if self.local is not None:
+            predicted = predicted + self.local.drawn_at(key, points, z[self.local_name])
+        return predicted
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return self.base.distribution(self.mean(predicted, z), z)
 
     def describe(self) -> str:
-        return f"{self.base.describe()}; values are shifted by {self.design.shape[1]} effects"
+        parts = [] if self.design is None else [f"{self.design.shape[1]} effects"]
+        parts += [] if self.local is None else [self.local.describe()]
+        return f"{self.base.describe()}; values are shifted by {' and '.join(parts)}"
+
+
+def design_elsewhere(
+    likelihood: AbstractLikelihood, design: Any, num_points: int
+) -> Float[np.ndarray, "point effect"] | None:
+    """Covariates at other places, found to be those of the likelihood; raises where they are not.
+
+    Without any, measurements there are not known.
+    """
+    effects = likelihood.design if isinstance(likelihood, WithEffects) else None
+    if design is None:
+        if effects is None:
+            return None
+        raise RieszError(
+            f"measurements are shifted by {effects.shape[1]} effects of covariates: give their "
+            "columns at these places by design=..., or predict the state 'u'."
+        )
+    wanted = (num_points, 0 if effects is None else effects.shape[1])
+    found = np.asarray(design, float)
+    if found.shape != wanted:
+        raise RieszError(
+            f"design has shape {found.shape}: {wanted} are wanted, a row for each place and a "
+            "column for each effect."
+        )
+    return found

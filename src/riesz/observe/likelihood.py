@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 
@@ -61,6 +61,25 @@ class AbstractLikelihood(eqx.Module):
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """What observations scatter about: the state at the sensors, unless unknowns shift it."""
         return predicted
+
+    def elsewhere(
+        self,
+        key: PRNGKeyArray,
+        predicted: Float[Array, " point"],
+        z: PyTree,
+        points: Float[Array, "point dim"],
+        design: Float[Array, "point effect"] | None = None,
+    ) -> Float[Array, " point"]:
+        """What new measurements at other places scatter about; `design` holds covariates there.
+
+        Without it covariates are taken to be those of the state itself, where effects are zero.
+        """
+        return predicted
+
+    @property
+    def noise(self) -> "AbstractLikelihood":
+        """How observations scatter about their mean."""
+        return self
 
     @property
     def is_normal(self) -> bool:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
+from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import Posterior, check_levels, representative
 from riesz.posterior.states import AbstractStateMap
@@ -49,24 +50,23 @@ class Measured(eqx.Module):
     """A new measurement at each point, or at each sensor: the state with noise."""
 
     where: Places | None
+    points: Float[Array, "point dim"] | None = None
+    design: Float[Array, "point effect"] | None = None
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
-        if self.where is None:
+        if self.where is None or self.points is None:
             return measured(key, problem, problem.operator @ state, z)
-        if problem.likelihood.shifts:
-            raise RieszError(
-                "measurements are shifted by covariates, which are not known elsewhere: predict "
-                "measurements at the sensors, or the state with 'u'."
-            )
         if problem.likelihood.scale(z).ndim:
             raise RieszError(
                 "each sensor has a noise sd of its own, so that of a new measurement elsewhere is "
                 "not known: predict measurements at the sensors, or the state with 'u'."
             )
         there = states_at(problem.forward, self.where, state, z)
-        return measured(key, problem, there, z)
+        likelihood, own = problem.likelihood, jr.fold_in(key, 1)
+        there = likelihood.elsewhere(own, there, z, self.points, self.design)
+        return jnp.asarray(likelihood.noise.distribution(there, z).sample(key))
 
 
 def measured(
@@ -110,11 +110,27 @@ def predict_data(
     quantiles: Sequence[float] = (0.025, 0.5, 0.975),
     exceed: Sequence[float] = (),
     tolerance: float | None = None,
+    design: ArrayLike | None = None,
 ) -> Prediction:
     """Posterior-predictive statistics of new measurements, noise included; at the sensors if not
-    told where."""
-    where = located(posterior.problem, at, tolerance)
-    return statistics(posterior, Measured(where), at, num_draws, seed, quantiles, exceed)
+    told where. `design` holds covariates there, as `WithEffects` has them at the sensors."""
+    sampler = new_measurements(posterior.problem, at, design, tolerance)
+    return statistics(posterior, sampler, at, num_draws, seed, quantiles, exceed)
+
+
+def new_measurements(
+    problem: InverseProblem,
+    at: ArrayLike | Grid | None,
+    design: ArrayLike | None = None,
+    tolerance: float | None = None,
+) -> Measured:
+    """At points, a row of covariates each, or at the sensors."""
+    where = located(problem, at, tolerance)
+    if where is None:
+        return Measured(None)
+    points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
+    found = design_elsewhere(problem.likelihood, design, len(points))
+    return Measured(where, jnp.asarray(points), None if found is None else jnp.asarray(found))
 
 
 def quantity_draws(

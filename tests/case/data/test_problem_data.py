@@ -154,8 +154,15 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
             with_keys("observations", 'covariates = ["Ni"]')
             .replace("unknowns.f", "unknowns.effects")
             .replace('"f"', '"effects"'),
-            "the name of the effects of covariates: rename it",
+            r"has \[unknowns.effects\], a name of the effects on values: rename it",
         ),
+        (
+            with_keys("observations", "local = true")
+            .replace("unknowns.f", "unknowns.local")
+            .replace('"f"', '"local"'),
+            r"has \[unknowns.local\], a name of the effects on values: rename it",
+        ),
+        (with_keys("observations", "local_sd = 1.0"), "the key 'local_sd', which needs local"),
         (with_keys("noise", 'kind = "student-t"'), "below a detection limit, which noise.kind ="),
         (
             with_keys("domain", "margin = 1.0"),
@@ -169,6 +176,12 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
 def test_what_does_not_go_together_is_told(tmp_path, body, message):
     with pytest.raises(RieszError, match=message):
         read_problem(written(tmp_path, body)).choice()
+
+
+def test_values_that_are_all_the_same_leave_nothing_for_neighbours_to_share(tmp_path):
+    same = "x,y,value\n2000,2000,1\n3000,4000,1\n"
+    with pytest.raises(FileFormatError, match="nothing that neighbours could share; leave obs"):
+        read_problem(written(tmp_path, with_keys("observations", "local = true"), same))
 
 
 def test_stretches_come_from_a_map_and_wells_are_sources(tmp_path):

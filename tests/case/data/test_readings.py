@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from riesz.case.data.covariates import design_of
+from riesz.case.data.covariates import design_of, encodings_of, labels_of
 from riesz.case.data.prepared import prepared_content, read_prepared
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
@@ -183,16 +183,17 @@ def test_a_prepared_table_is_read_again_to_the_last_digit(tmp_path):
 def test_covariates_become_standardised_numbers_and_categories(tmp_path):
     table = "x,y,value,Ni,Rock\n0,0,1,1,lime\n1,0,2,10,marl\n2,1,3,100,lime\n3,1,4,1000,clay\n"
     found = made(tmp_path, table, 'covariates = ["Ni", "Rock"]')
-    design = design_of(found, ["Ni"])
-    assert design.labels == (
+    encodings = encodings_of(found, ["Ni"])
+    assert labels_of(encodings) == (
         "log Ni, by its sd of 2.574",
         "Rock: clay against lime",
         "Rock: marl against lime",
     )
-    np.testing.assert_allclose(design.columns[:, 0], np.array([-3, -1, 1, 3]) / np.sqrt(5))
-    np.testing.assert_array_equal(design.columns[:, 1:], [[0, 0], [0, 1], [0, 0], [1, 0]])
+    design = design_of(found.path, encodings, found.covariates)
+    np.testing.assert_allclose(design[:, 0], np.array([-3, -1, 1, 3]) / np.sqrt(5))
+    np.testing.assert_array_equal(design[:, 1:], [[0, 0], [0, 1], [0, 0], [1, 0]])
     with pytest.raises(FileFormatError, match="Rock is in log_covariates, but holds words"):
-        design_of(found, ["Rock"])
+        encodings_of(found, ["Rock"])
     with pytest.raises(FileFormatError, match=r"line 3: Ni is 'low', not a finite number"):
         made(tmp_path, table.replace("2,10,", "2,low,"), 'covariates = ["Ni"]')
     with pytest.raises(FileFormatError, match=r"line 5: the covariate Rock is missing \(1 of 4"):
@@ -201,7 +202,7 @@ def test_covariates_become_standardised_numbers_and_categories(tmp_path):
         tmp_path, table.replace("lime", "marl").replace("clay", "marl"), 'covariates=["Rock"]'
     )
     with pytest.raises(FileFormatError, match=r"Rock has 1 categories"):
-        design_of(same, [])
+        encodings_of(same, [])
 
 
 def test_gzipped_tables_are_read_and_damaged_ones_told(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from riesz.case.check.cost import cost_of
-from riesz.case.data.covariates import EFFECTS
+from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.file.problem import Case
 from riesz.engines.table import AUTO
 from riesz.geometry.crs import length_unit, short_crs
@@ -141,7 +141,8 @@ def effect_lines(case: Case) -> list[str]:
     likelihood = case.problem.likelihood
     if not isinstance(likelihood, WithEffects):
         return []
-    return [f"{EFFECTS}[{i}]: {label}" for i, label in enumerate(likelihood.labels)]
+    told = [f"{EFFECTS}[{i}]: {label}" for i, label in enumerate(likelihood.labels)]
+    return told + ([] if likelihood.local is None else [f"{LOCAL}: {likelihood.local.describe()}"])
 
 
 def meshes_of(case: Case) -> tuple[Mesh, ...]:

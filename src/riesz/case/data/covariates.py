@@ -1,6 +1,7 @@
 """Covariates as columns of numbers, whose effects are unknowns of the problem."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,39 +10,83 @@ from jaxtyping import Float
 
 from riesz.case.data.prepared import Covariate, Prepared
 from riesz.errors import FileFormatError
+from riesz.spelling import listed
 
-EFFECTS = "effects"
-"""The name of the unknown."""
+EFFECTS, LOCAL = "effects", "local"
+"""The names of the unknowns: effects of covariates, and what neighbours share."""
 
 MOST_CATEGORIES = 50
 
 
-@dataclass(frozen=True, eq=False)
-class Design:
-    """What multiplies each effect, and a word for it."""
+@dataclass(frozen=True)
+class Number:
+    """A number by the mean and the sd of the observations, after a logarithm or not."""
 
-    columns: Float[np.ndarray, "row effect"]
-    labels: tuple[str, ...]
+    name: str
+    log: bool
+    mean: float
+    sd: float
 
+    @property
+    def labels(self) -> list[str]:
+        return [f"{'log ' if self.log else ''}{self.name}, by its sd of {self.sd:.4g}"]
 
-def design_of(prepared: Prepared, logs: list[str]) -> Design | None:
-    """Standardised numbers, and a column for each category but the most frequent one."""
-    if not prepared.covariates:
-        return None
-    columns: list[Float[np.ndarray, " row"]] = []
-    labels: list[str] = []
-    for name, cells in prepared.covariates.items():
-        own, words = encoded(prepared.path, name, cells, logs)
-        columns += own
-        labels += words
-    return Design(np.column_stack(columns), tuple(labels))
+    def columns(self, path: Path, cells: Covariate) -> Float[np.ndarray, "row 1"]:
+        if isinstance(cells, list):
+            raise FileFormatError(f"{path}: {self.name} holds words, but was fitted as a number.")
+        return ((logged(path, self.name, cells, log=self.log) - self.mean) / self.sd)[:, None]
 
 
-def encoded(
-    path: Path, name: str, cells: Covariate, logs: list[str]
-) -> tuple[list[Float[np.ndarray, " row"]], list[str]]:
-    if not isinstance(cells, list):
-        return standardised(path, name, cells, log=name in logs)
+@dataclass(frozen=True)
+class Category:
+    """Words: a column for each but the most frequent one."""
+
+    name: str
+    first: str
+    others: tuple[str, ...]
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{self.name}: {word} against {self.first}" for word in self.others]
+
+    def columns(self, path: Path, cells: Covariate) -> Float[np.ndarray, "row word"]:
+        words = list(map(str, cells)) if not isinstance(cells, list) else cells
+        known = (self.first, *self.others)
+        new = [word for word in words if word not in known]
+        if new:
+            raise FileFormatError(
+                f"{path}: {self.name} is {new[0]!r} in {len(new)} of {len(words)} rows, of which "
+                f"there is no observation: it was {listed(known)}. Leave those rows out."
+            )
+        return np.array([[float(word == one) for one in self.others] for word in words])
+
+
+Encoding = Number | Category
+
+
+def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Encoding, ...]:
+    """How each covariate becomes columns, by what the observations hold."""
+    return tuple(
+        category_of(prepared.path, name, cells, logs)
+        if isinstance(cells, list)
+        else number_of(prepared.path, name, cells, log=name in logs)
+        for name, cells in prepared.covariates.items()
+    )
+
+
+def design_of(
+    path: Path, encodings: Sequence[Encoding], covariates: Mapping[str, Covariate]
+) -> Float[np.ndarray, "row effect"]:
+    """What multiplies each effect, at observations or at other places."""
+    return np.hstack([one.columns(path, covariates[one.name]) for one in encodings])
+
+
+def labels_of(encodings: Sequence[Encoding]) -> tuple[str, ...]:
+    """A word for each effect."""
+    return tuple(label for one in encodings for label in one.labels)
+
+
+def category_of(path: Path, name: str, cells: list[str], logs: Sequence[str]) -> Category:
     if name in logs:
         raise FileFormatError(f"{path}: {name} is in log_covariates, but holds words.")
     counts = Counter(cells)
@@ -51,24 +96,25 @@ def encoded(
             f"{MOST_CATEGORIES}."
         )
     first = min(counts, key=lambda word: (-counts[word], word))
-    others = sorted(word for word in counts if word != first)
-    columns = [np.array([float(cell == word) for cell in cells]) for word in others]
-    return columns, [f"{name}: {word} against {first}" for word in others]
+    return Category(name, first, tuple(sorted(word for word in counts if word != first)))
 
 
-def standardised(
+def number_of(path: Path, name: str, numbers: Float[np.ndarray, " row"], *, log: bool) -> Number:
+    values = logged(path, name, numbers, log=log)
+    sd = float(values.std())
+    if not sd > 1e-12 * np.abs(values).max():
+        raise FileFormatError(
+            f"{path}: the covariate {name} is the same in all rows: it can have no effect."
+        )
+    return Number(name, log, float(values.mean()), sd)
+
+
+def logged(
     path: Path, name: str, numbers: Float[np.ndarray, " row"], *, log: bool
-) -> tuple[list[Float[np.ndarray, " row"]], list[str]]:
+) -> Float[np.ndarray, " row"]:
     if log and not (numbers > 0).all():
         raise FileFormatError(
             f"{path}: {name} is in log_covariates, but goes down to {numbers.min():g}: logarithms "
             "need positive numbers."
         )
-    values = np.log(numbers) if log else numbers
-    sd = values.std()
-    if not sd > 1e-12 * np.abs(values).max():
-        raise FileFormatError(
-            f"{path}: the covariate {name} is the same in all rows: it can have no effect."
-        )
-    shown = f"log {name}" if log else name
-    return [(values - values.mean()) / sd], [f"{shown}, by its sd of {sd:.4g}"]
+    return np.log(numbers) if log else numbers

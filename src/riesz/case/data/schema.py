@@ -71,6 +71,9 @@ class ObservationsTable(Table):
     covariates: list[str] = Field(default_factory=list)
     log_covariates: list[str] = Field(default_factory=list)
     effect_sd: PositiveFloat | None = None
+    local: bool = False
+    local_range: PositiveFloat | None = None
+    local_sd: PositiveFloat | None = None
 
     @model_validator(mode="after")
     def check(self):
@@ -81,7 +84,7 @@ class ObservationsTable(Table):
             raise ValueError(f"goes from {self.from_} to {self.to}: from must be before to")
         if self.sd is not None and self.sd_from_scatter:
             raise ValueError("has both sd and sd_from_scatter: keep one of them")
-        self.check_covariates()
+        self.check_effects()
         return self
 
     def needs(self) -> list[tuple[str, str, str]]:
@@ -97,7 +100,7 @@ class ObservationsTable(Table):
         ]
         return [(key, other, reason) for given, key, other, reason in every if given]
 
-    def check_covariates(self) -> None:
+    def check_effects(self) -> None:
         taken = [name for name in self.covariates if name in (self.value, self.x, self.y)]
         if taken:
             raise ValueError(f"has the covariate {taken[0]!r}, which is a column of the values")
@@ -110,3 +113,6 @@ class ObservationsTable(Table):
                 raise ValueError(f"has {name!r} in log_covariates: the covariates are {known}")
         if self.effect_sd is not None and not self.covariates:
             raise ValueError("has the key 'effect_sd', but no covariates whose effects it is for")
+        for key in ("local_range", "local_sd"):
+            if getattr(self, key) is not None and not self.local:
+                raise ValueError(f"has the key {key!r}, which needs local = true")

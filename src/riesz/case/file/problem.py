@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from riesz.case.data.covariates import design_of
 from riesz.case.data.places import check_inside, inside_of
 from riesz.case.data.prepared import Prepared, read_prepared
 from riesz.case.data.read import prepared_readings
@@ -26,7 +25,7 @@ from riesz.case.file.boundary import (
     with_stretches,
 )
 from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
-from riesz.case.file.likelihood import effects_prior, likelihood_of
+from riesz.case.file.likelihood import likelihood_of
 from riesz.case.file.regions import Region, kept_regions, read_regions, with_regions
 from riesz.case.file.rivers import (
     River,
@@ -197,14 +196,14 @@ def built(
     tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy, form: WeakForm
 ) -> InverseProblem:
     """The inverse problem that the tables describe, with its equation."""
-    design = design_of(prepared, tables.observations.log_covariates)
+    likelihood, own = likelihood_of(tables, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     return inverse_problem(
         domain,
         form,
-        latents=priors | effects_prior(tables, prepared, design),
+        latents=priors | own,
         observations=observations(prepared.points, prepared.values),
-        likelihood=likelihood_of(tables, prepared, design),
+        likelihood=likelihood,
         dirichlet=prescribed_values(tables.boundary),
     )
 

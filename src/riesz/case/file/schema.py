@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from riesz.case.data.covariates import EFFECTS
+from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import BoundaryTable
 from riesz.case.file.equation import EquationTable
@@ -241,10 +241,9 @@ class ProblemTables(Table):
                 f"has noise.sd = {sd!r}: with observations.sd_from_scatter it is the least sd of a "
                 "site, a number"
             )
-        if names.covariates and EFFECTS in self.unknowns:
-            raise ValueError(
-                f"has [unknowns.{EFFECTS}], the name of the effects of covariates: rename it"
-            )
+        own = {EFFECTS: bool(names.covariates), LOCAL: names.local}
+        for name in (name for name, given in own.items() if given and name in self.unknowns):
+            raise ValueError(f"has [unknowns.{name}], a name of the effects on values: rename it")
         return self
 
     def coefficients(self) -> dict[str, Any]:

@@ -159,9 +159,11 @@ def flow_of(arrows: Grid, found: Drawn) -> Flow:
 def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:
     """The measured quantity first, the state itself where that is another, then the fields."""
     name = measured.name
-    maps = [field_map(VALUE, name, measured.unit, np.asarray(measured.of(found.state)))]
-    if measured.transform is not None:
-        maps.append(field_map("u", measured.state, None, found.state))
+    values = found.state if found.value is None else found.value
+    maps = [field_map(VALUE, name, measured.unit, np.asarray(measured.of(values)))]
+    if measured.transform is not None or found.value is not None:
+        alone = "" if found.value is None else ", without what neighbours share"
+        maps.append(field_map("u", measured.state + alone, None, found.state))
     maps += [field_map(one, one, None, draws) for one, draws in found.fields.items()]
     return tuple(maps)
 

@@ -14,6 +14,7 @@ from riesz.diagnose.data_fit import AtSensors, at_sensors
 from riesz.fem.flux import budget
 from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
+from riesz.observe.effects import WithEffects
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.grid import Grid
 from riesz.prediction.places import Places, coefficients_at, fluxes_at, places, states_at
@@ -40,12 +41,14 @@ class Drawn:
     before: dict[str, Float[np.ndarray, "prior_draw component"]]
     gains: dict[str, Float[np.ndarray, " draw"]]
     outflows: dict[str, Float[np.ndarray, " draw"]]
+    value: Float[np.ndarray, "draw pixel"] | None = None  # where neighbours share more than u
 
 
 class ReportDraw(eqx.Module):
     """What is told of one draw."""
 
     where: Places
+    points: Float[Array, "pixel 2"]
     arrows: Places | None  # where there is a flux
     nodes: Int[Array, " node"]
     fields: tuple[str, ...] = eqx.field(static=True)
@@ -60,9 +63,15 @@ class ReportDraw(eqx.Module):
             ).astype(jnp.float32)
             for name in self.fields
         }
-        return {
+        states = states_at(problem.forward, self.where, state, z)
+        values = {}
+        if isinstance(problem.likelihood, WithEffects) and problem.likelihood.local is not None:
+            own = jr.fold_in(key, 1)
+            shifted = problem.likelihood.elsewhere(own, states, z, self.points)
+            values = {"value": shifted.astype(jnp.float32)}
+        return values | {
             # Half the bytes: they are quantised in the end.
-            "state": states_at(problem.forward, self.where, state, z).astype(jnp.float32),
+            "state": states.astype(jnp.float32),
             "fields": fields,
             "sensors": at_sensors(key, problem, state, z),
             "flux": flux_of(problem, self.arrows, state, z),
@@ -124,6 +133,7 @@ def drawn(
     nodes = jnp.arange(0, num_nodes, step)
     sampler = ReportDraw(
         where=places(problem.forward, pixels.points),
+        points=jnp.asarray(pixels.points),
         arrows=None if arrows is None else places(problem.forward, arrows.points),
         nodes=nodes,
         fields=mapped_fields(problem),

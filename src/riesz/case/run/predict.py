@@ -10,9 +10,11 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.case.data.covariates import design_of, encodings_of
 from riesz.case.data.places import Columns, check_inside, read_columns
+from riesz.case.data.prepared import covariate_in
 from riesz.case.run.folder import Run, read_run
 from riesz.case.run.measured import (
     LOG,
@@ -32,7 +34,7 @@ from riesz.case.run.request import (
     check_request,
     statistics_in,
 )
-from riesz.errors import RieszError
+from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.points import as_points
 from riesz.io.maps.band import Band, bands_of, colour_range, finite_range, style_of, write_style
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
@@ -40,13 +42,22 @@ from riesz.io.maps.netcdf import write_netcdf
 from riesz.io.maps.raster import write_raster
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import replacing
+from riesz.io.tables.layers import read_table
 from riesz.mesh.mesh import Mesh
 from riesz.posterior.posterior import is_field
 from riesz.prediction.grid import Grid, arrow_grid
 from riesz.prediction.grid import grid as cells_over
 from riesz.prediction.places import Places
-from riesz.prediction.predict import NUM_DRAWS, Plain, located, predict, quantity_draws, statistics
-from riesz.prediction.quantity import Quantity, StateAt, quantity_named
+from riesz.prediction.predict import (
+    NUM_DRAWS,
+    Plain,
+    Sampler,
+    located,
+    predict,
+    quantity_draws,
+    statistics,
+)
+from riesz.prediction.quantity import StateAt, quantity_named
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknown import FLUX, STATE
 from riesz.spelling import nearest
@@ -62,16 +73,20 @@ Where = Grid | Float[np.ndarray, "point 2"] | None
 
 
 class ValueAt(eqx.Module):
-    """What was measured, from the state: its exponential where the state is a logarithm."""
+    """What was measured, from the state: with all that shifts it, and the exponential where the
+    state is a logarithm. Without covariates, at average numbers and the most frequent words."""
 
     where: Places | None
+    points: Float[Array, "point 2"]
+    design: Float[Array, "point effect"] | None
     transform: str | None = eqx.field(static=True)
 
     def __call__(
-        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
         states = StateAt(self.where)(problem, state, z)
-        return jnp.exp(states) if self.transform == LOG else states
+        values = problem.likelihood.elsewhere(key, states, z, self.points, self.design)
+        return jnp.exp(values) if self.transform == LOG else values
 
 
 def write_prediction(
@@ -112,7 +127,7 @@ def write_prediction(
         "out": str(request.out),
         "places": len(inside),
         "ranges": {band.name: list(finite_range(band)) for band in bands},
-        "notes": [*run.posterior.notes, *run.notes],
+        "notes": [*run.posterior.notes, *run.notes, *notes_on(request, run)],
         "files": [str(path) for path in written],
     }
 
@@ -137,13 +152,11 @@ def check_quantity(problem: InverseProblem, request: PredictionRequest) -> None:
 def predicted(request: PredictionRequest, run: Run, measured: Measured, at: Where) -> list[Band]:
     """Each statistic of each component of the quantity, or each draw."""
     posterior, name = run.posterior, request.quantity
-    quantity = quantity_of(posterior.problem, name, located(posterior.problem, at, None), measured)
+    sampler = sampler_of(request, run, measured, at)
     num_axes = 2 if isinstance(at, Grid) else 1
     unit = measured.unit_of(name)
     if request.stat == ENSEMBLE:
-        draws = quantity_draws(
-            posterior, Plain(quantity), num_draws=request.num_draws, seed=request.seed
-        )
+        draws = quantity_draws(posterior, sampler, num_draws=request.num_draws, seed=request.seed)
         return [
             band
             for i, draw in enumerate(draws)
@@ -152,7 +165,7 @@ def predicted(request: PredictionRequest, run: Run, measured: Measured, at: Wher
     wanted = statistics_in(request.stat)
     found = statistics(
         posterior,
-        Plain(quantity),
+        sampler,
         at,
         request.num_draws,
         request.seed,
@@ -172,12 +185,47 @@ def predicted(request: PredictionRequest, run: Run, measured: Measured, at: Wher
     ]
 
 
-def quantity_of(
-    problem: InverseProblem, name: str, where: Places | None, measured: Measured
-) -> Quantity:
-    if name == VALUE and name not in problem.latents.names:
-        return ValueAt(where, measured.transform)
-    return quantity_named(problem, name, where)
+def sampler_of(request: PredictionRequest, run: Run, measured: Measured, at: Where) -> Sampler:
+    problem, name = run.case.problem, request.quantity
+    where = located(problem, at, None)
+    if name != VALUE or name in problem.latents.names:
+        return Plain(quantity_named(problem, name, where))
+    points = at.points if isinstance(at, Grid) else at
+    points = problem.forward.space.mesh.nodes if points is None else points
+    return ValueAt(where, jnp.asarray(points), design_at(request, run), measured.transform)
+
+
+def design_at(request: PredictionRequest, run: Run) -> Float[Array, "point effect"] | None:
+    """Covariates in the table of places; a grid has none."""
+    names, prepared = run.case.tables.observations, run.case.prepared
+    if request.points is None or not names.covariates:
+        return None
+    if not isinstance(request.points, Path):
+        raise RieszError(
+            "the quantity value needs the covariates at its places: give points as a file that has "
+            "them, or ask for u, which is without their effects."
+        )
+    table = read_table(request.points, value=names.y)
+    missing = [name for name in names.covariates if name not in table.header]
+    if missing:
+        raise FileFormatError(
+            f"{request.points} has no column {', '.join(missing)}: --quantity value needs the "
+            "covariates at its places; add them, or ask for u, which is without their effects."
+        )
+    cells = {name: covariate_in(table, name) for name in names.covariates}
+    encodings = encodings_of(prepared, names.log_covariates)
+    return jnp.asarray(design_of(request.points, encodings, cells))
+
+
+def notes_on(request: PredictionRequest, run: Run) -> list[str]:
+    """What is not seen in the numbers: which covariates they are for."""
+    names = run.case.tables.observations.covariates
+    if request.quantity != VALUE or not names or request.points is not None:
+        return []
+    return [
+        f"values are for average numbers and the most frequent words of {', '.join(names)}: "
+        "a table of places, by --points, may hold these columns"
+    ]
 
 
 def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def measured_rows(
     inside = good if outline is None else contains(outline, np.nan_to_num(places)) & good
     check_inside(table, places[good], inside, names, outline)
     check_values(table.kept(inside), values[inside], names, outline)
-    check_asked(table.kept(inside), values[inside], names, asked)
+    positive = checked_covariates(table.kept(inside), values[inside], names, asked)
     lines = [
         f"file = {quoted(relative(table_path, folder))}",
         *site_lines(asked, site, folder),
@@ -95,7 +95,7 @@ def measured_rows(
         f"value = {quoted(names.value)}",
         *row_lines(asked, columns, good & ~inside),
         *date_lines(table.kept(inside)),
-        *option_lines(asked),
+        *option_lines(asked, positive, exact=not below[inside].any()),
     ]
     notes = [*names.why, *told, row_note(total, good, inside)]
     points, own, below = places[inside], values[inside], below[inside]
@@ -169,22 +169,25 @@ def shared_column(table: TextTable, sites: TextTable) -> str:
     )
 
 
-def check_asked(
+def checked_covariates(
     table: TextTable, values: Float[np.ndarray, " row"], names: Guess, asked: Asked
-) -> None:
-    """Raise where covariates or logarithms that were asked for cannot be had."""
+) -> list[str]:
+    """Those that are positive numbers; raises where what was asked for cannot be had."""
+    positive = []
     for name in asked.covariates:
         if asked.covariates.count(name) > 1:
             raise RieszError(f"--covariates names {name} twice: name it once.")
         column_of(table.path, name, table.header)
         if name in (names.x, names.y, names.value):
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
-        covariate_in(table, name)
+        cells = covariate_in(table, name)
+        positive += [] if isinstance(cells, list) or not (cells > 0).all() else [name]
     if asked.log and not (values > 0).all():
         row = int(np.argmin(values))
         raise FileFormatError(
             f"{table.at(row)}: {names.value} is {values[row]:g}: --log needs positive values."
         )
+    return positive
 
 
 def by_site(
@@ -280,21 +283,30 @@ def date_lines(table: TextTable) -> list[str]:
     return []
 
 
-def option_lines(asked: Asked) -> list[str]:
+def option_lines(asked: Asked, positive: Sequence[str], *, exact: bool) -> list[str]:
+    """What may be said of values; `positive` covariates are logged where the value is.
+
+    What neighbours share is found too where there are covariates, if all values are `exact`.
+    """
     log = 'transform = "log"            # the state is the logarithm of the value, here and below'
-    covariates = (
+    effects = [
         '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
-    )
+    ]
     if asked.covariates:
-        named = ", ".join(quoted(name) for name in asked.covariates)
-        covariates = (
-            f"covariates = [{named}]   # measured beside the value: their effects are found"
-        )
+        effects = [f"covariates = {array(asked.covariates)}   # measured beside the value"]
+    if asked.log and positive:
+        effects.append(f"log_covariates = {array(positive)}   # logged first, as the value is")
+    local = "local = true" if asked.covariates and exact else "# local = true"
     return [
         '# unit = "mg/kg"             # shown in maps and tables',
         log if asked.log else '# transform = "log"          # for skewed positive values',
-        covariates,
+        *effects,
+        f"{local:29s}# neighbours share more than equation and covariates tell",
     ]
+
+
+def array(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(quoted, names))}]"
 
 
 def number(value: float) -> str:

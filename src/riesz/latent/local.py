@@ -1,0 +1,89 @@
+r"""What neighbours share beyond what the equation and covariates tell of them.
+
+A process $v$ of short range is added to the state, exact at the sensors: $v \sim N(0, K)$ with a
+Matern 3/2 kernel whose sd and range are learned, and at another place $x$ normal about
+$k(x, P)\,K^{-1} v$ with the variance $k(x, x) - k(x, P)\,K^{-1} k(P, x)$. It is the discrepancy of
+Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import jax.scipy as jsp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.latent.gaussian_process import GP
+from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
+from riesz.latent.scales import (
+    LearnedScales,
+    covariance_factor,
+    covariances,
+    num_scales,
+    with_scales,
+)
+
+SPREAD = LearnedScales(sd=1.0, length=1.0)
+NUMBERS_AT_ONCE = 50_000
+"""Covariances between places and sensors that each draw holds at a time."""
+
+
+class LocalEffect(eqx.Module):
+    """A process of short range at sensors; `sd` and `length_scale` are medians of learned ones.
+
+    It takes part in a problem twice: `prior` among the latents, itself in the likelihood.
+    """
+
+    kernel: AbstractKernel
+    points: Float[Array, "sensor dim"]
+    places: Float[Array, "place dim"]  # the points, each once
+
+    def __init__(self, points: Any, sd: float, length_scale: float):
+        self.kernel = Matern32(length_scale, sd)
+        self.points = jnp.asarray(points, float)
+        self.places = jnp.asarray(np.unique(np.asarray(points, float), axis=0))
+
+    def prior(self) -> GP:
+        return GP(self.kernel, np.asarray(self.places), learned=SPREAD)
+
+    def split(
+        self, weights: Float[Array, " weight"]
+    ) -> tuple[AbstractKernel, Float[Array, " place"]]:
+        """The kernel with its learned scales, and the weights of the places."""
+        count = num_scales(self.kernel)
+        return with_scales(self.kernel, weights[:count]), weights[count:]
+
+    def at_sensors(self, weights: Float[Array, " weight"]) -> Float[Array, " sensor"]:
+        kernel, own = self.split(weights)
+        points, places = (one.astype(own.dtype) for one in (self.points, self.places))
+        return covariances(kernel, points, places) @ own
+
+    def drawn_at(
+        self,
+        key: PRNGKeyArray,
+        points: Float[Array, "point dim"],
+        weights: Float[Array, " weight"],
+    ) -> Float[Array, " point"]:
+        """A draw of it at each of other points, given it at the sensors.
+
+        What the sensors leave open is drawn for each point by itself.
+        """
+        kernel, own = self.split(weights)
+        points, places = (one.astype(own.dtype) for one in (points, self.places))
+        factor = covariance_factor(kernel, places)
+        whitening = jsp.linalg.solve_triangular(factor, jnp.eye(len(own)), lower=True)
+
+        def moments(x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+            near = jax.vmap(lambda place: kernel(x, place))(places)
+            return near @ own, kernel.sd**2 - jnp.sum((whitening @ near) ** 2)
+
+        together = max(NUMBERS_AT_ONCE // len(places), 1)
+        mean, left = jax.lax.map(moments, points, batch_size=together)
+        return mean + jnp.sqrt(jnp.maximum(left, 0.0)) * jr.normal(key, mean.shape, mean.dtype)
+
+    def describe(self) -> str:
+        sd, length = float(self.kernel.sd), float(known_length_scale(self.kernel)[0])
+        return f"what neighbours share: sd about {sd:.4g}, range about {length:.4g}, both learned"

@@ -1,0 +1,156 @@
+"""Values at places are those of their covariates and of what neighbours share."""
+
+import csv
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from riesz.case.check.words import describe_case
+from riesz.case.file.problem import read_problem
+from riesz.case.report.drawn import drawn
+from riesz.case.run.folder import Run
+from riesz.case.run.predict import write_prediction
+from riesz.errors import RieszError
+from riesz.posterior.family import EmpiricalDraws
+from riesz.posterior.posterior import Posterior
+from riesz.posterior.states import ExactStates
+from riesz.prediction.grid import grid
+from riesz.prediction.predict import predict_data
+
+PROBLEM = """
+[domain]
+rectangle = { lower = [0, 0], upper = [4, 2] }
+max_edge = 1.0
+levels = 1
+[observations]
+file = "soil.csv"
+value = "Cd"
+transform = "log"
+covariates = ["Zn", "rock"]
+log_covariates = ["Zn"]
+local = true
+[noise]
+sd = 0.3
+[equation]
+diffusion = 1.0
+[boundary.boundary]
+value = "level"
+[unknowns.level]
+prior = "normal"
+mean = 0.0
+sd = 1.0
+"""
+
+SOIL = """x,y,Cd,Zn,rock
+0.5,0.5,1.2,30,chalk
+1.5,1.5,0.8,60,marl
+1.6,1.5,0.9,50,chalk
+3.5,0.5,2.0,90,chalk
+"""
+
+NUM_DRAWS = 40
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose draws are those of the prior: nothing is fitted."""
+    folder = tmp_path_factory.mktemp("soil")
+    (folder / "soil.csv").write_text(SOIL)
+    (folder / "problem.toml").write_text(PROBLEM)
+    case = read_problem(folder / "problem.toml")
+    normals = np.random.default_rng(0).normal(size=(1, NUM_DRAWS, case.problem.num_coordinates))
+    posterior = Posterior(case.problem, EmpiricalDraws(jnp.asarray(normals)), ExactStates())
+    return Run(folder, case, posterior, {})
+
+
+def written(run, tmp_path, table, **words):
+    places = tmp_path / "places.csv"
+    places.write_text(table)
+    words = {"points": places, "quantity": "value", "stat": "ensemble"} | words
+    out = tmp_path / "value.csv"
+    told = write_prediction(run, out, num_draws=NUM_DRAWS, **words)
+    rows = list(csv.reader(out.read_text().splitlines()))
+    return np.array(rows[1:], float)[:, 2:].T, told
+
+
+def test_where_there_was_a_sample_values_are_what_it_scatters_about(run, tmp_path):
+    found, told = written(run, tmp_path, SOIL)
+    assert told["notes"] == []
+    problem = run.case.problem
+    z = [problem.z(one) for one in run.posterior.distribution.all()]
+    # The state is the level of the boundary, everywhere.
+    means = [problem.likelihood.mean(jnp.full(4, one["level"]), one) for one in z]
+    np.testing.assert_allclose(np.sort(np.log(found), axis=0), np.sort(means, axis=0), atol=0.02)
+    # Of both Zn and rock, not of one of them; and of what neighbours share beyond both.
+    other, _ = written(run, tmp_path, SOIL.replace("30,chalk", "30,marl"))
+    effects = np.array([one["effects"] for one in z])
+    assert effects.shape == (NUM_DRAWS, 2)
+    apart = np.log(other[:, 0]) - np.log(found[:, 0])
+    np.testing.assert_allclose(np.sort(apart), np.sort(effects[:, 1]), atol=0.02)
+    assert np.abs(np.log(found[:, 1:] / other[:, 1:])).max() < 1e-9
+
+
+def test_far_from_samples_nothing_but_the_sd_of_the_local_effect_is_known(run, tmp_path):
+    far = "x,y,Zn,rock\n" + "3.9,1.9,50,chalk\n" * 4
+    found, _ = written(run, tmp_path, far)
+    z = [run.case.problem.z(one) for one in run.posterior.distribution.all()]
+    zinc = (np.log(50) - np.log([30, 60, 50, 90]).mean()) / np.log([30, 60, 50, 90]).std()
+    middle = np.array([one["level"] + zinc * one["effects"][0] for one in z])
+    white = (np.log(found) - middle[:, None]) / np.array([[one["local"][0]] for one in z])
+    # Places draw it by themselves: numbers that are all standard normal.
+    assert abs(white.mean()) < 3 / white.size**0.5
+    assert abs(white.std() - 1) < 3 / (2 * white.size) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("x,y,rock\n1,1,chalk\n", r"places.csv has no column Zn: --quantity value needs the cov"),
+        ("x,y,Zn,rock\n1,1,4,gneiss\n", r"rock is 'gneiss' in 1 of 1 rows, of which there is no"),
+        ("x,y,Zn,rock\n1,1,-4,marl\n", r"Zn is in log_covariates, but goes down to -4"),
+        ("x,y,Zn,rock\n1,1,high,marl\n", r"Zn holds words, but was fitted as a number"),
+        ("x,y,Zn,rock\n1,1,,marl\n", r"the covariate Zn is missing"),
+    ],
+)
+def test_covariates_that_places_lack_are_told(run, tmp_path, table, message):
+    with pytest.raises(RieszError, match=message):
+        written(run, tmp_path, table)
+
+
+def test_an_array_of_places_has_no_covariates(run, tmp_path):
+    with pytest.raises(RieszError, match="needs the covariates at its places: give points as a f"):
+        write_prediction(run, tmp_path / "value.csv", quantity="value", points=[[1.0, 1.0]])
+
+
+def test_the_state_needs_no_covariates_and_a_grid_has_none(run, tmp_path):
+    found, told = written(run, tmp_path, "x,y\n" + "1,1\n" * 4, quantity="u")
+    assert (found == found[:, :1]).all()
+    assert told["notes"] == []
+    _, told = written(run, tmp_path, "", points=None, grid="2x2")
+    assert "average numbers and the most frequent words of Zn, rock" in told["notes"][0]
+
+
+def test_new_measurements_need_covariates_and_add_noise(run):
+    points = run.case.prepared.points
+    with pytest.raises(RieszError, match="shifted by 2 effects of covariates: give their columns"):
+        predict_data(run.posterior, points)
+    with pytest.raises(RieszError, match=re.escape("design has shape (4, 1): (4, 2) are wanted")):
+        predict_data(run.posterior, points, design=np.zeros((4, 1)))
+    design = run.case.problem.likelihood.design
+    at_sensors = predict_data(run.posterior, num_draws=NUM_DRAWS)
+    there = predict_data(run.posterior, points, num_draws=NUM_DRAWS, design=design)
+    np.testing.assert_allclose(there.mean, at_sensors.mean, atol=0.2)
+    np.testing.assert_allclose(there.sd, at_sensors.sd, rtol=0.2)
+
+
+def test_the_check_and_the_report_tell_of_the_local_effect(run):
+    text = describe_case(run.case)
+    assert "effects[0]: log Zn, by its sd of" in text
+    assert "effects[1]: rock: marl against chalk" in text
+    assert re.search(r"local: what neighbours share: sd about 0\.\d+, range about 0\.09, ", text)
+    pixels = grid(run.case.problem.forward.space.mesh, (2, 2))
+    found = drawn(run.posterior, pixels, None, num_draws=NUM_DRAWS)
+    assert found.value is not None
+    assert (found.value.std(axis=0) > found.state.std(axis=0)).all()
