@@ -5,12 +5,13 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from riesz.case.run.folder import Run
 from riesz.cli.main import app, main
 from riesz.errors import RieszError
 from riesz.io import write_mesh
@@ -54,7 +55,9 @@ def test_a_quiet_fit_prints_nothing(tmp_path, monkeypatch, capsys):
 
     def fitted(case, choice, out, *, progress, **_):
         asked.append(progress)
-        return SimpleNamespace(summary="a summary", numbers={"engine": choice.engine.name})
+        made = Mock(spec=Run, summary="a summary", numbers={"engine": choice.engine.name})
+        made.__class__ = Run
+        return made
 
     monkeypatch.setattr("riesz.case.run.fit.run_case", fitted)
     words = ["fit", TRANSPORT, "--engine", "laplace", "--out", tmp_path / "run"]

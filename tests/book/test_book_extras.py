@@ -47,6 +47,13 @@ def test_modules_show_the_fields_that_they_are_built_from(tmp_path):
 
             class Plain:
                 c: float
+
+            class Settings:
+                def __init__(self, **settings): ...
+
+            class Engine(Settings):
+                name: ClassVar[str] = "engine"
+                steps: int = 7
             """
         )
     )
@@ -56,3 +63,4 @@ def test_modules_show_the_fields_that_they_are_built_from(tmp_path):
     assert shown[-3:] == [("sd", None), ("tails", "4.0"), ("kept", "3")]
     assert [p.name for p in toy["Own"].parameters][-1] == "b"
     assert "__init__" not in toy["Plain"].members
+    assert [(p.name, str(p.default)) for p in toy["Engine"].parameters][1:] == [("steps", "7")]

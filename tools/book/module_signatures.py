@@ -1,13 +1,13 @@
-"""Signatures of Equinox modules for the reference: their fields are what they are built from.
+"""Signatures of Equinox modules and engines for the reference: fields are what they are built from.
 
-The reader of docstrings knows the dataclasses of the standard library only. A module is one too.
+The reader of docstrings knows the dataclasses of the standard library only; these are such too.
 """
 
 from typing import Any
 
 import griffe
 
-NO_FIELD = ("eqx.AbstractVar", "eqx.AbstractClassVar", "ClassVar")
+NO_FIELD = ("eqx.AbstractVar", "eqx.AbstractClassVar")
 
 
 class ModuleSignatures(griffe.Extension):
@@ -15,7 +15,7 @@ class ModuleSignatures(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **others: Any) -> None:
         # All are found before the first is given one: its subclasses have none of their own yet.
-        for cls in [c for c in classes_in(pkg) if is_module(c) and not has_constructor(c)]:
+        for cls in [c for c in classes_in(pkg) if is_engine(c) or is_plain_module(c)]:
             cls.set_member("__init__", constructor(cls))
 
 
@@ -26,6 +26,15 @@ def classes_in(module: griffe.Module) -> list[griffe.Class]:
         if not inner.is_alias:
             found += classes_in(inner)
     return found
+
+
+def is_engine(cls: griffe.Class) -> bool:
+    """Whether its settings are checked by one constructor of all engines, which hides them."""
+    return any(base.name == "Settings" or is_engine(base) for base in parents(cls))
+
+
+def is_plain_module(cls: griffe.Class) -> bool:
+    return is_module(cls) and not has_constructor(cls)
 
 
 def is_module(cls: griffe.Class) -> bool:
@@ -60,7 +69,7 @@ def fields(cls: griffe.Class) -> list[griffe.Attribute]:
         if (
             isinstance(member, griffe.Attribute)
             and member.annotation is not None
-            and "property" not in member.labels
+            and "instance-attribute" in member.labels  # neither a property nor a ClassVar
             and not str(member.annotation).startswith(NO_FIELD)
         ):
             found[name] = member

@@ -7,7 +7,7 @@ does not have, or would not read, is refused. Each kind of setting says in words
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
@@ -117,27 +117,29 @@ class Settings(BaseModel):
 
     name: ClassVar[str]
 
-    def __init__(self, **settings: Any):
-        known = type(self).model_fields
-        for name in settings:
-            if name not in known:
+    if not TYPE_CHECKING:  # editors are to see the settings themselves
+
+        def __init__(self, **settings: Any):
+            known = type(self).model_fields
+            for name in settings:
+                if name not in known:
+                    raise RieszError(
+                        f"{self.name} has no setting {name!r}: {nearest(name, known)}It has "
+                        f"{listed(known)}."
+                    )
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                setting = str(error.errors()[0]["loc"][0])
                 raise RieszError(
-                    f"{self.name} has no setting {name!r}: {nearest(name, known)}It has "
-                    f"{listed(known)}."
-                )
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            setting = str(error.errors()[0]["loc"][0])
-            raise RieszError(
-                f"the setting {setting} of {self.name} is {settings[setting]!r}: give "
-                f"{known[setting].description}."
-            ) from None
-        for name, why in self.inert().items():
-            if name in self.model_fields_set:
-                raise RieszError(
-                    f"the setting {name} of {self.name} would do nothing: {why}. Leave it out."
-                )
+                    f"the setting {setting} of {self.name} is {settings[setting]!r}: give "
+                    f"{known[setting].description}."
+                ) from None
+            for name, why in self.inert().items():
+                if name in self.model_fields_set:
+                    raise RieszError(
+                        f"the setting {name} of {self.name} would do nothing: {why}. Leave it out."
+                    )
 
     def changed(self: Own, **settings: Any) -> Own:
         """The same with other settings."""
