@@ -10,7 +10,7 @@ from riesz.case.file.problem import read_problem
 from riesz.case.run.folder import write_run
 from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
-from riesz.inference.choose import Choice
+from riesz.inference.fit import Choice
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates

@@ -117,7 +117,7 @@ from .case.file.problem import Case as Case
 from .case.file.problem import read_problem as read_problem
 from .case.check.words import describe_case as describe_case
 from .case.check.predictive import prior_predictive as prior_predictive
-from .case.check.picture import prior_predictive_figure as prior_predictive_figure
+from .case.check.predictive import prior_predictive_figure as prior_predictive_figure
 from .case.check.calibration import calibrate_case as calibrate_case
 from .case.run.fit import fit_case as fit_case
 from .case.run.folder import Run as Run

@@ -9,7 +9,7 @@ import pytest
 
 from riesz.case.run.folder import read_run
 from riesz.cli.main import main
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.error_scale import RelaxedStates
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
 from riesz.posterior.states import ExactStates, SurrogateStates

@@ -25,7 +25,7 @@ from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.engines.emulate.engine import Emulate
 from riesz.errors import RieszError
-from riesz.inference.choose import Choice
+from riesz.inference.fit import Choice
 from riesz.io.tables import layers
 from riesz.mesh.locate import locate
 from riesz.prediction.predict import predict

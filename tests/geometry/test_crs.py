@@ -1,10 +1,8 @@
 """Degrees and metres are told apart, by what a layer says or by its numbers."""
 
 import numpy as np
-import pytest
 
-from riesz.errors import FileFormatError
-from riesz.geometry.crs import crs_of, told_crs, unit_clash
+from riesz.geometry.crs import crs_of, unit_clash
 
 UTM = {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}}}
 ALBERS = "+proj=aea +lat_1=42.8 +lat_2=44.2 +units=m"
@@ -18,13 +16,6 @@ def test_the_crs_is_read_from_either_member():
     assert crs_of({"crs": {"type": "name", "properties": {"name": "mine"}}}) == "mine"
     assert crs_of({"crs": "odd"}) is None
     assert crs_of({}) is None
-
-
-def test_a_layer_without_crs_is_in_longitude_and_latitude_or_refused():
-    assert told_crs({}, DEGREES, "a.geojson") == "EPSG:4326"
-    assert told_crs(UTM, METRES, "a.geojson") == "EPSG:32612"
-    with pytest.raises(FileFormatError, match=r"a.geojson names no crs.*\(200000, 220000\): add a"):
-        told_crs({}, METRES, "a.geojson")
 
 
 def test_units_clash_only_where_one_is_in_degrees_and_the_other_far_beyond():

@@ -12,10 +12,9 @@ from riesz.engines.table import ENGINES, check_engine, engine_of
 from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.inference import choose
+from riesz.inference import fit as choose
 from riesz.inference import fit as fit_module
-from riesz.inference.choose import choose_engine
-from riesz.inference.fit import fit
+from riesz.inference.fit import choose_engine, fit
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.scales import LearnedScales

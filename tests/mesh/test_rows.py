@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riesz.mesh.rows import repeats
+from riesz.mesh.mesh import repeats
 
 
 def test_later_rows_with_the_same_nodes_are_repeats():
@@ -22,5 +22,5 @@ def test_repeats_agree_with_a_search_in_a_set():
 
 
 def test_rows_that_hash_alike_are_compared(monkeypatch):
-    monkeypatch.setattr("riesz.mesh.rows.MULTIPLIER", np.uint64(0))
+    monkeypatch.setattr("riesz.mesh.mesh.MULTIPLIER", np.uint64(0))
     assert repeats(np.array([[0, 5], [1, 5], [5, 1]])).tolist() == [False, False, True]

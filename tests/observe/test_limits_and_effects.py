@@ -13,7 +13,7 @@ from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.linear import linear_system
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.inference.choose import choose_engine
+from riesz.inference.fit import choose_engine
 from riesz.latent.local import LocalEffect
 from riesz.mesh.shapes import rectangle
 from riesz.observe.censored import Censored

@@ -9,6 +9,7 @@ from paper.tests.data.raw_esrp import write_raw
 from riesz.errors import FileFormatError, RieszError
 from riesz_paper.data.esrp import esrp, splits_of
 from riesz_paper.data.esrp_build import build_esrp
+from riesz_paper.data.esrp_files import told_crs
 from riesz_paper.data.esrp_raw import read_raw
 
 OUTLINE = "boundary_simplified.geojson"
@@ -233,3 +234,12 @@ def test_elevations_that_do_not_fit_their_grid_are_told(folder):
     path.write_bytes(b"PK")
     with pytest.raises(FileFormatError, match=r"it is no whole .npz file"):
         esrp(folder)
+
+
+def test_a_layer_without_crs_is_in_longitude_and_latitude_or_refused():
+    degrees, metres = np.array([[-112.0, 43.5]]), np.array([[2e5, 2.2e5]])
+    own = {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}}}
+    assert told_crs({}, degrees, "a.geojson") == "EPSG:4326"
+    assert told_crs(own, metres, "a.geojson") == "EPSG:32612"
+    with pytest.raises(FileFormatError, match=r"a.geojson names no crs.*\(200000, 220000\): add a"):
+        told_crs({}, metres, "a.geojson")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.geometry.hull import convex_outline, distance_from_hull
 from riesz.geometry.lines import distance_to_lines
 from riesz_paper.data.esrp_build import thinned_line, thinned_ring
+from riesz_paper.data.esrp_rules import convex_outline, distance_from_hull
 
 
 def test_a_thinned_line_keeps_its_ends_and_strays_no_further_than_the_tolerance():

@@ -156,3 +156,15 @@ def choice_of(found: Any, allowed: str) -> str:
 def shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def as_number_or_name(value: Any) -> float | str:
+    if is_finite(value):
+        return float(value)
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError(f"is {shown(value)}: give a finite number, or a name in quotes")
+
+
+NumberOrName = Annotated[Any, PlainValidator(as_number_or_name)]
+"""A number, or the name of a column or an unknown; which of them, the key says."""

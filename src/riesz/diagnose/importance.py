@@ -16,8 +16,7 @@ from jaxtyping import Array, Float
 from riesz.diagnose.psis import SmoothedWeights, smoothed_weights
 from riesz.diagnose.sobol import spread_normals
 from riesz.engines.nuts.engine import log_density
-from riesz.engines.relax.error_scale import linearised, noise_variances
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.error_scale import RelaxedStates, linearised, noise_variances
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.posterior.checks import ImportanceCheck

@@ -13,17 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import FileFormatError
-
 LON_LAT = "EPSG:4326"
 LARGEST_DEGREES = np.array([180.0, 90.0])
 FAR = 1000.0
 """Beyond any degrees and any slip in them: a domain that reaches so far is in a length."""
-
-HOW_TO_NAME = (
-    'add a member "crs", such as {"type": "name", "properties": {"name": '
-    '"urn:ogc:def:crs:EPSG::32612"}}, or "crs_proj4" with a PROJ.4 text'
-)
 
 WKT = re.compile(r"[A-Z][A-Z_0-9]*\s*\[", re.DOTALL)
 
@@ -50,18 +43,6 @@ def crs_of(geojson: Mapping[str, Any]) -> str | None:
 def could_be_degrees(points: Float[np.ndarray, "point 2"]) -> bool:
     """Whether all points are within the range of longitude and latitude."""
     return bool(np.all(np.abs(points) <= LARGEST_DEGREES))
-
-
-def told_crs(geojson: Mapping[str, Any], points: Float[np.ndarray, "point 2"], name: str) -> str:
-    """The crs of a layer; longitude and latitude where it names none, as RFC 7946 has it."""
-    found = crs_of(geojson)
-    if found is None and not could_be_degrees(points):
-        x, y = points[~np.all(np.abs(points) <= LARGEST_DEGREES, axis=1)][0]
-        raise FileFormatError(
-            f"{name} names no crs, which means longitude and latitude (RFC 7946), but it has a "
-            f"point at ({x:.10g}, {y:.10g}): {HOW_TO_NAME}."
-        )
-    return LON_LAT if found is None else found
 
 
 def unit_clash(

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import ConvexHull, Delaunay, KDTree
 
 from riesz.errors import MeshError
-from riesz.geometry.outline import Outline, contains, distance_to_outline, outline_from
+from riesz.geometry.outline import Outline, outline_from
 from riesz.geometry.simplify import kept_vertices
 
 NUM_DIRECTIONS = 16  # corners of the polygon that stands for a disc
@@ -106,17 +106,3 @@ def walk(after: dict[int, int]) -> Int[np.ndarray, " corner"]:
     while after[ring[-1]] != ring[0]:
         ring.append(after[ring[-1]])
     return np.array(ring)
-
-
-def distance_from_hull(
-    points: Float[np.ndarray, "n 2"], cloud: Float[np.ndarray, "m 2"]
-) -> Float[np.ndarray, " n"]:
-    """How far each point is from the convex hull of a cloud; zero inside it."""
-    hull = convex_outline(cloud)
-    return np.where(contains(hull, points), 0.0, distance_to_outline(hull, points))
-
-
-def convex_outline(cloud: Float[np.ndarray, "n 2"]) -> Outline:
-    """The convex hull of a cloud, some of its points being the corners."""
-    check_cloud(cloud)
-    return outline_from(cloud[ConvexHull(cloud).vertices])

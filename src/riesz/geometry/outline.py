@@ -19,7 +19,7 @@ from riesz.geometry.crossings import (
     touches,
 )
 from riesz.geometry.geojson import polygons_in
-from riesz.geometry.points import as_points
+from riesz.geometry.lines import as_points
 
 Ring = Float[np.ndarray, "_ 2"]
 Part = tuple[Ring, ...]

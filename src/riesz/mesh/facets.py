@@ -8,8 +8,7 @@ import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
-from riesz.mesh.mesh import Mesh
-from riesz.mesh.rows import row_keys
+from riesz.mesh.mesh import Mesh, row_keys
 
 
 class FacetSet(eqx.Module):

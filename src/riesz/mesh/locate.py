@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.errors import MeshError
-from riesz.geometry.points import Number
+from riesz.geometry.lines import Number
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.nearest import SizeGroup, groups_by_size, nearest_on_boundary
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
-from riesz.geometry.points import Number
+from riesz.geometry.lines import Number
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh, drop_unused_nodes, orient_cells
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from riesz.case.check.cost import Cost, cost_of, duration
 from riesz.case.check.predictive import PriorPredictive
-from riesz.case.check.words import area_text, case_numbers, engine_lines
+from riesz.case.check.words import Cost, area_text, case_numbers, cost_of, duration, engine_lines
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import app
 from riesz.errors import RieszError

@@ -9,10 +9,9 @@ import pytest
 
 from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.data.prepared import prepared_content
-from riesz.case.file.exchange import RiverTable, WellTable
 from riesz.case.file.problem import read_case, read_problem
-from riesz.case.file.rivers import lines_of_river, rivers_content
-from riesz.case.file.wells import read_wells, wells_content
+from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content
+from riesz.case.file.wells import WellTable, read_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError

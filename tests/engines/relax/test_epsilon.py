@@ -15,6 +15,7 @@ from tests.source_strengths import (
 )
 
 from riesz.engines.relax.error_scale import (
+    RelaxedStates,
     gram_factor,
     linearised,
     median_units,
@@ -22,7 +23,6 @@ from riesz.engines.relax.error_scale import (
     patch_variances,
 )
 from riesz.engines.relax.schedule import Annealed, Fixed, as_schedule
-from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.elements.space import P1

@@ -15,8 +15,8 @@ from tests.stopping import check_same, stopped_and_resumed
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.engines.relax.engine import Relax, relaxed
 from riesz.engines.relax.error_scale import told
-from riesz.engines.relax.objective import relaxed_terms
 from riesz.engines.relax.schedule import Annealed, Learned
+from riesz.engines.relax.training import relaxed_terms
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle

@@ -13,8 +13,7 @@ import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
 from riesz.engines.emulate.start import initial_surrogate
-from riesz.engines.relax.error_scale import gram_factor
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.error_scale import RelaxedStates, gram_factor
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, reaction, source

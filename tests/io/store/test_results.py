@@ -8,7 +8,7 @@ import pytest
 
 import riesz
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.results import commit, markdown_table, read_results, results, write_results
+from riesz.io.store.results import commit, read_results, results, write_results
 
 ROWS = [{"method": "a", "error": 0.123456}, {"method": "b", "error": 2.0}]
 
@@ -56,13 +56,6 @@ def test_rows_that_are_no_objects_are_refused(tmp_path):
     write_results(tmp_path / "results.json", results("riesz demo", {}, 3, ROWS, {}) | {"rows": [1]})
     with pytest.raises(FileFormatError, match="a row is no object"):
         read_results(tmp_path / "results.json")
-
-
-def test_rows_become_a_table():
-    lines = markdown_table(ROWS).splitlines()
-    assert lines == ["| method | error |", "| --- | --- |", "| a | 0.1235 |", "| b | 2 |"]
-    with_lists = [{**row, "moments": [1.0, 2.0]} for row in ROWS]
-    assert markdown_table(with_lists).splitlines() == lines  # lists are for programs
 
 
 def repository(folder, *tracked):

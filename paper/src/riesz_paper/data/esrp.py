@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import unit_clash
-from riesz.geometry.hull import distance_from_hull
 from riesz.geometry.lines import Line
 from riesz.geometry.outline import contains, distance_to_outline, outline_from
 from riesz.spelling import listed, nearest
@@ -29,6 +28,7 @@ from riesz_paper.data.esrp_files import (
     read_split,
     read_wells,
 )
+from riesz_paper.data.esrp_rules import distance_from_hull
 from riesz_paper.data.library import data_folder
 
 SPLITS = ("A", "B1", "B2", "D")

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import FileFormatError, MeshError
-from riesz.geometry.crs import told_crs
+from riesz.geometry.crs import LARGEST_DEGREES, LON_LAT, could_be_degrees, crs_of
 from riesz.geometry.geojson import geojson_in
 from riesz.geometry.lines import Line, lines_of
 from riesz.io.tables.csv_text import read_csv
@@ -23,6 +23,12 @@ NUM_DIGITS = 15
 """Of a well: latitude, longitude and a running number."""
 
 AS_TEXT = "read site_no as text (dtype=str), and write it so"
+
+
+HOW_TO_NAME = (
+    'add a member "crs", such as {"type": "name", "properties": {"name": '
+    '"urn:ogc:def:crs:EPSG::32612"}}, or "crs_proj4" with a PROJ.4 text'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +151,18 @@ def read_layer(path: Path) -> Layer:
     except MeshError as error:
         raise FileFormatError(f"{path}: {error}") from None
     return Layer(str(path), lines, told_crs(content, np.concatenate(lines), str(path)))
+
+
+def told_crs(geojson: Mapping[str, Any], points: Float[np.ndarray, "point 2"], name: str) -> str:
+    """The crs of a layer; longitude and latitude where it names none, as RFC 7946 has it."""
+    found = crs_of(geojson)
+    if found is None and not could_be_degrees(points):
+        x, y = points[~np.all(np.abs(points) <= LARGEST_DEGREES, axis=1)][0]
+        raise FileFormatError(
+            f"{name} names no crs, which means longitude and latitude (RFC 7946), but it has a "
+            f"point at ({x:.10g}, {y:.10g}): {HOW_TO_NAME}."
+        )
+    return LON_LAT if found is None else found
 
 
 def read_grid(path: Path, names: Sequence[str]) -> list[Float[np.ndarray, "..."]]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.spatial import KDTree
+from scipy.spatial import ConvexHull, KDTree
 
 from riesz.errors import RieszError
-from riesz.geometry.hull import convex_outline, distance_from_hull
-from riesz.geometry.outline import distance_to_outline
+from riesz.geometry.hull import check_cloud
+from riesz.geometry.outline import Outline, contains, distance_to_outline, outline_from
 
 Table = Mapping[str, np.ndarray]
 
@@ -214,3 +214,17 @@ def point_of(row: Mapping[str, Any]) -> Float[np.ndarray, "2"]:
 
 def points_of(rows: list[dict[str, Any]]) -> Float[np.ndarray, "row 2"]:
     return np.array([[row["x_m"], row["y_m"]] for row in rows]).reshape(-1, 2)
+
+
+def distance_from_hull(
+    points: Float[np.ndarray, "n 2"], cloud: Float[np.ndarray, "m 2"]
+) -> Float[np.ndarray, " n"]:
+    """How far each point is from the convex hull of a cloud; zero inside it."""
+    hull = convex_outline(cloud)
+    return np.where(contains(hull, points), 0.0, distance_to_outline(hull, points))
+
+
+def convex_outline(cloud: Float[np.ndarray, "n 2"]) -> Outline:
+    """The convex hull of a cloud, some of its points being the corners."""
+    check_cloud(cloud)
+    return outline_from(cloud[ConvexHull(cloud).vertices])

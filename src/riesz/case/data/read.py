@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.data.aggregate import aggregated
-from riesz.case.data.filter import dates_of, filtered, in_window
-from riesz.case.data.join import identifiers, joined
 from riesz.case.data.prepared import Prepared, covariate_in
-from riesz.case.data.schema import ObservationsTable
+from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import table_of
 from riesz.errors import FileFormatError
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import BELOW, TextTable, number_or_limit
+from riesz.io.tables.text import BELOW, TextTable, number_in, number_or_limit
+
+AS_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+|\d{5,}\.0*")
+"""A long number that went through a spreadsheet: digits may be gone."""
 
 
 def prepared_readings(folder: Path, names: ObservationsTable, floor: float | None) -> Prepared:
@@ -147,3 +149,135 @@ def logged(
             "a detection limit as <LIMIT, or leave the transform out."
         )
     return np.log(values)
+
+
+def filtered(
+    table: TextTable, where: Mapping[str, Filter], key: str
+) -> tuple[TextTable, list[str]]:
+    """The rows that pass every filter; raises where one leaves nothing."""
+    told = []
+    for name, wanted in where.items():
+        cells = table.cells(name)
+        passed = np.array([passes(cell or "", wanted) for cell in cells])
+        if not passed.any():
+            held = sorted({cell or "" for cell in cells})
+            some = ", ".join(map(repr, held[:6])) + (", ..." if len(held) > 6 else "")
+            raise FileFormatError(
+                f"{table.path}: {key} = {{ {name} = {spoken(wanted)} }} leaves none of "
+                f"{len(cells)} rows: {name} holds {some}."
+            )
+        told.append(f"{name} {spoken(wanted)} keeps {passed.sum()} of {len(cells)} rows")
+        table = table.kept(passed)
+    return table, told
+
+
+def passes(cell: str, wanted: Filter) -> bool:
+    if isinstance(wanted, list):
+        return any(passes(cell, one) for one in wanted)
+    if isinstance(wanted, dict):
+        number = number_or_limit(cell)  # NaN is within no range
+        return wanted.get("min", -np.inf) <= number <= wanted.get("max", np.inf)
+    if isinstance(wanted, bool):
+        return cell.lower() == str(wanted).lower()
+    if isinstance(wanted, str):
+        return cell == wanted
+    return number_in(cell) == wanted
+
+
+def spoken(wanted: Filter) -> str:
+    if isinstance(wanted, dict):
+        return " and ".join(f"{key} {bound:g}" for key, bound in wanted.items())
+    if isinstance(wanted, list):
+        return " or ".join(map(spoken, wanted))
+    return repr(wanted)
+
+
+def in_window(
+    table: TextTable,
+    name: str,
+    first: datetime.date | None,
+    last: datetime.date | None,
+) -> tuple[TextTable, list[str]]:
+    """The rows with a date in the window, both ends included; empty dates are in none."""
+    dates = dates_of(table, name)
+    if first is None and last is None:
+        return table, []
+    low, high = first or datetime.date.min, last or datetime.date.max
+    inside = np.array([date is not None and low <= date <= high for date in dates])
+    window = f"{name} from {first or 'the first'} to {last or 'the last'}"
+    if not inside.any():
+        known = [date for date in dates if date is not None]
+        found = f"they go from {min(known)} to {max(known)}" if known else "all are empty"
+        raise FileFormatError(f"{table.path}: no row has a {window}: {found}.")
+    empty = sum(date is None for date in dates)
+    told = f"{window} keeps {inside.sum()} of {len(dates)} rows"
+    return table.kept(inside), [f"{told} ({empty} without a date)" if empty else told]
+
+
+def dates_of(table: TextTable, name: str) -> list[datetime.date | None]:
+    """The day of each row; a time of the day may follow."""
+    found: list[datetime.date | None] = []
+    for row, cell in enumerate(table.cells(name)):
+        try:
+            found.append(datetime.date.fromisoformat(cell[:10]) if cell else None)
+        except ValueError:
+            raise FileFormatError(
+                f"{table.at(row)}: {name} is {cell!r}: give a date such as 1960-01-31, or filter "
+                "such rows out by where."
+            ) from None
+    return found
+
+
+def identifiers(table: TextTable, name: str) -> list[str]:
+    """The site of each row, as text; raises where one is empty or was once a floating number."""
+    cells = table.cells(name)
+    for row, cell in enumerate(cells):
+        if not cell:
+            raise FileFormatError(
+                f"{table.at(row)}: {name} is empty: every reading needs its site; filter such "
+                "rows out by where."
+            )
+        if AS_FLOAT.fullmatch(cell):
+            raise FileFormatError(
+                f"{table.at(row)}: {name} is {cell!r}, an identifier that was saved as a floating "
+                "number and may have lost digits: export it as text."
+            )
+    return [str(cell) for cell in cells]
+
+
+def coordinates_of_sites(
+    sites: TextTable, name: str, axes: tuple[str, str]
+) -> dict[str, tuple[float, float]]:
+    """Where each site is; raises where one has two places."""
+    found: dict[str, tuple[float, float]] = {}
+    x, y = (sites.numbers(axis).tolist() for axis in axes)
+    for row, (own, *place) in enumerate(zip(identifiers(sites, name), x, y, strict=True)):
+        if found.setdefault(own, (place[0], place[1])) != (place[0], place[1]):
+            raise FileFormatError(
+                f"{sites.at(row)}: the site {own!r} is there twice, at {found[own]} and at "
+                f"{tuple(place)}: keep one."
+            )
+    return found
+
+
+def joined(
+    readings: TextTable, sites: TextTable, name: str, axes: tuple[str, str]
+) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[str]]:
+    """The readings whose site is known, their places, and what was left out, in words."""
+    places = coordinates_of_sites(sites, name, axes)
+    own = identifiers(readings, name)
+    known: Bool[np.ndarray, " row"] = np.array([one in places for one in own])
+    if not known.any():
+        raise FileFormatError(
+            f"{readings.path}: none of its sites, such as {own[0]!r}, is in {sites.path}, which "
+            f"has such as {next(iter(places))!r}: see that both write {name} alike."
+        )
+    points = np.array([places[one] for one in own if one in places])
+    lost = {one for one in own if one not in places}
+    told = []
+    if lost:
+        told = [
+            f"{len(own) - known.sum()} readings of {len(lost)} sites that {sites.path.name} does "
+            f"not hold are left out, such as {min(lost)!r}"
+        ]
+    return readings.kept(known), points, told

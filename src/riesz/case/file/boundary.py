@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import PositiveFloat, model_validator
 
-from riesz.case.file.exchange import NumberOrName
-from riesz.case.table import Coefficient, Table
+from riesz.case.table import Coefficient, NumberOrName, Table
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import WeakForm, neumann, robin
 from riesz.io.maps.outlines import read_lines

@@ -49,7 +49,7 @@ from riesz.engines.table import AUTO, ENGINES
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import could_be_degrees, is_crs_text
-from riesz.inference.choose import Choice, choose_engine
+from riesz.inference.fit import Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile, check_same_crs
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes

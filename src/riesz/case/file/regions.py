@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from riesz.case.data.filter import filtered
+from riesz.case.data.read import filtered
 from riesz.case.data.schema import Where
 from riesz.case.table import Table
 from riesz.errors import RieszError
 from riesz.geometry.lines import lines_of
-from riesz.io.maps.features import read_features
+from riesz.io.maps.outlines import read_features
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import tag_region
 

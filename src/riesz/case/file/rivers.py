@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import Field, model_validator
 
-from riesz.case.file.exchange import RiverTable
-from riesz.case.table import table_of
+from riesz.case.table import NumberOrName, Table, table_of
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import WeakForm, leakage
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.lines import Line, lines_of
-from riesz.io.maps.features import read_features
+from riesz.io.maps.outlines import read_features
 from riesz.io.tables.csv_text import read_csv
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
@@ -28,6 +28,32 @@ from riesz.mesh.refine import Hierarchy
 
 KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
 """Columns of a run's own table, one straight segment a row."""
+
+
+class RiverTable(Table):
+    """Lines along which conductance * (stage - u) enters the domain, by length.
+
+    A text is a column of the map for `stage`, and an unknown for `conductance`.
+    """
+
+    file: str = Field(description="the map layer of its lines, relative to the problem file")
+    layer: str | None = None
+    stage: NumberOrName = Field(description="a number, or a column of the map")
+    conductance: NumberOrName = Field(description="a positive number, or the name of an unknown")
+
+    @model_validator(mode="after")
+    def check(self):
+        wanted = self.conductance
+        is_good = wanted.isidentifier() if isinstance(wanted, str) else wanted > 0
+        if not is_good:
+            raise ValueError(
+                f"has conductance = {wanted!r}: give a positive number, or the name of an unknown"
+            )
+        return self
+
+    def unknown(self) -> str | None:
+        """The unknown that is the conductance, if it is one."""
+        return self.conductance if isinstance(self.conductance, str) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,10 @@ from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import BoundaryTable
 from riesz.case.file.equation import EquationTable
-from riesz.case.file.exchange import RiverTable, WellTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.regions import RegionTable
+from riesz.case.file.rivers import RiverTable
+from riesz.case.file.wells import WellTable
 from riesz.case.table import Coefficient, Table, shown
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of

@@ -8,18 +8,66 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import model_validator
 
 from riesz.case.data.places import Columns, check_inside
-from riesz.case.file.exchange import AXES, RATE, WellTable
-from riesz.case.table import table_of
+from riesz.case.table import NumberOrName, Table, table_of
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.io.tables.csv_text import read_csv
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import TextTable
 from riesz.mesh.mesh import Mesh
 
+AXES, RATE = ("x", "y"), "rate"
+"""Keys of a well, and the columns that they name unless told otherwise."""
+
 ENTRY = "entry"
 """The column of a run's own table that tells which entry of the problem file a well is of."""
+
+
+class WellTable(Table):
+    """A point at which something is put in or, with a negative rate, taken out; or many in a file.
+
+    In a point's table `rate` may name an unknown; beside `file`, all three name columns.
+    """
+
+    file: str | None = None
+    layer: str | None = None
+    x: NumberOrName = None
+    y: NumberOrName = None
+    rate: NumberOrName = None
+
+    @model_validator(mode="after")
+    def check(self):
+        for key in (*AXES, RATE):
+            value = getattr(self, key)
+            if self.file is not None and isinstance(value, float):
+                raise ValueError(
+                    f"has a file and {key} = {value:g}: with a file, {key} names one of its "
+                    "columns; write the point as [[wells]] of its own"
+                )
+            if self.file is None and value is None:
+                raise ValueError(f"lacks the key {key!r}: give a number, or name a table by 'file'")
+            if self.file is None and key != RATE and isinstance(value, str):
+                raise ValueError(
+                    f"has {key} = {value!r}, which is no number: columns need the key 'file'"
+                )
+        if self.file is None and self.layer is not None:
+            raise ValueError("has the key 'layer', which needs 'file': a map layer of points")
+        if self.file is None and isinstance(self.rate, str) and not self.rate.isidentifier():
+            raise ValueError(
+                f"has rate = {self.rate!r}: give a finite number, or the name of an unknown"
+            )
+        return self
+
+    def columns(self) -> tuple[str, str, str]:
+        """Of the coordinates and the rate, in the file."""
+        x, y, rate = (str(getattr(self, key) or key) for key in (*AXES, RATE))
+        return x, y, rate
+
+    def unknown(self) -> str | None:
+        """The unknown that is the rate of a point, if it is one."""
+        return self.rate if self.file is None and isinstance(self.rate, str) else None
 
 
 @dataclass(frozen=True, eq=False)

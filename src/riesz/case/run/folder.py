@@ -34,9 +34,8 @@ from riesz.diagnose.samplers import SamplerCheck
 from riesz.diagnose.summary import Summary, summary
 from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.choose import Choice
-from riesz.inference.fit import fit
-from riesz.io.meshes.npz import read_npz, write_npz
+from riesz.inference.fit import Choice, fit
+from riesz.io.meshes.files import read_npz, write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.files import read_bytes, settle, write_bytes
 from riesz.io.store.posterior import load_posterior, save_posterior

@@ -35,7 +35,7 @@ from riesz.case.run.request import (
     statistics_in,
 )
 from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.points import as_points
+from riesz.geometry.lines import as_points
 from riesz.io.maps.band import Band, bands_of, colour_range, finite_range, style_of, write_style
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.netcdf import write_netcdf

@@ -12,9 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.data.aggregate import groups_of
-from riesz.case.data.filter import filtered
-from riesz.case.data.join import identifiers, joined
 from riesz.case.data.prepared import covariate_in
+from riesz.case.data.read import filtered, identifiers, joined
 from riesz.case.start.columns import DEGREES, MOSTLY, Guess, guessed_columns
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import could_be_degrees, unit_clash

@@ -33,6 +33,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.error_scale import (
+    RelaxedStates,
     check_problem,
     gram_factor,
     gram_matrix,
@@ -41,11 +42,10 @@ from riesz.engines.relax.error_scale import (
     never_negative,
     told,
 )
-from riesz.engines.relax.objective import AnySurrogate, with_part
 from riesz.engines.relax.polish import polished, without_noise
 from riesz.engines.relax.schedule import Epsilon, as_schedule
-from riesz.engines.relax.states import RelaxedStates
 from riesz.engines.relax.training import (
+    AnySurrogate,
     Pace,
     RelaxData,
     Watch,
@@ -54,6 +54,7 @@ from riesz.engines.relax.training import (
     initial_state,
     tail_average,
     trained,
+    with_part,
 )
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import AbstractGaussian, full_rank

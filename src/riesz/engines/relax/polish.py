@@ -26,7 +26,7 @@ from riesz.engines.emulate.least_squares import (
 )
 from riesz.engines.optimise import minimised
 from riesz.engines.relax.error_scale import count_patches, noise_variances
-from riesz.engines.relax.objective import AnySurrogate, relaxed_terms, with_part
+from riesz.engines.relax.training import AnySurrogate, relaxed_terms, with_part
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.norm import NormSample
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states

@@ -7,10 +7,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import FileFormatError, MeshError
-from riesz.geometry.points import LARGEST
+from riesz.geometry.lines import LARGEST
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, orient_cells
-from riesz.mesh.rows import repeats
+from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, orient_cells, repeats
 
 
 def assemble(

@@ -14,8 +14,7 @@ import jax
 import numpy as np
 
 import riesz
-from riesz.engines.relax.error_scale import GramFactor
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.error_scale import GramFactor, RelaxedStates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
 from riesz.io.store.files import read_arrays, read_bytes, replacing

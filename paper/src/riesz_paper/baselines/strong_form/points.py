@@ -8,8 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.mesh.facets import facets_at, outward_normals, sorted_cell_facets
-from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.rows import row_keys
+from riesz.mesh.mesh import Mesh, cell_volumes, row_keys
 
 
 class InsidePoints(eqx.Module):
