@@ -3,17 +3,13 @@
 from riesz.plot.fields import draw_field, draw_mesh, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.plot.posterior import (
-    draw_data_fit,
-    draw_history,
     draw_mean_and_sd,
     pairs_figure,
     ranks_figure,
 )
 
 __all__ = [
-    "draw_data_fit",
     "draw_field",
-    "draw_history",
     "draw_mean_and_sd",
     "draw_mesh",
     "draw_vectors",

@@ -1,4 +1,4 @@
-"""Posteriors in pictures: maps, pairs of unknowns, fit of the data, curves, and ranks."""
+"""Posteriors in pictures: maps, pairs of unknowns, and ranks of a calibration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -109,50 +109,6 @@ def draw_pair(
     axes.plot(x, y, ".", color="0.4", markersize=2, alpha=0.4)
     if true_x is not None and true_y is not None:
         axes.plot([true_x], [true_y], "+", color="tab:red", markersize=10, markeredgewidth=2)
-
-
-def draw_data_fit(
-    axes: Axes, observed: Float[np.ndarray, " sensor"], predicted: Prediction
-) -> None:
-    """Draw observations against predicted measurements, with their outermost quantiles as bars.
-
-    `predicted` is that of `predict_data`; observations outside their interval are red.
-    """
-    low, high = (predicted.quantiles[choose(predicted.quantiles)] for choose in (min, max))
-    outside = (observed < low) | (observed > high)
-    for chosen, colour in ((~outside, "tab:blue"), (outside, "tab:red")):
-        bars = [(predicted.mean - low)[chosen], (high - predicted.mean)[chosen]]
-        axes.errorbar(
-            observed[chosen], predicted.mean[chosen], np.maximum(bars, 0.0),
-            fmt="o", markersize=3, linewidth=0.8, color=colour,
-        )  # fmt: skip
-    ends = [min(observed.min(), low.min()), max(observed.max(), high.max())]
-    axes.plot(ends, ends, color="black", linewidth=0.6)
-    axes.set(xlabel="observed", ylabel="predicted")
-
-
-def draw_history(
-    axes: Axes, history: Mapping[str, ArrayLike], terms: Sequence[str] | None = None
-) -> None:
-    """Draw the curves of a training, or of a sampler's chains, each term apart.
-
-    By default all entries with one number a step are drawn.
-    """
-    curves = {name: np.asarray(values) for name, values in history.items()}
-    if terms is None:
-        terms = [name for name, values in curves.items() if values.ndim == 1]
-    missing = [term for term in terms if term not in curves]
-    if missing or not terms:
-        raise RieszError(
-            f"the history has no curves {missing or 'at all'}: it holds {sorted(curves)}."
-        )
-    for term in terms:
-        for curve in np.atleast_2d(curves[term]):
-            axes.plot(curve, label=term, linewidth=0.9)
-    lowest = min(np.min(curves[term]) for term in terms)
-    axes.set_yscale("log" if lowest > 0 else "symlog")
-    axes.set_xlabel("step")
-    axes.legend()
 
 
 def ranks_figure(calibration: Calibration) -> Figure:
