@@ -24,6 +24,7 @@ from riesz.case.run.request import statistic
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.engines.emulate.engine import Emulate
+from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
 from riesz.inference.fit import Choice
 from riesz.io.tables import layers
@@ -210,7 +211,7 @@ def written_again(fitted, folder):
         dataclasses.replace(fitted.case, path=gone / "problem.toml", prepared=prepared),
         fitted.posterior,
         Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
-        choice=Choice("nuts", "so"),
+        choice=Choice(Nuts(), "so"),
         command="riesz fit",
         seed=3,
         seconds=1.0,

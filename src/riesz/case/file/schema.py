@@ -10,6 +10,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -137,6 +138,10 @@ class EngineTable(Table):
             with told_of_table():
                 self.engine(name)
         return self
+
+    @model_serializer
+    def as_written(self) -> dict[str, Any]:
+        return {"name": self.name, **self.settings}
 
     def engine(self, name: str) -> AbstractEngine:
         """An engine with the settings that the file has for it."""
