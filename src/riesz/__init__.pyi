@@ -110,6 +110,7 @@ from .io.store.checkpoint import Checkpoint as Checkpoint
 from .io.store.posterior import load_posterior as load_posterior
 from .io.store.posterior import save_posterior as save_posterior
 from .case.data.read import read_observations as read_observations
+from .case.data.covariates import covariate_design as covariate_design
 from .case.file.wells import wells as wells
 from .case.file.rivers import river as river
 from .case.start.starter import write_first_problem as write_first_problem

@@ -105,6 +105,18 @@ def test_observations_and_terms_are_those_of_the_problem_file(folder):
         )
 
 
+def test_covariates_become_the_columns_that_the_problem_file_has(folder):
+    case = rz.read_problem(folder / "problem.toml")
+    columns, labels = rz.covariate_design(case.prepared)
+    np.testing.assert_allclose(columns, case.problem.likelihood.design, rtol=1e-6)
+    assert labels == case.problem.likelihood.labels
+    fewer = case.prepared.rows(np.array([2]))
+    np.testing.assert_allclose(rz.covariate_design(case.prepared, fewer)[0], columns[2:])
+    bare = rz.read_observations(folder / "pumping.csv", value="rate")
+    with pytest.raises(RieszError, match="was read without covariates: name their columns"):
+        rz.covariate_design(bare)
+
+
 def test_the_noise_of_a_site_is_the_scatter_of_its_readings_but_not_less_than_told(folder):
     readings, sites = folder / "readings.csv", folder / "sites.csv"
     words = {"sites": sites, "site": "site", "aggregate": "median"}

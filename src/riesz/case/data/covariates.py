@@ -74,6 +74,23 @@ def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Encoding, ...
     )
 
 
+def covariate_design(
+    observations: Prepared, at: Prepared | None = None, *, logs: Sequence[str] = ()
+) -> tuple[Float[np.ndarray, "row effect"], tuple[str, ...]]:
+    """Columns for `rz.WithEffects` from the covariates of observations, and a word for each.
+
+    Numbers are standardised, those in `logs` by their logarithm; words get a column for each but
+    the most frequent one. `at` are other places, whose columns are made as those of observations.
+    """
+    if not observations.covariates:
+        raise FileFormatError(
+            f"{observations.path} was read without covariates: name their columns, as in "
+            "read_observations(..., covariates=['zinc'])."
+        )
+    encodings, rows = encodings_of(observations, logs), observations if at is None else at
+    return design_of(rows.path, encodings, rows.covariates), labels_of(encodings)
+
+
 def design_of(
     path: Path, encodings: Sequence[Encoding], covariates: Mapping[str, Covariate]
 ) -> Float[np.ndarray, "row effect"]:
