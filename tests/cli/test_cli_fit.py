@@ -179,7 +179,7 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
     assert manifest["versions"]["jax"]
     assert manifest["rows"][0]["unknown"] == "transmissivity (mean over the nodes)"
     assert manifest["summary"]["engine"] == "nuts"
-    assert manifest["config"]["engine"]["settings"]["nuts"]["num_samples"] == 8
+    assert manifest["config"]["engine"]["nuts"]["num_samples"] == 8
     assert manifest["command"].startswith("riesz fit ")
     archive = next(out.glob("posterior/*.npz"))
     written = {"summary.txt", "posterior/posterior.json", f"posterior/{archive.name}"}
