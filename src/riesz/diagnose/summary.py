@@ -12,7 +12,7 @@ from riesz.diagnose.data_fit import at_sensors, fit_to_data
 from riesz.diagnose.samplers import SamplerCheck, sampler_check
 from riesz.engines.conditional.engine import Conditional
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.posterior import Posterior, is_field
+from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
 from riesz.prediction.predict import quantity_draws
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import InverseProblem
@@ -72,7 +72,10 @@ class Summary:
 
 
 def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:
-    """Summarise a posterior by so many draws; fields are shown by their mean over the nodes."""
+    """Summarise a posterior by so many draws; fields are shown by their mean over the nodes.
+
+    Those that are one number a region are shown by these.
+    """
     drawn = quantity_draws(posterior, overview, num_draws=num_draws, seed=seed)
     problem = posterior.problem
     met = fit_to_data(problem, drawn["sensors"])
@@ -100,6 +103,8 @@ def overview(
 def shown(
     problem: InverseProblem, name: str, state: Float[Array, " node"], z: PyTree
 ) -> Float[Array, "*shape"]:
+    if regions_of(problem, name):
+        return z[name]
     value = UnknownAt(name)(problem, state, z)
     return jnp.mean(value) if is_field(problem, name) else value
 
@@ -107,12 +112,13 @@ def shown(
 def rows_of(
     problem: InverseProblem, unknowns: dict[str, Float[np.ndarray, "..."]]
 ) -> Iterator[dict[str, Any]]:
-    """One row a number: components of a vector are numbered."""
+    """One row a number: components of a vector are numbered, regions named."""
     for name in problem.latents.names:
         columns = unknowns[name].reshape(len(unknowns[name]), -1).T
         for i, values in enumerate(columns):
-            label = name if len(columns) == 1 else f"{name}[{i}]"
-            label = f"{label} (mean over the nodes)" if is_field(problem, name) else label
+            label = label_of(problem, name, i, len(columns))
+            if is_field(problem, name) and not regions_of(problem, name):
+                label = f"{label} (mean over the nodes)"
             quantiles = np.quantile(values, list(LEVELS.values()))
             spread = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
             levels = dict(zip(LEVELS, map(float, quantiles), strict=True))

@@ -57,11 +57,6 @@ def hierarchy(mesh: Mesh, levels: int) -> Hierarchy:
     return Hierarchy(tuple(meshes), tuple(prolongations))
 
 
-def with_finest(domain: Hierarchy, mesh: Mesh) -> Hierarchy:
-    """The same with other tags on the finest mesh."""
-    return Hierarchy((*domain.meshes[:-1], mesh), domain.prolongations)
-
-
 def refine(mesh: Mesh) -> Refinement:
     """Cut every edge at its midpoint; tags of facets and regions are inherited.
 

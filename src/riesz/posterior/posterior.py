@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.latent.field import FieldCoefficient
+from riesz.latent.regions import RegionValues
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.states import AbstractStateMap
@@ -144,6 +145,20 @@ def check_unknown(problem: InverseProblem, name: str) -> None:
 def is_field(problem: InverseProblem, name: str) -> bool:
     """Whether an unknown is a function of place."""
     return isinstance(problem.latents.latents[name].coefficient(name), FieldCoefficient)
+
+
+def regions_of(problem: InverseProblem, name: str) -> tuple[str, ...]:
+    """The regions for each of which an unknown is one number; none for any other unknown."""
+    latent = problem.latents.latents[name]
+    return latent.names if isinstance(latent, RegionValues) else ()
+
+
+def label_of(problem: InverseProblem, name: str, index: int, count: int) -> str:
+    """What to call one of the numbers of an unknown: by its region, or counted."""
+    regions = regions_of(problem, name)
+    if not regions and count == 1:
+        return name
+    return f"{name}[{regions[index] if regions else index}]"
 
 
 def check_number(problem: InverseProblem, name: str) -> None:

@@ -14,9 +14,10 @@ import riesz as rz
 from riesz.case.check.words import boundary_lines, exchange_numbers, regions_lines
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.equation import as_tensor
-from riesz.case.file.problem import read_problem
+from riesz.case.file.problem import read_case, read_problem
 from riesz.case.file.regions import regions_content
-from riesz.case.report.drawn import mapped_fields
+from riesz.case.report.drawn import mapped_fields, unknowns_of
+from riesz.diagnose.summary import rows_of
 from riesz.mesh.mesh import Mesh
 
 STRIP = """crs = "EPSG:32612"
@@ -129,7 +130,7 @@ def test_a_flux_across_layers_falls_by_its_resistances(tmp_path):
         "clay of geology.geojson: 33.3 % of the area",
     ]
     assert exchange_numbers(case)["regions"] == pytest.approx({"gravel": 1 / 4, "clay": 1 / 3})
-    assert "gravel: 12.0; clay: unknown 'k'; rest: 3.0" in case.problem.summary()
+    assert "gravel: 12.0; clay: unknown 'k'; rest: 3.0" in str(case.problem)
 
 
 def test_a_run_reads_its_regions_again_without_the_map(tmp_path):
@@ -140,9 +141,7 @@ def test_a_run_reads_its_regions_again_without_the_map(tmp_path):
     assert len(json.loads(regions.read_bytes())["features"]) == 3  # one is far away
     (tmp_path / "geology.geojson").unlink()
     nothing = tmp_path / "nothing.csv"
-    again = read_problem(
-        case.path, coarse=case.coarse, table=table, kept=(nothing, nothing, regions)
-    )
+    again = read_case(case.path, coarse=case.coarse, table=table, kept=(nothing, nothing, regions))
     found, wanted = (one.problem.forward.space.mesh for one in (again, case))
     np.testing.assert_array_equal(found.nodes, wanted.nodes)
     for name in ("gravel", "clay"):
@@ -239,7 +238,13 @@ def test_all_together_is_the_same_problem_as_in_python(tmp_path):
     )
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     assert mapped_fields(problem) == ("k", "r")
-    told = problem.summary()
+    z = problem.z(coordinates)
+    np.testing.assert_array_equal(unknowns_of(problem, z, jnp.arange(2))["r"], z["r"])
+    draws = {name: np.ones((2, 3 if name == "r" else 1)) for name in problem.latents.names}
+    assert [row["unknown"] for row in rows_of(problem, draws)] == [
+        *("k (mean over the nodes)", "bulk", "r[gravel]", "r[clay]", "r[rest]", "bed", "q")
+    ]
+    told = str(problem)
     assert "clay: unknown 'k'; gravel: 2.0; rest: unknown 'bulk'" in told
     assert "k: Matern field by a stochastic PDE, sd 0.5, length scale 525" in told
     assert "r: one value a region; gravel: Normal" in told

@@ -3,11 +3,10 @@
 Everything in the file is validated before any work begins. Paths in it are relative to its folder.
 """
 
-import dataclasses
 import tomllib
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes
 from riesz.latent.gaussian_process import GP
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.refine import Hierarchy, hierarchy, with_finest
+from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.observe.observations import observations
 from riesz.problem.problem import InverseProblem, inverse_problem
 
@@ -146,12 +145,11 @@ def read_case(
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
     levels = levels_of(tables.domain, coarse)
     check_size(path, coarse.num_cells, levels)
-    domain = hierarchy(coarse, levels) if levels > 1 else coarse
+    nested = hierarchy(coarse, levels) if levels > 1 else None
     prepared = within(prepared, coarse, names)
     check_wells_inside(wells, coarse)
-    finest = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    mesh = with_regions(path, finest, regions)
-    domain = with_finest(domain, mesh) if isinstance(domain, Hierarchy) else mesh
+    mesh = with_regions(path, nested.meshes[-1] if nested else coarse, regions)
+    domain = replace(nested, meshes=(*nested.meshes[:-1], mesh)) if nested else mesh
     rivers = rivers_on(mesh, lines, tables.rivers)
     exchange = river_exchange(rivers) - well_sources(wells)
     with warnings.catch_warnings(record=True) as caught:
@@ -220,7 +218,7 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
         return priors
     prescribed = prescribed_values(tables.boundary).values()
     return {
-        name: dataclasses.replace(prior, at_nodes=True)
+        name: replace(prior, at_nodes=True)
         if isinstance(prior, GP) and name not in prescribed
         else prior
         for name, prior in priors.items()

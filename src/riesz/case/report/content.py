@@ -25,7 +25,7 @@ from riesz.diagnose.samplers import sampler_check
 from riesz.engines.conditional.engine import Conditional
 from riesz.io.store.results import read_results
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior, is_field
+from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
 from riesz.prediction.grid import Grid, arrow_grid
 from riesz.prediction.predict import NUM_DRAWS
 from riesz.problem.linearity import linear_parts
@@ -174,15 +174,17 @@ def parameters_of(
     rows = []
     for name in problem.latents.names:  # compiled functions return them in another order
         before, after = found.before[name], found.unknowns[name]
-        if is_field(problem, name):
+        is_map = is_field(problem, name) and not regions_of(problem, name)
+        count = after.shape[1]
+        if is_map:
             columns = {f"{name} (mean over the domain)": (before.mean(axis=1), after.mean(axis=1))}
-        elif after.shape[1] == 1:
-            columns = {name: (before[:, 0], after[:, 0])}
         else:
-            columns = {f"{name}[{i}]": (before[:, i], after[:, i]) for i in range(after.shape[1])}
+            columns = {
+                label_of(problem, name, i, count): (before[:, i], after[:, i]) for i in range(count)
+            }
         for label, (prior, posterior) in columns.items():
             one = shares[name]
-            if after.shape[1] > 1 and not is_field(problem, name):
+            if count > 1 and not is_map:
                 one = contraction(prior[:, None], posterior[:, None])
             rows.append(Parameter(label, interval(prior), interval(posterior), one))
     return tuple(rows)

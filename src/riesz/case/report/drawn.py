@@ -15,7 +15,7 @@ from riesz.fem.flux import budget
 from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
 from riesz.observe.effects import WithEffects
-from riesz.posterior.posterior import Posterior, is_field
+from riesz.posterior.posterior import Posterior, is_field, regions_of
 from riesz.prediction.grid import Grid
 from riesz.prediction.places import Places, coefficients_at, fluxes_at, places, states_at
 from riesz.prediction.predict import NUM_DRAWS, quantity_draws
@@ -96,13 +96,15 @@ def field_coefficient(problem: InverseProblem, name: str) -> Any:
 def unknowns_of(
     problem: InverseProblem, z: PyTree, nodes: Int[Array, " node"]
 ) -> dict[str, Float[Array, " component"]]:
-    """Numbers as they are, fields at some nodes."""
+    """Numbers, also of regions, as they are; fields at some nodes."""
     state = jnp.zeros(problem.forward.space.num_dofs, problem.forward.dtype)  # none asks for it
-    found = {name: UnknownAt(name)(problem, state, z) for name in problem.latents.names}
-    return {
-        name: values[nodes] if is_field(problem, name) else jnp.ravel(values)
-        for name, values in found.items()
-    }
+
+    def shown(name: str) -> Float[Array, " component"]:
+        if is_field(problem, name) and not regions_of(problem, name):
+            return UnknownAt(name)(problem, state, z)[nodes]
+        return jnp.ravel(z[name])
+
+    return {name: shown(name) for name in problem.latents.names}
 
 
 def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:

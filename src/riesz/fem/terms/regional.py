@@ -87,7 +87,7 @@ def words_of(value: Any) -> str:
         case str():
             return f"unknown {value!r}"
         case Constant(value=array):
-            return str(np.asarray(array).tolist())
+            return np.array2string(np.asarray(array), precision=6, separator=", ").replace("\n", "")
         case PerCell():
             return "values of cells"
         case AbstractCoefficient():
