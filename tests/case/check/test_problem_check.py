@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import riesz as rz
 from riesz.case.check.predictive import PriorPredictive
 from riesz.case.check.words import Cost, area_text, case_numbers, cost_of, duration, engine_lines
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import app
+from riesz.engines.table import engine_of
 from riesz.errors import RieszError
 
 BODY = """
@@ -98,10 +100,10 @@ def test_costs_grow_with_the_problem_and_are_told_in_sensible_units(problem):
     small = case.problem
     problem.write_text(BODY.replace("max_edge = 900", "max_edge = 90"))
     large = read_problem(problem).problem
-    for engine in ("conditional", "laplace", "nuts", "emulate", "relax"):
+    for engine in map(engine_of, ("conditional", "laplace", "nuts", "emulate", "relax")):
         assert cost_of(large, engine).seconds > cost_of(small, engine).seconds
         assert cost_of(large, engine).megabytes > cost_of(small, engine).megabytes
-    assert cost_of(large, "nuts").seconds > cost_of(large, "conditional").seconds
+    assert cost_of(large, rz.Nuts()).seconds > cost_of(large, rz.Conditional()).seconds
     assert [duration(s) for s in (3.0, 62.0, 600.0, 7200.0)] == [
         "10 seconds",
         "60 seconds",
