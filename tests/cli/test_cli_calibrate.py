@@ -9,7 +9,7 @@ import pytest
 
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
-from riesz.diagnose import sbc as simulation
+from riesz.diagnose import sbc
 from riesz.diagnose.calibration import Calibration
 from riesz.engines.amortise.engine import Amortise
 from riesz.errors import RieszError
@@ -63,7 +63,7 @@ def found(monkeypatch):
             seconds=1.0,
         )
 
-    monkeypatch.setattr(simulation, "sbc", known)
+    monkeypatch.setattr("riesz.case.check.calibration.sbc", known)
 
 
 def test_it_is_printed_and_written(found, tmp_path, monkeypatch, capsys):
@@ -100,7 +100,7 @@ def test_observations_below_a_limit_are_refused_before_any_work(tmp_path, monkey
     assert len(errors.splitlines()) == 1
     assert not (tmp_path / "new").exists()
     problem = read_problem(tmp_path / "problem.toml").problem
-    for made_up in (simulation.sbc, Amortise().trained):
+    for made_up in (sbc, Amortise().trained):
         with pytest.raises(RieszError, match="no data sets can be made up like these"):
             made_up(problem)
 
