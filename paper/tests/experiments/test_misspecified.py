@@ -11,7 +11,7 @@ from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.states import ExactStates
 from riesz_paper.experiments.misspecified import data as setting
-from riesz_paper.experiments.misspecified import experiment, methods
+from riesz_paper.experiments.misspecified import experiment
 from riesz_paper.experiments.misspecified.experiment import scores
 from riesz_paper.running.runner import run_experiment
 from riesz_paper.running.scores import crps, share_inside
@@ -27,8 +27,7 @@ def small(monkeypatch):
     """Data from 33 x 33 nodes, fitted on 17 x 17."""
     monkeypatch.setattr(setting, "DATA_LEVELS", 4)
     monkeypatch.setattr(setting, "LEVELS", 3)
-    monkeypatch.setattr(methods, "LEVELS", 3)
-    cached = (setting.data_set, setting.template, methods.norm)
+    cached = (setting.data_set, setting.template)
     for one in cached:
         one.cache_clear()
     yield
