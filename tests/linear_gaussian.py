@@ -14,8 +14,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import FullRank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import AbstractStateMap, ExactStates
+from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.problem.problem import inverse_problem
 
 NOISE = 0.25

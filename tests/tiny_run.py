@@ -12,8 +12,7 @@ from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.posterior.family import MeanField
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 
 PROBLEM = """# a <b>comment</b> & more
 crs = "EPSG:32612"

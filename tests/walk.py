@@ -12,8 +12,7 @@ from riesz.cli.main import main
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.training import train
 from riesz.posterior.family import MeanField
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 
 STEPS, SECONDS = 400, 0.02
 

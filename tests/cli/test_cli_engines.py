@@ -12,7 +12,7 @@ from riesz.cli.main import main
 from riesz.engines.relax.error_scale import RelaxedStates
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
-from riesz.posterior.states import ExactStates, SurrogateStates
+from riesz.posterior.posterior import ExactStates, SurrogateStates
 
 PROBLEM = """
 [domain]

@@ -15,8 +15,7 @@ from riesz.diagnose.importance import (
 from riesz.diagnose.sobol import spread_normals
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 
 
 def posterior_of(*, shift=0.0, scale=1.0) -> Posterior:

@@ -10,8 +10,7 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.checks import DOUBTFUL, GOOD
 from riesz.posterior.family import full_rank_of
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import with_observations
 from riesz_paper.experiments.transport.data import (
     NUM_SENSORS,

@@ -11,8 +11,7 @@ from riesz.diagnose.surrogate_error import surrogate_error, with_surrogate_error
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import SurrogateStates
+from riesz.posterior.posterior import Posterior, SurrogateStates
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws, full_rank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import inverse_problem
 
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])

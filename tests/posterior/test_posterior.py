@@ -30,8 +30,7 @@ from riesz.observe.censored import Censored
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import AbstractFamily, EmpiricalDraws, full_rank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import AbstractStateMap, ExactStates
+from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.prediction import predict as predict_module
 from riesz.prediction import statistics as prediction
 from riesz.prediction.grid import grid

@@ -25,7 +25,7 @@ from riesz.prediction.predict import predict
 from riesz.problem.linearity import prescribed_values
 from riesz.problem.problem import inverse_problem
 from riesz.problem.unknown import Unknown
-from riesz.surrogate.boundary import boundary_values
+from riesz.surrogate.surrogate import boundary_values
 
 NOISE = 0.1
 MESHES = hierarchy(rectangle((3, 3)), 2)

@@ -11,10 +11,17 @@ import riesz as rz
 from riesz.errors import RieszError
 from riesz.fem.recovery import recovered_gradients
 from riesz.latent.space import latent_space
-from riesz.penalty.state import Place, value_at
-from riesz.surrogate.boundary import affine_values, boundary_values, nodal_functions
+from riesz.penalty.rows import Place, value_at
 from riesz.surrogate.networks import trunk_branch, with_more_features
-from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of, nodal_states
+from riesz.surrogate.surrogate import (
+    COORDINATES,
+    Surrogate,
+    affine_values,
+    boundary_values,
+    frame_of,
+    nodal_functions,
+    nodal_states,
+)
 
 
 @pytest.mark.parametrize("mesh", [rz.interval(9), rz.disc(6), rz.box((3, 3, 3))])

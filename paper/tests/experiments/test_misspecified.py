@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import norm as normal
 
 from riesz.posterior.family import full_rank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz_paper.experiments.misspecified import data as setting
 from riesz_paper.experiments.misspecified import experiment
 from riesz_paper.experiments.misspecified.experiment import scores

@@ -27,7 +27,7 @@ from riesz.engines.amortise.simulate import (
 )
 from riesz.engines.emulate.start import at_sensors
 from riesz.errors import RieszError
-from riesz.penalty.precision import full_precision
+from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
 from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem, in_precision

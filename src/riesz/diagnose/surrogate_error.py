@@ -22,8 +22,7 @@ from riesz.fem.linear.sparse import SparseMatrix
 from riesz.penalty.dual_norm import DualNorm
 from riesz.posterior.checks import SurrogateError
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import SurrogateStates
+from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = 32

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.errors import RieszError
 
 Terms = Mapping[str, Float[Array, ""]]

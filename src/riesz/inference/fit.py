@@ -14,16 +14,14 @@ import jax.numpy as jnp
 
 from riesz.diagnose.importance import with_importance_check
 from riesz.diagnose.surrogate_error import with_surrogate_error
-from riesz.engines.base import AbstractEngine
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import RieszError
 from riesz.posterior.family import AbstractFamily
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import SurrogateStates
+from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import linear_parts, prescribed_values
 from riesz.problem.problem import InverseProblem
 

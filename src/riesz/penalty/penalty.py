@@ -30,15 +30,17 @@ from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, Gram, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
 from riesz.penalty.norm import NormSample, PatchNorm, Restriction
-from riesz.penalty.precision import full_precision
 from riesz.penalty.rows import (
+    AbstractPlacedState,
     PrescribedNodes,
+    StateFunction,
     TestedLevels,
+    full_precision,
     function_rows,
     interpolant_rows,
+    values_at_nodes,
 )
 from riesz.penalty.schwarz import PATCH_NODES, schwarz_norm
-from riesz.penalty.state import AbstractPlacedState, StateFunction, values_at_nodes
 
 
 class AbstractPenalty(eqx.Module):

@@ -25,14 +25,16 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.mesh.tags import tagged_facets
 from riesz.penalty.dual_norm import Gram, cell_diffusivity
-from riesz.penalty.norm import PatchNorm, Restriction, RestrictionStep
-from riesz.penalty.patch import WIDTH_STEP, Widths
-from riesz.penalty.schwarz_patches import (
+from riesz.penalty.norm import (
     CellGeometry,
+    PatchNorm,
+    Restriction,
+    RestrictionStep,
     free_nodes,
     geometry_of,
     patches_on,
 )
+from riesz.penalty.patch import WIDTH_STEP, Widths
 
 LEVEL_STEP = 2
 """Every second mesh of a hierarchy makes a level: fewer levels, and still well conditioned."""

@@ -1,5 +1,6 @@
 """What every engine returns: a distribution of the unknowns, and the states that go with it."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -9,18 +10,61 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.solve import solve
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import RegionValues
+from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws, EmpiricalDraws
-from riesz.posterior.states import AbstractStateMap
 from riesz.problem.problem import InverseProblem
+from riesz.surrogate.surrogate import Surrogate, nodal_states
 
 NUM_DRAWS = 4000
 """Of a family, for moments and quantiles of the unknowns: they cost no solve."""
 
 
 FEWEST_DRAWS = 2
+
+
+class AbstractStateMap(eqx.Module):
+    """A state for each draw of the unknowns.
+
+    A key comes in because a state need not be a function of the unknowns: where the equation
+    holds only roughly, it is a draw itself.
+    """
+
+    @abstractmethod
+    def __call__(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> Float[Array, "draw node"]:
+        """The states at the mesh nodes."""
+
+
+class ExactStates(AbstractStateMap):
+    """The equation is solved for each draw, one after the other to keep memory small."""
+
+    linear_solver: AbstractLinearSolver = SparseLU()
+
+    def __call__(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> Float[Array, "draw node"]:
+        def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
+            return solve(problem.forward, problem.z(one), linear_solver=self.linear_solver)
+
+        return jax.lax.map(state, coordinates)
+
+
+class SurrogateStates(AbstractStateMap):
+    """The surrogate at all mesh nodes: no equation is solved."""
+
+    surrogate: Surrogate
+
+    def __call__(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> Float[Array, "draw node"]:
+        with full_precision():
+            return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)
 
 
 class Posterior(eqx.Module):

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import Posterior, check_levels, representative
-from riesz.posterior.states import AbstractStateMap
+from riesz.posterior.posterior import AbstractStateMap, Posterior, check_levels, representative
 from riesz.prediction.grid import Grid
 from riesz.prediction.places import Places, places, states_at
 from riesz.prediction.quantity import Quantity, quantity_named

@@ -21,7 +21,7 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.latent import AbstractLatent
 from riesz.latent.space import LatentSpace
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.boundary import AffineValues, affine_values
+from riesz.surrogate.surrogate import AffineValues, affine_values
 
 TOLERANCE = 1e-9
 ROUNDING = 1e4  # units of rounding error

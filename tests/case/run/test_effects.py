@@ -14,8 +14,7 @@ from riesz.case.run.folder import Run
 from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.grid import grid
 from riesz.prediction.predict import predict_data
 

@@ -16,7 +16,7 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.diagnose.summary import Summary
 from riesz.diagnose.taylor import taylor_test
-from riesz.engines.checkpoint import NO_CHECKPOINT
+from riesz.engines.base import NO_CHECKPOINT
 from riesz.engines.conditional import linear as linear_system_module
 from riesz.engines.conditional.engine import MarginalDensity, around, spread_about
 from riesz.engines.conditional.linear import linear_system

@@ -26,8 +26,7 @@ from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws, MeanField, PriorUpdate
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates, SurrogateStates
+from riesz.posterior.posterior import ExactStates, Posterior, SurrogateStates
 from riesz.prediction.predict import predict
 from riesz.problem.problem import inverse_problem
 

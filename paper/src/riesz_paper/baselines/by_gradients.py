@@ -28,10 +28,9 @@ from riesz.engines.emulate.start import (
 from riesz.engines.emulate.variational import matched_normals, refined
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
-from riesz.penalty.precision import full_precision
+from riesz.penalty.rows import full_precision
 from riesz.posterior.family import AbstractFamily, Draws, antithetic, full_rank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import SurrogateStates
+from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import AbstractNetwork
 from riesz.surrogate.surrogate import Surrogate

@@ -32,7 +32,7 @@ from riesz.case.run.unfinished import (
 )
 from riesz.diagnose.samplers import SamplerCheck
 from riesz.diagnose.summary import Summary, summary
-from riesz.engines.checkpoint import NO_CHECKPOINT
+from riesz.engines.base import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
 from riesz.io.meshes.files import read_npz, write_npz

@@ -15,8 +15,7 @@ from riesz.engines.amortise.simulate import DataSets, Simulator
 from riesz.errors import RieszError
 from riesz.observe.observations import Observations, as_numbers
 from riesz.posterior.family import FullRank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import SurrogateStates
+from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 
 ENGINE = "amortise"

@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.penalty.small_solve import solve_positive
+from riesz.penalty.norm import solve_positive
 from riesz.posterior.family import FullRank, standard_log_density
 
 Observed = Float[Array, " sensor"]

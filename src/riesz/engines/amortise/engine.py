@@ -33,11 +33,10 @@ from riesz.engines.amortise.simulate import (
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.engines.base import AbstractEngine, Count, Share
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine, Count, Share
 from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
-from riesz.penalty.precision import full_precision
+from riesz.penalty.rows import full_precision
 from riesz.posterior.family import standard_log_density
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem

@@ -17,6 +17,8 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from pydantic import Field
 
 from riesz.engines.base import (
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
@@ -25,7 +27,6 @@ from riesz.engines.base import (
     Start,
     as_solver,
 )
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.conditional.linear import Others, linear_system
 from riesz.engines.nuts.chains import (
     AbstractDensity,
@@ -40,8 +41,7 @@ from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz.spelling import listed

@@ -19,8 +19,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.base import AbstractEngine, Count, CountOrZero, InnerProduct
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import (
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
+    AbstractEngine,
+    Count,
+    CountOrZero,
+    InnerProduct,
+)
 from riesz.engines.emulate.least_squares import fitting_features, splits
 from riesz.engines.emulate.rounds import Rounds, RoundSizes, emulated_in_rounds
 from riesz.engines.emulate.start import (
@@ -31,10 +37,9 @@ from riesz.engines.emulate.start import (
     training_cost,
 )
 from riesz.penalty.penalty import WeakFormPenalty
-from riesz.penalty.precision import full_precision
+from riesz.penalty.rows import full_precision
 from riesz.posterior.family import AbstractFamily, full_rank
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import SurrogateStates
+from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate

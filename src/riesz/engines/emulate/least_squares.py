@@ -18,11 +18,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
-from riesz.penalty.norm import NormSample
+from riesz.penalty.norm import NormSample, SchwarzPatches, solve_positive
 from riesz.penalty.penalty import WeakFormPenalty
-from riesz.penalty.schwarz_patches import SchwarzPatches
-from riesz.penalty.small_solve import solve_positive
-from riesz.penalty.state import AbstractPlacedState, Place
+from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.surrogate import COORDINATES, Surrogate

@@ -20,7 +20,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     NormalEquations,

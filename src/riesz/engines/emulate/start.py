@@ -12,13 +12,12 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from riesz.engines.base import as_gram
 from riesz.errors import RieszError
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
-from riesz.penalty.state import values_at_nodes
+from riesz.penalty.rows import values_at_nodes
 from riesz.posterior.family import antithetic
 from riesz.problem.linearity import affine_coordinates, prescribed_values
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.boundary import boundary_values
 from riesz.surrogate.networks import trunk_branch
-from riesz.surrogate.surrogate import COORDINATES, Surrogate, frame_of
+from riesz.surrogate.surrogate import COORDINATES, Surrogate, boundary_values, frame_of
 
 WHOLE_MESH_NODES = 2000
 """Meshes up to here are evaluated whole in each step: cheaper than quadrature on coarse levels, and

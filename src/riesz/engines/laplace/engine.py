@@ -15,6 +15,8 @@ from jaxtyping import Array, Float
 
 from riesz.engines.base import (
     GRADIENT,
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
@@ -23,7 +25,6 @@ from riesz.engines.base import (
     Start,
     as_solver,
 )
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs
 from riesz.engines.laplace.newton import Mode, Search, most_likely
 from riesz.engines.start import origin_of
@@ -31,8 +32,7 @@ from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import PriorUpdate
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import InverseProblem
 
 NEGLIGIBLE = 0.01

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.hessian import Place, data_action, place_at
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver

@@ -14,6 +14,8 @@ from jaxtyping import Array, Float
 
 from riesz.engines.base import (
     GRADIENT,
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
@@ -23,7 +25,6 @@ from riesz.engines.base import (
     Start,
     as_solver,
 )
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.nuts.chains import (
     AbstractDensity,
     NutsSettings,
@@ -36,8 +37,7 @@ from riesz.engines.start import beginning, started
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import ExactStates
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
 
 

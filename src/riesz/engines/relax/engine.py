@@ -15,6 +15,8 @@ from jaxtyping import PRNGKeyArray
 from pydantic import Field
 
 from riesz.engines.base import (
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrNone,
@@ -24,7 +26,6 @@ from riesz.engines.base import (
     ShareOrZero,
     as_gram,
 )
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,

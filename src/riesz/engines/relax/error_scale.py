@@ -26,11 +26,10 @@ from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.solve import require_float64
 from riesz.observe.likelihood import Gaussian
 from riesz.penalty.dual_norm import Gram, dual_norm
-from riesz.penalty.norm import PatchNorm
+from riesz.penalty.norm import PatchNorm, SchwarzPatches
 from riesz.penalty.penalty import AbstractPenalty, ExactPenalty, WeakFormPenalty
-from riesz.penalty.schwarz_patches import SchwarzPatches
 from riesz.posterior.family import Draws
-from riesz.posterior.states import AbstractStateMap
+from riesz.posterior.posterior import AbstractStateMap
 from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import Coordinates, InverseProblem
 

@@ -30,7 +30,7 @@ from riesz.engines.relax.training import AnySurrogate, relaxed_terms, with_part
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.norm import NormSample
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states
-from riesz.penalty.state import StateFunction, values_at_nodes
+from riesz.penalty.rows import StateFunction, values_at_nodes
 from riesz.posterior.family import AbstractFamily, Draws, MeanField
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.nodal import NodalSurrogate

@@ -24,12 +24,10 @@ from riesz.io.store.results import check_not_newer
 from riesz.mesh.mesh import mesh_digest
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractFamily, EmpiricalDraws, FullRank, MeanField, PriorUpdate
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import AbstractStateMap, ExactStates, SurrogateStates
+from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.boundary import BoundaryValues, NodalFunctions
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
-from riesz.surrogate.surrogate import Frame, Surrogate
+from riesz.surrogate.surrogate import BoundaryValues, Frame, NodalFunctions, Surrogate
 
 SCHEMA = 3
 MANIFEST = "posterior.json"

@@ -25,12 +25,10 @@ from riesz.fem.kernel import Physics, resolved, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.pointwise import Point, State
 from riesz.penalty.penalty import AbstractPenalty
-from riesz.penalty.rows import full_flux, value_and_slopes
-from riesz.penalty.state import Place, StateFunction, values_at_nodes
+from riesz.penalty.rows import Place, StateFunction, full_flux, value_and_slopes, values_at_nodes
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.boundary import BoundaryValues, nodal_functions
-from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.surrogate import BoundaryValues, Surrogate, nodal_functions
 from riesz_paper.baselines.by_gradients import GradientSettings, emulate_by_gradients
 
 

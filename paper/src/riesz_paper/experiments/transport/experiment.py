@@ -22,8 +22,7 @@ from riesz.fem.interpolate import PointOperator, point_operator
 from riesz.fem.linear.linear_solve import Dense
 from riesz.io.store.results import Row
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import Posterior
-from riesz.posterior.states import AbstractStateMap
+from riesz.posterior.posterior import AbstractStateMap, Posterior
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.transport.data import (
     NUM_SENSORS,
