@@ -38,8 +38,7 @@ def check(
         typer.Option("--predictive", help="Solve for draws of the prior: are they like the data?"),
     ] = False,
     draw: Annotated[
-        Path | None,
-        typer.Option("--draw", help="Draw them: a .png file.", metavar="FILE"),
+        Path | None, typer.Option("--draw", help="Draw them: a .png file.", metavar="FILE")
     ] = None,
     seed: FitSeedOption = 0,
     as_json: CheckJsonOption = False,

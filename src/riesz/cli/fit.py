@@ -19,8 +19,7 @@ def fit_problem(
     problem: ProblemArgument,
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.", metavar="RUN")],
     engine: Annotated[
-        str | None,
-        typer.Option("--engine", help="auto, or the name of an engine such as nuts."),
+        str | None, typer.Option("--engine", help="auto, or the name of an engine such as nuts.")
     ] = None,
     seed: FitSeedOption = 0,
     check: Annotated[

@@ -24,8 +24,7 @@ def init(
     y: Annotated[str | None, typer.Option("--y", help="The column of y.")] = None,
     value: Annotated[str | None, typer.Option("--value", help="The column of values.")] = None,
     sites: Annotated[
-        Path | None,
-        typer.Option("--sites", help="A table of where the sites of the readings are."),
+        Path | None, typer.Option("--sites", help="A table of where the sites of the readings are.")
     ] = None,
     site: Annotated[
         str | None,

@@ -11,8 +11,7 @@ from riesz.cli.options import CheckJsonOption, FitSeedOption, QuietOption, json_
 def report_run(
     run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The page to write [default: report.html in RUN]."),
+        Path | None, typer.Option("--out", help="The page to write [default: report.html in RUN].")
     ] = None,
     draws: Annotated[int, typer.Option("--draws", help="How many draws to map.", min=20)] = 400,
     seed: FitSeedOption = 0,

@@ -6,11 +6,4 @@ from riesz.diagnose.surrogate_error import surrogate_error
 from riesz.diagnose.taylor import TaylorTest, taylor_test
 from riesz.posterior.checks import SurrogateError
 
-__all__ = [
-    "Calibration",
-    "SurrogateError",
-    "TaylorTest",
-    "sbc",
-    "surrogate_error",
-    "taylor_test",
-]
+__all__ = ["Calibration", "SurrogateError", "TaylorTest", "sbc", "surrogate_error", "taylor_test"]

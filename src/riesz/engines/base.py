@@ -18,12 +18,7 @@ from jaxtyping import Array
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import (
-    AbstractLinearSolver,
-    ConjugateGradients,
-    Dense,
-    SparseLU,
-)
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, ConjugateGradients, Dense, SparseLU
 from riesz.fem.solve import require_float64
 from riesz.penalty.dual_norm import Gram
 from riesz.posterior.posterior import Posterior

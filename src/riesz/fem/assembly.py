@@ -17,12 +17,7 @@ from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import P1
 from riesz.fem.kernel import entity_matrices, entity_residuals
 from riesz.fem.linear.sparse import SparseMatrix
-from riesz.fem.problem import (
-    BoundaryValueProblem,
-    DirichletPiece,
-    Group,
-    boundary_value_problem,
-)
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
 from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.fem.terms.weakform import PointSource, WeakForm

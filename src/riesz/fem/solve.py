@@ -14,13 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.errors import SolveError
-from riesz.fem.assembly import (
-    check_state,
-    free_residual,
-    jacobian,
-    source_rates,
-    with_dirichlet,
-)
+from riesz.fem.assembly import check_state, free_residual, jacobian, source_rates, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients

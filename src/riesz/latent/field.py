@@ -168,9 +168,7 @@ def check_mean(mean: Mean) -> None:
 
 
 def range_text(
-    middle: Float[np.ndarray, " node"],
-    sd: Float[np.ndarray, " #node"],
-    transform: Transform | None,
+    middle: Float[np.ndarray, " node"], sd: Float[np.ndarray, " #node"], transform: Transform | None
 ) -> str:
     """Where values of the field lie before the data are seen, in physical units."""
     low, median, high = (

@@ -62,10 +62,7 @@ class LocalEffect(eqx.Module):
         return covariances(kernel, points, places) @ own
 
     def drawn_at(
-        self,
-        key: PRNGKeyArray,
-        points: Float[Array, "point dim"],
-        weights: Float[Array, " weight"],
+        self, key: PRNGKeyArray, points: Float[Array, "point dim"], weights: Float[Array, " weight"]
     ) -> Float[Array, " point"]:
         """A draw of it at each of other points, given it at the sensors.
 

@@ -111,9 +111,7 @@ def facet_measures(
             return np.linalg.norm(np.cross(spans[:, 0], spans[:, 1]), axis=1) / 2
 
 
-def cell_edges(
-    mesh: Mesh,
-) -> tuple[Int[np.ndarray, "edge 2"], Int[np.ndarray, "cell local_edge"]]:
+def cell_edges(mesh: Mesh) -> tuple[Int[np.ndarray, "edge 2"], Int[np.ndarray, "cell local_edge"]]:
     """Edges (sorted node pairs, in order) and which of them each cell has.
 
     Local edges run over the pairs of corners in lexicographic order: 01, 02, 12, and so on.

@@ -108,10 +108,7 @@ def divide_octahedra(
 
 
 def refine_facets(
-    mesh: Mesh,
-    edges: Int[np.ndarray, "edge 2"],
-    facets: Int[np.ndarray, "facet dim"],
-    name: str,
+    mesh: Mesh, edges: Int[np.ndarray, "edge 2"], facets: Int[np.ndarray, "facet dim"], name: str
 ) -> Int[np.ndarray, "children dim"]:
     """The parts of tagged facets; raises where a tag does not follow the mesh."""
     find_facets(mesh, facets, name)

@@ -47,9 +47,7 @@ def rectangle(
 
 
 def box(
-    shape: tuple[int, int, int],
-    lower: Corner = (0.0, 0.0, 0.0),
-    upper: Corner = (1.0, 1.0, 1.0),
+    shape: tuple[int, int, int], lower: Corner = (0.0, 0.0, 0.0), upper: Corner = (1.0, 1.0, 1.0)
 ) -> Mesh:
     """`shape` counts the bricks along x, y and z, each cut into six tetrahedra (Kuhn).
 

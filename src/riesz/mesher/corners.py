@@ -12,9 +12,7 @@ SHARP = np.pi / 3 - 1e-6  # Delaunay refinement ends by itself at any corner tha
 Rings = tuple[Float[np.ndarray, "edge 2"], Float[np.ndarray, "edge 2"]]
 
 
-def sectors(
-    skeleton: Skeleton,
-) -> tuple[Int[np.ndarray, "sector 3"], Float[np.ndarray, " sector"]]:
+def sectors(skeleton: Skeleton) -> tuple[Int[np.ndarray, "sector 3"], Float[np.ndarray, " sector"]]:
     """Each point with two neighbours that follow each other around it, and the angle between."""
     ends = np.concatenate([skeleton.segments, skeleton.segments[:, ::-1]])
     along = skeleton.points[ends[:, 1]] - skeleton.points[ends[:, 0]]

@@ -11,12 +11,7 @@ from numpy.typing import ArrayLike
 from riesz.errors import MeshError
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.lines import Line, Number, as_points, lines_of
-from riesz.geometry.outline import (
-    Outline,
-    check_points_inside,
-    outline_edges,
-    outline_from,
-)
+from riesz.geometry.outline import Outline, check_points_inside, outline_edges, outline_from
 from riesz.geometry.simplify import simplify_outline
 from riesz.mesh.facets import boundary_facets, row_keys
 from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes

@@ -16,9 +16,7 @@ NUM_PARTITIONS = 4
 
 
 def overlapping_patches(
-    points: Float[np.ndarray, "node dim"],
-    patch_nodes: int,
-    num_partitions: int = NUM_PARTITIONS,
+    points: Float[np.ndarray, "node dim"], patch_nodes: int, num_partitions: int = NUM_PARTITIONS
 ) -> Int[np.ndarray, "patch patch_nodes"]:
     """Patches as rows of node indices, padded with -1; one patch where all nodes fit into it."""
     if patch_nodes < 1:

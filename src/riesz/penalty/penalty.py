@@ -334,10 +334,7 @@ def coarse_part(
 
 
 def joined_operator(
-    hierarchy: Hierarchy,
-    indices: tuple[int, ...],
-    source: PointSource,
-    dtype: np.dtype,
+    hierarchy: Hierarchy, indices: tuple[int, ...], source: PointSource, dtype: np.dtype
 ) -> PointOperator:
     """Shape functions of all coarse levels at a source's points, nodes numbered through."""
     meshes = [hierarchy.meshes[index] for index in indices]

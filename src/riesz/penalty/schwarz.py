@@ -100,9 +100,7 @@ def schwarz_norm(
         fine.table.widths if coarse_nodes == patch_nodes else None,
     )
     return PatchNorm(
-        fine=fine,
-        coarse=coarse,
-        restriction=restriction(hierarchy, indices, problem.dtype),
+        fine=fine, coarse=coarse, restriction=restriction(hierarchy, indices, problem.dtype)
     )
 
 

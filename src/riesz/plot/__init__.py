@@ -2,11 +2,7 @@
 
 from riesz.plot.fields import draw_field, draw_mesh, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
-from riesz.plot.posterior import (
-    draw_mean_and_sd,
-    pairs_figure,
-    ranks_figure,
-)
+from riesz.plot.posterior import draw_mean_and_sd, pairs_figure, ranks_figure
 
 __all__ = [
     "draw_field",

@@ -130,10 +130,7 @@ class Parts(eqx.Module):
         return whole.at[self.linear].set(linear).at[self.others].set(others)
 
     def z(
-        self,
-        latents: LatentSpace,
-        linear: Float[Array, " linear"],
-        others: Float[Array, " other"],
+        self, latents: LatentSpace, linear: Float[Array, " linear"], others: Float[Array, " other"]
     ) -> dict[str, Float[Array, "..."]]:
         """What equations read; derivatives by the linear coordinates go through them alone.
 

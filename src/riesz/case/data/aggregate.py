@@ -20,10 +20,7 @@ Groups = list[Int[np.ndarray, " _"]]
 
 
 def aggregated(
-    readings: Prepared,
-    how: str,
-    dates: list[datetime.date | None] | None,
-    floor: float | None,
+    readings: Prepared, how: str, dates: list[datetime.date | None] | None, floor: float | None
 ) -> Prepared:
     """The median, the mean or the last reading of each site.
 

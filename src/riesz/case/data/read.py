@@ -193,10 +193,7 @@ def spoken(wanted: Filter) -> str:
 
 
 def in_window(
-    table: TextTable,
-    name: str,
-    first: datetime.date | None,
-    last: datetime.date | None,
+    table: TextTable, name: str, first: datetime.date | None, last: datetime.date | None
 ) -> tuple[TextTable, list[str]]:
     """The rows with a date in the window, both ends included; empty dates are in none."""
     dates = dates_of(table, name)

@@ -9,15 +9,7 @@ from jaxtyping import Array, Float
 
 from riesz.case.report.drawn import Drawn, drawn
 from riesz.case.report.maps import FieldMap, field_map, map_grid, rings
-from riesz.case.report.trust import (
-    APPROXIMATE,
-    EXACT,
-    PARTLY,
-    SAMPLED,
-    Verdict,
-    overall,
-    verdicts,
-)
+from riesz.case.report.trust import APPROXIMATE, EXACT, PARTLY, SAMPLED, Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, Run
 from riesz.case.run.measured import VALUE, Measured, Measurements, measured_as, measurements_of
 from riesz.diagnose.data_fit import DataFit, fit_to_data

@@ -301,8 +301,7 @@ def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
     run = read_run(folder)
     differing = differing_fits(
         fit_identity(
-            *(run.case.problem, run.posterior.engine, run.posterior.seed),
-            run.numbers["settings"],
+            *(run.case.problem, run.posterior.engine, run.posterior.seed), run.numbers["settings"]
         ),
         fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
     )

@@ -49,11 +49,7 @@ class Measured:
 
 def measured_as(case: Case) -> Measured:
     """What a problem file says of its measurements."""
-    return Measured(
-        name=case.tables.observations.value,
-        unit=case.unit,
-        transform=case.transform,
-    )
+    return Measured(name=case.tables.observations.value, unit=case.unit, transform=case.transform)
 
 
 @dataclass(frozen=True, eq=False)

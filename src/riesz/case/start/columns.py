@@ -10,13 +10,7 @@ from jaxtyping import Float
 
 from riesz.errors import FileFormatError
 from riesz.geometry.outline import Outline
-from riesz.io.tables.text import (
-    TextTable,
-    check_separated,
-    column_of,
-    number_in,
-    number_or_limit,
-)
+from riesz.io.tables.text import TextTable, check_separated, column_of, number_in, number_or_limit
 
 PAIRS = (
     (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", {"x": "y"}),

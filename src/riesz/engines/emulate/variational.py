@@ -53,8 +53,7 @@ def refined(
     precision = jnp.eye(len(found), dtype=found.dtype) + weight * found
     frame = full_rank_of(family.mean, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
     own = full_rank_of(
-        jnp.zeros_like(family.mean),
-        solve_triangular(frame.factor(), family.factor(), lower=True),
+        jnp.zeros_like(family.mean), solve_triangular(frame.factor(), family.factor(), lower=True)
     )
     own = minimised(own, negative_bound, frame, problem, surrogate, normals, weight)
     return placed(own, frame)

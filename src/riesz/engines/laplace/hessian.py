@@ -106,10 +106,7 @@ def data_action(
 
 @eqx.filter_jit
 def data_actions(
-    problem: InverseProblem,
-    place: Place,
-    solver: AbstractLinearSolver,
-    directions: Directions,
+    problem: InverseProblem, place: Place, solver: AbstractLinearSolver, directions: Directions
 ) -> Directions:
     """The data's part of the Hessian, all of it, times several directions."""
     one = jnp.ones((), directions.dtype)

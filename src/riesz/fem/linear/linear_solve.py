@@ -78,11 +78,7 @@ class ConjugateGradients(AbstractLinearSolver):
         on_diagonal = jnp.where(pattern.rows == pattern.columns, matrix.values, 0.0)
         diagonal = jax.ops.segment_sum(on_diagonal, pattern.rows, pattern.size)
         solution, _ = jax.scipy.sparse.linalg.cg(
-            product,
-            side,
-            tol=self.tolerance,
-            maxiter=self.max_steps,
-            M=lambda r: r / diagonal,
+            product, side, tol=self.tolerance, maxiter=self.max_steps, M=lambda r: r / diagonal
         )
         # What did not converge (an unsymmetric matrix, say) must not pass for a solution.
         error = jnp.linalg.norm(product(solution) - side)

@@ -167,12 +167,7 @@ def advection(velocity: Any, *, supg: bool = False) -> WeakForm:
 
 def reaction(rate: Any) -> WeakForm:
     r"""$\int k\,u\,v$."""
-    return single(
-        "reaction",
-        reaction_integrand,
-        {"rate": (rate, SCALAR)},
-        state_degree=(2, 0),
-    )
+    return single("reaction", reaction_integrand, {"rate": (rate, SCALAR)}, state_degree=(2, 0))
 
 
 def source(strength: Any) -> WeakForm:

@@ -68,10 +68,9 @@ def axis_attributes(name: str, crs: Any) -> dict[str, str]:
     if crs is None:
         return found
     if crs.is_geographic:
-        standard, units = {
-            "x": ("longitude", "degrees_east"),
-            "y": ("latitude", "degrees_north"),
-        }[name]
+        standard, units = {"x": ("longitude", "degrees_east"), "y": ("latitude", "degrees_north")}[
+            name
+        ]
         return found | {"standard_name": standard, "units": units}
     units = crs.axis_info[0].unit_name if crs.axis_info else "metre"
     return found | {"standard_name": f"projection_{name}_coordinate", "units": units}

@@ -1,0 +1,53 @@
+"""The tree stays one that people find their way in: small folders, layers everywhere, no circles."""
+
+import tomllib
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+grimp = pytest.importorskip("grimp", reason="comes with import-linter")
+
+ROOT = Path(__file__).parents[1]
+SOURCES = (ROOT / "src" / "riesz", ROOT / "paper" / "src" / "riesz_paper")
+MOST_FILES, MOST_LINES = 16, 29_000
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("riesz", "riesz_paper", cache_dir=None)
+
+
+def packages(graph):
+    """Those of the product with several modules in them, by their full names."""
+    ours = {"riesz", *graph.find_descendants("riesz")}
+    return {name for name in ours if len(graph.find_children(name)) > 1}
+
+
+def test_no_folder_holds_more_files_than_one_looks_over():
+    folders = {path.parent for source in SOURCES for path in source.rglob("*.py")}
+    counts = {folder.name: len(list(folder.glob("*.py"))) for folder in folders}
+    assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_the_product_stays_small():
+    files = SOURCES[0].rglob("*.py")
+    count = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    assert count <= MOST_LINES, f"{count} lines: delete or join before adding"
+
+
+def test_no_import_goes_in_a_circle(graph):
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises with the circle
+
+
+def test_every_package_has_a_contract_of_layers(graph):
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = content["tool"]["importlinter"]["contracts"]
+    covered = {
+        container
+        for contract in contracts
+        if contract["type"] == "layers" and contract.get("exhaustive")
+        for container in contract["containers"]
+    }
+    assert sorted(packages(graph) - covered) == []
