@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ALONE := .venv-alone
+OLDEST := .venv-oldest
+$(OLDEST)/.ready: PYTHON := $(or $(shell command -v python3.11),$(PYTHON))
 DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow test-browser docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-walks reproduce clean
+.PHONY: demo test test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -22,6 +25,18 @@ test-slow: $(READY)
 # Needs Chromium, which it installs where it may; else it says why it was skipped.
 test-browser: $(READY)
 	tests/browser/run.sh $(BIN)
+
+# `pip install .` and nothing else, in an environment of its own, which is kept.
+test-alone: $(ALONE)/.ready
+	$(ALONE)/bin/python -m pip install --quiet --force-reinstall --no-deps .
+	tests/alone/run.sh $(ALONE)/bin
+
+# The oldest versions that pyproject.toml allows, in another one. What depends on them: compiled
+# code (fem, engines, inference), files (case, io) and commands (cli). Warnings are no errors here:
+# old packages warn of one another.
+test-oldest: $(OLDEST)/.ready
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile \
+	    -W default tests/fem tests/engines tests/inference tests/case tests/io tests/cli
 
 # Every tutorial is run, and must end with the number it promises; then the book, in out/site.
 docs: $(READY) $(DOCS_READY)
@@ -80,17 +95,32 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment aquifer --full --resume --out paper/results/aquifer
 
 clean:
-	rm -rf $(VENV) $(OUT) demo-output
+	rm -rf $(VENV) $(ALONE) $(OLDEST) $(OUT) demo-output
 
-# The environment is made once, and again when its description changes.
-$(READY): pyproject.toml paper/pyproject.toml constraints.txt
+# An environment is made once, and again when its description changes.
+define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	    { echo "Riesz needs Python 3.11 or newer, called '$(PYTHON)' here. On Debian: apt-get install python3 python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	    { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(1) $(@D)
+endef
+
+$(READY): pyproject.toml paper/pyproject.toml constraints.txt
+	$(call make_venv)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]" --editable ./paper
-	@touch $(READY)
+	@touch $@
+
+$(ALONE)/.ready: pyproject.toml constraints.txt
+	$(call make_venv,--clear)
+	$(ALONE)/bin/python -m pip install --quiet --constraint constraints.txt .
+	@touch $@
+
+$(OLDEST)/.ready: pyproject.toml constraints.txt tools/oldest.py
+	$(call make_venv,--clear)
+	$(OLDEST)/bin/python tools/oldest.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[arviz,gis,test]"
+	@touch $@
 
 $(DOCS_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'

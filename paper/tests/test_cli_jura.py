@@ -1,4 +1,4 @@
-"""`riesz experiment jura` and `riesz demo` say no before any work, and in one line."""
+"""`riesz experiment jura` says no before any work, and in one line."""
 
 import sys
 

@@ -21,37 +21,12 @@ DomainOption = Annotated[
         "--domain", help="Outline (.geojson) or mesh (.msh, .vtu, .npz); for the smoother."
     ),
 ]
-OWN_DATA = """with data of your own:
-  samples of metals, a CSV with the columns of the built-in ones:
-    riesz experiment jura --data samples.csv --metal Cd --out out/mine
-  any measurements and any equation, by a problem file, of which the first command writes one:
-    riesz init measurements.csv outline.geojson --out problem.toml
-    riesz fit problem.toml --out out/run"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `riesz`."""
-    app.command(epilog="Example: riesz demo --out demo-output")(demo)
     app.command(epilog="Example: riesz experiment smoother --quick --out out/smoother")(experiment)
     app.add_typer(data_app, name="data")
-
-
-def demo(
-    out: OutOption = Path("demo-output"),
-    seed: SeedOption = 0,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Run the main job on built-in data: figures, maps and a table in three minutes."""
-    use_float64()
-    from riesz_paper.experiments.demo.experiment import demo as prepared
-
-    command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    run_and_report(
-        prepared(seed), out, seed, resume=False, as_json=as_json, command=command, quiet=quiet
-    )
-    if not (as_json or quiet):
-        typer.echo(OWN_DATA)
 
 
 def experiment(

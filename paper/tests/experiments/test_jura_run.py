@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
-
 from riesz.datasets.jura import jura
-from riesz_paper.experiments.demo.experiment import demo
 from riesz_paper.experiments.jura import experiment as module
 from riesz_paper.experiments.jura.cases import cases_of
 from riesz_paper.experiments.jura.methods import BY_NAME, entries_for
@@ -42,14 +39,3 @@ def test_rows_have_the_agreed_names_and_restarts_are_pooled(tmp_path, monkeypatc
     theirs = [row for row in results["rows"] if row["role"] == "published"]
     assert [row["mae"] for row in theirs] == [1.755, 1.820, 1.801, 1.692]
     assert {path.name for path in tmp_path.iterdir()} >= {"scores.md", "scores.png"}
-
-
-@pytest.mark.slow
-def test_the_demo_leaves_figures_a_table_and_a_run(tmp_path):
-    content = run_experiment(demo(0), tmp_path, seed=0, command="riesz demo")
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("results.json", "table.md", "wind.png", "cadmium.png", "jura-run"),
-    }
-    wind, ours, baseline = content["rows"][:3]
-    assert wind["mean_error_sd"] < 0.1
-    assert ours["mae"] < 1.05 * baseline["mae"]

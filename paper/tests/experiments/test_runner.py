@@ -5,7 +5,6 @@ import json
 import pytest
 
 from riesz.errors import RieszError
-from riesz_paper.running.comparison import markdown_table
 from riesz_paper.running.runner import run_experiment
 from riesz_paper.running.task import Experiment, Task
 from riesz_paper.running.workers import groups_of
@@ -123,13 +122,3 @@ def test_tasks_of_a_group_go_to_one_process():
     ]
     found = [[task.identity["quantity"] for task in group] for group in groups_of(tasks)]
     assert found == [["u", "v"], ["u", "v"]]
-
-
-TABLE = [{"method": "a", "error": 0.123456}, {"method": "b", "error": 2.0}]
-
-
-def test_rows_become_a_table():
-    lines = markdown_table(TABLE).splitlines()
-    assert lines == ["| method | error |", "| --- | --- |", "| a | 0.1235 |", "| b | 2 |"]
-    with_lists = [{**row, "moments": [1.0, 2.0]} for row in TABLE]
-    assert markdown_table(with_lists).splitlines() == lines  # lists are for programs

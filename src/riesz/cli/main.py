@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 import typer
 
 from riesz.cli.check import check
+from riesz.cli.demo import demo
 from riesz.cli.fit import fit_problem
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
@@ -45,6 +46,7 @@ app.command(
     epilog="Example: riesz predict out/aquifer --quantity u --stat mean --cell 1000 --out head.tif",
 )(predict_run)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
+app.command(epilog="Example: riesz demo --out demo-output")(demo)
 for plug_in in entry_points(group=PLUG_INS):
     plug_in.load()(app)
 

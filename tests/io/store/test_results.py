@@ -8,7 +8,7 @@ import pytest
 
 import riesz
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.results import commit, read_results, results, write_results
+from riesz.io.store.results import commit, markdown_table, read_results, results, write_results
 
 ROWS = [{"method": "a", "error": 0.123456}, {"method": "b", "error": 2.0}]
 
@@ -88,3 +88,13 @@ def test_the_commit_of_a_repository_that_does_not_hold_the_package_is_not_told(
 def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit() == "unknown"
+
+
+TABLE = [{"method": "a", "error": 0.123456}, {"method": "b", "error": 2.0}]
+
+
+def test_rows_become_a_table():
+    lines = markdown_table(TABLE).splitlines()
+    assert lines == ["| method | error |", "| --- | --- |", "| a | 0.1235 |", "| b | 2 |"]
+    with_lists = [{**row, "moments": [1.0, 2.0]} for row in TABLE]
+    assert markdown_table(with_lists).splitlines() == lines  # lists are for programs

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from riesz.io.store.files import replacing
-from riesz.io.store.results import Row
+from riesz.io.store.results import Row, markdown_table
 
 COLOURS = {
     "ours": "tab:blue",
@@ -71,15 +71,3 @@ def write_tables(out: Path, tables: Mapping[str, Sequence[Row]]) -> None:
         if table:
             with replacing(out / name) as file:
                 file.write(markdown_table(table).encode())
-
-
-def markdown_table(rows: Sequence[Row]) -> str:
-    """Rows as a table in Markdown; columns in the order of the first row, without its lists."""
-    columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[shown(row.get(column)) for column in columns] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

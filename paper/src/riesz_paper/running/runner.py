@@ -15,8 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from riesz.errors import RieszError
 from riesz.io.store.files import prepared_folder, replacing
-from riesz.io.store.results import Row, read_results, results, write_results
-from riesz_paper.running.comparison import markdown_table
+from riesz.io.store.results import Row, markdown_table, read_results, results, write_results
 from riesz_paper.running.task import Experiment, Task
 from riesz_paper.running.workers import Build, rows_of_workers
 

@@ -113,6 +113,18 @@ def check_not_newer(path: Path, content: Any, schema: int) -> None:
         )
 
 
+def markdown_table(rows: Sequence[Row]) -> str:
+    """Rows as a table in Markdown; columns in the order of the first row, without its lists."""
+    columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[shown(row.get(column)) for column in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def commit() -> str:
     """The commit of the source tree this runs from, marked where it differs; else "unknown"."""
     tree = Path(riesz.__file__).parent

@@ -22,7 +22,7 @@ from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from riesz.engines.table import engine_of
 from riesz.inference.fit import checked
 from riesz.io.store.files import replacing
-from riesz.io.store.results import Row
+from riesz.io.store.results import Row, markdown_table
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.posterior.posterior import Posterior
@@ -36,7 +36,6 @@ from riesz_paper.experiments.blocks.problem import (
     sensors,
     true_diffusivity,
 )
-from riesz_paper.running.comparison import markdown_table
 from riesz_paper.running.task import Experiment, Task
 
 REFERENCE = "nuts"

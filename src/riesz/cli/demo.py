@@ -1,0 +1,64 @@
+"""`riesz demo`: the main job on built-in data."""
+
+import shlex
+from pathlib import Path
+
+import typer
+
+from riesz.cli.options import (
+    FitSeedOption,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    json_of,
+    use_float64,
+)
+
+OWN_DATA = """change a problem file and fit it again:
+  riesz fit {out}/problem.toml --out {out}/mine
+  riesz predict {out}/run --quantity value --stat mean,sd --cell 0.1 --out {out}/map.csv
+with measurements of your own, the first command writes a problem file:
+  riesz init measurements.csv outline.geojson --out problem.toml
+  riesz fit problem.toml --out out/run"""
+
+
+def demo(
+    out: OutOption = Path("demo-output"),
+    seed: FitSeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the main job on built-in data: problem files, map, scores and report, in two minutes."""
+    use_float64()
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from riesz.demo.job import STAGES
+    from riesz.demo.job import demo as demonstrated
+    from riesz.io.store.files import prepared_folder, write_bytes
+    from riesz.io.store.results import markdown_table, results, write_results
+
+    command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
+    prepared_folder(out)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), disable=quiet)
+    with bar:
+        task = bar.add_task("demo", total=len(STAGES))
+
+        def stage(name: str) -> None:
+            bar.update(task, description=f"demo: {name}", completed=STAGES.index(name))
+
+        rows = demonstrated(out, seed=seed, stage=stage)
+        bar.update(task, description="demo", completed=len(STAGES))
+    summary = {
+        f"mae of {row['method']} ({row['role']}), by {row['knows']}": row["mae"] for row in rows
+    }
+    table = markdown_table(rows)
+    write_bytes(out / "table.md", table.encode())
+    write_results(out / "results.json", results(command, {"metal": "Cd"}, seed, rows, summary))
+    if as_json:
+        typer.echo(json_of({"out": str(out), **summary}))
+    elif not quiet:
+        typer.echo(f"predictions of samples that were held back, in mg/kg:\n\n{table}")
+        typer.echo(f"written: {', '.join(sorted(p.name for p in out.iterdir()))} in {out}")
+        typer.echo(OWN_DATA.format(out=out))
