@@ -1,4 +1,4 @@
-"""The tree stays one that people find their way in: small folders, layers everywhere, no circles."""
+"""The tree stays one to find one's way in: small folders, layers everywhere, no circles."""
 
 import tomllib
 from graphlib import TopologicalSorter
