@@ -15,27 +15,29 @@ OUT ?= out
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
 
-# Most of the time goes into compiling: less of that, and tests are done a quarter sooner.
+# Most of the time goes into compiling: less of that, and tests are done in half of it.
+QUICK_COMPILE := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+
 test: $(READY)
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=30
+	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=30
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2
 
 # Needs Chromium, which it installs where it may; else it says why it was skipped.
 test-browser: $(READY)
-	tests/browser/run.sh $(BIN)
+	XLA_FLAGS="$(QUICK_COMPILE)" tests/browser/run.sh $(BIN)
 
 # `pip install .` and nothing else, in an environment of its own, which is kept.
 test-alone: $(ALONE)/.ready
 	$(ALONE)/bin/python -m pip install --quiet --force-reinstall --no-deps .
-	tests/alone/run.sh $(ALONE)/bin
+	XLA_FLAGS="$(QUICK_COMPILE)" tests/alone/run.sh $(ALONE)/bin
 
 # The oldest versions that pyproject.toml allows, in another one. What depends on them: compiled
 # code (fem, engines, inference), files (case, io) and commands (cli). Warnings are no errors here:
 # old packages warn of one another.
 test-oldest: $(OLDEST)/.ready
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile \
+	XLA_FLAGS="$(QUICK_COMPILE)" $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile \
 	    -W default tests/fem tests/engines tests/inference tests/case tests/io tests/cli
 
 # Every tutorial is run, and must end with the number it promises; then the book, in out/site.

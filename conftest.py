@@ -15,7 +15,7 @@ import pytest  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-MOST_MEMORY_MAPS = 20_000
+MOST_MEMORY_MAPS = 40_000
 """Every compiled function keeps some; Linux allows a process 65,530, and XLA crashes beyond."""
 
 

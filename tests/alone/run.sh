@@ -6,7 +6,6 @@ bin=$(cd "$1" && pwd)
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 cd "$place" # so that nothing is imported from the sources
-export XLA_FLAGS=--xla_backend_optimization_level=0 # compiling is most of the work
 
 fail() {
     echo "test-alone: $*" >&2

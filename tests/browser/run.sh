@@ -28,4 +28,4 @@ if ! "$bin/python" -c 'import selenium' 2>/dev/null; then
     "$bin/python" -m pip install --quiet --constraint constraints.txt 'selenium>=4.20,<5' ||
         skip "pip could not install selenium"
 fi
-XLA_FLAGS=--xla_backend_optimization_level=0 exec "$bin/python" -m pytest -m browser tests/browser
+exec "$bin/python" -m pytest -m browser tests/browser
