@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import riesz as rz
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 
 RECHARGE = 2e-4  # m/day
 NOISE = 1.0  # m
@@ -36,7 +37,7 @@ def rim(x):
 
 def true_heads(max_edge: float = 2_500.0):
     """The problem on a fine mesh, and its solution."""
-    mesh = rz.mesh_from_polygon(rz.datasets.aquifer_outline(), max_edge=max_edge)
+    mesh = rz.mesh_from_polygon(aquifer_outline(), max_edge=max_edge)
     equation = rz.diffusion(transmissivity) - rz.source(RECHARGE)
     problem = rz.boundary_value_problem(rz.P1(mesh), equation, {"outer": rim})
     return problem, rz.solve(problem)
@@ -44,10 +45,10 @@ def true_heads(max_edge: float = 2_500.0):
 
 def main(folder: Path) -> None:
     problem, heads = true_heads()
-    wells = rz.datasets.aquifer_wells(NUM_WELLS, seed=1)
+    wells = aquifer_wells(NUM_WELLS, seed=1)
     noise = NOISE * np.random.default_rng(1).normal(size=NUM_WELLS)
     measured = np.asarray(rz.point_operator(problem.space, wells) @ heads) + noise
-    ring = rz.datasets.aquifer_outline().round(1)
+    ring = aquifer_outline().round(1)
     polygon = {"type": "Polygon", "coordinates": [[*ring.tolist(), ring[0].tolist()]]}
     (folder / "outline.geojson").write_text(f"{json.dumps(polygon)}\n")
     with (folder / "wells.csv").open("w", newline="") as file:

@@ -20,7 +20,7 @@ LIMIT_RATIO = 1.15
 
 def outline():
     """The name and the polygon of the domain."""
-    from riesz.datasets.synthetic import aquifer_outline
+    from riesz_paper.data.synthetic import aquifer_outline
 
     folder = os.environ.get("RIESZ_DATA")
     if not folder:

@@ -10,8 +10,7 @@ import pytest
 import riesz as rz
 from riesz.cli.main import main
 from riesz.datasets.jura import jura
-from riesz.demo.job import demo, read_held_back, write_inputs
-from riesz.demo.scores import LogNormal, references, scored
+from riesz.demo.job import LogNormal, demo, read_held_back, references, scored, write_inputs
 
 
 def split(folder):

@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import known_posterior, linear_problem
 
-from riesz.diagnose.importance import (
-    checked,
-    importance_check,
-    with_importance_check,
-)
+from riesz.diagnose.importance import checked, importance_check, with_importance_check
 from riesz.diagnose.sobol import spread_normals
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws, full_rank_of

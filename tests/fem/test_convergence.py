@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.fem.elements.quadrature import quadrature
+from riesz.fem.elements.domain import quadrature
 from riesz.fem.elements.space import P1, P2
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve

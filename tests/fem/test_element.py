@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from riesz.fem.assembly import jacobian
-from riesz.fem.elements.element import Lagrange
-from riesz.fem.elements.space import P1, P2
+from riesz.fem.elements.space import P1, P2, Lagrange
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.weakform import advection, diffusion, reaction
 from riesz.mesh.mesh import Mesh

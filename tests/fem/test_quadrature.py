@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError
-from riesz.fem.elements.quadrature import quadrature
+from riesz.fem.elements.domain import quadrature
 
 DIMENSIONS, DEGREES = (1, 2, 3), range(9)
 

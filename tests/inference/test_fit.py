@@ -15,9 +15,8 @@ from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference import fit as choose
 from riesz.inference import fit as fit_module
 from riesz.inference.fit import choose_engine, fit
-from riesz.latent.gaussian_process import GP
+from riesz.latent.gaussian_process import GP, LearnedScales
 from riesz.latent.kernels import Matern52
-from riesz.latent.scales import LearnedScales
 from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian

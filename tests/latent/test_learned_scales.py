@@ -7,9 +7,8 @@ import pytest
 
 from riesz.errors import RieszError
 from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LogGP
+from riesz.latent.gaussian_process import GP, LearnedScales, LogGP
 from riesz.latent.kernels import Matern32, Matern52
-from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
 

@@ -11,9 +11,8 @@ from riesz.errors import RieszError
 from riesz.latent.gaussian_process import LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 from riesz.latent.kernels import Matern52
-from riesz.latent.parametric import parametric
+from riesz.latent.latent import latent_space, parametric
 from riesz.latent.regions import Regions
-from riesz.latent.space import latent_space
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
 

@@ -11,8 +11,8 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import diffusion, neumann
+from riesz.latent.latent import latent_space
 from riesz.latent.regions import Regions
-from riesz.latent.space import latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region

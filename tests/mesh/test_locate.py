@@ -9,9 +9,8 @@ from riesz.errors import MeshError
 from riesz.fem.elements.space import P1
 from riesz.fem.interpolate import point_operator
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.locate import barycentric_coordinates, locate
+from riesz.mesh.locate import barycentric_coordinates, locate, nearest_on_boundary
 from riesz.mesh.mesh import Mesh, orient_cells
-from riesz.mesh.nearest import nearest_on_boundary
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
 
 MESHES = {

@@ -3,8 +3,8 @@
 import numpy as np
 
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.order import with_locality
 from riesz.mesh.shapes import rectangle
+from riesz.mesher.polygon import with_locality
 
 
 def shuffled(mesh: Mesh, seed: int) -> Mesh:

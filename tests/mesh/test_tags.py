@@ -5,17 +5,18 @@ import pytest
 
 from riesz.errors import MeshError
 from riesz.geometry.lines import distance_to_lines, inside_polygon, lines_of
-from riesz.mesh.edge_path import edge_path, without_spurs
 from riesz.mesh.facets import find_facets
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.shapes import box, disc, rectangle
 from riesz.mesh.tags import (
+    edge_path,
     tag_boundary,
     tag_boundary_inside,
     tag_boundary_near,
     tag_line,
     tag_region,
     tagged_facets,
+    without_spurs,
 )
 
 SQUARE = np.array([[0.2, 0.2], [0.7, 0.2], [0.7, 0.7], [0.2, 0.7]])

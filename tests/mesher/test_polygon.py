@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import KDTree
 
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.geometry.crossings import distance_to_edges
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import contains, outline_edges, outline_from
 from riesz.mesh.facets import boundary_facets, cell_edges, facet_measures
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesher.polygon import mesh_from_points, mesh_from_polygon
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 
 UNIT_SQUARE = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 NECK = [[0, 0], [4, 0], [4, 1], [6, 1], [6, 0], [9, 0], [9, 4], [6, 4], [6, 1.1], [4, 1.1], [4, 4]]

@@ -16,8 +16,8 @@ from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.fit import choose_engine
 from riesz.latent.local import LocalEffect
 from riesz.mesh.shapes import rectangle
-from riesz.observe.censored import Censored
 from riesz.observe.effects import WithEffects
+from riesz.observe.likelihood import Censored
 from riesz.problem.linearity import linear_parts
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import riesz as rz
-from riesz.penalty.schwarz import ample_room
+from riesz_paper.baselines.gp_physics.model import ample_room
 
 MESHES = rz.hierarchy(rz.rectangle((2, 2)), 4)
 EQUATION = rz.diffusion(1.0) + rz.advection("tau") - rz.source("f")

@@ -11,8 +11,7 @@ import scipy.linalg
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.fem.elements.domain import inverse_jacobians
-from riesz.fem.elements.quadrature import quadrature
+from riesz.fem.elements.domain import inverse_jacobians, quadrature
 from riesz.penalty.level_points import DEGREE
 
 # Every coefficient is a latent, so that one problem and few compiled programs serve all tests.

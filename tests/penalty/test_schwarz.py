@@ -9,13 +9,13 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import riesz as rz
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.errors import RieszError
 from riesz.penalty.dual_norm import dual_norm
 from riesz.penalty.norm import NormSample
-from riesz.penalty.partition import overlapping_patches
+from riesz.penalty.patch import overlapping_patches
 from riesz.penalty.penalty import weak_form_penalty
 from riesz.penalty.schwarz import schwarz_norm
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 
 EQUATION = rz.diffusion("a") + rz.advection("tau") - rz.source(1.0)
 Z = {"a": jnp.asarray(1.3), "tau": jnp.asarray([1.0, -0.5])}

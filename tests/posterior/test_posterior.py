@@ -26,17 +26,15 @@ from riesz.errors import MeshError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.latent.field import AbstractField, AbstractFieldLatent
 from riesz.mesh.shapes import disc, l_shape, rectangle
-from riesz.observe.censored import Censored
-from riesz.observe.likelihood import Gaussian
+from riesz.observe.likelihood import Censored, Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import AbstractFamily, EmpiricalDraws, full_rank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.prediction import predict as predict_module
-from riesz.prediction import statistics as prediction
+from riesz.prediction import predict as prediction
 from riesz.prediction.grid import grid
-from riesz.prediction.predict import predict, predict_data
+from riesz.prediction.predict import gathered, predict, predict_data
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
-from riesz.prediction.statistics import gathered
 from riesz.problem.problem import inverse_problem
 
 NUM_DRAWS = 300

@@ -21,7 +21,7 @@ from riesz.fem.terms.weakform import (
 )
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.kernels import Matern52
-from riesz.latent.space import latent_space
+from riesz.latent.latent import latent_space
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
 from riesz.problem.identifiability import tell_unidentified_scale

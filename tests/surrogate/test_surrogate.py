@@ -9,8 +9,7 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.fem.recovery import recovered_gradients
-from riesz.latent.space import latent_space
+from riesz.latent.latent import latent_space
 from riesz.penalty.rows import Place, value_at
 from riesz.surrogate.networks import trunk_branch, with_more_features
 from riesz.surrogate.surrogate import (
@@ -21,6 +20,7 @@ from riesz.surrogate.surrogate import (
     frame_of,
     nodal_functions,
     nodal_states,
+    recovered_gradients,
 )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.diagnose.taylor import taylor_test
 from riesz.errors import RieszError
 from riesz.mesh.refine import hierarchy
@@ -23,6 +22,7 @@ from riesz_paper.baselines.gp_physics.settings import PAPER
 from riesz_paper.baselines.gp_physics.spatial_network import spatial_network
 from riesz_paper.baselines.gp_physics.spatial_surrogate import spatial_surrogate, units_of
 from riesz_paper.baselines.gp_physics.training import Task, Trained, epsilon_at, objective
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 from riesz_paper.regression.covariates import Covariates
 from riesz_paper.regression.method import Method, Predictor
 

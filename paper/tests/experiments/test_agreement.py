@@ -2,7 +2,7 @@
 
 import pytest
 
-from riesz.datasets.synthetic import aquifer_wells
+from riesz_paper.data.synthetic import aquifer_wells
 from riesz_paper.experiments.agreement.experiment import (
     KM,
     NUM_WELLS,

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.errors import RieszError
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz.problem.linearity import linear_parts
 from riesz_paper.baselines.linear_trend import linear_trend
 from riesz_paper.data.esrp import Aquifer, Elevation, Split, Wells, esrp
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 from riesz_paper.experiments.aquifer import experiment
 from riesz_paper.experiments.aquifer.data import EVERY, NEAR, mesh_of, places_of
 from riesz_paper.experiments.aquifer.experiment import aquifer_experiment, row, scores_of

@@ -11,7 +11,7 @@ import riesz as rz
 from riesz.errors import RieszError
 from riesz.penalty.dual_norm import dual_norm
 from riesz.penalty.norm import NormSample, PatchSample
-from riesz.penalty.partition import overlapping_patches
+from riesz.penalty.patch import overlapping_patches
 from riesz_paper.tapers.taper import HardTaper, Wendland, radius_holding
 from riesz_paper.tapers.tapered import block_norm, taper_radius, tapered_norm
 

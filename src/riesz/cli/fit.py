@@ -42,8 +42,7 @@ def fit_problem(
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
     use_float64()
     from riesz.case.run.fit import command_of, fit_case
-    from riesz.case.run.folder import is_finished
-    from riesz.case.run.unfinished import checkpoint_of
+    from riesz.case.run.folder import checkpoint_of, is_finished
 
     def tell(message: str) -> None:
         if not quiet:

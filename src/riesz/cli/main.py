@@ -16,8 +16,7 @@ from riesz.cli.demo import demo
 from riesz.cli.fit import fit_problem
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
-from riesz.cli.predict import predict_run
-from riesz.cli.report import report_run
+from riesz.cli.predict import predict_run, report_run
 from riesz.errors import RieszError
 
 PLUG_INS = "riesz.commands"

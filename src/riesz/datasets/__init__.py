@@ -1,6 +1,5 @@
 """Data to try things on."""
 
 from riesz.datasets.jura import jura, jura_grid
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 
-__all__ = ["aquifer_outline", "aquifer_wells", "jura", "jura_grid"]
+__all__ = ["jura", "jura_grid"]

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,8 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.tables.csv_text import csv_table, read_csv
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.text import TextTable, csv_table, read_csv
 from riesz.spelling import listed, nearest
 
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
@@ -67,14 +65,6 @@ class Samples:
                 f"first sample {row}: leave those out, or choose other metals."
             )
         return columns
-
-    def digest(self) -> str:
-        """What tells these samples from others."""
-        found = blake2b(digest_size=8)
-        for values in (self.points, *self.metals.values(), self.is_training):
-            found.update(np.ascontiguousarray(values).tobytes())
-        found.update(repr(dict(self.categories)).encode())
-        return found.hexdigest()
 
     def subset(self, kept: Bool[np.ndarray, " sample"]) -> "Samples":
         """Some of the samples."""

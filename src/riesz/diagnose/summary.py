@@ -1,21 +1,28 @@
-"""A posterior in a few lines: its unknowns in their units, how it fits the data, and warnings."""
+"""A posterior in a few lines: its unknowns in their units, how it fits the data, and warnings.
+
+How well it meets the data is told by draws of what it predicts for them; of itself a sampler tells
+whether its chains agree, and what its draws are worth.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.diagnose.data_fit import at_sensors, fit_to_data
-from riesz.diagnose.samplers import SamplerCheck, sampler_check
 from riesz.engines.conditional.engine import Conditional
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
-from riesz.prediction.predict import quantity_draws
+from riesz.prediction.predict import measured, quantity_draws
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import InverseProblem
+
+ENDS = (0.025, 0.975)
+"""Of the predictive intervals, which hold 95 %."""
 
 NUM_DRAWS = 1000
 UNCHECKED = (
@@ -26,6 +33,93 @@ INTEGRATED = (
     "their most probable values: over = 'nuts' samples them"
 )
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
+class AtSensors(eqx.Module):
+    """What one draw, or each of many, says of the observations."""
+
+    predicted: Float[Any, "*draw sensor"]  # what they scatter about
+    noise: Float[Any, "*draw sensor"]  # by this standard deviation
+    measured: Float[Any, "*draw sensor"]  # new ones
+
+
+def at_sensors(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+) -> AtSensors:
+    """Of one draw, for `quantity_draws` to gather."""
+    predicted = problem.operator @ state
+    mean = problem.likelihood.mean(predicted, z)
+    return AtSensors(mean, problem.noise_sd(z), measured(key, problem, predicted, z))
+
+
+@dataclass(frozen=True)
+class DataFit:
+    """Residuals and coverage of the values that are exact; None where there are no such values.
+
+    `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, `coverage` the
+    share of values inside their 95 % posterior-predictive interval. A value that is only known to
+    lie below a limit has neither.
+    """
+
+    num_observations: int
+    num_censored: int
+    residual_rms: float | None
+    coverage: float | None
+
+    @property
+    def num_exact(self) -> int:
+        return self.num_observations - self.num_censored
+
+
+def fit_to_data(problem: InverseProblem, drawn: AtSensors) -> DataFit:
+    """From draws of the posterior."""
+    observed, exact = np.asarray(problem.observed), ~problem.censored
+    num_censored = int((~exact).sum())
+    if not exact.any():
+        return DataFit(len(observed), num_censored, None, None)
+    residuals = observed - drawn.predicted.mean(axis=0)
+    residuals = residuals / np.sqrt(np.mean(drawn.noise**2, axis=0))
+    low, high = np.quantile(drawn.measured, ENDS, axis=0)
+    inside = (observed >= low) & (observed <= high)
+    return DataFit(
+        num_observations=len(observed),
+        num_censored=num_censored,
+        residual_rms=float(np.sqrt(np.mean(residuals[exact] ** 2))),
+        coverage=float(np.mean(inside[exact])),
+    )
+
+
+@dataclass(frozen=True)
+class SamplerCheck:
+    """Over all coordinates the worst agreement of chains, and the fewest effective draws."""
+
+    num_chains: int
+    num_draws: int
+    r_hat: float
+    effective_draws: float
+    divergences: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_chains} chain{'' if self.num_chains == 1 else 's'} of {self.num_draws} "
+            f"draws by exact solves: r_hat at most {self.r_hat:.3f} (1 where chains agree), worth "
+            f"at least {self.effective_draws:.0f} independent draws, {self.divergences} diverged"
+        )
+
+
+def sampler_check(posterior: Posterior) -> SamplerCheck | None:
+    """Of a posterior by draws whose history has it."""
+    history = posterior.history
+    if not isinstance(posterior.distribution, EmpiricalDraws) or "r_hat" not in history:
+        return None
+    num_chains, num_draws = history["diverging"].shape
+    return SamplerCheck(
+        num_chains=num_chains,
+        num_draws=num_draws,
+        r_hat=float(np.max(np.asarray(history["r_hat"]))),
+        effective_draws=max(1.0, float(np.min(np.asarray(history["effective_draws"])))),
+        divergences=int(np.sum(np.asarray(history["diverging"]))),
+    )
 
 
 @dataclass(frozen=True, eq=False)

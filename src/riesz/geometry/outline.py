@@ -18,8 +18,7 @@ from riesz.geometry.crossings import (
     ring_edges,
     touches,
 )
-from riesz.geometry.geojson import polygons_in
-from riesz.geometry.lines import as_points
+from riesz.geometry.lines import as_points, polygons_in
 
 Ring = Float[np.ndarray, "_ 2"]
 Part = tuple[Ring, ...]

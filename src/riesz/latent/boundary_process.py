@@ -18,11 +18,16 @@ from riesz.latent.field import (
     over_nodes,
     range_text,
 )
-from riesz.latent.gaussian_process import KernelField, inducing_factor, variance_kept
+from riesz.latent.gaussian_process import (
+    KernelField,
+    LearnedScales,
+    ScaledField,
+    inducing_factor,
+    variance_kept,
+)
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import farthest_points
-from riesz.latent.scales import LearnedScales, ScaledField
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 

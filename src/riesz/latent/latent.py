@@ -1,16 +1,25 @@
-"""What an unknown is: a prior written as a function of independent standard normal coordinates.
+"""Unknowns: priors written as functions of independent standard normal coordinates.
 
 With such coordinates every engine sees the same prior, N(0, I), whatever the units, bounds and
 correlations of the quantities themselves (the non-centred parametrisation, Papaspiliopoulos,
-Roberts & Skold 2007).
+Roberts & Skold 2007). Numbers and vectors have a prior from NumPyro; all unknowns stand side by
+side in one vector of coordinates.
 """
 
+import math
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Bool, Float
 
+from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
 from riesz.mesh.mesh import Mesh
 
@@ -65,3 +74,175 @@ class AbstractFieldPrior(eqx.Module):
     @abstractmethod
     def on(self, mesh: Mesh) -> AbstractLatent:
         """The unknown on a mesh."""
+
+
+class Parametric(AbstractLatent):
+    """A number or vector: each entry is the quantile of a normal coordinate's probability.
+
+    For normal and log-normal priors that is the plain affine map (and its exponential), without
+    the rounding of the tails.
+    """
+
+    distribution: dist.Distribution
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.distribution.batch_shape) + tuple(self.distribution.event_shape)
+
+    @property
+    def num_coordinates(self) -> int:
+        return math.prod(self.shape)
+
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
+        return quantile(self.distribution, coordinates.reshape(self.shape))
+
+    def where_all_are(self, place: float) -> Float[Array, "..."]:
+        """The value where every coordinate is the same."""
+        return value_of(self, jnp.asarray(np.full(self.num_coordinates, place)))
+
+    def describe(self) -> str:
+        low, middle, high = (self.where_all_are(place) for place in (-1.96, 0.0, 1.96))
+        return f"{kind_of(self.distribution)}, 95 % within {spoken(low)} .. {spoken(high)}, " + (
+            f"median {spoken(middle)}"
+        )
+
+
+def quantile(prior: dist.Distribution, coordinates: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The prior's value at given standard normal coordinates."""
+    if isinstance(prior, dist.Independent | dist.ExpandedDistribution):
+        return quantile(prior.base_dist, coordinates)
+    if isinstance(prior, dist.Normal):
+        return affine(prior, coordinates)
+    if isinstance(prior, dist.LogNormal):
+        return jnp.exp(affine(prior, coordinates))
+    if isinstance(prior, dist.MultivariateNormal):
+        mean, factor = as_dtype_of(coordinates, prior.loc, prior.scale_tril)
+        moved = jnp.einsum("...ij,...j->...i", factor, coordinates)
+        return jnp.broadcast_to(mean, moved.shape) + moved
+    # Far out the probability rounds to 0 or 1, where the quantile may be infinite.
+    rounding = jnp.finfo(coordinates.dtype).eps
+    probability = jnp.clip(ndtr(coordinates), rounding, 1 - rounding)
+    return prior.icdf(probability).astype(coordinates.dtype)
+
+
+def affine(prior: dist.Normal | dist.LogNormal, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    loc, scale = as_dtype_of(x, prior.loc, prior.scale)
+    return loc + scale * x
+
+
+def as_dtype_of(x: Float[Array, "..."], *parameters: Any) -> list[Array]:
+    """Parameters of a prior in the precision of the coordinates."""
+    return [jnp.asarray(parameter, x.dtype) for parameter in parameters]
+
+
+def parametric(prior: dist.Distribution, name: str) -> Parametric:
+    """The unknown for a NumPyro distribution, found to be usable."""
+    if prior.is_discrete:
+        raise RieszError(
+            f"the prior of {name!r} is a {kind_of(prior)}, over whole numbers: unknowns must be "
+            "able to move a little, so give a continuous one."
+        )
+    latent = Parametric(prior)
+    if math.prod(latent.shape) == 0:
+        raise RieszError(f"the prior of {name!r} has shape {latent.shape}: it holds no number.")
+    try:
+        shape = jax.eval_shape(latent.value, jnp.zeros(latent.num_coordinates)).shape
+    except (NotImplementedError, ImportError, AttributeError):
+        raise RieszError(
+            f"the prior of {name!r} is a {kind_of(prior)}, whose quantiles NumPyro cannot give: "
+            "use Normal, LogNormal, HalfNormal, Uniform, LogUniform, Exponential, Laplace, Cauchy, "
+            "TruncatedNormal or MultivariateNormal."
+        ) from None
+    if shape != latent.shape:
+        raise RieszError(f"the prior of {name!r} gives shape {shape}, not {latent.shape}.")
+    middle = latent.where_all_are(0.0)
+    if not np.isfinite(middle).all():
+        raise RieszError(f"the prior of {name!r} has the median {middle}: check its parameters.")
+    if kind_of(prior) != "MultivariateNormal":
+        low, high = (latent.where_all_are(place) for place in (-1.0, 1.0))
+        if not np.all(np.asarray(low) < np.asarray(high)):
+            raise RieszError(
+                f"the prior of {name!r} goes from {spoken(low)} to {spoken(high)} within a "
+                "standard deviation: its parameters are reversed, or leave it no room."
+            )
+    return latent
+
+
+def kind_of(prior: dist.Distribution) -> str:
+    if isinstance(prior, dist.Independent | dist.ExpandedDistribution):
+        return kind_of(prior.base_dist)
+    return type(prior).__name__
+
+
+def spoken(values: Float[Array, "..."]) -> str:
+    if values.ndim == 0:
+        return f"{float(values):.4g}"
+    return "(" + ", ".join(f"{v:.4g}" for v in np.asarray(values).ravel()) + ")"
+
+
+class LatentSpace(eqx.Module):
+    """Named unknowns; their coordinates follow one another in the order of the names given."""
+
+    latents: dict[str, AbstractLatent]
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def num_coordinates(self) -> int:
+        return sum(self.latents[name].num_coordinates for name in self.names)
+
+    def slices(self) -> dict[str, slice]:
+        """Where each unknown's coordinates stand."""
+        counts = [self.latents[name].num_coordinates for name in self.names]
+        starts = np.cumsum([0, *counts]).tolist()
+        return {
+            name: slice(start, start + count)
+            for name, start, count in zip(self.names, starts, counts, strict=False)
+        }
+
+    def are_scales(self) -> Bool[np.ndarray, " coordinate"]:
+        """Which coordinates are scales of what others make."""
+        marks = np.zeros(self.num_coordinates, dtype=bool)
+        for name, part in self.slices().items():
+            marks[part.start : part.start + self.latents[name].num_scales] = True
+        return marks
+
+    def z(self, coordinates: Float[Array, " coordinate"]) -> dict[str, Float[Array, "..."]]:
+        """The values of all unknowns, as equations read them."""
+        return {
+            name: self.latents[name].value(coordinates[part])
+            for name, part in self.slices().items()
+        }
+
+    def log_prior(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        """The log-density of the coordinates: standard normal."""
+        return -0.5 * jnp.sum(coordinates**2 + jnp.log(2 * jnp.pi))
+
+    def coordinate_names(self) -> tuple[str, ...]:
+        """A readable name for each coordinate."""
+        return tuple(
+            name if self.latents[name].num_coordinates == 1 else f"{name}[{label}]"
+            for name in self.names
+            for label in self.latents[name].labels()
+        )
+
+
+def latent_space(priors: Mapping[str, Any], mesh: Mesh) -> LatentSpace:
+    """The unknowns for named priors: NumPyro distributions, or priors over fields."""
+    if not priors:
+        raise RieszError("there are no unknowns: give at least one latent with a prior.")
+    return LatentSpace(
+        {name: as_latent(p, name, mesh) for name, p in priors.items()}, tuple(priors)
+    )
+
+
+def as_latent(prior: Any, name: str, mesh: Mesh) -> AbstractLatent:
+    if isinstance(prior, AbstractLatent):
+        return prior
+    if isinstance(prior, AbstractFieldPrior):
+        return prior.on(mesh)
+    if isinstance(prior, dist.Distribution):
+        return parametric(prior, name)
+    raise RieszError(
+        f"the prior of {name!r} is a {type(prior).__name__}: give a NumPyro distribution, such as "
+        "numpyro.distributions.Normal(0.0, 1.0), or a prior over fields."
+    )

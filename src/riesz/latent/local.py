@@ -16,15 +16,15 @@ import jax.scipy as jsp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.latent.gaussian_process import GP
-from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
-from riesz.latent.scales import (
+from riesz.latent.gaussian_process import (
+    GP,
     LearnedScales,
     covariance_factor,
     covariances,
     num_scales,
     with_scales,
 )
+from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
 
 SPREAD = LearnedScales(sd=1.0, length=1.0)
 NUMBERS_AT_ONCE = 50_000

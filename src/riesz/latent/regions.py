@@ -13,8 +13,7 @@ from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import AbstractField, AbstractFieldLatent, cell_values
-from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.parametric import Parametric, parametric
+from riesz.latent.latent import AbstractFieldPrior, Parametric, parametric
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import REST, region_of_cells
 

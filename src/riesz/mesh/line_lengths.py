@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.mesh.locate import ROUNDING, barycentric_coordinates
+from riesz.mesh.locate import ROUNDING, SizeGroup, barycentric_coordinates, groups_by_size
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.nearest import SizeGroup, groups_by_size
 
 MOST_STEPS = 1_000_000
 """Of all segments together: a river with more is no finer than its mesh could tell."""

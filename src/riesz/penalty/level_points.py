@@ -14,12 +14,13 @@ from jaxtyping import Array, Float, Int
 
 from riesz.fem.elements.domain import (
     Domain,
+    Quadrature,
     cell_domain,
     facet_barycentric,
     facet_domain,
     inverse_jacobians,
+    quadrature,
 )
-from riesz.fem.elements.quadrature import Quadrature, quadrature
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.facets import facet_measures, outward_normals
 from riesz.mesh.mesh import Mesh, cell_volumes

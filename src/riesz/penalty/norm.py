@@ -18,8 +18,7 @@ from riesz.errors import RieszError
 from riesz.fem.elements.domain import inverse_jacobians
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
-from riesz.penalty.partition import overlapping_patches
-from riesz.penalty.patch import PatchTable, Widths, patch_table
+from riesz.penalty.patch import PatchTable, Widths, overlapping_patches, patch_table
 
 
 class PatchSample(eqx.Module):

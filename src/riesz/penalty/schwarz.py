@@ -34,7 +34,7 @@ from riesz.penalty.norm import (
     geometry_of,
     patches_on,
 )
-from riesz.penalty.patch import WIDTH_STEP, Widths
+from riesz.penalty.patch import Widths
 
 LEVEL_STEP = 2
 """Every second mesh of a hierarchy makes a level: fewer levels, and still well conditioned."""
@@ -102,20 +102,6 @@ def schwarz_norm(
     return PatchNorm(
         fine=fine, coarse=coarse, restriction=restriction(hierarchy, indices, problem.dtype)
     )
-
-
-def ample_room(patch_nodes: int) -> Widths:
-    r"""For patches of odd shapes on triangle meshes of any size, without facets.
-
-    A square patch has $(\sqrt n + 2)^2$ nodes and $2 (\sqrt n + 1)^2$ cells around it; of ten
-    thousand patches of an irregular mesh the largest had 1.7 and 1.4 times as many.
-    """
-    side = np.sqrt(patch_nodes)
-
-    def rounded(count: float) -> int:
-        return WIDTH_STEP * int(np.ceil(count / WIDTH_STEP))
-
-    return Widths(rounded(1.75 * (side + 2) ** 2), rounded(3 * (side + 1) ** 2), ())
 
 
 def coarse_means(

@@ -18,8 +18,7 @@ from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, WeakForm
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
-from riesz.latent.latent import AbstractLatent, value_of
-from riesz.latent.space import LatentSpace
+from riesz.latent.latent import AbstractLatent, LatentSpace, value_of
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood

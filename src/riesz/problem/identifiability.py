@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from riesz.fem.elements.domain import Domain
-from riesz.fem.elements.element import Lagrange
+from riesz.fem.elements.space import Lagrange
 from riesz.fem.kernel import position, resolved, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.terms.coefficient import (
@@ -31,7 +31,7 @@ from riesz.fem.terms.coefficient import (
 from riesz.fem.terms.pointwise import LinearForm, Point, State
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.latent.field import FieldCoefficient
-from riesz.latent.space import LatentSpace
+from riesz.latent.latent import LatentSpace
 
 INFORMATIVE = 0.25
 """A prior that knows the size of a term up to this standard deviation of its logarithm fixes it."""

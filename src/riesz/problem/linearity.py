@@ -18,8 +18,7 @@ from jaxtyping import Array, Float, Int
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.latent.latent import AbstractLatent
-from riesz.latent.space import LatentSpace
+from riesz.latent.latent import AbstractLatent, LatentSpace
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import AffineValues, affine_values
 

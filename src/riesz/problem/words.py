@@ -16,7 +16,7 @@ from riesz.fem.terms.coefficient import (
 )
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.latent.field import FieldCoefficient
-from riesz.latent.space import LatentSpace
+from riesz.latent.latent import LatentSpace
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations

@@ -5,6 +5,12 @@ $\omega = 0$ on the Dirichlet part only: it behaves as solutions do at corners a
 meet. The lifting $g$ extends the prescribed values harmonically; where they depend on the unknowns
 they must do so affinely, so that a few columns of nodal values say it all. (Trial functions of this
 form: Lagaris, Likas & Fotiadis 1998.)
+
+Beside it stands one without a network, a reference for small meshes: one value a node, affine in
+the coordinates of the unknowns. Nodal values themselves would be slow to train, since the penalty
+sees rough changes of them far more than smooth ones; so they are written as
+$u = G(0) + G'(0)\,\xi + \epsilon L^{-1} F\,W\,(1, \xi)$ with $F F^\top = A$, where the penalty
+of $W$ is the unit matrix, at the origin of the coordinates.
 """
 
 from typing import NamedTuple
@@ -18,19 +24,83 @@ import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import dirichlet_values
+from riesz.fem.assembly import dirichlet_values, jacobian, with_dirichlet
 from riesz.fem.elements.domain import inverse_jacobians
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.recovery import recovered_gradients
-from riesz.latent.space import LatentSpace
+from riesz.fem.solve import solve
+from riesz.latent.latent import LatentSpace
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.penalty.rows import AbstractPlacedState, Place, values_at_nodes
 from riesz.surrogate.networks import AbstractNetwork
+
+NODES_AT_ONCE = 20_000
+"""Bounds the memory of the fits."""
+
+RIDGE = 1e-9
+"""Where too few neighbours fix a quadratic, the smallest one is taken."""
 
 AFFINE_TOLERANCE = 1e-6
 
 COORDINATES = "riesz:coordinates"
 """The entry of `z` that holds the standard normal coordinates which a surrogate reads."""
+
+LARGEST = 4000
+"""Free nodes up to which the dense matrix of modes is formed."""
+
+Coordinates = Float[Array, " coordinate"]
+
+
+def recovered_gradients(
+    mesh: Mesh, values: Float[np.ndarray, "node column"]
+) -> Float[np.ndarray, "node dim column"]:
+    """The gradients of several nodal functions at every node."""
+    near = neighbours(mesh)
+    gradients = np.empty((mesh.num_nodes, mesh.dim, values.shape[1]))
+    for start in range(0, mesh.num_nodes, NODES_AT_ONCE):
+        part = slice(start, min(start + NODES_AT_ONCE, mesh.num_nodes))
+        gradients[part] = fitted_slopes(mesh, values, padded(near[part]), part)
+    return gradients
+
+
+def neighbours(mesh: Mesh) -> sp.csr_array:
+    """Which nodes lie within two edges of each other."""
+    corners = mesh.cells.shape[1]
+    rows = np.repeat(mesh.cells, corners, axis=1).ravel()
+    columns = np.tile(mesh.cells, (1, corners)).ravel()
+    shape = (mesh.num_nodes, mesh.num_nodes)
+    adjacent = sp.coo_array((np.ones(len(rows), np.int32), (rows, columns)), shape=shape).tocsr()
+    return sp.csr_array(adjacent @ adjacent)
+
+
+def padded(rows: sp.csr_array) -> Int[np.ndarray, "node near"]:
+    """The column indices of each row; -1 fills up."""
+    counts = np.diff(rows.indptr)
+    table = np.full((len(counts), counts.max()), -1)
+    row = np.repeat(np.arange(len(counts)), counts)
+    table[row, np.arange(len(row)) - np.repeat(rows.indptr[:-1], counts)] = rows.indices
+    return table
+
+
+def fitted_slopes(
+    mesh: Mesh,
+    values: Float[np.ndarray, "node column"],
+    near: Int[np.ndarray, "chosen near"],
+    chosen: slice,
+) -> Float[np.ndarray, "chosen dim column"]:
+    there = (near >= 0)[:, :, None]
+    steps = np.where(there, mesh.nodes[near] - mesh.nodes[chosen][:, None], 0.0)
+    size = np.abs(steps).max(axis=(1, 2), keepdims=True)
+    local = steps / size
+    pairs = np.triu_indices(mesh.dim)
+    # Without a constant: the polynomial passes through the node's own value.
+    monomials = np.concatenate([local, local[..., pairs[0]] * local[..., pairs[1]]], axis=2)
+    rises = np.where(there, values[near] - values[chosen][:, None], 0.0)
+    normal = np.einsum("nki,nkj->nij", monomials, monomials)
+    trace = np.trace(normal, axis1=1, axis2=2)[:, None, None]
+    normal += RIDGE * trace * np.eye(normal.shape[1])
+    fitted = np.linalg.solve(normal, np.einsum("nki,nkc->nic", monomials, rises))
+    return fitted[:, : mesh.dim] / size
 
 
 class NodalFunctions(eqx.Module):
@@ -203,3 +273,54 @@ def nodal_states(
     return jax.vmap(lambda c: values_at_nodes(surrogate, indices, nodes, {COORDINATES: c}))(
         coordinates
     )
+
+
+class NodalSurrogate(eqx.Module):
+    """Nodal values from the solution linearised at the origin, and from trained weights."""
+
+    weights: Float[Array, "free coordinate_plus_one"]  # what is trained
+    start: Float[Array, "free coordinate_plus_one"]
+    modes: Float[Array, "free free"]
+
+    def state(
+        self, problem: BoundaryValueProblem, latents: LatentSpace, coordinates: Coordinates
+    ) -> Float[Array, " node"]:
+        """All nodal values, with the prescribed ones put in."""
+        affine = jnp.concatenate([jnp.ones(1, coordinates.dtype), coordinates])
+        # Modes by weights first: draws of the coordinates outnumber the columns of the weights.
+        free = (self.start + self.modes @ self.weights) @ affine
+        return with_dirichlet(problem, free, latents.z(coordinates))
+
+
+def nodal_surrogate(
+    problem: BoundaryValueProblem,
+    latents: LatentSpace,
+    gram: SparseMatrix,
+    epsilon: Float[Array, ""],
+) -> NodalSurrogate:
+    """The surrogate for a problem, with the Gram matrix of its norm and a scale of errors."""
+    if problem.num_free > LARGEST:
+        raise RieszError(
+            f"a nodal surrogate on {problem.num_free} free nodes needs too large a matrix (at most "
+            f"{LARGEST} nodes): use the network."
+        )
+    origin = jnp.zeros(latents.num_coordinates, problem.dtype)
+    state, slopes, matrix = linearised(problem, latents, origin)
+    factor = np.linalg.cholesky(np.asarray(gram.to_dense()))
+    modes = np.linalg.solve(np.asarray(matrix.to_dense()), factor)
+    start = jnp.column_stack([state, slopes])[problem.free]
+    return NodalSurrogate(jnp.zeros_like(start), start, epsilon * jnp.asarray(modes))
+
+
+@eqx.filter_jit
+def linearised(
+    problem: BoundaryValueProblem, latents: LatentSpace, coordinates: Coordinates
+) -> tuple[Float[Array, " node"], Float[Array, "node coordinate"], SparseMatrix]:
+    """The solution, its derivatives by the coordinates, and the matrix there."""
+
+    def solution(coordinates: Coordinates) -> Float[Array, " node"]:
+        return solve(problem, latents.z(coordinates))
+
+    state = solution(coordinates)
+    matrix = jacobian(problem, state, latents.z(coordinates))
+    return state, jax.jacfwd(solution)(coordinates), matrix

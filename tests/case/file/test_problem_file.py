@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.case.check.words import case_numbers, describe_case
-from riesz.case.data.places import read_columns
+from riesz.case.data.prepared import read_columns
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
 from riesz.engines.table import ENGINES

@@ -7,10 +7,10 @@ from scipy.stats import norm
 
 from riesz.case.report.charts import Scale, bar, curve, data_fit, number
 from riesz.case.report.maps import (
+    LEVELS,
     REACH,
     encoded,
     encoded_grid,
-    exceedance,
     field_map,
     map_grid,
     rings,
@@ -27,6 +27,18 @@ def numbers(part):
 def scores(text, num_pixels):
     raw = np.frombuffer(base64.b64decode(text), "<u1").reshape(num_pixels, -1)
     return (raw / 255 * 2 - 1) * REACH
+
+
+def exceedance(mean, sd, scores, threshold):
+    """The probability of more than a threshold, from standardised quantiles, as the page's script
+    computes it."""
+    if sd <= 0:
+        return float(mean > threshold)
+    place, normal = (threshold - mean) / sd, norm.ppf(LEVELS)
+    widths = np.maximum(np.diff(scores), 1e-9)
+    i = int(np.clip(np.searchsorted(scores, place) - 1, 0, len(widths) - 1))
+    score = normal[i] + (place - scores[i]) / widths[i] * (normal[i + 1] - normal[i])
+    return float(norm.sf(score))
 
 
 def normal_map():

@@ -15,8 +15,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.diagnose.data_fit import DataFit
-from riesz.diagnose.samplers import SamplerCheck
+from riesz.diagnose.summary import DataFit, SamplerCheck
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 
 

@@ -22,7 +22,7 @@ from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import PredictionRequest, check_request, check_target, statistics_in
 from riesz.cli.main import main
 from riesz.errors import RieszError
-from riesz.io.maps.band import Band, colour_range
+from riesz.io.maps.raster import Band, colour_range
 from riesz.io.tables import layers
 from riesz.prediction.predict import predict
 

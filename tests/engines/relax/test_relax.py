@@ -26,7 +26,7 @@ from riesz.penalty.penalty import exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.prediction.predict import predict
 from riesz.problem.problem import inverse_problem
-from riesz.surrogate import nodal
+from riesz.surrogate import surrogate
 
 SHORT = Relax(
     surrogate="nodal",
@@ -158,7 +158,7 @@ def test_without_levels_a_penalty_is_asked_for():
 
 
 def test_a_nodal_surrogate_on_a_large_mesh_is_refused(monkeypatch):
-    monkeypatch.setattr(nodal, "LARGEST", 10)
+    monkeypatch.setattr(surrogate, "LARGEST", 10)
     with pytest.raises(RieszError, match="63 free nodes needs too large a matrix"):
         nodal_fit(0.7)
 

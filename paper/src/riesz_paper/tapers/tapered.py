@@ -15,8 +15,7 @@ from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.norm import PatchNorm
-from riesz.penalty.partition import overlapping_patches
-from riesz.penalty.patch import PatchTable, patch_table
+from riesz.penalty.patch import PatchTable, overlapping_patches, patch_table
 from riesz_paper.tapers.patches import BlockPatches, TaperedPatches
 from riesz_paper.tapers.taper import AbstractTaper, radius_holding
 

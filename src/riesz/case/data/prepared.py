@@ -1,10 +1,13 @@
 """Observations as a problem takes them, after joins, filters and aggregation; and their own CSV.
 
-A run folder keeps this table: the files that it was made from may be large, or change.
+A run folder keeps this table: the files that it was made from may be large, or change. Every bad
+number and place is told with its line.
 """
 
 import csv
+import datetime
 import io
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +16,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.case.data.places import Columns
 from riesz.case.data.schema import ObservationsTable
-from riesz.errors import FileFormatError
-from riesz.io.tables.csv_text import read_csv
-from riesz.io.tables.text import TextTable, number_in
+from riesz.errors import FileFormatError, MeshError
+from riesz.geometry.crs import unit_clash
+from riesz.io.tables.layers import read_table
+from riesz.io.tables.text import TextTable, number_in, read_csv
+from riesz.mesh.locate import locate
+from riesz.mesh.mesh import Mesh
 
 AXES, VALUE, SD, CENSORED, SITE, READINGS = (
     ("x", "y"),
@@ -32,6 +37,57 @@ COVARIATE = "covariate:"
 
 Covariate = Float[np.ndarray, " _"] | list[str]
 """Numbers, or words that name a category."""
+
+TO_SD = 1.4826
+"""From the median distance to the median to a standard deviation, for normal readings."""
+
+ENOUGH = 3
+"""Readings from which a scatter can be told."""
+
+Groups = list[Int[np.ndarray, " _"]]
+"""The rows of each site."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Some columns of a table as numbers, and the line that each row came from."""
+
+    path: Path
+    names: tuple[str, ...]
+    numbers: Float[np.ndarray, "row column"]
+    lines: Int[np.ndarray, " row"]
+    place: str = "line"  # what `lines` counts
+
+    @property
+    def points(self) -> Float[np.ndarray, "row 2"]:
+        """The first two columns, x and y."""
+        return self.numbers[:, :2]
+
+
+def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
+    """The named columns of a table, all of them finite numbers."""
+    table = read_table(path, value=names[-1])
+    numbers = np.column_stack([table.numbers(name) for name in names])
+    return Columns(path, names, numbers, table.lines, table.place)
+
+
+def inside_of(mesh: Mesh, points: Float[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:
+    return np.asarray(locate(mesh, points).inside)
+
+
+def check_inside(columns: Columns, mesh: Mesh, advice: str = "drop them") -> None:
+    """Raise where places lie outside the domain, with the line of the first."""
+    (outside,) = np.nonzero(~inside_of(mesh, columns.points))
+    if outside.size:
+        x, y = columns.points[outside[0]]
+        low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
+        clash = unit_clash(columns.points, mesh.nodes)
+        raise MeshError(
+            f"{columns.path}: {outside.size} of {len(columns.points)} points lie outside the "
+            f"domain, first {columns.place} {columns.lines[outside[0]]} at ({x:.10g}, {y:.10g}); "
+            f"the domain spans ({low[0]:.6g}, {low[1]:.6g}) to ({high[0]:.6g}, {high[1]:.6g}): "
+            f"{clash or f'{advice}, or see that both are in the same coordinates'}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,3 +191,97 @@ def covariate_in(table: TextTable, name: str) -> Covariate:
         return [str(cell) for cell in cells]
     table.check_finite(name, cells, numbers)
     return numbers
+
+
+def aggregated(
+    readings: Prepared, how: str, dates: list[datetime.date | None] | None, floor: float | None
+) -> Prepared:
+    """The median, the mean or the last reading of each site.
+
+    With `floor`, a standard deviation that is not exceeded from below, each site's noise is the
+    scatter of its readings.
+    """
+    assert readings.sites is not None  # the table was validated
+    groups = groups_of(readings.sites)
+    if how == "mean" and readings.censored.any():
+        row = int(np.argmax(readings.censored))
+        raise FileFormatError(
+            f"{readings.path}, line {readings.lines[row]}: a mean of readings below a detection "
+            "limit is not known: use aggregate = 'median'."
+        )
+    one = readings.rows(np.array([rows[0] for rows in groups]))
+    last = [latest(readings, rows, dates) for rows in groups] if how == "last" else None
+    middle = np.mean if how == "mean" else np.median
+    values = [float(middle(readings.values[rows])) for rows in groups]
+    # The median lies among the readings below the limit where these are half of all or more.
+    censored = [bool(np.mean(readings.censored[rows]) >= 0.5) for rows in groups]
+    if last is not None:
+        values = readings.values[last].tolist()
+        censored = readings.censored[last].tolist()
+    counts = np.array([len(rows) for rows in groups])
+    sd = None if readings.sd is None else [np.median(readings.sd[rows]) for rows in groups]
+    if floor is not None:
+        sd = scatter(readings.values, groups, floor)
+    points = [np.median(readings.points[rows], axis=0) for rows in groups]
+    told = f"{how} of {counts.min()} to {counts.max()} readings at {len(groups)} sites"
+    return one.rows(
+        np.arange(len(groups)),
+        values=np.array(values),
+        censored=np.array(censored),
+        points=np.array(points),
+        sd=None if sd is None else np.array(sd),
+        readings=counts,
+        covariates={name: per_site(cells, groups) for name, cells in readings.covariates.items()},
+        told=(*readings.told, told),
+        notes=(*readings.notes, *moved(readings, groups)),
+    )
+
+
+def groups_of(sites: list[str]) -> Groups:
+    """In the order in which sites appear first."""
+    rows: dict[str, list[int]] = {}
+    for row, site in enumerate(sites):
+        rows.setdefault(site, []).append(row)
+    return [np.array(own) for own in rows.values()]
+
+
+def latest(
+    readings: Prepared, rows: Int[np.ndarray, " reading"], dates: list[datetime.date | None] | None
+) -> int:
+    assert dates is not None  # the table was validated
+    return int(max(rows, key=lambda row: (dates[row] or datetime.date.min, row)))
+
+
+def scatter(
+    values: Float[np.ndarray, " row"], groups: Groups, floor: float
+) -> Float[np.ndarray, " site"]:
+    """A robust standard deviation of each site; that of a typical one where readings are few."""
+    own = np.array(
+        [
+            TO_SD * np.median(np.abs(values[rows] - np.median(values[rows])))
+            if len(rows) >= ENOUGH
+            else np.nan
+            for rows in groups
+        ]
+    )
+    typical = np.nanmedian(own) if np.isfinite(own).any() else floor
+    return np.maximum(np.where(np.isnan(own), typical, own), floor)
+
+
+def per_site(cells: Covariate, groups: Groups) -> Covariate:
+    """The median of numbers, the most frequent word."""
+    if isinstance(cells, list):
+        return [Counter(cells[i] for i in rows).most_common(1)[0][0] for rows in groups]
+    return np.array([np.median(cells[rows]) for rows in groups])
+
+
+def moved(readings: Prepared, groups: Groups) -> list[str]:
+    """Sites whose readings are at several places."""
+    spans = [np.ptp(readings.points[rows], axis=0).max() for rows in groups]
+    several = sum(span > 0 for span in spans)
+    if not several:
+        return []
+    return [
+        f"the readings of {several} sites are up to {max(spans):.6g} apart: each site is taken to "
+        "be at the median of its coordinates"
+    ]

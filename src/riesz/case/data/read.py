@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.aggregate import aggregated
-from riesz.case.data.prepared import Prepared, covariate_in
+from riesz.case.data.prepared import Prepared, aggregated, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import table_of
 from riesz.errors import FileFormatError

@@ -28,7 +28,7 @@ from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
 from riesz.errors import RieszError
 from riesz.geometry.crs import is_crs_text
 from riesz.mesh.tags import REST
-from riesz.problem.unknown import check_free_names
+from riesz.problem.problem import check_free_names
 from riesz.spelling import listed, nearest
 
 

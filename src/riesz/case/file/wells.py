@@ -10,12 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import model_validator
 
-from riesz.case.data.places import Columns, check_inside
+from riesz.case.data.prepared import Columns, check_inside
 from riesz.case.table import NumberOrName, Table, table_of
 from riesz.fem.terms.weakform import WeakForm, point_source
-from riesz.io.tables.csv_text import read_csv
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.text import TextTable, read_csv
 from riesz.mesh.mesh import Mesh
 
 AXES, RATE = ("x", "y"), "rate"

@@ -12,8 +12,7 @@ from riesz.case.report.maps import FieldMap, field_map, map_grid, rings
 from riesz.case.report.trust import APPROXIMATE, EXACT, PARTLY, SAMPLED, Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, Run
 from riesz.case.run.measured import VALUE, Measured, Measurements, measured_as, measurements_of
-from riesz.diagnose.data_fit import DataFit, fit_to_data
-from riesz.diagnose.samplers import sampler_check
+from riesz.diagnose.summary import DataFit, fit_to_data, sampler_check
 from riesz.engines.conditional.engine import Conditional
 from riesz.io.store.results import read_results
 from riesz.posterior.family import EmpiricalDraws

@@ -10,16 +10,22 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from riesz.diagnose.data_fit import AtSensors, at_sensors
+from riesz.diagnose.summary import AtSensors, at_sensors
 from riesz.fem.flux import budget
 from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
 from riesz.observe.effects import WithEffects
 from riesz.posterior.posterior import Posterior, is_field, regions_of
 from riesz.prediction.grid import Grid
-from riesz.prediction.places import Places, coefficients_at, fluxes_at, places, states_at
 from riesz.prediction.predict import NUM_DRAWS, quantity_draws
-from riesz.prediction.quantity import UnknownAt
+from riesz.prediction.quantity import (
+    Places,
+    UnknownAt,
+    coefficients_at,
+    fluxes_at,
+    places,
+    states_at,
+)
 from riesz.problem.problem import InverseProblem
 
 NUM_PRIOR_DRAWS = 2000

@@ -118,22 +118,6 @@ def encoded_grid(pixels: Grid) -> dict[str, Any]:
     }
 
 
-def exceedance(
-    mean: float, sd: float, scores: Float[np.ndarray, " level"], threshold: float
-) -> float:
-    """The probability of more than a threshold, from standardised quantiles.
-
-    The page's script does the same; this one is here to be tested.
-    """
-    if sd <= 0:
-        return float(mean > threshold)
-    place, normal = (threshold - mean) / sd, norm.ppf(LEVELS)
-    widths = np.maximum(np.diff(scores), 1e-9)
-    i = int(np.clip(np.searchsorted(scores, place) - 1, 0, len(widths) - 1))
-    score = normal[i] + (place - scores[i]) / widths[i] * (normal[i + 1] - normal[i])
-    return float(norm.sf(score))
-
-
 def rings(mesh: Mesh) -> list[Float[np.ndarray, "corner 2"]]:
     """The outer rim and those of holes; a ring ends where it began, without saying so twice."""
     return [mesh.nodes[np.array(ring)] for ring in rings_of(boundary_facets(mesh).nodes)]

@@ -10,7 +10,7 @@ from riesz.case.report.charts import bar, curve, data_fit, number, span
 from riesz.case.report.content import Content
 from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
 from riesz.case.run.measured import LOG
-from riesz.diagnose.data_fit import DataFit
+from riesz.diagnose.summary import DataFit
 
 MOST_ROWS = 500
 """Rows of the table of measurements; the map shows them all."""

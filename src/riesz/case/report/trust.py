@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riesz.diagnose.data_fit import DataFit
-from riesz.diagnose.samplers import SamplerCheck
+from riesz.diagnose.summary import DataFit, SamplerCheck
 from riesz.posterior.checks import DOUBTFUL as K_HAT_BAD
 from riesz.posterior.checks import GOOD as K_HAT_GOOD
 from riesz.posterior.checks import ImportanceCheck, SurrogateError, rms

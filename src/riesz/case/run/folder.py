@@ -23,15 +23,7 @@ from riesz.case.file.problem import Case, read_case
 from riesz.case.file.regions import regions_content
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.wells import wells_content
-from riesz.case.run.unfinished import (
-    check_none_unfinished,
-    checkpoint_of,
-    clear,
-    partial_of,
-    unfinished_of,
-)
-from riesz.diagnose.samplers import SamplerCheck
-from riesz.diagnose.summary import Summary, summary
+from riesz.diagnose.summary import SamplerCheck, Summary, summary
 from riesz.engines.base import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
@@ -42,6 +34,9 @@ from riesz.io.store.posterior import load_posterior, save_posterior
 from riesz.io.store.results import read_results, results, versions, write_results
 from riesz.posterior.checks import ImportanceCheck
 from riesz.posterior.posterior import Posterior
+
+CHECKPOINT = "checkpoint"
+RUN = "run"
 
 PROBLEM = "problem.toml"
 TABLE = "observations.csv"
@@ -56,6 +51,43 @@ SUMMARY = "summary.txt"
 
 FILES = "files"
 """The manifest's key for the digests of all other files."""
+
+
+def unfinished_of(folder: Path) -> Path:
+    """The folder beside a run folder in which a fit lives until it is finished.
+
+    It holds the checkpoint, and the run folder while that is written; a fit that is killed leaves
+    it behind. Its name is not much longer than that of the run, since names have a largest size.
+    """
+    return folder.with_name(f"{folder.name[:200]}.unfinished")
+
+
+def checkpoint_of(folder: Path) -> Path:
+    return unfinished_of(folder.resolve()) / CHECKPOINT
+
+
+def partial_of(folder: Path) -> Path:
+    """Where a run folder is written before it takes its name."""
+    return unfinished_of(folder) / RUN
+
+
+def check_none_unfinished(folder: Path) -> None:
+    """Raise where a fit that was stopped could go on."""
+    checkpoint = checkpoint_of(folder)
+    if checkpoint.exists():
+        raise RieszError(
+            f"an unfinished fit of {folder} is in {checkpoint.parent}: add --resume to go on with "
+            "it, or remove that folder to start from the beginning."
+        )
+
+
+def clear(folder: Path) -> None:
+    """Remove all that fits leave beside a run folder, and nothing else."""
+    beside = unfinished_of(folder)
+    shutil.rmtree(beside / RUN, ignore_errors=True)
+    (beside / CHECKPOINT).unlink(missing_ok=True)
+    with suppress(OSError):
+        beside.rmdir()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.file.problem import Case
-from riesz.diagnose.data_fit import ENDS, AtSensors, at_sensors
+from riesz.diagnose.summary import ENDS, AtSensors, at_sensors
 from riesz.io.maps.geopackage import Table, geopackage_modules
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import quantity_draws

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.case.data.covariates import design_of, encodings_of
-from riesz.case.data.places import Columns, check_inside, read_columns
-from riesz.case.data.prepared import covariate_in
+from riesz.case.data.prepared import Columns, check_inside, covariate_in, read_columns
 from riesz.case.run.folder import Run, read_run
 from riesz.case.run.measured import (
     LOG,
@@ -36,10 +35,17 @@ from riesz.case.run.request import (
 )
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.lines import as_points
-from riesz.io.maps.band import Band, bands_of, colour_range, finite_range, style_of, write_style
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
-from riesz.io.maps.netcdf import write_netcdf
-from riesz.io.maps.raster import write_raster
+from riesz.io.maps.raster import (
+    Band,
+    bands_of,
+    colour_range,
+    finite_range,
+    style_of,
+    write_netcdf,
+    write_raster,
+    write_style,
+)
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import replacing
 from riesz.io.tables.layers import read_table
@@ -47,7 +53,6 @@ from riesz.mesh.mesh import Mesh
 from riesz.posterior.posterior import is_field
 from riesz.prediction.grid import Grid, arrow_grid
 from riesz.prediction.grid import grid as cells_over
-from riesz.prediction.places import Places
 from riesz.prediction.predict import (
     NUM_DRAWS,
     Plain,
@@ -57,9 +62,8 @@ from riesz.prediction.predict import (
     quantity_draws,
     statistics,
 )
-from riesz.prediction.quantity import StateAt, quantity_named
-from riesz.problem.problem import InverseProblem
-from riesz.problem.unknown import FLUX, STATE
+from riesz.prediction.quantity import Places, StateAt, quantity_named
+from riesz.problem.problem import FLUX, STATE, InverseProblem
 from riesz.spelling import nearest
 
 MOST_CELLS = 2e7

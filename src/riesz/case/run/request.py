@@ -13,10 +13,8 @@ from jaxtyping import Float
 from riesz.case.run.folder import GOES_WITH, RIVERS, WELLS
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.geopackage import geopackage_modules
-from riesz.io.maps.netcdf import netcdf_modules
-from riesz.io.maps.raster import rasterio_modules
-from riesz.prediction.predict import NUM_DRAWS
-from riesz.prediction.statistics import Prediction
+from riesz.io.maps.raster import netcdf_modules, rasterio_modules
+from riesz.prediction.predict import NUM_DRAWS, Prediction
 from riesz.spelling import listed, nearest
 
 CSV, TIF, GPKG, NC, VTU = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu")

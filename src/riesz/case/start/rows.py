@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.aggregate import groups_of
-from riesz.case.data.prepared import covariate_in
+from riesz.case.data.prepared import covariate_in, groups_of
 from riesz.case.data.read import filtered, identifiers, joined
 from riesz.case.start.columns import DEGREES, MOSTLY, Guess, guessed_columns
 from riesz.errors import FileFormatError, RieszError

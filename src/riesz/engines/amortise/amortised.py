@@ -1,4 +1,12 @@
-"""What `amortise` returns: posteriors of new data sets at the cost of one pass of a network."""
+r"""What `amortise` returns: posteriors of new data sets at the cost of one pass of a network.
+
+The encoder: from the observations of one data set to a Gaussian $q(z \mid y)$, at once.
+
+A residual network reads observations of size one and gives a mean $m$ and a lower triangular $R$
+with a positive diagonal; $q$ is the Gaussian in which $R\,(z - m)$ is standard normal. With the
+inverse factor of the covariance instead of the factor itself, the log-density needs no solve, and
+it is concave in $R$.
+"""
 
 import dataclasses
 import warnings
@@ -7,18 +15,113 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.amortise.encoder import Encoder
 from riesz.engines.amortise.simulate import DataSets, Simulator
 from riesz.errors import RieszError
 from riesz.observe.observations import Observations, as_numbers
-from riesz.posterior.family import FullRank
+from riesz.penalty.norm import solve_positive
+from riesz.posterior.family import FullRank, standard_log_density
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 
+Observed = Float[Array, " sensor"]
+Coordinates = Float[Array, " coordinate"]
+
 ENGINE = "amortise"
+
+
+class Encoded(eqx.Module):
+    """A Gaussian by its mean and the inverse factor of its covariance."""
+
+    mean: Coordinates
+    log_diagonal: Coordinates
+    below: Float[Array, "coordinate coordinate"]  # strictly below the diagonal, zero elsewhere
+
+    def inverse_factor(self) -> Float[Array, "coordinate coordinate"]:
+        return self.below + jnp.diag(jnp.exp(self.log_diagonal))
+
+    def factor(self) -> Float[Array, "coordinate coordinate"]:
+        """The lower triangular factor of the covariance."""
+        # Elimination without pivots is right for triangular matrices too, and safe in batches.
+        identity = jnp.eye(len(self.mean), dtype=self.mean.dtype)
+        return solve_positive(self.inverse_factor(), identity)
+
+    def log_prob(self, coordinates: Coordinates) -> Float[Array, ""]:
+        white = self.inverse_factor() @ (coordinates - self.mean)
+        return standard_log_density(white) + jnp.sum(self.log_diagonal)
+
+    def family(self) -> FullRank:
+        """The same Gaussian as engines give it."""
+        return FullRank(self.mean, -self.log_diagonal, jnp.tril(self.factor(), -1))
+
+
+class ResidualNetwork(eqx.Module):
+    """Layers that add to what they read, with a linear map from inputs to outputs beside them."""
+
+    first: Float[Array, "input hidden"]
+    inner: Float[Array, "layer hidden hidden"]
+    biases: Float[Array, "layer_plus_one hidden"]
+    readout: Float[Array, "hidden output"]
+    direct: Float[Array, "input output"]
+    offset: Float[Array, " output"]
+
+    def __call__(self, inputs: Float[Array, " input"]) -> Float[Array, " output"]:
+        hidden = jax.nn.silu(inputs @ self.first + self.biases[0])
+        for weight, bias in zip(self.inner, self.biases[1:], strict=True):
+            hidden = hidden + jax.nn.silu(hidden @ weight + bias)
+        return hidden @ self.readout + inputs @ self.direct + self.offset
+
+
+class Encoder(eqx.Module):
+    """A Gaussian for each data set."""
+
+    network: ResidualNetwork
+    centre: Observed  # of the observations, as the model makes them up
+    scale: Observed
+
+    def __call__(self, observed: Observed) -> Encoded:
+        return as_encoded(self.network((observed - self.centre) / self.scale))
+
+
+def num_outputs(num_coordinates: int) -> int:
+    """A mean and a triangle."""
+    return num_coordinates + num_coordinates * (num_coordinates + 1) // 2
+
+
+def as_encoded(outputs: Float[Array, " output"]) -> Encoded:
+    size = int((np.sqrt(9 + 8 * len(outputs)) - 3) / 2 + 0.5)
+    below = jnp.zeros((size, size), outputs.dtype)
+    return Encoded(
+        mean=outputs[:size],
+        log_diagonal=outputs[size : 2 * size],
+        below=below.at[np.tril_indices(size, -1)].set(outputs[2 * size :]),
+    )
+
+
+def encoder(
+    examples: Float[Array, "example sensor"],
+    num_coordinates: int,
+    key: PRNGKeyArray,
+    *,
+    width: int,
+    num_layers: int,
+) -> Encoder:
+    """The prior itself for all data, to start from; `examples` tell the size of observations."""
+    dtype, num_sensors = examples.dtype, examples.shape[1]
+    first_key, inner_key, bias_key = jr.split(key, 3)
+    size = num_outputs(num_coordinates)
+    network = ResidualNetwork(
+        first=jr.normal(first_key, (num_sensors, width), dtype) / num_sensors**0.5,
+        inner=jr.normal(inner_key, (num_layers - 1, width, width), dtype) / width**0.5,
+        biases=0.5 * jr.normal(bias_key, (num_layers, width), dtype),
+        readout=jnp.zeros((width, size), dtype),
+        direct=jnp.zeros((num_sensors, size), dtype),
+        offset=jnp.zeros(size, dtype),
+    )
+    return Encoder(network, jnp.mean(examples, axis=0), jnp.std(examples, axis=0))
 
 
 class Amortised(eqx.Module):

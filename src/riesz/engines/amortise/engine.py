@@ -22,8 +22,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.amortise.amortised import Amortised, encoded
-from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
+from riesz.engines.amortise.amortised import (
+    Amortised,
+    Encoded,
+    Encoder,
+    ResidualNetwork,
+    encoded,
+    encoder,
+)
 from riesz.engines.amortise.simulate import (
     Coordinates,
     DataSets,

@@ -26,6 +26,7 @@ from riesz.engines.base import (
     Solver,
     Start,
     as_solver,
+    started,
 )
 from riesz.engines.conditional.linear import Others, linear_system
 from riesz.engines.nuts.chains import (
@@ -36,7 +37,6 @@ from riesz.engines.nuts.chains import (
     warnings_of,
 )
 from riesz.engines.optimise import minimised
-from riesz.engines.start import started
 from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU

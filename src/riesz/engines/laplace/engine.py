@@ -24,10 +24,9 @@ from riesz.engines.base import (
     Solver,
     Start,
     as_solver,
+    origin_of,
 )
-from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs
-from riesz.engines.laplace.newton import Mode, Search, most_likely
-from riesz.engines.start import origin_of
+from riesz.engines.laplace.newton import Mode, Search, data_actions, leading_eigenpairs, most_likely
 from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU

@@ -15,8 +15,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer.hmc import hmc
 
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
-from riesz.engines.start import InverseMass
+from riesz.engines.base import (
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
+    InverseMass,
+    leaves_of,
+    with_leaves,
+)
 from riesz.engines.training import bar
 from riesz.problem.problem import Coordinates
 

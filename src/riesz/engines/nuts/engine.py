@@ -24,6 +24,8 @@ from riesz.engines.base import (
     Solver,
     Start,
     as_solver,
+    beginning,
+    started,
 )
 from riesz.engines.nuts.chains import (
     AbstractDensity,
@@ -33,7 +35,6 @@ from riesz.engines.nuts.chains import (
     history_of,
     warnings_of,
 )
-from riesz.engines.start import beginning, started
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws

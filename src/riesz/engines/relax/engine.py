@@ -62,7 +62,7 @@ from riesz.posterior.family import AbstractGaussian, full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import prescribed_values
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.nodal import nodal_surrogate
+from riesz.surrogate.surrogate import nodal_surrogate
 
 
 class Relax(AbstractEngine):

@@ -20,8 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, with_dirichlet
-from riesz.fem.linear.host_call import host_lu
-from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.linear_solve import SparseLU, host_lu
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.solve import require_float64
 from riesz.observe.likelihood import Gaussian

@@ -33,8 +33,7 @@ from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states
 from riesz.penalty.rows import StateFunction, values_at_nodes
 from riesz.posterior.family import AbstractFamily, Draws, MeanField
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.nodal import NodalSurrogate
-from riesz.surrogate.surrogate import COORDINATES, Surrogate
+from riesz.surrogate.surrogate import COORDINATES, NodalSurrogate, Surrogate
 
 LARGEST = 512
 """Patches that are all taken; of more, so many are drawn."""

@@ -28,8 +28,7 @@ from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
 from riesz.problem.problem import Coordinates, InverseProblem
-from riesz.surrogate.nodal import NodalSurrogate
-from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.surrogate import NodalSurrogate, Surrogate
 
 AnySurrogate = Surrogate | NodalSurrogate
 

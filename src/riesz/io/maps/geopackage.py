@@ -12,7 +12,7 @@ from jaxtyping import Float
 from matplotlib.ticker import MaxNLocator
 
 from riesz.errors import FileFormatError
-from riesz.io.maps.band import Band, finite_range
+from riesz.io.maps.raster import Band, finite_range
 from riesz.io.tables.layers import gis_module
 from riesz.prediction.grid import Grid
 

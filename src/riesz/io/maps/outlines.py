@@ -9,8 +9,7 @@ import numpy as np
 
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import crs_of, same_crs, short_crs
-from riesz.geometry.geojson import features_in, geojson_in, geometries_in
-from riesz.geometry.lines import lines_of
+from riesz.geometry.lines import features_in, geojson_in, geometries_in, lines_of
 from riesz.geometry.outline import Outline, outline_from
 from riesz.io.meshes.files import read_mesh
 from riesz.io.store.files import read_bytes

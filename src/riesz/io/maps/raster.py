@@ -1,17 +1,179 @@
-"""Maps as GeoTIFF: north up, NoData outside the domain. Needs rasterio, the extra `gis`."""
+"""Maps on a grid: bands of named values with their colours, as GeoTIFF and as NetCDF.
+
+GeoTIFF is north up, with NoData outside the domain, and needs rasterio; NetCDF (version 3) follows
+the CF conventions, and needs xarray and pyproj: all of the extra `gis`.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
+from jaxtyping import Float
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from riesz.errors import RieszError
-from riesz.io.maps.band import Band
-from riesz.io.store.files import replacing
+from riesz.io.store.files import replacing, write_bytes
 from riesz.io.tables.layers import gis_module
 from riesz.prediction.grid import Grid
+
+NUM_COLOURS = 16
+DOCTYPE = b"<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
+
+CRS = "crs"
+"""The variable that holds the coordinate system; others name it as their grid mapping."""
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """One number a place; NaN lies outside the domain."""
+
+    name: str
+    values: Float[np.ndarray, "*shape"]
+    about: str = ""
+    unit: str | None = None
+
+
+def bands_of(
+    name: str,
+    values: Float[np.ndarray, "..."],
+    num_axes: int,
+    *,
+    about: str = "",
+    unit: str | None = None,
+) -> list[Band]:
+    """One band a component, numbered where there are several; the first axes count places."""
+    components = values.reshape(*values.shape[:num_axes], -1)
+    count = components.shape[-1]
+    labels = [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
+    return [
+        Band(label, components[..., i], about if count == 1 else f"{about}, component {i}", unit)
+        for i, label in enumerate(labels)
+    ]
+
+
+def finite_range(band: Band) -> tuple[float, float]:
+    """Smallest and largest value inside the domain."""
+    return float(np.nanmin(band.values)), float(np.nanmax(band.values))
+
+
+def colour_range(bands: Sequence[Band]) -> tuple[str, float, float]:
+    """Which colours suit the first band, and their ends.
+
+    Values of both signs get two colours that meet at zero, unless zero is far off the middle.
+    """
+    band = bands[0]
+    low, high = finite_range(band)
+    if "_exceed_" in band.name:
+        return "cividis", 0.0, 1.0
+    if low < 0 < high and min(-low, high) > 0.2 * max(-low, high):
+        largest = max(-low, high)
+        return "RdBu_r", -largest, largest
+    return ("magma" if "_sd" in band.name else "viridis"), low, high
+
+
+def style_of(raster: Path) -> Path:
+    """Where QGIS looks for the style of a raster."""
+    return raster.with_suffix(".qml")
+
+
+def write_style(path: Path, colours: str, low: float, high: float) -> None:
+    """Colour the first band from `low` to `high` by a colour map of matplotlib."""
+    ends = {"minimumValue": f"{low!r}", "maximumValue": f"{high!r}"}
+    root = Element("qgis", {"version": "3.22", "styleCategories": "Symbology"})
+    renderer = SubElement(
+        SubElement(root, "pipe"),
+        "rasterrenderer",
+        {
+            "type": "singlebandpseudocolor",
+            "band": "1",
+            "opacity": "1",
+            "alphaBand": "-1",
+            "nodataColor": "",
+            "classificationMin": f"{low!r}",
+            "classificationMax": f"{high!r}",
+        },
+    )
+    ramp = {"colorRampType": "INTERPOLATED", "classificationMode": "1", "clip": "0"}
+    shader = SubElement(SubElement(renderer, "rastershader"), "colorrampshader", ramp | ends)
+    shares = np.linspace(0.0, 1.0, NUM_COLOURS)
+    for share, colour in zip(shares, colormaps[colours](shares), strict=True):
+        value = low + float(share) * (high - low)
+        look = {"value": f"{value!r}", "color": to_hex(colour), "alpha": "255"}
+        SubElement(shader, "item", look | {"label": f"{value:.4g}"})
+    indent(root)
+    write_bytes(path, DOCTYPE + tostring(root))
+
+
+def netcdf_modules() -> tuple[Any, Any]:
+    return gis_module("xarray", ".nc files"), gis_module("pyproj", ".nc files")
+
+
+def write_netcdf(
+    path: Path,
+    grid: Grid,
+    bands: Sequence[Band],
+    *,
+    crs: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> None:
+    """Write arrays on a grid, each a variable over y and x; NaN is the fill value."""
+    xarray, _ = netcdf_modules()
+    known = None if crs is None else known_system(crs)
+    axes = {
+        name: (name, values, axis_attributes(name, known))
+        for name, values in zip("xy", grid.axes, strict=True)
+    }
+    variables: dict[str, Any] = {band.name: band_variable(band, known) for band in bands}
+    if known is not None:
+        variables[CRS] = ((), np.int32(0), plain_attributes(known.to_cf()))
+    dataset = xarray.Dataset(
+        variables, axes, {"Conventions": "CF-1.8", "source": "riesz", **(attributes or {})}
+    )
+    filled = {band.name: {"_FillValue": np.nan} for band in bands}
+    bare = {name: {"_FillValue": None} for name in axes}
+    content = dataset.to_netcdf(engine="scipy", encoding=filled | bare)
+    write_bytes(path, bytes(content))
+
+
+def band_variable(band: Band, crs: Any) -> tuple[tuple[str, str], np.ndarray, dict[str, str]]:
+    attributes = {"long_name": band.about or band.name}
+    attributes |= {} if band.unit is None else {"units": band.unit}
+    attributes |= {} if crs is None else {"grid_mapping": CRS}
+    return ("y", "x"), band.values, attributes
+
+
+def known_system(crs: str) -> Any:
+    _, pyproj = netcdf_modules()
+    try:
+        return pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError as error:
+        raise RieszError(f"the CRS {crs!r} is not known: {error}.") from None
+
+
+def axis_attributes(name: str, crs: Any) -> dict[str, str]:
+    """What CF asks of an axis; without a coordinate system only its direction is known."""
+    found = {"axis": name.upper(), "long_name": f"{name} of the cell centre"}
+    if crs is None:
+        return found
+    if crs.is_geographic:
+        standard, units = {"x": ("longitude", "degrees_east"), "y": ("latitude", "degrees_north")}[
+            name
+        ]
+        return found | {"standard_name": standard, "units": units}
+    units = crs.axis_info[0].unit_name if crs.axis_info else "metre"
+    return found | {"standard_name": f"projection_{name}_coordinate", "units": units}
+
+
+def plain_attributes(found: Mapping[str, Any]) -> dict[str, Any]:
+    """NetCDF has texts and numbers, but no truth values and nothing empty."""
+    kept = {key: value for key, value in found.items() if isinstance(value, str | int | float)}
+    # GDAL, and with it QGIS, reads the system from here.
+    return kept | {"spatial_ref": str(found["crs_wkt"])}
 
 
 def rasterio_modules() -> tuple[Any, Any]:

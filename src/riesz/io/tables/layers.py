@@ -8,10 +8,9 @@ import numpy as np
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import crs_of
-from riesz.geometry.geojson import geojson_in
+from riesz.geometry.lines import geojson_in
 from riesz.io.store.files import read_bytes
-from riesz.io.tables.csv_text import read_csv
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.text import TextTable, read_csv
 from riesz.spelling import listed, nearest
 
 LAYERS = (".gpkg", ".shp", ".geojson", ".json")

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.moments import conditional_moments
 from riesz.engines.emulate.engine import Emulate
@@ -34,8 +33,8 @@ from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import predict
-from riesz.problem.problem import InverseProblem, inverse_problem
-from riesz.problem.unknown import Unknown
+from riesz.problem.problem import InverseProblem, Unknown, inverse_problem
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 from riesz_paper.experiments.field.moments import FieldMoments, held_against, worst_of
 from riesz_paper.running.task import Experiment, Task
 

@@ -22,16 +22,14 @@ from riesz.engines.conditional.moments import mixture_at
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import LogGP
+from riesz.latent.gaussian_process import LearnedScales, LogGP
 from riesz.latent.kernels import Matern52
-from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import Observations
 from riesz.problem.linearity import Parts, linear_parts
-from riesz.problem.problem import InverseProblem, inverse_problem
-from riesz.problem.unknown import Unknown
+from riesz.problem.problem import InverseProblem, Unknown, inverse_problem
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_target
 from riesz_paper.regression.method import NUM_DRAWS, Draws, Method, Values, normal_draws

@@ -21,6 +21,7 @@ from riesz_paper.experiments.jura.cases import (
     Case,
     cases_of,
     check_samples,
+    digest_of,
     trained_on,
 )
 from riesz_paper.experiments.jura.methods import (
@@ -90,7 +91,7 @@ def jura_experiment(
     if own:
         config["settings"] = as_json(list(choices.values()))
     if not samples.is_built_in:
-        config["data"] = samples.digest()
+        config["data"] = digest_of(samples)
     else:
         tasks += published_tasks(tuple(dict.fromkeys(case.metal for case in cases_of(metal))))
     return Experiment("jura", config, tasks, summarise, draw)

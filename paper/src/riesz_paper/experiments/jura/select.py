@@ -16,7 +16,13 @@ import numpy as np
 from riesz.datasets.jura import Samples
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row
-from riesz_paper.experiments.jura.cases import Case, cases_of, check_samples, modes_around
+from riesz_paper.experiments.jura.cases import (
+    Case,
+    cases_of,
+    check_samples,
+    digest_of,
+    modes_around,
+)
 from riesz_paper.experiments.jura.settings import CANDIDATES, FILE, as_json, chosen, fold_of
 from riesz_paper.regression.model import field_regression
 from riesz_paper.running.scores import absolute_errors, crps, share_inside
@@ -41,7 +47,7 @@ def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
     ]
     config: dict[str, Any] = {"mode": mode, "metal": metal, "folds": NUM_FOLDS, "repeats": repeats}
     if not samples.is_built_in:
-        config["data"] = samples.digest()
+        config["data"] = digest_of(samples)
     return Experiment("jura --select", config, tasks, summarise, write_settings)
 
 

@@ -19,7 +19,6 @@ import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.terms.weakform import diffusion
@@ -32,6 +31,7 @@ from riesz.penalty.dual_norm import dual_norm
 from riesz.penalty.norm import PatchNorm
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.plot.figure import new_figure, save_figure
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 from riesz_paper.running.task import Experiment, Task
 from riesz_paper.tapers.patches import TaperedPatches
 from riesz_paper.tapers.taper import HardTaper, Wendland

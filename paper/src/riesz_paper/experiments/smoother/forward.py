@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.datasets.synthetic import aquifer_outline
 from riesz.fem.assembly import matrix
 from riesz.fem.elements.space import P1
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
@@ -17,6 +16,7 @@ from riesz.fem.terms.weakform import advection, diffusion, reaction, source
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_polygon
+from riesz_paper.data.synthetic import aquifer_outline
 
 DIFFUSIVITY = 2e-3  # in domain lengths squared a unit time
 SPEED = 0.1  # domain lengths a unit time

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from riesz.datasets.synthetic import aquifer_outline, aquifer_wells
 from riesz.errors import RieszError
 from riesz.geometry.outline import contains, distance_to_outline, outline_from
+from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 
 
 def test_aquifer_is_one_long_curved_plain():
