@@ -86,7 +86,7 @@ def expected_by_priors(case: "Case", seed: int, draw: Path | None) -> list[str]:
     if draw is None:
         return found.lines()
     from riesz.case.check.predictive import prior_predictive_figure
-    from riesz.plot.fields import save_figure
+    from riesz.plot.figure import save_figure
 
     save_figure(draw, prior_predictive_figure(case, found))
     return [*found.lines(), f"written: {draw}"]
