@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-walks reproduce clean
+.PHONY: demo test test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -75,6 +75,9 @@ bench-aquifer-step: $(READY)
 
 bench-aquifer-mesh: $(READY)
 	$(BIN)/python paper/benchmarks/aquifer_mesh.py --out results/bench-aquifer-mesh.json
+
+bench-covariates: $(READY)
+	$(BIN)/python paper/benchmarks/covariates.py --out results/bench-covariates.json
 
 bench-walks: $(READY)
 	$(BIN)/python benchmarks/walks.py --out results/walks

@@ -24,6 +24,8 @@ ABOUT = {
     "bench-aquifer-mesh": "Scores of the aquifer on a finer mesh.",
     "bench-aquifer-step": "A training step on two meshes of the aquifer.",
     "bench-assembly": "Residual and stiffness matrix, against scikit-fem and dolfinx.",
+    "bench-covariates": "Covariates and a field: problem files against field regression "
+    "([how](jura.md#from-a-problem-file)).",
     "bench-laplace": "`laplace` with one unknown at each of 129 x 129 nodes.",
     "bench-precision-gpu": "float32 against float64 on a GPU.",
     "bench-step": "A training step on mini-patches, from 1,681 to 1,050,625 nodes.",
