@@ -11,7 +11,7 @@ from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import ENGINES, check_engine, engine_of
 from riesz.engines.training import bar
 from riesz.errors import RieszError
-from riesz.fem.terms.weakform import diffusion, source
+from riesz.fem.terms.weakform import WeakForm, diffusion, robin, source
 from riesz.inference import fit as choose
 from riesz.inference import fit as fit_module
 from riesz.inference.fit import choose_engine, fit
@@ -31,11 +31,11 @@ OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
 def problem_on(domain, *, rim=0.0, dtype=None, **latents):
     return inverse_problem(
         domain,
-        diffusion(1.0) - source("f"),
+        diffusion(1.0) - source("f") + (robin(1.0, 0.0) if rim is None else WeakForm()),
         latents={"f": dist.Normal(0.0, 1.0)} | latents,
         observations=OBSERVED,
         likelihood=Gaussian(0.05),
-        dirichlet={"boundary": rim},
+        dirichlet={} if rim is None else {"boundary": rim},
         dtype=dtype,
     )
 
@@ -61,12 +61,16 @@ def test_many_unknowns_or_nodes_are_emulated(small, monkeypatch):
     assert "25 nodes, more than 24" in choose_engine(small).why
 
 
-def test_an_engine_that_cannot_is_not_chosen():
+def test_an_engine_that_cannot_is_not_chosen(monkeypatch):
     single = problem_on(rectangle((2, 2)))
     assert "no coarser levels" in choose_engine(single).why
     curved = problem_on(hierarchy(rectangle((2, 2)), 2), rim="g", g=dist.LogNormal(0.0, 1.0))
     assert choose_engine(curved).engine.name == "nuts"
     assert "Dirichlet values" in choose_engine(curved).why
+    adrift = problem_on(hierarchy(rectangle((2, 2)), 2), rim=None)
+    monkeypatch.setattr(choose, "SMALL_MESH", 24)
+    assert choose_engine(adrift).engine.name == "nuts"
+    assert "no value is prescribed" in choose_engine(adrift).why
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), dtype=jnp.float32)
     assert choose_engine(rough).engine.name == "emulate"
     assert "float64" in choose_engine(rough).why

@@ -22,7 +22,7 @@ from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import RieszError
 from riesz.posterior.family import AbstractFamily
 from riesz.posterior.posterior import Posterior, SurrogateStates
-from riesz.problem.linearity import linear_parts, prescribed_values
+from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 
 FEW_UNKNOWNS = 10
@@ -66,9 +66,9 @@ def on_nested_meshes(problem: InverseProblem, unknowns: str) -> Choice:
     """Between exact solves and what is trained on mini-patches."""
     size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
     try:
-        prescribed_values(problem)
-    except RieszError:
-        return Choice(Nuts(), "the Dirichlet values depend on unknowns in a way emulate cannot")
+        Emulate().check(problem)
+    except RieszError as refused:
+        return Choice(Nuts(), f"emulate cannot: {str(refused).partition(':')[0]}")
     if size <= FEW_UNKNOWNS and nodes <= SMALL_MESH:
         return Choice(
             Nuts(), f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure"

@@ -34,6 +34,16 @@ class Gram(eqx.Module):
         return form + reaction(self.reaction) if self.reaction else form
 
 
+def check_energy(problem: BoundaryValueProblem, gram: Gram | None) -> None:
+    """Raise where constants have no energy: the Gram matrix is singular, and there is no norm."""
+    if not len(problem.fixed) and (gram is None or gram.reaction == 0):
+        raise RieszError(
+            "no value is prescribed anywhere, so that constants have no energy and the Gram matrix "
+            "is singular: prescribe values on a part of the boundary, or add a reaction, as in "
+            "gram=Gram(reaction=1.0), in a problem file gram = {reaction = 1.0}."
+        )
+
+
 def as_coefficient(values: Float[np.ndarray, " *cell"]):
     return per_cell(values) if values.ndim else float(values)
 

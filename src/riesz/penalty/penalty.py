@@ -27,7 +27,7 @@ from riesz.fem.interpolate import PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator
 from riesz.fem.terms.weakform import PointSource
 from riesz.mesh.refine import Hierarchy
-from riesz.penalty.dual_norm import DualNorm, Gram, dual_norm
+from riesz.penalty.dual_norm import DualNorm, Gram, check_energy, dual_norm
 from riesz.penalty.level_points import points_on_cells, points_on_facets, points_on_finest
 from riesz.penalty.norm import NormSample, PatchNorm, Restriction
 from riesz.penalty.rows import (
@@ -235,11 +235,7 @@ def check_function(problem: BoundaryValueProblem, u: StateFunction, zs: PyTree) 
 
 def exact_penalty(problem: BoundaryValueProblem, gram: Gram | None = None) -> ExactPenalty:
     """The penalty by the exact dual norm: for small meshes, and to check others against."""
-    if (gram is None or gram.reaction == 0) and not len(problem.fixed):
-        raise RieszError(
-            "the Gram matrix is singular, as no value is prescribed anywhere: prescribe some on a "
-            "part of the boundary, or add a reaction, as in gram=Gram(reaction=1.0)."
-        )
+    check_energy(problem, gram)
     return ExactPenalty(problem, dual_norm(problem, gram))
 
 

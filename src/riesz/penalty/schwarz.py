@@ -24,7 +24,7 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.mesh.tags import tagged_facets
-from riesz.penalty.dual_norm import Gram, cell_diffusivity
+from riesz.penalty.dual_norm import Gram, cell_diffusivity, check_energy
 from riesz.penalty.norm import (
     CellGeometry,
     PatchNorm,
@@ -67,12 +67,7 @@ def schwarz_norm(
     coarse_nodes = patch_nodes if coarse_patch_nodes is None else coarse_patch_nodes
     tags = problem.dirichlet_tags
     gram = Gram() if gram is None else gram
-    if not len(problem.fixed) and gram.reaction == 0:
-        raise RieszError(
-            "no value is prescribed anywhere, so that constants have no energy and the norm does "
-            "not exist: prescribe values on a part of the boundary, or add a reaction, as in "
-            "gram=Gram(reaction=1.0)."
-        )
+    check_energy(problem, gram)
     beside = tuple(np.asarray(group.domain.corners).T for group in problem.facets)
     diffusivity = cell_diffusivity(gram, mesh)
     cells = problem.cells.domain

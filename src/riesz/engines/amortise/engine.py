@@ -170,7 +170,7 @@ class Amortise(PriorSurrogate, AbstractEngine):
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
-        check_nested(problem, self.name)
+        check_nested(problem, self.name, self.gram)
         check_simulable(problem)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:

@@ -70,7 +70,7 @@ class Emulate(AbstractEngine):
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
-        check_nested(problem, self.name)
+        check_nested(problem, self.name, self.gram)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.engines.base import as_gram
 from riesz.errors import RieszError
+from riesz.penalty.dual_norm import check_energy
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.rows import values_at_nodes
 from riesz.posterior.family import antithetic
@@ -45,14 +46,15 @@ def training_cost(solve: float, problem: InverseProblem) -> float:
     return TRAINING * 5000 * (1 + problem.num_coordinates / 10) + solve * 1000
 
 
-def check_nested(problem: InverseProblem, engine: str) -> None:
-    """Raise where there are no mini-patches, or no surrogate of the prescribed values."""
+def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
+    """Raise where there are no mini-patches, no norm, or no surrogate of the prescribed values."""
     if problem.hierarchy is None:
         raise RieszError(
             f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "
             "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
             "problem file, or use nuts."
         )
+    check_energy(problem.forward, as_gram(gram))
     prescribed_values(problem)
 
 
@@ -60,7 +62,7 @@ def default_penalty(
     problem: InverseProblem, settings: PatchSettings, gram: Any, *, engine: str
 ) -> WeakFormPenalty:
     """Mini-patches of the problem's hierarchy of meshes."""
-    check_nested(problem, engine)
+    check_nested(problem, engine, gram)
     return weak_form_penalty(
         problem.forward,
         problem.hierarchy,

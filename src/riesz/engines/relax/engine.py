@@ -57,6 +57,7 @@ from riesz.engines.relax.training import (
     trained,
     with_part,
 )
+from riesz.penalty.dual_norm import check_energy
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import AbstractGaussian, full_rank
 from riesz.posterior.posterior import Posterior
@@ -127,8 +128,9 @@ class Relax(AbstractEngine):
         super().check(problem)
         check_problem(problem)
         if self.norm == "patches":
-            check_nested(problem, self.name)
+            check_nested(problem, self.name, self.gram)
         else:
+            check_energy(problem.forward, as_gram(self.gram))
             prescribed_values(problem)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
