@@ -47,7 +47,7 @@ def bound(model, key=None, num_draws=1):
     return -misfit(model, jnp.asarray(POINTS), target, key, num_draws) - model.divergence()
 
 
-@pytest.mark.parametrize("family", [RBF, Matern52])
+@pytest.mark.parametrize("family", [pytest.param(RBF, marks=pytest.mark.slow), Matern52])
 def test_one_layer_bounds_the_evidence_and_reaches_it_with_all_points(family):
     exact = scipy.stats.multivariate_normal.logpdf(
         TARGET, cov=family(1.0).matrix(POINTS, POINTS) + NOISE**2 * np.eye(40)
@@ -62,10 +62,15 @@ def test_one_layer_bounds_the_evidence_and_reaches_it_with_all_points(family):
     assert exact - found[40] < 0.01
 
 
+@eqx.filter_jit
+def moments(process):
+    return process.moments(jnp.asarray(POINTS))
+
+
 def test_at_the_prior_nothing_diverges_and_marginals_are_the_priors():
-    process = sparse_process(Matern52, POINTS[:20], length=0.7, sd=1.3)
+    process = sparse_process(Matern52, POINTS[:6], length=0.7, sd=1.3)
     assert abs(process.q.kl_to_prior()) < 1e-14
-    mean, variance = process.moments(jnp.asarray(POINTS))
+    mean, variance = moments(process)
     np.testing.assert_allclose(mean, 0, atol=1e-14)
     np.testing.assert_allclose(variance, 1.3**2, rtol=1e-10)
 
@@ -76,7 +81,7 @@ def test_the_marginals_are_those_of_the_projected_values():
     rng = np.random.default_rng(1)
     factor = np.tril(rng.normal(size=(6, 6))) + 2 * np.eye(6)
     q = full_rank_of(jnp.asarray(rng.normal(size=6)), jnp.asarray(factor))
-    mean, variance = eqx.tree_at(lambda p: p.q, process, q).moments(jnp.asarray(POINTS))
+    mean, variance = moments(eqx.tree_at(lambda p: p.q, process, q))
     kernel = Matern52(0.7, 1.3)
     prior = kernel.matrix(POINTS[:6], POINTS[:6]) + 1e-6 * 1.3**2 * np.eye(6)
     cross = kernel.matrix(POINTS[:6], POINTS)
@@ -88,6 +93,7 @@ def test_the_marginals_are_those_of_the_projected_values():
     np.testing.assert_allclose(variance, wanted, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_bound_through_two_layers_are_right():
     model = fresh_deep_gp(POINTS, dataclasses.replace(DEFAULT, num_inducing=8))
     arrays, rest = eqx.partition(model, eqx.is_array)
@@ -95,6 +101,14 @@ def test_gradients_of_the_bound_through_two_layers_are_right():
         lambda arrays: bound(eqx.combine(arrays, rest), jr.key(2), 3), arrays, largest_step=1e-3
     )
     assert found.passed, str(found)
+
+
+def test_a_step_through_two_layers_moves_all_and_tells_misfit_and_divergence(only_traced):
+    only_traced("riesz_paper.baselines.deep_gp")
+    quick = dataclasses.replace(DEFAULT, num_inducing=8)
+    trained = deep_gp(quick)(Covariates(POINTS, {}, {}), 4500 + 10 * TARGET, seed=0)
+    assert set(trained.history) == {"misfit", "kl"}
+    assert len(trained.model.inner) == quick.num_layers - 1
 
 
 @pytest.mark.slow

@@ -51,9 +51,21 @@ def test_effects_of_secondaries_and_categories_are_found():
         trained(Covariates(POINTS, {}, places.categories))
 
 
-@pytest.mark.parametrize("trend", ["zero", "level", "linear"])
-@pytest.mark.parametrize(("kernel", "nu"), [(Matern32(), 1.5), (Matern52(), 2.5)])
-@pytest.mark.parametrize("lengths", [[0.3], [0.2, 0.7]])
+# Every trend, kernel and form of lengths at each run; all pairings in the long one.
+QUICK = {("zero", 1.5, 1), ("level", 2.5, 2), ("linear", 1.5, 2)}
+PAIRINGS = [
+    pytest.param(
+        *(trend, kernel, nu, lengths),
+        marks=() if (trend, nu, len(lengths)) in QUICK else pytest.mark.slow,
+        id=f"{trend}-{nu}-{len(lengths)}",
+    )
+    for trend in ("zero", "level", "linear")
+    for kernel, nu in ((Matern32(), 1.5), (Matern52(), 2.5))
+    for lengths in ([0.3], [0.2, 0.7])
+]
+
+
+@pytest.mark.parametrize(("trend", "kernel", "nu", "lengths"), PAIRINGS)
 def test_at_fixed_scales_it_is_scikit_learns_process(trend, kernel, nu, lengths):
     """Predictions, noise included, and the marginal likelihood."""
     sd, noise = 0.8, 0.2
@@ -87,6 +99,7 @@ def test_at_fixed_scales_it_is_scikit_learns_process(trend, kernel, nu, lengths)
     np.testing.assert_allclose(likelihood, oracle.log_marginal_likelihood_value_, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_linear_trend_goes_on_where_a_level_returns():
     target = 50 + 20 * POINTS[:, 0] + 0.1 * RNG.normal(size=120)
     places = Covariates(POINTS, {}, {})

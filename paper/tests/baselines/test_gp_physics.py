@@ -163,7 +163,17 @@ def test_with_an_infinite_epsilon_it_is_the_network_alone(meshes):
     np.testing.assert_allclose(free.diffusivity(WELLS[:3]), np.exp(0.5), rtol=1e-10)
 
 
-@pytest.mark.parametrize("build", [gp_d, pytest.param(gp_dt, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("build", [gp_d, gp_dt])
+def test_a_step_moves_surrogate_and_fields_and_tells_three_terms(meshes, build, only_traced):
+    only_traced("riesz_paper.baselines.gp_physics.training")
+    found = build(meshes, QUICK)(PLACES, HEADS, seed=0)
+    assert isinstance(found, Predictor)
+    assert set(found.history) == {"misfit", "kl", "penalty"}
+    assert found.source(WELLS[:5]).shape == (5,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [gp_d, gp_dt])
 def test_a_training_lowers_the_bound_and_gives_maps(meshes, build):
     same = dataclasses.replace(QUICK, num_epochs=300, cycle=100, last_epsilon=0.1)
     method = build(meshes, same)

@@ -42,7 +42,16 @@ def test_without_weight_an_equation_changes_nothing_at_all():
     assert eqx.tree_equal(free.trained, plain.trained)
 
 
-@pytest.mark.parametrize("method", [vae_dt, pytest.param(vae_nld, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", [vae_dt, vae_nld])
+def test_a_step_moves_networks_and_coefficients_and_tells_three_terms(method, only_traced):
+    only_traced("riesz_paper.baselines.vae.training")
+    found = method(SMALL)(*waves(), seed=3)
+    assert set(found.history) == {"misfit", "kl", "penalty"}
+    assert found.trained.coefficients is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [vae_dt, vae_nld])
 def test_penalties_fall_and_a_tiny_weight_gives_the_paired_control(method):
     """The same first networks, batches and draws of z with and without an equation."""
     training, target = waves()

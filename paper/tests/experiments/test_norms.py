@@ -31,8 +31,11 @@ def test_extreme_eigenvalues_are_those_of_dense_algebra(meshes):
     assert told["condition"] is None
 
 
-def test_the_default_is_a_norm_equivalent_to_the_dual_norm(meshes):
-    told = row(meshes, "schwarz", 64)
+@pytest.mark.parametrize(
+    ("levels", "patch_nodes"), [(2, 16), pytest.param(3, 64, marks=pytest.mark.slow)]
+)
+def test_the_default_is_a_norm_equivalent_to_the_dual_norm(meshes, levels, patch_nodes):
+    told = row(cut(meshes, levels), "schwarz", patch_nodes)
     assert told["lowest"] < 1 < told["highest"]
     assert told["condition"] == told["highest"] / told["lowest"] < 10
     assert told["negative_share"] == 0

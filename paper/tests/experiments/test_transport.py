@@ -32,6 +32,7 @@ def posed(small):
     return problem, point_operator(problem.forward.space, [[0.5, 0.5]])
 
 
+@pytest.mark.slow
 def test_the_lattice_is_fine_and_wide_enough(posed):
     """Half the spacing and a wider reach change the moments by less than 1e-3 sd."""
     coarse = exact_posterior(*posed)

@@ -1,5 +1,6 @@
 """Regressions with a physical field find what made the data, and say how sure they are."""
 
+import functools
 import json
 
 import numpy as np
@@ -16,8 +17,10 @@ from riesz_paper.regression.physical_field import modes_of, physical_field
 from riesz_paper.regression.sites import encoding_of
 from riesz_paper.running.scores import absolute_errors, share_inside
 
-MESH = rectangle((10, 10))
-MODES = modes_of(MESH, transport=False)
+
+@functools.cache
+def modes(*, transport: bool = False):
+    return modes_of(rectangle((10, 10)), transport=transport)
 
 
 def made_up(count: int, seed: int) -> tuple[Covariates, np.ndarray]:
@@ -40,7 +43,7 @@ def data():
 @pytest.mark.parametrize("robust", [False, True])
 def test_predictions_come_close_and_intervals_cover(data, robust):
     structure = Structure("smooth", True, "physical", robust=robust, local=False)
-    predict = field_regression(structure, MODES)(*data, seed=0)
+    predict = field_regression(structure, modes())(*data, seed=0)
     at, truth = made_up(200, 1)
     draws = predict(at)
     assert draws.shape == (1000, 200)
@@ -51,7 +54,7 @@ def test_predictions_come_close_and_intervals_cover(data, robust):
 
 
 def test_the_field_is_found_in_logarithms(data):
-    predict = field_regression(Structure("smooth", True, local=False), MODES)(*data, seed=0)
+    predict = field_regression(Structure("smooth", True, local=False), modes())(*data, seed=0)
     places = np.array([[0.25, 0.1], [0.75, 0.1]])
     mean, sd = predict.field(places)
     high, low = 0.5 * np.sin(2 * np.pi * places[:, 0]) * np.cos(np.pi * 0.1)
@@ -60,7 +63,7 @@ def test_the_field_is_found_in_logarithms(data):
 
 
 def test_other_starts_end_at_nearly_the_same_prediction(data):
-    method = field_regression(Structure("smooth", True, local=False), MODES)
+    method = field_regression(Structure("smooth", True, local=False), modes())
     at, _ = made_up(20, 2)
     first, second = (np.median(method(*data, seed=seed)(at), axis=0) for seed in (0, 7))
     np.testing.assert_allclose(first, second, rtol=0.03)
@@ -82,30 +85,31 @@ def test_a_field_far_from_the_boundary_is_a_matern_field():
 
 
 def test_transport_without_wind_changes_nothing_and_wind_points_downwind():
-    modes = modes_of(MESH, transport=True)
-    field, still = physical_field(modes, length=0.4), physical_field(MODES, length=0.4)
+    moving, resting = modes(transport=True), modes()
+    field, still = physical_field(moving, length=0.4), physical_field(resting, length=0.4)
     points = np.array([[0.3, 0.5], [0.5, 0.5], [0.7, 0.5]])
-    places = encoding_of(Covariates(points, {}, {}), modes.at)(Covariates(points, {}, {}))
+    places = encoding_of(Covariates(points, {}, {}), moving.at)(Covariates(points, {}, {}))
     scales = dict(field.initial(places))
     np.testing.assert_allclose(
         field.covariance(scales, places, places),
         still.covariance(
             still.initial(places),
-            *[encoding_of(Covariates(points, {}, {}), MODES.at)(Covariates(points, {}, {}))] * 2,
+            *[encoding_of(Covariates(points, {}, {}), resting.at)(Covariates(points, {}, {}))] * 2,
         ),
         rtol=1e-6,
         atol=1e-9,
     )
     # A unit released at the middle is felt more downwind than upwind.
     scales["drift"] = np.array([3.0, 0.0]) + 0 * scales["drift"]
-    source = modes.at(points[1:2])
+    source = moving.at(points[1:2])
     felt = np.asarray(field.responses(scales, places) @ source.T)[:, 0]
     assert felt[2] > 1.5 * felt[0]
 
 
+@pytest.mark.slow
 def test_a_chain_carries_what_is_not_known_of_covariates(data, tmp_path):
     covariates, target = data
-    found = chain(covariates, target, "Cd", structure=Structure(local=False), modes=MODES)
+    found = chain(covariates, target, "Cd", structure=Structure(local=False), modes=modes())
     at, _ = made_up(30, 3)
     places = Covariates(at.points, {}, at.categories)
     draws = found.draws(places, num_draws=300, seed=0)
@@ -131,6 +135,13 @@ def test_a_chain_carries_what_is_not_known_of_covariates(data, tmp_path):
             load_chain(tmp_path / "run")
 
 
+@pytest.mark.parametrize("content", ["", "{}", '{"models": {}}', "[1]"])
+def test_what_is_no_chain_is_told(content, tmp_path):
+    (tmp_path / "chain.json").write_text(content)
+    with pytest.raises(RieszError, match="is not a saved chain"):
+        load_chain(tmp_path)
+
+
 def test_bad_input_is_told(data):
     covariates, target = data
     method = field_regression(Structure("smooth", True, "none", local=False))
@@ -147,7 +158,7 @@ def test_bad_input_is_told(data):
     with pytest.raises(RieszError, match=r"numbers is 'smoth'.*smooth"):
         Structure("smoth")
     with pytest.raises(RieszError, match="both the target and a covariate"):
-        chain(covariates, target, "lead", structure=Structure(), modes=MODES)
+        chain(covariates, target, "lead", structure=Structure(), modes=modes())
 
 
 def test_a_category_that_was_never_seen_gets_the_mean_of_the_others(data):
