@@ -51,6 +51,7 @@ def source_problem(length=1.0, value=1.0, *, model_error=0.0, seed=0):
     return with_observations(problem, observations(length * POINTS, values), problem.likelihood)
 
 
+@lru_cache
 def response(problem):
     """The affine map from the coordinates to the sensors: matrix and value at the origin."""
     places = jnp.concatenate([jnp.zeros((1, 2)), jnp.eye(2)])
@@ -58,6 +59,7 @@ def response(problem):
     return (at[1:] - at[:1]).T, at[0]
 
 
+@lru_cache
 def discrepancy(problem):
     """K = H L^-1 A L^-T H^T by dense matrices; here L and A are both the Poisson matrix."""
     stiffness = dual_norm(problem.forward).gram.to_scipy().toarray()

@@ -1,5 +1,6 @@
 """Upper limits have the probability of what lies below; effects shift what is predicted."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -28,11 +29,12 @@ def test_the_log_density_of_limits_is_that_of_all_below_them():
     wanted = norm.logpdf(1.0, 0.8, 0.5) + norm.logcdf(0.2, 0.7, 0.5) + norm.logcdf(-3.0, 0, 0.5)
     found = likelihood.log_prob(observed, predicted, {})
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
-    slopes = jax.grad(lambda p: likelihood.log_prob(observed, p, {}))(predicted)
+    slopes_at = jax.jit(jax.grad(lambda p: likelihood.log_prob(observed, p, {})))
+    slopes = slopes_at(predicted)
     assert bool(jnp.isfinite(slopes).all())
     # Less is always likelier below a limit.
     assert (slopes[1:] < 0).all()
-    far = jax.grad(lambda p: likelihood.log_prob(observed, p, {}))(predicted + 1e3)
+    far = slopes_at(predicted + 1e3)
     assert bool(jnp.isfinite(far).all())
     assert "2 of 3 values are upper limits" in likelihood.describe()
     assert likelihood.distribution(predicted, {}).sample(jr.key(0)).shape == (3,)
@@ -62,7 +64,7 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     parts = linear_parts(problem)
     assert len(parts.linear) == 3
     assert len(parts.others) == 0
-    system = linear_system(problem, parts, jnp.zeros(0), SparseLU())
+    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), SparseLU())
     # By hand: the state is linear in the one number f, which is 1 + 2 c.
     unit = problem_with(rz.Gaussian(0.3), {})
     at_one = unit.operator @ unit.state(jnp.zeros(1))
@@ -107,7 +109,8 @@ def test_a_local_effect_at_sensors_and_elsewhere_is_that_of_dense_algebra():
         return latent.value(jnp.concatenate([jnp.array([0.4, -0.3]), rest]))
 
     sd, length = 0.5 * np.exp(0.4), 0.2 * np.exp(-0.3)
-    responses = jax.jacfwd(lambda rest: local.at_sensors(at_scales(rest)))(jnp.zeros(7))
+    responses = jax.jit(jax.jacfwd(lambda rest: local.at_sensors(at_scales(rest))))(jnp.zeros(7))
+    responses = np.asarray(responses)
     again = np.asarray(local.points)
     np.testing.assert_allclose(
         responses @ responses.T, sd**2 * matern32(again, again, length), atol=3e-6
@@ -115,9 +118,8 @@ def test_a_local_effect_at_sensors_and_elsewhere_is_that_of_dense_algebra():
     # Draws at other places, given the values at the sensors, by the rule of conditioning.
     weights = at_scales(jnp.asarray(np.random.default_rng(3).normal(size=7)))
     values, others = np.asarray(local.at_sensors(weights))[:7], np.array([[0.3, 0.4], PLACES[2]])
-    found = jax.vmap(lambda key: local.drawn_at(key, jnp.asarray(others), weights))(
-        jr.split(jr.key(0), 20_000)
-    )
+    drawn_at = jax.jit(jax.vmap(lambda key: local.drawn_at(key, jnp.asarray(others), weights)))
+    found = np.asarray(drawn_at(jr.split(jr.key(0), 20_000)))
     own, cross = matern32(PLACES, PLACES, length), matern32(others, PLACES, length)
     np.testing.assert_allclose(found.mean(axis=0), cross @ np.linalg.solve(own, values), atol=0.02)
     left = sd**2 * (1 - np.sum(cross * np.linalg.solve(own, cross.T).T, axis=1))
@@ -133,7 +135,7 @@ def test_a_local_effect_is_integrated_out_as_correlated_noise():
         "local[log_sd]",
         "local[log_length]",
     ]
-    system = linear_system(problem, parts, jnp.zeros(2), SparseLU())
+    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(2), SparseLU())
     at_one = problem.operator @ problem.state(jnp.zeros(10))
     wanted = 4 * np.outer(at_one, at_one) + 0.25 * matern32(PLACES, PLACES, 0.2)
     np.testing.assert_allclose(

@@ -20,12 +20,16 @@ def test_linear_problems_are_solved_exactly_from_any_start():
     found = fits_to_many(simulator, observed, 3 * jnp.ones_like(truths), 0)
 
     origin = jnp.zeros(3)
-    slopes = np.asarray(jax.jacfwd(lambda c: at_sensors(problem, surrogate, c))(origin))
-    offset = np.asarray(at_sensors(problem, surrogate, origin))
+
+    @jax.jit
+    def seen(coordinates):
+        return at_sensors(problem, surrogate, coordinates)
+
+    slopes, offset = np.asarray(jax.jit(jax.jacfwd(seen))(origin)), np.asarray(seen(origin))
     covariance = np.linalg.inv(np.eye(3) + slopes.T @ slopes / NOISE**2)
     means = (np.asarray(observed) - offset) @ slopes @ covariance / NOISE**2
     np.testing.assert_allclose(found.families.mean, means, atol=1e-8)
-    factors = jax.vmap(lambda q: q.factor())(found.families)
+    factors = jax.jit(jax.vmap(lambda q: q.factor()))(found.families)
     for factor in np.asarray(factors):
         np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-10)
     assert np.all(np.asarray(found.moved) < 1e-6)

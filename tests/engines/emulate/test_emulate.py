@@ -27,14 +27,16 @@ from riesz.engines.training import TrainingError, train
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank_of
 
-ENGINE = Emulate(features=32, readout_batches=20, refining_draws=256)
+ENGINE = Emulate(
+    features=32, num_bends=8, num_patches=2, patch_nodes=25, readout_batches=20, refining_draws=256
+)
 
 
 @pytest.fixture(scope="module")
 def problem():
-    """Transport on 17^2 nodes with two unknowns."""
+    """Transport on 9^2 nodes with two unknowns."""
     rng = np.random.default_rng(3)
-    hierarchy = rz.hierarchy(rz.rectangle((4, 4)), 3)
+    hierarchy = rz.hierarchy(rz.rectangle((4, 4)), 2)
     equation = rz.diffusion(1.0) + rz.advection("tau") - rz.source(1.0)
     points = rng.uniform(0.1, 0.9, (20, 2))
     forward = rz.boundary_value_problem(rz.P1(hierarchy.meshes[-1]), equation, {"boundary": 0.0})
@@ -77,9 +79,14 @@ def test_the_posterior_is_the_exact_one(problem, posterior):
     assert np.abs(ratios - 1).max() < 0.05, ratios
 
 
-def test_its_states_are_those_of_exact_solves(problem, posterior):
+@pytest.fixture(scope="module")
+def draws_and_states(problem, posterior):
     draws = posterior.sample(jr.key(0), 3)
-    states = posterior.states(problem, jr.key(1), draws)
+    return draws, posterior.states(problem, jr.key(1), draws)
+
+
+def test_its_states_are_those_of_exact_solves(problem, draws_and_states):
+    draws, states = draws_and_states
     exact = jnp.stack([problem.state(one) for one in draws])
     assert jnp.linalg.norm(states - exact) < 0.01 * jnp.linalg.norm(exact)
 
@@ -107,7 +114,7 @@ def test_rounds_that_are_stopped_go_on_to_the_same_posterior(problem, posterior,
 @pytest.mark.slow
 def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "HIDDEN_BY_NOISE", 0.0)  # nothing is good enough
-    monkeypatch.setattr(rounds, "LARGEST", 2000)
+    monkeypatch.setattr(rounds, "LARGEST", 1000)
     monkeypatch.setattr(rounds, "SETTLED", 0.0)
     monkeypatch.setattr(rounds, "PATIENCE", 1)
     engine = ENGINE.changed(rounds=8)
@@ -131,8 +138,9 @@ def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_pa
 
 
 def test_a_posterior_that_has_not_settled_is_told(problem):
-    with pytest.warns(UserWarning, match="has not settled") as told:
+    with pytest.warns(UserWarning, match="has not settled|leaves .* of the equation") as told:
         posterior = rz.fit(problem, ENGINE.changed(rounds=1), check=False, progress=False)
+    assert "has not settled" in posterior.notes[0]
     assert [f"emulate: {note}" for note in posterior.notes] == [str(one.message) for one in told]
 
 
@@ -184,7 +192,7 @@ def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
 
 def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_are_about(problem):
     """So that those of several rounds may be added."""
-    penalty = default_penalty(problem, Emulate(), None, engine="emulate")
+    penalty = default_penalty(problem, ENGINE, None, engine="emulate")
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=6)
     bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
     draws = jr.normal(jr.key(1), (2, 4, 2))
@@ -195,11 +203,10 @@ def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_
     np.testing.assert_allclose(here.slope, there.slope, atol=1e-10 * np.abs(there.slope).max())
 
 
-def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior):
-    one = jnp.asarray([0.3, -0.2])
-    state = posterior.states(problem, jr.key(0), one[None])[0]
-    seen = at_sensors(problem, posterior.states.surrogate, one)
-    np.testing.assert_allclose(seen, problem.operator @ state, rtol=1e-12)
+def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior, draws_and_states):
+    draws, states = draws_and_states
+    seen = eqx.filter_jit(at_sensors)(problem, posterior.states.surrogate, draws[0])
+    np.testing.assert_allclose(seen, problem.operator @ states[0], rtol=1e-12)
 
 
 def test_matched_draws_have_the_moments_of_a_standard_normal():

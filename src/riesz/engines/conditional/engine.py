@@ -184,7 +184,9 @@ def most_probable(
     density: MarginalDensity, origin: Others, max_steps: int, *, progress: bool
 ) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
     """The mode of the other unknowns, how the search went, and what to warn of."""
-    value = density(origin) if not len(origin) else value_and_slope(origin, density)[0]
+    value = (
+        eqx.filter_jit(density)(origin) if not len(origin) else value_and_slope(origin, density)[0]
+    )
     if not bool(jnp.isfinite(value)):
         density.explain(origin)
     if not len(origin):
