@@ -34,7 +34,7 @@ from riesz.engines.amortise.simulate import (
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.engines.emulate.start import at_sensors
+from riesz.engines.emulate.start import at_sensors, check_nested
 from riesz.engines.emulate.variational import matched_normals
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
@@ -144,7 +144,8 @@ def sbc(
         if surrogate is None:
             network_key, key = jr.split(surrogate_key)
             sizes = PriorSurrogate() if sizes is None else sizes
-            surrogate = surrogate_over_prior(problem, sizes, network_key, key, engine="sbc")
+            check_nested(problem, "sbc", sizes.gram)
+            surrogate = surrogate_over_prior(problem, sizes, network_key, key)
         size = problem.num_coordinates
         truths = jr.normal(truth_key, (num_data_sets, size))
         exact = exact_at_sensors(problem, truths)

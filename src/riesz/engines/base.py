@@ -8,7 +8,7 @@ Engines that chains or searches start from are run first.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -89,6 +89,14 @@ class NoCheckpoint(AbstractCheckpoint):
 
 
 NO_CHECKPOINT = NoCheckpoint()
+
+
+class Work(NamedTuple):
+    """How a fit is run: from which seed, with bars on the error stream or not, and kept where."""
+
+    seed: int = 0
+    progress: bool = False
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT
 
 
 def leaves_of(tree: Any) -> tuple[AnyArray, ...]:
@@ -255,7 +263,6 @@ class AbstractEngine(Settings, ABC):
     def cost(self, solve: float, problem: InverseProblem) -> float:
         """Seconds of computing, roughly, where an exact solve takes `solve` of them."""
 
-    @abstractmethod
     def run(
         self,
         problem: InverseProblem,
@@ -264,22 +271,20 @@ class AbstractEngine(Settings, ABC):
         progress: bool = False,
         checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     ) -> Posterior:
-        """The posterior, whose notes say what a reader must know; `progress` draws bars on the
-        error stream."""
+        """The posterior; `progress` draws bars on the error stream."""
+        return self.posterior(problem, Work(seed, progress, checkpoint))
+
+    @abstractmethod
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
+        """The posterior, whose notes say what a reader must know."""
 
 
-def started(problem: InverseProblem, start: Any, *, seed: int, progress: bool) -> Any:
+def started(problem: InverseProblem, start: Any, work: Work) -> Any:
     """Coordinates or a posterior: where an engine was given, its posterior."""
     if not isinstance(start, AbstractEngine):
         return start
     start.check(problem)
-    return start.run(problem, seed=seed, progress=progress)
-
-
-def origin_of(problem: InverseProblem, start: Any, *, seed: int, progress: bool) -> Coordinates:
-    """Where a search starts."""
-    found = started(problem, start, seed=seed, progress=progress)
-    return beginning(problem, found, dense=False)[0]
+    return start.run(problem, seed=work.seed, progress=work.progress)
 
 
 def beginning(

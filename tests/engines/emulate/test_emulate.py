@@ -178,7 +178,7 @@ def test_a_part_of_the_way_keeps_within_reach():
 
 @pytest.mark.slow
 def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
-    penalty = default_penalty(problem, ENGINE.changed(num_samples=8), None, engine="emulate")
+    penalty = default_penalty(problem, ENGINE.changed(num_samples=8))
     surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
     draws = jr.normal(jr.key(1), (30, 8, 2))
     stepped = stepped_readout(problem, penalty, surrogate, jr.key(2), draws)
@@ -192,7 +192,7 @@ def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
 
 def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_are_about(problem):
     """So that those of several rounds may be added."""
-    penalty = default_penalty(problem, ENGINE, None, engine="emulate")
+    penalty = default_penalty(problem, ENGINE)
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=6)
     bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
     draws = jr.normal(jr.key(1), (2, 4, 2))

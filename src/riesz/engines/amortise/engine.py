@@ -39,7 +39,7 @@ from riesz.engines.amortise.simulate import (
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine, Count, Share
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine, Count, Share, Work
 from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
 from riesz.penalty.rows import full_precision
@@ -176,15 +176,8 @@ class Amortise(PriorSurrogate, AbstractEngine):
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
 
-    def run(
-        self,
-        problem: InverseProblem,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    ) -> Posterior:
-        found = self.trained(problem, seed=seed, progress=progress, checkpoint=checkpoint)
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
+        found = self.trained(problem, **work._asdict())
         return found.answered(np.asarray(problem.observed)[None])[0]
 
     def trained(
@@ -199,24 +192,16 @@ class Amortise(PriorSurrogate, AbstractEngine):
         self.check(problem)
         network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
         with full_precision():
-            surrogate = surrogate_over_prior(
-                problem, self, network_key, surrogate_key, engine=self.name
-            )
+            surrogate = surrogate_over_prior(problem, self, network_key, surrogate_key)
             simulator = Simulator(problem, surrogate)
-            found, usual_fit, losses = trained_encoder(
-                simulator, self, encoder_key, progress=progress, checkpoint=checkpoint
-            )
+            work = Work(seed, progress, checkpoint)
+            found, usual_fit, losses = trained_encoder(simulator, self, encoder_key, work)
         history = {name: jnp.asarray(curve) for name, curve in losses.items()}
         return Amortised(simulator, found, usual_fit, history, seed)
 
 
 def trained_encoder(
-    simulator: Simulator,
-    engine: Amortise,
-    key: PRNGKeyArray,
-    *,
-    progress: bool,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    simulator: Simulator, engine: Amortise, key: PRNGKeyArray, work: Work
 ) -> tuple[Encoder, Float[Array, ""], History]:
     """An encoder for simulated data sets, and the log-likelihood that they rarely fall below."""
     example_key, start_key, train_key = jr.split(key, 3)
@@ -238,8 +223,8 @@ def trained_encoder(
         num_steps=engine.steps,
         block_steps=engine.block_steps,
         label="encoder",
-        progress=progress,
-        checkpoint=checkpoint,
+        progress=work.progress,
+        checkpoint=work.checkpoint,
         stage="encoder",
     )
     found = dataclasses.replace(start, network=state.network)

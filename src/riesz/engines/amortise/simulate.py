@@ -8,9 +8,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.base import Count, InnerProduct, Settings
+from riesz.engines.base import Count
 from riesz.engines.emulate.least_squares import applies_to, stepped_readout
-from riesz.engines.emulate.start import at_sensors, default_penalty, initial_surrogate
+from riesz.engines.emulate.start import (
+    PatchSettings,
+    at_sensors,
+    default_penalty,
+    initial_surrogate,
+)
 from riesz.errors import RieszError
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, antithetic
@@ -57,7 +62,7 @@ class Simulator(eqx.Module):
         return self.problem.likelihood.log_prob(observed, values, self.problem.z(coordinates))
 
 
-class PriorSurrogate(Settings):
+class PriorSurrogate(PatchSettings):
     """A surrogate for the whole prior, not for the surroundings of one posterior.
 
     By default as large as its readout can be solved for. (Training the functions before the
@@ -69,25 +74,15 @@ class PriorSurrogate(Settings):
 
     width: Count = 112
     features: Count = 52
-    num_patches: Count = 4
-    patch_nodes: Count = 64
-    coarse_patch_nodes: Count = 25
-    num_samples: Count = 16  # of the unknowns in a batch
     readout_batches: Count = 120  # of samples and patches in a solve
     num_solves: Count = 1  # Gauss-Newton steps of its readout; nonlinear equations need several
-    gram: InnerProduct = None
 
 
 def surrogate_over_prior(
-    problem: InverseProblem,
-    sizes: PriorSurrogate,
-    network_key: PRNGKeyArray,
-    key: PRNGKeyArray,
-    *,
-    engine: str,
+    problem: InverseProblem, sizes: PriorSurrogate, network_key: PRNGKeyArray, key: PRNGKeyArray
 ) -> Surrogate:
     """The surrogate fitted to the equation for unknowns from the prior."""
-    penalty = default_penalty(problem, sizes, sizes.gram, engine=engine)
+    penalty = default_penalty(problem, sizes)
     start = initial_surrogate(problem, network_key, width=sizes.width, features=sizes.features)
     if not applies_to(penalty, start):
         raise RieszError(
@@ -97,13 +92,8 @@ def surrogate_over_prior(
     _, readout_key = jr.split(key)
     # As in `emulate`: normal equations square the condition number, and need double precision.
     with jax.enable_x64(True):
-        solved = with_solved_readout(
-            in_precision(problem, jnp.float64),
-            in_precision(penalty, jnp.float64),
-            in_precision(start, jnp.float64),
-            sizes,
-            readout_key,
-        )
+        given = in_precision((problem, penalty, start), jnp.float64)
+        solved = with_solved_readout(*given, sizes, readout_key)
     return in_precision(solved, problem.forward.dtype)
 
 

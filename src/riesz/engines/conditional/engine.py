@@ -17,14 +17,13 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from pydantic import Field
 
 from riesz.engines.base import (
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
     Share,
     Solver,
     Start,
+    Work,
     as_solver,
     started,
 )
@@ -122,21 +121,12 @@ class Conditional(AbstractEngine):
         together = min(problem.num_coordinates, len(problem.observed))
         return solve * (60 * (1 + together / 10) + 1400)
 
-    def run(
-        self,
-        problem: InverseProblem,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    ) -> Posterior:
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         super().check(problem)
         solver = as_solver(self.linear_solver)
-        search_key, draw_key = jr.split(jr.key(seed))
+        search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
-        found = other_unknowns(
-            *(problem, parts, self, search_key, solver), progress=progress, checkpoint=checkpoint
-        )
+        found = other_unknowns(problem, parts, self, search_key, solver, work)
         chains, count, _ = found.values.shape
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
@@ -144,7 +134,7 @@ class Conditional(AbstractEngine):
         flat = drawn(problem, parts, found.values.reshape(chains * count, -1), keys, solver)
         draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
         states = ExactStates(solver)
-        return Posterior(problem, draws, states, found.history, self.name, seed, found.notes)
+        return Posterior(problem, draws, states, found.history, self.name, work.seed, found.notes)
 
 
 class FoundOthers(NamedTuple):
@@ -161,17 +151,16 @@ def other_unknowns(
     engine: Conditional,
     key: PRNGKeyArray,
     solver: AbstractLinearSolver,
-    *,
-    progress: bool = False,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    work: Work,
 ) -> FoundOthers:
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, solver)
-    origin = others_of(parts, started(problem, engine.start, seed=0, progress=progress))
-    mode, history, notes = most_probable(density, origin, engine.max_steps, progress=progress)
+    origin = others_of(parts, started(problem, engine.start, work._replace(seed=0)))
+    mode, history, notes = most_probable(density, origin, engine.max_steps, work)
     if engine.over == "nuts" and len(origin):
-        values, sampling = by_nuts(density, mode, engine, key, checkpoint, progress=progress)
-        notes += warnings_of(sampling, names_of(problem, parts))
+        values, sampling = by_nuts(density, mode, engine, key, work)
+        names = problem.latents.coordinate_names()
+        notes += warnings_of(sampling, tuple(names[i] for i in np.asarray(parts.others)))
         return FoundOthers(values, history | sampling, notes)
     if engine.over == "mode" or not len(origin):
         return FoundOthers(mode[None, None], history, notes)
@@ -181,7 +170,7 @@ def other_unknowns(
 
 
 def most_probable(
-    density: MarginalDensity, origin: Others, max_steps: int, *, progress: bool
+    density: MarginalDensity, origin: Others, max_steps: int, work: Work
 ) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
     """The mode of the other unknowns, how the search went, and what to warn of."""
     value = (
@@ -191,7 +180,7 @@ def most_probable(
         density.explain(origin)
     if not len(origin):
         return origin, {"log_density": value[None]}, ()
-    with bar(progress) as shown:
+    with bar(work.progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs = []
 
@@ -279,25 +268,14 @@ def others_of(parts: Parts, start: Any) -> Others:
 
 
 def by_nuts(
-    density: MarginalDensity,
-    mode: Others,
-    engine: Conditional,
-    key: PRNGKeyArray,
-    checkpoint: AbstractCheckpoint,
-    *,
-    progress: bool,
+    density: MarginalDensity, mode: Others, engine: Conditional, key: PRNGKeyArray, work: Work
 ) -> tuple[Float[Array, "chain draw other"], dict[str, Array]]:
     """Chains that start at the mode, with the inverse curvature there for a mass."""
     spread = spread_about(density, mode)
     inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
     how = NutsSettings(engine.num_warmup, engine.target_accept, True, 10, adapt_mass=False)
-    every = all_chains(
-        *(density, how, key, mode, inverse_mass),
-        num_chains=engine.num_chains,
-        num_samples=engine.num_samples,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
+    sizes = (engine.num_chains, engine.num_samples)
+    every = all_chains(density, how, key, mode, inverse_mass, *sizes, work)
     kept = jax.tree.map(lambda leaf: leaf[:, engine.num_warmup :], every)
     return kept.coordinates, history_of(kept)
 
@@ -318,8 +296,3 @@ def drawn(
         return jax.vmap(lambda key: parts.together(system.draw(key), own))(own_keys)
 
     return jax.lax.map(at_one, (others, keys))
-
-
-def names_of(problem: InverseProblem, parts: Parts) -> tuple[str, ...]:
-    names = problem.latents.coordinate_names()
-    return tuple(names[i] for i in np.asarray(parts.others))

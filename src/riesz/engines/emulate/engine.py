@@ -19,16 +19,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.base import (
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
-    AbstractEngine,
-    Count,
-    CountOrZero,
-    InnerProduct,
-)
+from riesz.engines.base import AbstractEngine, Count, Work
 from riesz.engines.emulate.least_squares import fitting_features, splits
-from riesz.engines.emulate.rounds import Rounds, RoundSizes, emulated_in_rounds
+from riesz.engines.emulate.rounds import Rounds, RoundSettings, emulated_in_rounds
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
@@ -45,11 +38,12 @@ from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
 
 
-class Emulate(AbstractEngine):
+class Emulate(RoundSettings, AbstractEngine):
     """An emulated state: for problems on a hierarchy of meshes.
 
     The defaults suit up to some tens of unknowns. `gram` is the inner product behind the norm, for
-    rough coefficients.
+    rough coefficients; `readout_batches` of samples and patches are drawn in each of at most
+    `rounds`, and `num_bends` functions of the unknowns stand beside the linear ones.
     """
 
     name: ClassVar[str] = "emulate"
@@ -58,15 +52,6 @@ class Emulate(AbstractEngine):
 
     width: Count = 32
     features: Count = 64
-    num_patches: Count = 4
-    patch_nodes: Count = 64
-    coarse_patch_nodes: Count = 25
-    num_samples: Count = 16  # of the unknowns in a batch
-    rounds: Count = 25  # at most
-    num_bends: CountOrZero = 16  # functions of the unknowns beside the linear ones
-    readout_batches: Count = 48  # of samples and patches in a round
-    refining_draws: Count = 512
-    gram: InnerProduct = None
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
@@ -75,29 +60,20 @@ class Emulate(AbstractEngine):
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
 
-    def run(
-        self,
-        problem: InverseProblem,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    ) -> Posterior:
-        network_key, key, _ = jr.split(jr.key(seed), 3)
-        penalty = default_penalty(problem, self, self.gram, engine=self.name)
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
+        network_key, key, _ = jr.split(jr.key(work.seed), 3)
+        penalty = default_penalty(problem, self)
         features = num_features(problem, self.num_bends, self.features)
         surrogate = initial_surrogate(problem, network_key, width=self.width, features=features)
         family = full_rank(problem.num_coordinates, problem.forward.dtype)
         with full_precision():
             reference = reference_penalty(problem, penalty, surrogate)
             found = rounds_in_double(
-                *(problem, penalty, surrogate, family, self, reference, key),
-                progress=progress,
-                checkpoint=checkpoint,
+                problem, penalty, surrogate, family, self, reference, key, work
             )
         history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
         states = SurrogateStates(found.surrogate)
-        return Posterior(problem, found.family, states, history, self.name, seed, found.notes)
+        return Posterior(problem, found.family, states, history, self.name, work.seed, found.notes)
 
 
 def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
@@ -112,37 +88,23 @@ def rounds_in_double(
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    sizes: RoundSizes,
+    sizes: RoundSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
-    *,
-    progress: bool,
-    checkpoint: AbstractCheckpoint,
+    work: Work,
 ) -> Rounds:
     """Rounds in double precision, whatever that of the problem.
 
     Normal equations square the condition number; in single precision nothing would be left.
     """
     dtype = problem.forward.dtype
+    # Its functions with no readout yet: the lifting alone, where Newton's method may start.
+    bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
     with jax.enable_x64(True):
-        double = emulated_in_rounds(
-            in_precision(problem, jnp.float64),
-            in_precision(penalty, jnp.float64),
-            in_precision(without_state(surrogate), jnp.float64),
-            in_precision(family, jnp.float64),
-            sizes,
-            reference.astype(jnp.float64),
-            key,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        given = in_precision((problem, penalty, bare, family), jnp.float64)
+        double = emulated_in_rounds(*given, sizes, reference.astype(jnp.float64), key, work)
     return dataclasses.replace(
         double,
         surrogate=in_precision(double.surrogate, dtype),
         family=in_precision(double.family, dtype),
     )
-
-
-def without_state(surrogate: Surrogate) -> Surrogate:
-    """Its functions with no readout yet: the lifting alone, where Newton's method may start."""
-    return eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)

@@ -11,7 +11,6 @@ surrogate is right where it is used. (Random features, and tempering of the like
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,7 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import Count, CountOrZero, Work
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     NormalEquations,
@@ -30,7 +29,7 @@ from riesz.engines.emulate.least_squares import (
     solved,
     splits,
 )
-from riesz.engines.emulate.start import at_sensors, equation_inputs, log_likelihoods
+from riesz.engines.emulate.start import PatchSettings, at_sensors, equation_inputs, log_likelihoods
 from riesz.engines.emulate.variational import information, matched_normals, refined
 from riesz.engines.training import TrainingError, bar, spoken
 from riesz.penalty.penalty import WeakFormPenalty
@@ -76,20 +75,13 @@ STAGE = "rounds"
 SCORED_DRAWS, SCORED_PATCHES = 32, 16
 
 
-@runtime_checkable
-class RoundSizes(Protocol):
-    """Sizes of the least-squares fits, and how many at most: settings of the engine."""
+class RoundSettings(PatchSettings):
+    """Sizes of the least-squares fits, and how many at most."""
 
-    @property
-    def num_bends(self) -> int: ...
-    @property
-    def readout_batches(self) -> int: ...
-    @property
-    def num_samples(self) -> int: ...
-    @property
-    def refining_draws(self) -> int: ...
-    @property
-    def rounds(self) -> int: ...
+    rounds: Count = 25  # at most
+    num_bends: CountOrZero = 16  # functions of the unknowns beside the linear ones
+    readout_batches: Count = 48  # of samples and patches in a round
+    refining_draws: Count = 512
 
 
 @dataclass(frozen=True)
@@ -107,12 +99,10 @@ def emulated_in_rounds(
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    sizes: RoundSizes,
+    sizes: RoundSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
-    *,
-    progress: bool,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    work: Work,
 ) -> Rounds:
     """Surrogate and q, each fitted to the other until neither moves."""
     key, normal_key = jr.split(key)
@@ -120,12 +110,12 @@ def emulated_in_rounds(
     normals = matched_normals(normal_key, sizes.refining_draws, size, dtype)
     share, curves, sums, settling, settled = 0.0, [], None, 0, False
     tolerance = tolerated_physics(problem, surrogate)
-    kept = checkpoint.stored(STAGE)
+    kept = work.checkpoint.stored(STAGE)
     if kept is not None:
         surrogate, family, curves = kept["surrogate"], kept["family"], kept["curves"]
         share, settling, settled = kept["share"], kept["settling"], kept["settled"]
         sums = None if kept["sums"] is None else NormalEquations(*kept["sums"])
-    with bar(progress) as shown:
+    with bar(work.progress) as shown:
         most = sizes.rounds
         task = shown.add_task(
             "surrogate and posterior", total=most, completed=len(curves), terms=""
@@ -162,7 +152,7 @@ def emulated_in_rounds(
             state = {"surrogate": surrogate, "family": family, "curves": list(curves)}
             state |= {"sums": None if sums is None else (sums.matrix, sums.slope)}
             state |= {"share": share, "settling": settling, "settled": settled}
-            checkpoint.keep(STAGE, state)
+            work.checkpoint.keep(STAGE, state)
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
     notes = told(curves[-1], sizes.rounds, tolerance)
     return Rounds(surrogate, family, history, notes)
@@ -220,7 +210,7 @@ def fitted_around(
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
     family: AbstractFamily,
-    sizes: RoundSizes,
+    sizes: RoundSettings,
     key: PRNGKeyArray,
     spread: float,
     sums: NormalEquations | None,

@@ -1,6 +1,6 @@
 """What engines that train a surrogate start from."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.engines.base import as_gram
+from riesz.engines.base import Count, InnerProduct, Settings, as_gram
 from riesz.errors import RieszError
 from riesz.penalty.dual_norm import check_energy
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
@@ -25,16 +25,15 @@ WHOLE_MESH_NODES = 2000
 consistent with exact solves where their discretisation error matters most."""
 
 
-@runtime_checkable
-class PatchSettings(Protocol):
-    """How a norm by patches is made: part of the settings of several engines."""
+class PatchSettings(Settings):
+    """How a norm by patches is made, and what is drawn with them; `gram` is the inner product
+    behind the norm, for rough coefficients."""
 
-    @property
-    def num_patches(self) -> int: ...
-    @property
-    def patch_nodes(self) -> int: ...
-    @property
-    def coarse_patch_nodes(self) -> int: ...
+    num_patches: Count = 4
+    patch_nodes: Count = 64
+    coarse_patch_nodes: Count = 25
+    num_samples: Count = 16  # of the unknowns in a batch
+    gram: InnerProduct = None
 
 
 TRAINING = 0.02
@@ -58,18 +57,16 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
     prescribed_values(problem)
 
 
-def default_penalty(
-    problem: InverseProblem, settings: PatchSettings, gram: Any, *, engine: str
-) -> WeakFormPenalty:
+def default_penalty(problem: InverseProblem, settings: PatchSettings) -> WeakFormPenalty:
     """Mini-patches of the problem's hierarchy of meshes."""
-    check_nested(problem, engine, gram)
+    check_nested(problem, settings.name, settings.gram)
     return weak_form_penalty(
         problem.forward,
         problem.hierarchy,
         num_patches=settings.num_patches,
         patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
         coarse_patch_nodes=settings.coarse_patch_nodes,
-        gram=as_gram(gram),
+        gram=as_gram(settings.gram),
         whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
     )
 

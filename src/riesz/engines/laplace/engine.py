@@ -15,16 +15,16 @@ from jaxtyping import Array, Float
 
 from riesz.engines.base import (
     GRADIENT,
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
     Share,
     Solver,
     Start,
+    Work,
     as_solver,
-    origin_of,
+    beginning,
+    started,
 )
 from riesz.engines.laplace.newton import Mode, Search, data_actions, leading_eigenpairs, most_likely
 from riesz.engines.training import bar, spoken
@@ -63,33 +63,24 @@ class Laplace(AbstractEngine):
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return solve * (GRADIENT * 20 * (1 + problem.num_coordinates / 10) + 1400)
 
-    def run(
-        self,
-        problem: InverseProblem,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    ) -> Posterior:
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         solver = as_solver(self.linear_solver)
-        origin = origin_of(problem, self.start, seed=seed, progress=progress)
+        start = started(problem, self.start, work)
+        origin, _ = beginning(problem, start, dense=False)
         search = Search(self.max_steps, self.gauss_newton_steps, self.tolerance, self.max_halvings)
-        with bar(progress) as shown:
+        with bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")
             found = most_likely(
-                problem,
-                solver,
-                search,
-                origin,
+                *(problem, solver, search, origin),
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
-                checkpoint,
+                work.checkpoint,
             )
-        family, values, notes = gaussian_about(problem, found, solver, self.num_modes, seed)
+        family, values, notes = gaussian_about(problem, found, solver, self.num_modes, work.seed)
         curves = {name: jnp.asarray(curve) for name, curve in found.history.items()}
         history = curves | {"eigenvalues": values}
         states = ExactStates(solver)
-        return Posterior(problem, family, states, history, self.name, seed, notes)
+        return Posterior(problem, family, states, history, self.name, work.seed, notes)
 
 
 def gaussian_about(

@@ -19,6 +19,7 @@ from riesz.engines.base import (
     NO_CHECKPOINT,
     AbstractCheckpoint,
     InverseMass,
+    Work,
     leaves_of,
     with_leaves,
 )
@@ -155,15 +156,13 @@ def all_chains(
     key: PRNGKeyArray,
     start: Coordinates,
     inverse_mass: InverseMass | None,
-    *,
     num_chains: int,
     num_samples: int,
-    progress: bool,
-    checkpoint: AbstractCheckpoint,
+    work: Work,
 ) -> Transition:
     """All transitions of all chains, one after the other, warm-up included."""
     total = settings.num_warmup + num_samples
-    with bar(progress) as shown:
+    with bar(work.progress) as shown:
         tasks = [
             shown.add_task(f"chain {number + 1}", total=total, terms="")
             for number in range(num_chains)
@@ -172,7 +171,7 @@ def all_chains(
             sampled(
                 *(density, settings, own, start, inverse_mass, total),
                 lambda count, task=task: shown.advance(task, count),
-                checkpoint=checkpoint,
+                checkpoint=work.checkpoint,
                 stage=f"chain {number}",
             )
             for number, (task, own) in enumerate(zip(tasks, jr.split(key, num_chains), strict=True))

@@ -14,8 +14,6 @@ from jaxtyping import Array, Float
 
 from riesz.engines.base import (
     GRADIENT,
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
@@ -23,6 +21,7 @@ from riesz.engines.base import (
     Share,
     Solver,
     Start,
+    Work,
     as_solver,
     beginning,
     started,
@@ -89,17 +88,10 @@ class Nuts(AbstractEngine):
         """Trees of about 15 steps."""
         return solve * GRADIENT * 15 * 2 * self.num_chains * (self.num_warmup + self.num_samples)
 
-    def run(
-        self,
-        problem: InverseProblem,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    ) -> Posterior:
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         solver = as_solver(self.linear_solver)
-        start = started(problem, self.start, seed=seed, progress=progress)
+        start = started(problem, self.start, work)
         origin, inverse_mass = beginning(problem, start, dense=self.dense_mass)
         how = NutsSettings(
             self.num_warmup,
@@ -109,11 +101,8 @@ class Nuts(AbstractEngine):
             adapt_mass=inverse_mass is None,
         )
         every = all_chains(
-            *(ExactDensity(problem, solver), how, jr.key(seed), origin, inverse_mass),
-            num_chains=self.num_chains,
-            num_samples=self.num_samples,
-            progress=progress,
-            checkpoint=checkpoint,
+            *(ExactDensity(problem, solver), how, jr.key(work.seed), origin, inverse_mass),
+            *(self.num_chains, self.num_samples, work),
         )
         kept: Transition = jax.tree.map(lambda leaf: leaf[:, self.num_warmup :], every)
         # One gradient at the start of each chain, then one a leapfrog step.
@@ -125,7 +114,7 @@ class Nuts(AbstractEngine):
             states=ExactStates(solver),
             history=history,
             engine=self.name,
-            seed=seed,
+            seed=work.seed,
             notes=warnings_of(history, problem.latents.coordinate_names()),
         )
 

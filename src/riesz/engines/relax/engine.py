@@ -21,12 +21,13 @@ from riesz.engines.base import (
     Count,
     CountOrNone,
     CountOrZero,
-    InnerProduct,
     Share,
     ShareOrZero,
+    Work,
     as_gram,
 )
 from riesz.engines.emulate.start import (
+    PatchSettings,
     check_nested,
     default_penalty,
     initial_surrogate,
@@ -66,7 +67,7 @@ from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import nodal_surrogate
 
 
-class Relax(AbstractEngine):
+class Relax(PatchSettings, AbstractEngine):
     """The posterior where the equation may be wrong by `epsilon_rel`, in units of the noise.
 
     Errors of the equation move the state at the sensors by `epsilon_rel` noise sds, on average and
@@ -86,13 +87,8 @@ class Relax(AbstractEngine):
         "network"
     )
     norm: Annotated[Literal["patches", "exact"], Field(description="patches or exact")] = "patches"
-    gram: InnerProduct = None
     width: Count = 32
     features: Count = 32
-    num_patches: Count = 4
-    patch_nodes: Count = 64
-    coarse_patch_nodes: Count = 25
-    num_samples: Count = 16  # of the unknowns in a step
     prior_steps: CountOrZero = 500  # of a network, on the equation alone
     steps: Count = 2000
     tail: ShareOrZero = 0.25  # of them over which q is averaged, at the end value of epsilon
@@ -136,19 +132,12 @@ class Relax(AbstractEngine):
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
 
-    def run(
-        self,
-        problem: InverseProblem,
-        *,
-        seed: int = 0,
-        progress: bool = False,
-        checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    ) -> Posterior:
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         if self.norm == "exact":
             penalty = exact_penalty(problem.forward, as_gram(self.gram))
         else:
-            penalty = default_penalty(problem, self, self.gram, engine=self.name)
-        return relaxed(problem, self, penalty, seed=seed, progress=progress, checkpoint=checkpoint)
+            penalty = default_penalty(problem, self)
+        return relaxed(problem, self, penalty, **work._asdict())
 
 
 def relaxed(

@@ -17,6 +17,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
+from riesz.engines.base import Work
 from riesz.engines.conditional.engine import Conditional, other_unknowns
 from riesz.engines.conditional.moments import mixture_at
 from riesz.fem.linear.linear_solve import SparseLU
@@ -142,7 +143,7 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         parts = linear_parts(problem)
         start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
         engine = Conditional(num_draws=PARTS, num_others=PARTS, start=start)
-        found = other_unknowns(problem, parts, engine, key, SparseLU())
+        found = other_unknowns(problem, parts, engine, key, SparseLU(), Work())
         for note in found.notes:
             warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)
