@@ -4,6 +4,10 @@ Every message says what was found, where, and what to do. The command line turns
 into one line and exit status 2, so nothing else may derive from `RieszError`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class RieszError(ValueError):
     """The input is wrong; the message says how to mend it."""
@@ -23,3 +27,12 @@ class SolveError(RieszError):
 
 class FileFormatError(RieszError):
     """A file is not what its name says, or is damaged."""
+
+
+@contextmanager
+def told_of(what: Path | str) -> Iterator[None]:
+    """What is raised inside begins with what it is about, such as a file."""
+    try:
+        yield
+    except RieszError as error:
+        raise type(error)(f"{what}: {error}") from None

@@ -12,7 +12,6 @@ from tests.linear_gaussian import (
     NOISE,
     PRIOR_MEAN,
     PRIOR_SD,
-    affine_states,
     exact_posterior,
     known_posterior,
     linear_problem,
@@ -28,7 +27,7 @@ from riesz.latent.field import AbstractField, AbstractFieldLatent
 from riesz.mesh.shapes import disc, l_shape, rectangle
 from riesz.observe.likelihood import Censored, Gaussian
 from riesz.observe.observations import observations
-from riesz.posterior.family import AbstractFamily, EmpiricalDraws, full_rank
+from riesz.posterior.family import EmpiricalDraws, full_rank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.prediction import predict as predict_module
 from riesz.prediction import predict as prediction
@@ -381,26 +380,3 @@ def test_without_arviz_the_extra_is_named(monkeypatch):
 
 def test_a_posterior_says_what_it_is():
     assert repr(exact_posterior()) == "Posterior(w by formula, FullRank)"
-
-
-class Crooked(AbstractFamily):
-    """No Gaussian: its moments are not known."""
-
-    num_coordinates = 3
-    dtype = np.dtype(float)
-
-    def transformed(self, normals):
-        return jnp.exp(normals)
-
-    def kl_to_prior(self):
-        raise NotImplementedError
-
-    def log_prob(self, coordinates):
-        raise NotImplementedError
-
-
-def test_moments_that_are_not_known_are_left_to_draws():
-    posterior = Posterior(linear_problem(), Crooked(), affine_states())
-    with pytest.raises(RieszError, match="moments of a Crooked are not known"):
-        posterior.coordinate_mean()
-    assert posterior.mean("w").shape == (3,)

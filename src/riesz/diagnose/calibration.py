@@ -71,8 +71,9 @@ class Calibration:
         return float(np.sqrt(level * (1 - level) / self.num_data_sets))
 
     @property
-    def surrogate_is_right(self) -> bool:
-        return bool(np.quantile(self.sensor_errors, 0.95) <= HIDDEN)
+    def sensor_error(self) -> float:
+        """Not exceeded on 95 % of the prior."""
+        return float(np.quantile(self.sensor_errors, 0.95))
 
     @property
     def calibrated(self) -> bool:
@@ -97,12 +98,11 @@ class Calibration:
                         f"{level:.0%} intervals of {name} hold {self.coverage(level)[i]:.1%} of "
                         f"the truths: they are too {'narrow' if gap < 0 else 'wide'}."
                     )
-        if not self.surrogate_is_right:
+        if not self.sensor_error <= HIDDEN:
             found.append(
-                "the surrogate is off by more than "
-                f"{HIDDEN} of the noise for more than 5 % of the prior (95th percentile "
-                f"{np.quantile(self.sensor_errors, 0.95):.2g}): ask for more features, or narrow "
-                "the prior."
+                f"the surrogate is off by more than {HIDDEN} of the noise for more than 5 % of the "
+                f"prior (95th percentile {self.sensor_error:.2g}): ask for more features, or "
+                "narrow the prior."
             )
         apart = float(np.mean(~(self.start_gaps <= AGREED))) if len(self.start_gaps) else 0.0
         if apart > 0.05:
@@ -142,7 +142,7 @@ class Calibration:
         return {
             "num_data_sets": self.num_data_sets,
             "calibrated": self.calibrated,
-            "sensor_error_95th_percentile": float(np.quantile(self.sensor_errors, 0.95)),
+            "sensor_error_95th_percentile": self.sensor_error,
             "sensor_error_worst": float(self.sensor_errors.max()),
             **{f"standard_error{level:.0%}".rstrip("%"): self.standard_error(level)
                for level in LEVELS},
@@ -160,8 +160,8 @@ class Calibration:
             shares = "  ".join(f"{self.coverage(x)[i]:>6.1%}" for x in LEVELS)
             lines.append(f"{name}  {self.p_values[i]:.2g}  {shares}  {self.contraction[i]:.1%}")
         lines.append(
-            f"surrogate at the sensors: off by at most "
-            f"{np.quantile(self.sensor_errors, 0.95):.2g} of the noise on 95 % of the prior; "
+            f"surrogate at the sensors: off by at most {self.sensor_error:.2g} of the noise on "
+            "95 % of the prior; "
             f"{np.mean(self.start_gaps <= AGREED):.0%} of fits from another start end the same"
         )
         lines += [f"warning: {note}" for note in self.warnings()]

@@ -20,7 +20,7 @@ from riesz.engines.relax.error_scale import RelaxedStates, linearised, noise_var
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.posterior.checks import ImportanceCheck
-from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
+from riesz.posterior.family import AbstractGaussian, Draws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
@@ -35,7 +35,7 @@ def importance_check(
     For `relax` the exact posterior is that of its relaxed model at the epsilon it ended with.
     """
     family, states = posterior.distribution, posterior.states
-    if not isinstance(family, AbstractFamily):
+    if not isinstance(family, AbstractGaussian):
         raise RieszError(
             f"a posterior by {posterior.engine} consists of draws that have no density to weigh: "
             "its sampler tells of itself, in its notes and its history."
@@ -51,17 +51,8 @@ def importance_check(
             f"{np.isnan(logs).sum()} of {num_draws} draws have no log-posterior: the exact solve "
             "failed there. Look for priors that allow impossible coefficients."
         )
-    moments = known_moments(family)
+    moments = np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
     return checked(np.asarray(draws), logs, problem.latents.coordinate_names(), moments)
-
-
-def known_moments(
-    family: AbstractFamily,
-) -> tuple[Float[np.ndarray, " coordinate"], Float[np.ndarray, " coordinate"]] | None:
-    """Mean and standard deviation of q, where they need no draws."""
-    if not isinstance(family, AbstractGaussian):
-        return None
-    return np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
 
 
 def with_importance_check(
@@ -126,7 +117,7 @@ def moved_moments(
 
 @eqx.filter_jit
 def log_weights(
-    problem: InverseProblem, family: AbstractFamily, relaxed: RelaxedStates | None, draws: Draws
+    problem: InverseProblem, family: AbstractGaussian, relaxed: RelaxedStates | None, draws: Draws
 ) -> Float[Array, " draw"]:
     """The log-posterior less the log-density of q, one solve after the other."""
 

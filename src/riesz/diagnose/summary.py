@@ -66,10 +66,6 @@ class DataFit:
     residual_rms: float | None
     coverage: float | None
 
-    @property
-    def num_exact(self) -> int:
-        return self.num_observations - self.num_censored
-
 
 def fit_to_data(problem: InverseProblem, drawn: AtSensors) -> DataFit:
     """From draws of the posterior."""

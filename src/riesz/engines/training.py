@@ -76,7 +76,8 @@ def train(
                 name: np.concatenate([*([curves[name]] if curves else []), values])
                 for name, values in terms.items()
             }
-            levels = {name: smoothed(values) for name, values in terms.items()}
+            last = max(1, int(SMOOTHED * len(keys)))
+            levels = {name: float(values[-last:].mean()) for name, values in terms.items()}
             shown.update(task, advance=len(keys), terms=spoken(levels))
             waited = 0 if watched and levels[watched] < 0.99 * best else waited + 1
             best = min(best, levels[watched]) if watched else best
@@ -116,10 +117,6 @@ def check_finite(
             f"before step {start} is kept.",
             state,
         )
-
-
-def smoothed(values: Float[np.ndarray, " step"]) -> float:
-    return float(values[-max(1, int(SMOOTHED * len(values))) :].mean())
 
 
 def spoken(levels: Mapping[str, float]) -> str:

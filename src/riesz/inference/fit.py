@@ -20,7 +20,7 @@ from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import RieszError
-from riesz.posterior.family import AbstractFamily
+from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
@@ -136,7 +136,7 @@ def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
     """
     mesh = posterior.problem.forward.space.mesh
     wanted = mesh.num_nodes <= CHECKED_MESH[mesh.dim] if check is None else check
-    if not (wanted and isinstance(posterior.distribution, AbstractFamily)):
+    if not (wanted and isinstance(posterior.distribution, AbstractGaussian)):
         return posterior
     if isinstance(posterior.states, SurrogateStates):
         posterior = tried(with_surrogate_error, posterior, seed, "the surrogate")

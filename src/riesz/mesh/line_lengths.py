@@ -43,7 +43,8 @@ def stretches_in_cells(mesh: Mesh, starts: Ends, ends: Ends) -> Stretches:
     groups = groups_by_size(corners)
     inside = starts[crossing] + first[crossing, None] * along[crossing]
     reached = starts[crossing] + last[crossing, None] * along[crossing]
-    owner, step_starts, step_ends = divided(inside, reached, step_length(groups))
+    # Steps of the size of most cells have few of them near.
+    owner, step_starts, step_ends = divided(inside, reached, 2 * groups[0].reach)
     found = passages(mesh, groups, step_starts, step_ends)
     step, cell, share = shares(found)
     length = share * np.linalg.norm(step_ends - step_starts, axis=1)[step]
@@ -71,11 +72,6 @@ def clipped(
     leave = np.where(change < 0, root, 1.0).min(axis=1, initial=1.0)
     never = ((change == 0) & (at_start < 0)).any(axis=1)
     return np.where(never, 1.0, enter), np.where(never, 0.0, leave)
-
-
-def step_length(groups: list[SizeGroup]) -> float:
-    """Of the size of most cells, so that a step has few of them near it."""
-    return 2 * groups[0].reach
 
 
 def divided(

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from riesz.errors import MeshError
+from riesz.errors import MeshError, told_of
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.lines import Line, Number, as_points, lines_of
 from riesz.geometry.outline import Outline, check_points_inside, outline_edges, outline_from
@@ -208,10 +208,8 @@ def named_lines(lines: Mapping[str, Any] | None) -> dict[str, list[Line]]:
     for name, geometry in (lines or {}).items():
         if name in (*RING_TAGS, BOUNDARY):
             raise MeshError(f"a line is named {name!r}, which tags the outline: rename it.")
-        try:
+        with told_of(f"line {name!r}"):
             named[name] = lines_of(geometry)
-        except MeshError as error:
-            raise MeshError(f"line {name!r}: {error}") from None
         if any(len(np.unique(line, axis=0)) < 2 for line in named[name]):
             raise MeshError(f"line {name!r} has fewer than 2 distinct vertices: drop it.")
     return named

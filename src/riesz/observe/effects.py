@@ -1,6 +1,6 @@
 """What was measured is the state, plus effects of covariates, plus what neighbours share."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,20 +9,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
+from riesz.latent.local import LocalEffect
 from riesz.observe.likelihood import AbstractLikelihood, Scale
-
-
-@runtime_checkable
-class Local(Protocol):
-    """What neighbours share, by the weights that `z` holds of it: `riesz.latent.local`."""
-
-    def at_sensors(self, weights: Float[Array, " weight"]) -> Float[Array, " sensor"]: ...
-
-    def drawn_at(
-        self, key: PRNGKeyArray, points: Float[Array, "point dim"], weights: Float[Array, " weight"]
-    ) -> Float[Array, " point"]: ...
-
-    def describe(self) -> str: ...
 
 
 class WithEffects(AbstractLikelihood):
@@ -35,7 +23,7 @@ class WithEffects(AbstractLikelihood):
     sd: Scale
     base: AbstractLikelihood
     design: Float[Array, "sensor effect"] | None
-    local: Local | None
+    local: LocalEffect | None
     labels: tuple[str, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True)
     local_name: str = eqx.field(static=True)
@@ -47,7 +35,7 @@ class WithEffects(AbstractLikelihood):
         labels: tuple[str, ...] = (),
         name: str = "effects",
         *,
-        local: Local | None = None,
+        local: LocalEffect | None = None,
         local_name: str = "local",
     ):
         self.sd, self.base = base.sd, base

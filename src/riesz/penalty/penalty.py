@@ -287,11 +287,12 @@ def weak_form_penalty(
         if hierarchy is None:
             raise RieszError("the norm has coarse levels: pass the hierarchy that it was made of.")
         levels = coarse_part(problem, hierarchy, norm.restriction)
+    operators = tuple(operator for _, operator in problem.point_sources)
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
         prescribed=None if free_boundary else prescribed_nodes(problem),
-        finest=finest_part(problem) if gradients else None,
+        finest=TestedLevels(points_on_finest(problem), operators) if gradients else None,
         levels=levels,
         num_patches=num_patches,
         whole_mesh=whole_mesh,
@@ -303,11 +304,6 @@ def prescribed_nodes(problem: BoundaryValueProblem) -> PrescribedNodes:
     for index, piece in enumerate(problem.dirichlet):
         piece_of[fixed[np.asarray(piece.position)]] = index
     return PrescribedNodes(jnp.asarray(piece_of))
-
-
-def finest_part(problem: BoundaryValueProblem) -> TestedLevels:
-    operators = tuple(operator for _, operator in problem.point_sources)
-    return TestedLevels(points_on_finest(problem), operators)
 
 
 def coarse_part(

@@ -43,7 +43,9 @@ def pairs_figure(
 ) -> Figure:
     """All pairs of numbers among the unknowns in their units; the truth, where known, in red."""
     columns = numbers(posterior, names, num_draws, seed)
-    marks = true_numbers(truth or {})
+    marks: dict[str, float] = {}
+    for name, values in (truth or {}).items():
+        marks |= labelled(name, np.ravel(np.asarray(values, dtype=float)))
     labels = list(columns)
     if not 0 < len(labels) <= MOST_PAIRS:
         raise RieszError(
@@ -77,13 +79,6 @@ def numbers(
         values = np.asarray(posterior.values(name, num_draws=num_draws, seed=seed))
         columns |= labelled(name, values.reshape(len(values), -1).T)
     return columns
-
-
-def true_numbers(truth: Mapping[str, ArrayLike]) -> dict[str, float]:
-    marks = {}
-    for name, values in truth.items():
-        marks |= labelled(name, np.ravel(np.asarray(values, dtype=float)))
-    return marks
 
 
 def labelled(name: str, parts: np.ndarray) -> dict[str, Any]:

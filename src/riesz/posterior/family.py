@@ -18,39 +18,6 @@ from riesz.errors import RieszError
 Draws = Float[Array, "draw coordinate"]
 
 
-class AbstractFamily(eqx.Module):
-    """A distribution that can be drawn from, differentiably in its parameters."""
-
-    @property
-    @abstractmethod
-    def num_coordinates(self) -> int:
-        """The dimension."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype:
-        """Of its parameters."""
-
-    @abstractmethod
-    def transformed(self, normals: Draws) -> Draws:
-        """Draws from q out of standard normal ones."""
-
-    @abstractmethod
-    def kl_to_prior(self, normals: Draws | None = None) -> Float[Array, ""]:
-        """The Kullback-Leibler divergence to the standard normal prior.
-
-        Gaussian families know it; others average over their draws from these `normals`.
-        """
-
-    @abstractmethod
-    def log_prob(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
-        """The log-density at one point."""
-
-    def sample(self, key: PRNGKeyArray, num_draws: int) -> Draws:
-        """Independent draws."""
-        return self.transformed(jr.normal(key, (num_draws, self.num_coordinates), self.dtype))
-
-
 def standard_log_density(values: Float[Array, "*batch coordinate"]) -> Float[Array, "*batch"]:
     """The log-density of the standard normal distribution, along the last axis."""
     return -0.5 * jnp.sum(values**2 + jnp.log(2 * jnp.pi), axis=-1)
@@ -62,8 +29,11 @@ def antithetic(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -
     return jnp.concatenate([half, -half])[:num_draws]
 
 
-class AbstractGaussian(AbstractFamily):
-    """A Gaussian: its mean plus a linear map, the factor of its covariance, of standard normals."""
+class AbstractGaussian(eqx.Module):
+    """A Gaussian: its mean plus a linear map, the factor of its covariance, of standard normals.
+
+    It can be drawn from differentiably in its parameters.
+    """
 
     mean: eqx.AbstractVar[Float[Array, " coordinate"]]
 
@@ -96,13 +66,20 @@ class AbstractGaussian(AbstractFamily):
         return rows.T @ rows
 
     def transformed(self, normals: Draws) -> Draws:
+        """Draws from q out of standard normal ones."""
         return self.mean[None, :] + self.deviations(normals)
 
-    def kl_to_prior(self, normals: Draws | None = None) -> Float[Array, ""]:
+    def sample(self, key: PRNGKeyArray, num_draws: int) -> Draws:
+        """Independent draws."""
+        return self.transformed(jr.normal(key, (num_draws, self.num_coordinates), self.dtype))
+
+    def kl_to_prior(self) -> Float[Array, ""]:
+        """The Kullback-Leibler divergence to the standard normal prior."""
         squares = jnp.sum(self.variances() + self.mean**2)
         return 0.5 * (squares - self.num_coordinates) - self.log_volume()
 
     def log_prob(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
+        """The log-density at one point."""
         square = self.whitened_square(coordinates - self.mean)
         constant = self.num_coordinates * jnp.log(2 * jnp.pi)
         return -0.5 * (square + constant) - self.log_volume()

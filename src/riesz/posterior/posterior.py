@@ -16,7 +16,7 @@ from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws, EmpiricalDraws
+from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 
@@ -77,7 +77,7 @@ class Posterior(eqx.Module):
     """
 
     problem: InverseProblem
-    distribution: AbstractFamily | EmpiricalDraws
+    distribution: AbstractGaussian | EmpiricalDraws
     states: AbstractStateMap
     history: dict[str, Array] = eqx.field(default_factory=dict)
     engine: str = eqx.field(static=True, default="")
@@ -99,11 +99,11 @@ class Posterior(eqx.Module):
 
     def coordinate_mean(self) -> Float[Array, " coordinate"]:
         """The mean of the coordinates: exact for Gaussians, that of all draws for samplers."""
-        return with_moments(self.distribution).mean
+        return self.distribution.mean
 
     def coordinate_covariance(self) -> Float[Array, "coordinate coordinate"]:
         """The covariance matrix of the coordinates."""
-        return with_moments(self.distribution).covariance()
+        return self.distribution.covariance()
 
     def values(
         self, name: str, *, num_draws: int | None = None, seed: int = 0
@@ -166,17 +166,6 @@ def representative(posterior: Posterior, key: PRNGKeyArray, num_draws: int | Non
     ):
         return distribution.all()
     return distribution.sample(key, NUM_DRAWS if num_draws is None else num_draws)
-
-
-def with_moments(
-    distribution: AbstractFamily | EmpiricalDraws,
-) -> AbstractGaussian | EmpiricalDraws:
-    if isinstance(distribution, AbstractGaussian | EmpiricalDraws):
-        return distribution
-    raise RieszError(
-        f"the moments of a {type(distribution).__name__} are not known: take those of draws, "
-        "posterior.sample(key, num_draws)."
-    )
 
 
 def check_unknown(problem: InverseProblem, name: str) -> None:

@@ -44,9 +44,11 @@ def tell_unidentified_scale(problem: BoundaryValueProblem, latents: LatentSpace)
     groups = (problem.cells, *problem.facets)
     terms = [(term, group) for group in groups for term in group.terms]
     sources = [source for source, _ in problem.point_sources]
-    if any(is_known(term) for term, _ in terms) or any(has_known_rates(s) for s in sources):
+    rates = [source.rates for source in sources if not isinstance(source.rates, Latent)]
+    if any(is_known(term) for term, _ in terms) or any(np.asarray(one).any() for one in rates):
         return
-    zs = prior_draws(latents, problem.dtype)
+    normals = np.random.default_rng(0).normal(size=(NUM_DRAWS, latents.num_coordinates))
+    zs = eqx.filter_jit(eqx.filter_vmap(latents.z))(jnp.asarray(normals, problem.dtype))
     if any(has_known_size(size) for t in terms for size in term_sizes(problem, *t, zs)):
         return
     if any(has_known_size(rate_sizes(source, zs)) for source in sources):
@@ -87,20 +89,10 @@ def is_zero(term: Term) -> bool:
     return False
 
 
-def has_known_rates(source: PointSource) -> bool:
-    return not isinstance(source.rates, Latent) and bool(np.any(np.asarray(source.rates)))
-
-
 def unknowns_of(term: Term) -> str:
     parts = [part for c in term.coefficients.values() for part in parts_of(c)]
     names = [repr(part.name) for part in parts if isinstance(part, Latent | FieldCoefficient)]
     return " and ".join(names) or "a function of unknowns"
-
-
-def prior_draws(latents: LatentSpace, dtype: np.dtype) -> PyTree:
-    """The unknowns for some draws from the prior, along a leading axis."""
-    normals = np.random.default_rng(0).normal(size=(NUM_DRAWS, latents.num_coordinates))
-    return eqx.filter_jit(eqx.filter_vmap(latents.z))(jnp.asarray(normals, dtype))
 
 
 def has_known_size(sizes: Float[Array, " draw"]) -> bool:

@@ -39,15 +39,19 @@ def problem_text(
         ("Dirichlet", prescribed[::-1] or ["nowhere"]),
         ("unknowns", unknowns),
         ("coordinates", [f"{latents.num_coordinates}, standard normal before the data are seen"]),
-        ("observations", [observations_text(observations)]),
+        ("observations", [f"{observations.num_sensors}, values {range_of(observations.values)}"]),
         ("noise", [likelihood.describe()]),
     ]
-    lines = [
-        f"  {heading if first else '':{WIDTH}}{line}"
-        for heading, block in parts
-        for first, line in zip([True] + [False] * len(block), block, strict=False)
+    return "\n".join(["Inverse problem", *headed(parts)])
+
+
+def headed(blocks: list[tuple[str, list[str]]]) -> list[str]:
+    """Lines of blocks, the first of each behind its heading."""
+    return [
+        f"  {'' if number else heading:{WIDTH}}{line}"
+        for heading, block in blocks
+        for number, line in enumerate(block)
     ]
-    return "\n".join(["Inverse problem", *lines])
 
 
 def mesh_text(mesh: Mesh) -> str:
@@ -109,7 +113,3 @@ def number_text(value: np.ndarray | np.generic) -> str:
 def range_of(values: Any) -> str:
     array = np.asarray(values)
     return f"{array.min():.4g} .. {array.max():.4g}"
-
-
-def observations_text(observations: Observations) -> str:
-    return f"{observations.num_sensors}, values {range_of(observations.values)}"

@@ -29,7 +29,7 @@ from riesz.engines.emulate.variational import matched_normals, refined
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.penalty.rows import full_precision
-from riesz.posterior.family import AbstractFamily, Draws, antithetic, full_rank
+from riesz.posterior.family import Draws, FullRank, antithetic, full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import AbstractNetwork
@@ -87,7 +87,7 @@ class EmulateState(eqx.Module):
 
     network: AbstractNetwork
     network_memory: optax.OptState
-    family: AbstractFamily
+    family: FullRank
     family_memory: optax.OptState
 
 
@@ -140,13 +140,13 @@ class EmulateStep(eqx.Module):
 
     def family_step(
         self, state: EmulateState, normals: Draws, data: EmulateData
-    ) -> tuple[AbstractFamily, optax.OptState, Float[Array, ""]]:
+    ) -> tuple[FullRank, optax.OptState, Float[Array, ""]]:
         surrogate = dataclasses.replace(data.surrogate, network=state.network)
 
         @eqx.filter_value_and_grad
         def loss(family):
             fits = log_likelihoods(data.problem, surrogate, family.transformed(normals))
-            return family.kl_to_prior(normals) - jnp.mean(fits)
+            return family.kl_to_prior() - jnp.mean(fits)
 
         value, slope = loss(state.family)
         changes, memory = family_optimiser(self.settings).update(slope, state.family_memory)
@@ -167,13 +167,13 @@ def trained(
     problem: InverseProblem,
     penalty: AbstractPenalty,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     settings: GradientSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
     *,
     progress: bool,
-) -> tuple[Surrogate, AbstractFamily, dict[str, Float[np.ndarray, " step"]]]:
+) -> tuple[Surrogate, FullRank, dict[str, Float[np.ndarray, " step"]]]:
     """Surrogate and q after both stages, and the curves of the terms."""
     prior_key, key = jr.split(key)
     state = EmulateState(

@@ -11,11 +11,12 @@ from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO
 from riesz.geometry.crs import length_unit, short_crs
 from riesz.inference.fit import Choice
+from riesz.mesh.facets import facet_measures
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
 from riesz.observe.effects import WithEffects
 from riesz.problem.problem import InverseProblem
-from riesz.problem.words import WIDTH
+from riesz.problem.words import headed
 
 SQUARES = {"m": (1e6, "km2"), "km": (1.0, "km2"), "ft": (5280.0**2, "square miles")}
 """What areas are told in, by the unit of the coordinates."""
@@ -47,11 +48,7 @@ def describe_case(case: Case) -> str:
         ("engine", engine_lines(case)),
         ("cost", [str(cost_of(case.problem, choice.engine))]),
     ]
-    told = [
-        f"  {heading if first else '':{WIDTH}}{line}"
-        for heading, lines in blocks
-        for first, line in zip([True] + [False] * len(lines), lines, strict=False)
-    ]
+    told = headed(blocks)
     notes = [f"note: {note}" for note in case.notes] or ["Nothing to warn of."]
     return "\n".join([f"{case.path} is understood.", *told, case.problem.describe(), *notes])
 
@@ -121,11 +118,7 @@ def area_text(case: Case) -> str:
     if unit not in SQUARES:
         return f"area {area:.6g} in squared units of the coordinates"
     size, name = SQUARES[unit]
-    return (
-        f"area {area / size:,.4g} {name}"
-        if area < 1e3 * size
-        else f"area {area / size:,.0f} {name}"
-    )
+    return f"area {area / size:,{'.4g' if area < 1e3 * size else '.0f'}} {name}"
 
 
 def mesh_text(case: Case) -> str:
@@ -210,7 +203,9 @@ def boundary_lines(case: Case) -> list[str]:
     """What passes the boundary; where u is prescribed the problem's own words tell."""
     lines = []
     for tag, one in case.tables.boundary.items():
-        told = f"{tag}, {length_text(case, stretch_length(case, tag))}: "
+        mesh = case.problem.forward.space.mesh
+        length = float(facet_measures(mesh.nodes, tagged_facets(mesh, tag).nodes).sum())
+        told = f"{tag}, {length_text(case, length)}: "
         if one.inflow is not None:
             lines.append(f"{told}{spoken(one.inflow)} enters by length")
         if one.conductance is not None:
@@ -219,12 +214,6 @@ def boundary_lines(case: Case) -> list[str]:
                 f"{spoken(one.conductance)}"
             )
     return lines
-
-
-def stretch_length(case: Case, tag: str) -> float:
-    mesh = case.problem.forward.space.mesh
-    ends = mesh.nodes[tagged_facets(mesh, tag).nodes]
-    return float(np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).sum())
 
 
 def spoken(value: float | str) -> str:

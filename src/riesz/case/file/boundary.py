@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import PositiveFloat, model_validator
 
 from riesz.case.table import Coefficient, NumberOrName, Table
-from riesz.errors import RieszError
+from riesz.errors import told_of
 from riesz.fem.terms.weakform import WeakForm, neumann, robin
 from riesz.io.maps.outlines import read_lines
 from riesz.mesh.mesh import Mesh
@@ -109,8 +109,6 @@ def with_stretches(path: Path, mesh: Mesh, boundary: Boundary, crs: str | None) 
         if table.along is None or table.tolerance is None:
             continue
         lines = read_lines(path.parent / table.along, table.layer, crs=crs)
-        try:
+        with told_of(f"{path}: boundary.{name}.along"):
             mesh = tag_boundary_near(mesh, name, lines, table.tolerance)
-        except RieszError as error:
-            raise type(error)(f"{path}: boundary.{name}.along: {error}") from None
     return mesh

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.schema import DomainTable, RectangleTable
-from riesz.errors import FileFormatError, MeshError, RieszError
+from riesz.errors import FileFormatError, told_of
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_domain, read_outline_file
@@ -54,10 +54,8 @@ def coarse_mesh(path: Path, domain: DomainTable, file: OutlineFile | None, point
         return coarse_rectangle(path, domain.rectangle, domain.max_edge, domain.levels)
     if file is not None:
         return coarse_polygon(path, file.path, file.outline, domain, points)
-    try:
+    with told_of(f"{path}: domain.around_observations"):
         outline = hull_outline(points, domain.margin or domain.max_edge)
-    except MeshError as error:
-        raise MeshError(f"{path}: domain.around_observations: {error}") from None
     return coarse_polygon(path, path, outline, domain, points)
 
 
@@ -71,10 +69,8 @@ def coarse_polygon(
     # No triangle is larger than the equilateral one; divided twice, as the square may be zero.
     check_size(path, 4 / math.sqrt(3) * float(outline.area) / edge / edge, levels)
     kept = points[contains(outline, points)] if domain.simplify is not None else None
-    try:
+    with told_of(named):
         return mesh_from_polygon(outline, max_edge=edge, simplify=domain.simplify, keep_inside=kept)
-    except RieszError as error:
-        raise type(error)(f"{named}: {error}") from None
 
 
 def coarse_rectangle(path: Path, table: RectangleTable, max_edge: float, asked: int | None) -> Mesh:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import PlainValidator, model_validator
 
 from riesz.case.table import Table, as_coefficient, is_finite, shown
-from riesz.errors import RieszError
+from riesz.errors import told_of
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scaled
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
@@ -149,7 +149,5 @@ def on_mesh(mesh: Mesh, name: str, value: Any) -> Any | AbstractCoefficient:
     if not isinstance(value, Mapping):
         return value
     values = {own: one for own, one in value.items() if own != REST}
-    try:
+    with told_of(f"equation.{name}"):
         return by_region(mesh, values, rest=value.get(REST))
-    except RieszError as error:
-        raise type(error)(f"equation.{name}: {error}") from None

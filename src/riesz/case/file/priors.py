@@ -146,18 +146,23 @@ KERNELS: dict[str, type[AbstractKernel]] = {
 }
 
 
-class AbstractFieldTable(AbstractPriorTable):
+class AbstractLengthTable(AbstractPriorTable):
     """A function of place; without a length scale, a quarter of the domain's longest side."""
 
-    kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern52"
     length_scale: PositiveFloat | None = None
+
+
+class AbstractFieldTable(AbstractLengthTable):
+    """With a covariance function of its own."""
+
+    kernel: Literal["matern12", "matern32", "matern52", "rbf"] = "matern52"
 
     def covariance(self, sd: float) -> AbstractKernel:
         return KERNELS[self.kernel](self.length_scale, sd)
 
 
-class AbstractProcessTable(AbstractFieldTable):
-    """By inducing points; with `learn_scales` sd and length scale are medians of unknown ones."""
+class AbstractScaledTable(AbstractLengthTable):
+    """With `learn_scales` sd and length scale are medians of unknown ones."""
 
     learn_scales: bool = False
 
@@ -165,7 +170,7 @@ class AbstractProcessTable(AbstractFieldTable):
         return LearnedScales() if self.learn_scales else None
 
 
-class GPTable(AbstractProcessTable):
+class GPTable(AbstractFieldTable, AbstractScaledTable):
     """A Gaussian process by inducing points; may also be a prescribed value on a boundary."""
 
     prior: Literal["gp"]
@@ -177,7 +182,7 @@ class GPTable(AbstractProcessTable):
         return GP(self.covariance(self.sd), self.inducing, self.mean, learned=self.learned())
 
 
-class BoundaryGPTable(AbstractProcessTable):
+class BoundaryGPTable(AbstractFieldTable, AbstractScaledTable):
     """Values on a boundary: a Gaussian process about a linear trend that is unknown too."""
 
     prior: Literal["boundary-gp"]
@@ -192,7 +197,7 @@ class BoundaryGPTable(AbstractProcessTable):
         )
 
 
-class LogGPTable(AbstractProcessTable):
+class LogGPTable(AbstractFieldTable, AbstractScaledTable):
     """A positive field whose logarithm is a Gaussian process."""
 
     prior: Literal["log-gp"]
@@ -229,18 +234,8 @@ class LogKLTable(AbstractFieldTable):
         return KarhunenLoeve(self.covariance(self.log_sd), self.terms, middle, jnp.exp)
 
 
-class AbstractSPDETable(AbstractPriorTable):
+class SPDETable(AbstractScaledTable):
     """A Matern field with one unknown a node, for data that may tell something anywhere."""
-
-    length_scale: PositiveFloat | None = None
-    learn_scales: bool = False
-
-    def learned(self) -> LearnedScales | None:
-        return LearnedScales() if self.learn_scales else None
-
-
-class SPDETable(AbstractSPDETable):
-    """The field itself."""
 
     prior: Literal["spde"]
     mean: float
@@ -250,8 +245,8 @@ class SPDETable(AbstractSPDETable):
         return SPDEField(self.sd, self.length_scale, self.mean, learned=self.learned())
 
 
-class LogSPDETable(AbstractSPDETable):
-    """A positive field whose logarithm is one."""
+class LogSPDETable(AbstractScaledTable):
+    """A positive field whose logarithm is such a field."""
 
     prior: Literal["log-spde"]
     median: PositiveFloat
@@ -294,11 +289,11 @@ class LogRegionsTable(AbstractPriorTable):
         return self
 
     def distribution(self) -> Regions:
-        return regions_prior(log_normal, median=self.median, log_sd=self.log_sd)
-
-
-def log_normal(median: float, log_sd: float) -> dist.Distribution:
-    return dist.LogNormal(math.log(median), log_sd)
+        return regions_prior(
+            lambda median, sd: dist.LogNormal(math.log(median), sd),
+            median=self.median,
+            log_sd=self.log_sd,
+        )
 
 
 def regions_prior(kind: Callable[[float, float], dist.Distribution], **parameters: Any) -> Regions:

@@ -45,7 +45,7 @@ from riesz.case.file.wells import (
 from riesz.case.table import table_of
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, told_of
 from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import could_be_degrees, is_crs_text
 from riesz.inference.fit import Choice, choose_engine
@@ -178,7 +178,9 @@ def read_case(
     tables = tables_in(path, content)
     names = tables.observations
     if table is None:
-        prepared = prepared_readings(path.parent, names, floor_of(tables))
+        # The least noise of a site, where it comes from the scatter of its readings.
+        floor = tables.noise.sd if names.sd_from_scatter else None
+        prepared = prepared_readings(path.parent, names, floor)
     else:
         prepared = read_prepared(table, names)
     wells, lines, regions = mapped(path, tables, kept)
@@ -202,13 +204,10 @@ def read_case(
     domain = replace(nested, meshes=(*nested.meshes[:-1], mesh)) if nested else mesh
     rivers = rivers_on(mesh, lines, tables.rivers)
     exchange = river_exchange(rivers) - well_sources(wells)
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, told_of(path):
         warnings.simplefilter("always")
-        try:
-            form = tables.equation.form(mesh) + boundary_exchange(tables.boundary) + exchange
-            problem = built(tables, prepared, domain, form)
-        except RieszError as error:
-            raise type(error)(f"{path}: {error}") from None
+        form = tables.equation.form(mesh) + boundary_exchange(tables.boundary) + exchange
+        problem = built(tables, prepared, domain, form)
     told += idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
@@ -233,11 +232,6 @@ def mapped(
         read_rivers(folder, tables.rivers),
         read_regions(folder, tables.regions),
     )
-
-
-def floor_of(tables: ProblemTables) -> float | None:
-    """The least noise of a site, where it comes from the scatter of its readings."""
-    return tables.noise.sd if tables.observations.sd_from_scatter else None
 
 
 def built(

@@ -12,7 +12,7 @@ from pydantic import Field
 from riesz.case.data.read import filtered
 from riesz.case.data.schema import Where
 from riesz.case.table import Table
-from riesz.errors import RieszError
+from riesz.errors import told_of
 from riesz.geometry.lines import lines_of
 from riesz.io.maps.outlines import read_features
 from riesz.mesh.mesh import Mesh
@@ -54,10 +54,8 @@ def polygons_of_region(folder: Path, name: str, table: RegionTable) -> Region:
 def with_regions(path: Path, mesh: Mesh, regions: Iterable[Region]) -> Mesh:
     """The mesh with its cells tagged; not before it is as fine as it will be."""
     for one in regions:
-        try:
+        with told_of(f"{path}: regions.{one.name}"):
             mesh = tag_region(mesh, one.name, collection([one]))
-        except RieszError as error:
-            raise type(error)(f"{path}: regions.{one.name}: {error}") from None
     return mesh
 
 

@@ -102,7 +102,7 @@ def content_of(run: Run, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Conten
     found = drawn(posterior, pixels, arrows, num_draws=num_draws, seed=seed)
     measured = measured_as(run.case)
     met = fit_to_data(problem, found.sensors)
-    shares = contractions(found)
+    shares = {name: contraction(found.before[name], own) for name, own in found.unknowns.items()}
     parameters = parameters_of(problem, found, shares)
     told = verdicts(
         posterior.check or sampler_check(posterior),
@@ -125,7 +125,7 @@ def content_of(run: Run, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Conten
         maps=maps_of(measured, found),
         parameters=parameters,
         measurements=measurements_of(problem, measured, found.sensors),
-        flow=None if arrows is None else flow_of(arrows, found),
+        flow=arrows and Flow(arrows.points, arrows.cell[0], found.flux.mean(axis=0)),
         curves=curves_of(posterior.history),
         verdicts=tuple(told),
         level=overall(told, warnings),
@@ -141,10 +141,6 @@ def method_of(posterior: Posterior) -> str:
     if posterior.engine == Conditional.name:
         return PARTLY if len(linear_parts(posterior.problem).others) else EXACT
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
-
-
-def flow_of(arrows: Grid, found: Drawn) -> Flow:
-    return Flow(arrows.points, arrows.cell[0], found.flux.mean(axis=0))
 
 
 def maps_of(measured: Measured, found: Drawn) -> tuple[FieldMap, ...]:
@@ -184,14 +180,6 @@ def parameters_of(
 def interval(values: Float[np.ndarray, " draw"]) -> tuple[float, float, float]:
     low, middle, high = np.quantile(values, INTERVAL).tolist()
     return low, middle, high
-
-
-def contractions(found: Drawn) -> dict[str, float]:
-    """For each unknown number and field."""
-    shares = {}
-    for name, after in found.unknowns.items():
-        shares[name] = contraction(found.before[name], after)
-    return shares
 
 
 def contraction(

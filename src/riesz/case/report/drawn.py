@@ -21,7 +21,6 @@ from riesz.prediction.predict import NUM_DRAWS, quantity_draws
 from riesz.prediction.quantity import (
     Places,
     UnknownAt,
-    coefficients_at,
     fluxes_at,
     places,
     states_at,
@@ -64,9 +63,7 @@ class ReportDraw(eqx.Module):
     ) -> dict[str, Any]:
         lines = budget(problem.forward, state, z)
         fields = {
-            name: coefficients_at(
-                problem.forward, self.where, field_coefficient(problem, name), state, z
-            ).astype(jnp.float32)
+            name: UnknownAt(name, self.where)(problem, state, z).astype(jnp.float32)
             for name in self.fields
         }
         states = states_at(problem.forward, self.where, state, z)
@@ -93,10 +90,6 @@ def flux_of(
     if where is None:
         return jnp.zeros((0, 2), problem.forward.dtype)
     return fluxes_at(problem.forward, where, state, z)
-
-
-def field_coefficient(problem: InverseProblem, name: str) -> Any:
-    return problem.latents.latents[name].coefficient(name)
 
 
 def unknowns_of(

@@ -1,6 +1,6 @@
 """The parts of the page that need no script: sentences, tables and charts, all escaped."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -45,12 +45,13 @@ def summary(content: Content) -> str:
     """The run in a paragraph."""
     measured = content.measured
     told = content.manifest["summary"]
-    names = listed_and(content.unknowns)
+    *names, last = content.unknowns
+    unknowns = f"{', '.join(names)} and {last}" if names else last
     seconds = told.get("seconds")
     time = "" if seconds is None else f" It took {duration(seconds)}."
     sentences = (
         f"{measured.name} was measured {measured_text(content)}. From these the engine "
-        f"{content.engine} inferred {names}, on a mesh of {told.get('nodes', '?')} nodes.{time} "
+        f"{content.engine} inferred {unknowns}, on a mesh of {told.get('nodes', '?')} nodes.{time} "
         f"{met_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
         "posterior."
     )
@@ -80,10 +81,6 @@ def met_text(met: DataFit) -> str:
         f"prediction (root mean square), and {met.coverage:.0%} of them inside their 95 % interval."
     )
     return told[0].upper() + told[1:]
-
-
-def listed_and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def duration(seconds: float) -> str:

@@ -97,7 +97,8 @@ def verdicts(
         found.append(UNCHECKED[method])
     found += [] if surrogate is None else of_surrogate(surrogate)
     found += [] if met.residual_rms is None else [of_residuals(met.residual_rms)]
-    found += [] if met.coverage is None else [of_coverage(met.coverage, met.num_exact)]
+    num_exact = met.num_observations - met.num_censored
+    found += [] if met.coverage is None else [of_coverage(met.coverage, num_exact)]
     found += of_contraction(contraction)
     return found
 

@@ -18,10 +18,6 @@ from riesz.engines.table import check_engine
 from riesz.io.store.checkpoint import Checkpoint
 
 
-def unheard(message: str) -> None:
-    """What is told to nobody."""
-
-
 def fit_case(
     case: Case | Path | str,
     out: Path | str,
@@ -32,7 +28,7 @@ def fit_case(
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
     progress: bool = True,
-    told: Callable[[str], None] = unheard,
+    told: Callable[[str], None] = lambda message: None,
 ) -> Run:
     """Fit a problem file, read or by its name, and keep the posterior in the run folder `out`.
 

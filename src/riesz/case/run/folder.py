@@ -301,13 +301,6 @@ def check_unchanged(folder: Path, manifest: dict[str, Any]) -> None:
         )
 
 
-def version_notes(manifest: dict[str, Any]) -> tuple[str, ...]:
-    """That a run comes from another version of riesz."""
-    saved = (manifest.get("versions") or {}).get("riesz")
-    own = versions()["riesz"]
-    return () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
-
-
 def read_run(folder: Path | str) -> Run:
     """Read a run folder: the problem as it was fitted, and its posterior."""
     folder = Path(folder)
@@ -325,7 +318,9 @@ def read_run(folder: Path | str) -> Run:
         kept=(folder / WELLS, folder / RIVERS, folder / REGIONS),
     )
     posterior = load_posterior(folder / POSTERIOR, case.problem)
-    return Run(folder, case, posterior, manifest["summary"], version_notes(manifest))
+    saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
+    notes = () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
+    return Run(folder, case, posterior, manifest["summary"], notes)
 
 
 def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:

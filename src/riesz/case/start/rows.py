@@ -58,7 +58,8 @@ def measured_rows(
     table_path: Path, outline: Outline | None, folder: Path, asked: Asked
 ) -> MeasuredRows:
     """The rows that have a place, inside the outline, and a value."""
-    check_together(asked)
+    if asked.sites_where and asked.sites is None:
+        raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
     table = read_table(table_path, value=asked.value or "value")
     table, told = filtered(table, asked.where, "--where")
     sites = every = None
@@ -108,12 +109,6 @@ def measured_rows(
         lines="".join(f"{line}\n" for line in lines),
         notes=tuple(notes),
     )
-
-
-def check_together(asked: Asked) -> None:
-    """Raise where an option has no meaning without another."""
-    if asked.sites_where and asked.sites is None:
-        raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
 
 
 def check_inside(

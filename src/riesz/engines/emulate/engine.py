@@ -31,7 +31,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.rows import full_precision
-from riesz.posterior.family import AbstractFamily, full_rank
+from riesz.posterior.family import FullRank, full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem, in_precision
@@ -87,7 +87,7 @@ def rounds_in_double(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     sizes: RoundSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,

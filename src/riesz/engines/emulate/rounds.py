@@ -33,7 +33,7 @@ from riesz.engines.emulate.start import PatchSettings, at_sensors, equation_inpu
 from riesz.engines.emulate.variational import information, matched_normals, refined
 from riesz.engines.training import TrainingError, bar, spoken
 from riesz.penalty.penalty import WeakFormPenalty
-from riesz.posterior.family import AbstractFamily, Draws, antithetic
+from riesz.posterior.family import Draws, FullRank, antithetic
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import local_functions, with_more_features
 from riesz.surrogate.surrogate import Surrogate
@@ -89,7 +89,7 @@ class Rounds:
     """Where the rounds ended, and how they went."""
 
     surrogate: Surrogate
-    family: AbstractFamily
+    family: FullRank
     history: dict[str, Float[np.ndarray, " round"]]
     notes: tuple[str, ...]
 
@@ -98,7 +98,7 @@ def emulated_in_rounds(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     sizes: RoundSettings,
     reference: Float[Array, ""],
     key: PRNGKeyArray,
@@ -142,7 +142,8 @@ def emulated_in_rounds(
             check_round(terms, number, (surrogate, before))
             curves.append(terms)
             shown.update(task, advance=1, terms=spoken(terms))
-            coarse = terms["physics"] > tolerance and may_grow(surrogate)
+            may_grow = 2 * factorised(surrogate).readout.size <= LARGEST
+            coarse = terms["physics"] > tolerance and may_grow
             settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
             settling = settling + 1 if near else 0
@@ -176,10 +177,6 @@ def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
     return float(HIDDEN_BY_NOISE**2 * np.mean(noise**2) / max(np.mean(signal**2), 1e-300))
 
 
-def may_grow(surrogate: Surrogate) -> bool:
-    return 2 * factorised(surrogate).readout.size <= LARGEST
-
-
 def grown(surrogate: Surrogate, key: PRNGKeyArray) -> Surrogate:
     """With twice as many functions of place."""
     network = factorised(surrogate)
@@ -209,7 +206,7 @@ def fitted_around(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     sizes: RoundSettings,
     key: PRNGKeyArray,
     spread: float,
@@ -255,7 +252,7 @@ def next_share(
     share: float,
     problem: InverseProblem,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     normals: Draws,
 ) -> float:
     """How much of the data's weight the next q is given, if that keeps it within reach."""
@@ -268,11 +265,11 @@ def next_share(
 def within_reach(
     problem: InverseProblem,
     surrogate: Surrogate,
-    before: AbstractFamily,
+    before: FullRank,
     normals: Draws,
     least: float,
     share: float,
-) -> tuple[AbstractFamily, float]:
+) -> tuple[FullRank, float]:
     """The next q, and the share of the data's weight with which it stays where it was fitted.
 
     With less than the `least` share, that of the q before, it would turn back to the prior: where
@@ -289,12 +286,12 @@ def within_reach(
     return before, share
 
 
-def between(before: AbstractFamily, after: AbstractFamily, part: float) -> AbstractFamily:
+def between(before: FullRank, after: FullRank, part: float) -> FullRank:
     """A member of the family on the way from one to another."""
     return jax.tree.map(lambda a, b: a + part * (b - a), before, after)
 
 
-def reach(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:
+def reach(before: FullRank, after: FullRank, normals: Draws) -> float:
     """How far the mean moved, in standard deviations of the q before along its own axes."""
     old, new = (np.asarray(family.transformed(normals)) for family in (before, after))
     factor = np.linalg.cholesky(np.atleast_2d(np.cov(old, rowvar=False)))
@@ -302,7 +299,7 @@ def reach(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> floa
     return float(np.abs(moved).max()) if np.isfinite(moved).all() else np.inf
 
 
-def distance(before: AbstractFamily, after: AbstractFamily, normals: Draws) -> float:
+def distance(before: FullRank, after: FullRank, normals: Draws) -> float:
     """How means and spreads changed, in standard deviations of the new q: root mean squares.
 
     The larger of both; of many unknowns one or another always moves with the patches drawn.
@@ -318,7 +315,7 @@ def scores(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     normals: Draws,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -327,4 +324,4 @@ def scores(
     zs = equation_inputs(problem, draws[:SCORED_DRAWS])
     values = jax.lax.map(lambda one: penalty(one, surrogate, zs), jr.split(key, SCORED_PATCHES))
     fits = log_likelihoods(problem, surrogate, draws)
-    return jnp.mean(values), jnp.mean(fits) - family.kl_to_prior(normals)
+    return jnp.mean(values), jnp.mean(fits) - family.kl_to_prior()

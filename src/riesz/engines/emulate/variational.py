@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.emulate.start import at_sensors, log_likelihoods
 from riesz.engines.optimise import minimised
-from riesz.posterior.family import AbstractFamily, Draws, FullRank, antithetic, full_rank_of
+from riesz.posterior.family import Draws, FullRank, antithetic, full_rank_of
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate
 
@@ -38,17 +38,15 @@ def matched_normals(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dty
 def refined(
     problem: InverseProblem,
     surrogate: Surrogate,
-    family: AbstractFamily,
+    family: FullRank,
     normals: Draws,
     share: float = 1.0,
-) -> AbstractFamily:
+) -> FullRank:
     """The family's member that maximises the evidence bound on fixed draws.
 
     `share` is that of the data's weight: less than one widens q, as if noise were larger.
     """
     weight = jnp.asarray(share, normals.dtype)
-    if not isinstance(family, FullRank):
-        return minimised(family, negative_bound, None, problem, surrogate, normals, weight)
     found = information(problem, surrogate, family, normals[:INFORMATION_DRAWS])
     precision = jnp.eye(len(found), dtype=found.dtype) + weight * found
     frame = full_rank_of(family.mean, jnp.linalg.cholesky(jnp.linalg.inv(precision)))
@@ -67,7 +65,7 @@ def placed(own: FullRank, frame: FullRank) -> FullRank:
 
 @eqx.filter_jit
 def information(
-    problem: InverseProblem, surrogate: Surrogate, family: AbstractFamily, normals: Draws
+    problem: InverseProblem, surrogate: Surrogate, family: FullRank, normals: Draws
 ) -> Float[Array, "coordinate coordinate"]:
     """What the data tell of the unknowns under q: the squares of the sensors' slopes, by noise."""
 
@@ -82,15 +80,14 @@ def information(
 @eqx.filter_jit
 @eqx.filter_value_and_grad
 def negative_bound(
-    family: AbstractFamily,
-    frame: FullRank | None,
+    own: FullRank,
+    frame: FullRank,
     problem: InverseProblem,
     surrogate: Surrogate,
     normals: Draws,
     share: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Minus the evidence lower bound of a family, given in the coordinates of a frame if any."""
-    if frame is not None and isinstance(family, FullRank):
-        family = placed(family, frame)
+    """Minus the evidence lower bound of a family, given in the coordinates of a frame."""
+    family = placed(own, frame)
     fits = log_likelihoods(problem, surrogate, family.transformed(normals))
-    return family.kl_to_prior(normals) - share * jnp.mean(fits)
+    return family.kl_to_prior() - share * jnp.mean(fits)

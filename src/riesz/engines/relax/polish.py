@@ -31,14 +31,14 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.norm import NormSample
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states
 from riesz.penalty.rows import StateFunction, values_at_nodes
-from riesz.posterior.family import AbstractFamily, Draws, MeanField
+from riesz.posterior.family import AbstractGaussian, Draws, MeanField
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import COORDINATES, NodalSurrogate, Surrogate
 
 LARGEST = 512
 """Patches that are all taken; of more, so many are drawn."""
 
-Family = TypeVar("Family", bound=AbstractFamily)
+Family = TypeVar("Family", bound=AbstractGaussian)
 
 
 class ChosenPatches(AbstractPenalty):
@@ -109,7 +109,7 @@ def fitted_surrogate(
 @eqx.filter_jit
 @eqx.filter_value_and_grad
 def family_cost(
-    family: AbstractFamily,
+    family: AbstractGaussian,
     problem: InverseProblem,
     penalty: AbstractPenalty,
     surrogate: AnySurrogate,

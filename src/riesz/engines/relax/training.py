@@ -26,7 +26,7 @@ from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
 from riesz.engines.training import train
 from riesz.penalty.penalty import AbstractPenalty
-from riesz.posterior.family import AbstractFamily, AbstractGaussian, Draws
+from riesz.posterior.family import AbstractGaussian, Draws
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.surrogate.surrogate import NodalSurrogate, Surrogate
 
@@ -48,7 +48,7 @@ def relaxed_terms(
     problem: InverseProblem,
     penalty: AbstractPenalty,
     surrogate: AnySurrogate,
-    family: AbstractFamily,
+    family: AbstractGaussian,
     key: PRNGKeyArray,
     normals: Draws,
     epsilon: Float[Array, ""],
@@ -56,7 +56,7 @@ def relaxed_terms(
     """The objective on given normal draws and a key for the patches."""
     draws = family.transformed(normals)
     fits, square = fits_and_square(problem, penalty, surrogate, key, draws)
-    return Terms(-jnp.mean(fits), family.kl_to_prior(normals), square / (2 * epsilon**2))
+    return Terms(-jnp.mean(fits), family.kl_to_prior(), square / (2 * epsilon**2))
 
 
 def fits_and_square(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from riesz.errors import FileFormatError, MeshError, RieszError
+from riesz.errors import FileFormatError, MeshError, told_of
 from riesz.geometry.crs import crs_of, same_crs, short_crs
 from riesz.geometry.lines import features_in, geojson_in, geometries_in, lines_of
 from riesz.geometry.outline import Outline, outline_from
@@ -43,10 +43,8 @@ class OutlineFile:
 def read_outline_file(path: Path, layer: str | None = None) -> OutlineFile:
     """The polygon in a GeoJSON file, a GeoPackage or a shapefile."""
     content, crs = read_shapes(path, layer)
-    try:
+    with told_of(path):
         return OutlineFile(path, outline_from(content), crs)
-    except RieszError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def read_outline(path: Path | str, *, layer: str | None = None) -> Outline:
@@ -70,10 +68,8 @@ def read_domain(
             raise MeshError(f"{path} holds a mesh in {mesh.dim} dimensions, not in the plane.")
         return mesh
     outline = read_outline(path, layer=layer)
-    try:
+    with told_of(path):
         return mesh_from_polygon(outline, max_edge=max_edge or outline.extent / EDGES_ACROSS)
-    except MeshError as error:
-        raise MeshError(f"{path}: {error}") from None
 
 
 def read_shapes(path: Path, layer: str | None) -> tuple[Any, str | None]:
@@ -96,10 +92,8 @@ def read_lines(path: Path, layer: str | None = None, *, crs: str | None = None) 
     content, own = read_shapes(path, layer)
     if own is not None and crs is not None:
         check_same_crs(path, own, crs)
-    try:
+    with told_of(path):
         lines_of(content)
-    except RieszError as error:
-        raise type(error)(f"{path}: {error}") from None
     return content
 
 
@@ -123,17 +117,13 @@ class FeatureLayer:
 def read_features(path: Path, layer: str | None, kind: Literal["line", "polygon"]) -> FeatureLayer:
     """From a GeoJSON file, a GeoPackage or a shapefile; shapes of another kind are refused."""
     content, crs = read_shapes(path, layer)
-    try:
+    with told_of(path):
         features = features_in(content)
-    except RieszError as error:
-        raise type(error)(f"{path}: {error}") from None
     if not features:
         raise FileFormatError(f"{path} has no features: give at least one {kind}.")
     for number, (shape, _) in enumerate(features, 1):
-        try:
+        with told_of(f"{path}, row {number}"):
             check_shape(shape, kind)
-        except RieszError as error:
-            raise type(error)(f"{path}, row {number}: {error}") from None
     names = tuple(dict.fromkeys(name for _, properties in features for name in properties))
     rows = [[text_of(properties.get(name)) for name in names] for _, properties in features]
     table = TextTable(path, names, rows, np.arange(1, len(rows) + 1), "row", crs=crs)

@@ -23,7 +23,13 @@ from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.mesh import mesh_digest
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
-from riesz.posterior.family import AbstractFamily, EmpiricalDraws, FullRank, MeanField, PriorUpdate
+from riesz.posterior.family import (
+    AbstractGaussian,
+    EmpiricalDraws,
+    FullRank,
+    MeanField,
+    PriorUpdate,
+)
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
@@ -105,7 +111,7 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
         from_plain(manifest.get(name), name, arrays, SAVED) for name in PARTS
     )
     if not (
-        isinstance(distribution, AbstractFamily | EmpiricalDraws)
+        isinstance(distribution, AbstractGaussian | EmpiricalDraws)
         and isinstance(states, AbstractStateMap)
         and isinstance(history, dict)
         and all(isinstance(curve, jax.Array) for curve in history.values())

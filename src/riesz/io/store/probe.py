@@ -27,7 +27,10 @@ EQUATION, BOUNDARY, NOISE = "the equation", "the boundary values", "the noise"
 
 def probe(problem: InverseProblem) -> dict[str, Numbers]:
     """The numbers of every part, each named as an error names it."""
-    found = [evaluated(problem, coordinates) for coordinates in fixed_coordinates(problem)]
+    # The centre of the prior, and a place about one standard deviation from it in each coordinate.
+    size = problem.num_coordinates
+    places = (np.zeros(size), 1.4 * fixed_vector(size, 0))
+    found = [evaluated(problem, jnp.asarray(one, problem.forward.dtype)) for one in places]
     return {part: [digest(r) for one in found for r in one[part]] for part in found[0]}
 
 
@@ -86,13 +89,6 @@ def noise_numbers(
 
 def flat(values: Float[Array, "..."]) -> Float[np.ndarray, " _"]:
     return np.asarray(values, float).ravel()
-
-
-def fixed_coordinates(problem: InverseProblem) -> list[Coordinates]:
-    """The centre of the prior, and a place about one standard deviation from it in each."""
-    size = problem.num_coordinates
-    off = 1.4 * fixed_vector(size, 0)
-    return [jnp.asarray(one, problem.forward.dtype) for one in (np.zeros(size), off)]
 
 
 def fixed_vector(size: int, which: int) -> Float[np.ndarray, " size"]:

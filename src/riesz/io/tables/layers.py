@@ -22,12 +22,6 @@ HDF5 = b"\x89HDF"
 PLAINER = "save the data in a plainer format"
 
 
-def suffix_of(path: Path) -> str:
-    """The last suffix, with the one before it where that says what is packed."""
-    name = path.name.lower()
-    return next((one for one in CSV if name.endswith(one)), path.suffix.lower())
-
-
 def read_table(path: Path | str, *, layer: str | None = None, value: str = "value") -> TextTable:
     """A table from a CSV file, a layer of points or, along the dimension of `value`, NetCDF.
 
@@ -35,7 +29,8 @@ def read_table(path: Path | str, *, layer: str | None = None, value: str = "valu
     columns x and y.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    # With the suffix before the last, where that says what is packed.
+    suffix = next((one for one in CSV if path.name.lower().endswith(one)), path.suffix.lower())
     if layer is not None and suffix not in LAYERS:
         raise FileFormatError(f"{path} has no layers: leave the key layer out.")
     if suffix in LAYERS:

@@ -16,7 +16,7 @@ from riesz.engines.nuts.engine import Nuts
 from riesz.engines.relax.engine import Relax
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
 from riesz.penalty.dual_norm import Gram
-from riesz.posterior.family import AbstractFamily, EmpiricalDraws
+from riesz.posterior.family import AbstractGaussian, EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz_paper.experiments.misspecified.data import DataSet, posed
 
@@ -60,8 +60,8 @@ def by_weighing(data: DataSet, seed: int) -> Posterior:
     return dataclasses.replace(around, distribution=EmpiricalDraws(again[None]), history=history)
 
 
-def family_of(posterior: Posterior) -> AbstractFamily:
-    assert isinstance(posterior.distribution, AbstractFamily)  # laplace gives a normal one
+def family_of(posterior: Posterior) -> AbstractGaussian:
+    assert isinstance(posterior.distribution, AbstractGaussian)  # laplace gives a normal one
     return posterior.distribution
 
 
