@@ -21,6 +21,8 @@ from riesz.prediction.predict import measured, quantity_draws
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import InverseProblem
 
+AtNodes = Float[Array, " node"]
+
 ENDS = (0.025, 0.975)
 """Of the predictive intervals, which hold 95 %."""
 
@@ -43,9 +45,7 @@ class AtSensors(eqx.Module):
     measured: Float[Any, "*draw sensor"]  # new ones
 
 
-def at_sensors(
-    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-) -> AtSensors:
+def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
     """Of one draw, for `quantity_draws` to gather."""
     predicted = problem.operator @ state
     mean = problem.likelihood.mean(predicted, z)
@@ -183,16 +183,14 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
 
 
 def overview(
-    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+    key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
 ) -> dict[str, Any]:
     """All that a summary needs from one draw."""
     unknowns = {name: shown(problem, name, state, z) for name in problem.latents.names}
     return {"unknowns": unknowns, "sensors": at_sensors(key, problem, state, z)}
 
 
-def shown(
-    problem: InverseProblem, name: str, state: Float[Array, " node"], z: PyTree
-) -> Float[Array, "*shape"]:
+def shown(problem: InverseProblem, name: str, state: AtNodes, z: PyTree) -> Float[Array, "*shape"]:
     if regions_of(problem, name):
         return z[name]
     value = UnknownAt(name)(problem, state, z)

@@ -23,11 +23,12 @@ from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.fem.terms.weakform import PointSource, WeakForm
 from riesz.mesh.mesh import Mesh
 
+DofValues = Float[Array, " dof"]
+FreeValues = Float[Array, " free"]
+
 
 @eqx.filter_jit
-def residual(
-    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: Any = None
-) -> Float[Array, " dof"]:
+def residual(problem: BoundaryValueProblem, state: DofValues, z: Any = None) -> DofValues:
     r"""$r_i = \mathrm{form}(u; \phi_i)$ for every shape function, those at fixed unknowns included.
 
     On free unknowns it vanishes at the solution; on fixed ones it is the flux that holds the
@@ -59,15 +60,13 @@ def check_state(problem: BoundaryValueProblem, state: Float[Array, "..."]) -> No
         )
 
 
-def free_residual(
-    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: PyTree = None
-) -> Float[Array, " free"]:
+def free_residual(problem: BoundaryValueProblem, state: DofValues, z: PyTree = None) -> FreeValues:
     """The residual tested with the shape functions of free unknowns only."""
     return residual(problem, state, z)[problem.free]
 
 
 def group_residuals(
-    problem: BoundaryValueProblem, group: Group, state: Float[Array, " dof"], z: PyTree
+    problem: BoundaryValueProblem, group: Group, state: DofValues, z: PyTree
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contributions of each cell or facet of a group to its local unknowns."""
     local = local_states(group.domain, state)
@@ -81,7 +80,7 @@ def slice_cells(group: Group, start: Int[Array, ""], count: int) -> Group:
     return eqx.tree_at(lambda g: g.domain, group, group.domain.sliced(start, count))
 
 
-def local_states(domain: Domain, state: Float[Array, " dof"]) -> list[Float[Array, " entity"]]:
+def local_states(domain: Domain, state: DofValues) -> list[Float[Array, " entity"]]:
     """The state at the local unknowns of every entity, one array a local unknown."""
     return [
         state.at[dofs].get(mode="promise_in_bounds", wrap_negative_indices=False)
@@ -104,9 +103,7 @@ def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
 
 
 @eqx.filter_jit
-def jacobian(
-    problem: BoundaryValueProblem, state: Float[Array, " dof"], z: Any = None
-) -> SparseMatrix:
+def jacobian(problem: BoundaryValueProblem, state: DofValues, z: Any = None) -> SparseMatrix:
     r"""$\partial r_i/\partial u_j$ on free unknowns: the stiffness matrix of a linear equation."""
     check_state(problem, state)
     values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
@@ -145,8 +142,8 @@ def piece_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " piece"]:
 
 @eqx.filter_jit
 def with_dirichlet(
-    problem: BoundaryValueProblem, free_values: Float[Array, " free"], z: PyTree = None
-) -> Float[Array, " dof"]:
+    problem: BoundaryValueProblem, free_values: FreeValues, z: PyTree = None
+) -> DofValues:
     """The vector of all unknowns from the free ones and the prescribed values."""
     state = jnp.zeros(problem.space.num_dofs, problem.dtype)
     state = state.at[problem.fixed].set(dirichlet_values(problem, z))

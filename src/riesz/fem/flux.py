@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import FormError
-from riesz.fem.assembly import check_state, group_residuals, local_states, source_rates
+from riesz.fem.assembly import DofValues, check_state, group_residuals, local_states, source_rates
 from riesz.fem.elements.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows
 from riesz.fem.problem import BoundaryValueProblem, Group
@@ -22,6 +22,8 @@ from riesz.fem.terms.weakform import Term, diffusion_integrand
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import region_cells, tagged_facets
+
+Amount = Float[Array, ""]
 
 ACROSS = "across the region's boundary"
 
@@ -33,11 +35,11 @@ class Budget(eqx.Module):
     (`imbalance`) vanish.
     """
 
-    gains: dict[str, Float[Array, ""]]
-    outflows: dict[str, Float[Array, ""]]
+    gains: dict[str, Amount]
+    outflows: dict[str, Amount]
 
     @property
-    def imbalance(self) -> Float[Array, ""]:
+    def imbalance(self) -> Amount:
         amounts = [*self.gains.values(), *(-outflow for outflow in self.outflows.values())]
         return jnp.sum(jnp.stack(amounts))
 
@@ -49,11 +51,7 @@ class Budget(eqx.Module):
 
 
 def budget(
-    problem: BoundaryValueProblem,
-    state: Float[Array, " dof"],
-    z: Any = None,
-    *,
-    region: str | None = None,
+    problem: BoundaryValueProblem, state: DofValues, z: Any = None, *, region: str | None = None
 ) -> Budget:
     """The budget of a region of cells, or of the whole domain.
 
@@ -71,13 +69,10 @@ def budget(
 
 @eqx.filter_jit
 def gains_and_rest(
-    problem: BoundaryValueProblem,
-    state: Float[Array, " dof"],
-    z: PyTree,
-    inside: Float[Array, " cell"],
-) -> tuple[dict[str, Float[Array, ""]], Float[Array, " dof"]]:
+    problem: BoundaryValueProblem, state: DofValues, z: PyTree, inside: Float[Array, " cell"]
+) -> tuple[dict[str, Amount], DofValues]:
     """What each term adds inside, and the residual of the cells there at every unknown."""
-    gains: dict[str, Float[Array, ""]] = {}
+    gains: dict[str, Amount] = {}
     unbalanced = jnp.zeros(problem.space.num_dofs, problem.dtype)
     for group in (problem.cells, *problem.facets):
         counted = inside if group.domain.cell is None else inside[group.domain.cell]
@@ -100,7 +95,7 @@ def gains_and_rest(
 
 
 def term_totals(
-    problem: BoundaryValueProblem, group: Group, term: Term, state: Float[Array, " dof"], z: PyTree
+    problem: BoundaryValueProblem, group: Group, term: Term, state: DofValues, z: PyTree
 ) -> Float[Array, " entity"]:
     """The integral of one term over each entity, tested with the constant one."""
     alone = Group((term,), group.domain, group.entries)
@@ -117,9 +112,7 @@ def cells_inside(mesh: Mesh, region: str | None) -> Float[np.ndarray, " cell"]:
     return inside
 
 
-def prescribed_outflows(
-    problem: BoundaryValueProblem, unbalanced: Float[Array, " dof"]
-) -> dict[str, Float[Array, ""]]:
+def prescribed_outflows(problem: BoundaryValueProblem, unbalanced: DofValues) -> dict[str, Amount]:
     """Minus what is unbalanced at prescribed unknowns, by tag."""
     return {
         f"prescribed on {piece.tag}": -jnp.sum(unbalanced[problem.fixed[piece.position]])
@@ -128,8 +121,8 @@ def prescribed_outflows(
 
 
 def outflow_across(
-    problem: BoundaryValueProblem, unbalanced: Float[Array, " dof"], inside: Float[Array, " cell"]
-) -> Float[Array, ""]:
+    problem: BoundaryValueProblem, unbalanced: DofValues, inside: Float[Array, " cell"]
+) -> Amount:
     """Minus what is unbalanced at unknowns shared with outside cells."""
     touches_outside = jnp.zeros_like(unbalanced).at[problem.cells.domain.dofs].max(1 - inside)
     return -jnp.sum(unbalanced * touches_outside.at[problem.fixed].set(0.0))
@@ -137,12 +130,12 @@ def outflow_across(
 
 def flux_through(
     problem: BoundaryValueProblem,
-    state: Float[Array, " dof"],
+    state: DofValues,
     z: Any = None,
     *,
     on: str,
     out_of: str | None = None,
-) -> Float[Array, ""]:
+) -> Amount:
     r"""$-\int_\Gamma F\cdot n$, for instance of Darcy's flux, along facets tagged `on`.
 
     The normal points out of the domain. Inside the domain a line has two sides: name the region
@@ -156,9 +149,7 @@ def flux_through(
 
 
 @eqx.filter_jit
-def outflow(
-    problem: BoundaryValueProblem, facets: Domain, state: Float[Array, " dof"], z: PyTree
-) -> Float[Array, ""]:
+def outflow(problem: BoundaryValueProblem, facets: Domain, state: DofValues, z: PyTree) -> Amount:
     """What passes through all of the given facets, along their normals."""
     terms, states = problem.cells.terms, local_states(facets, state)
     return jnp.sum(entity_outflows(terms, problem.space.element, facets, states, z))

@@ -3,6 +3,10 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+Points = Float[np.ndarray, "point 2"]
+Edges = Int[np.ndarray, "edge 2"]
+Ends = Float[np.ndarray, "edge 2"]
+
 PAIRS_AT_ONCE = 4_000_000  # point-edge pairs held in memory together
 TOUCHING = 1e-10  # relative to the extent: closer than this, two places are one
 
@@ -25,11 +29,7 @@ def ring_edges(num_vertices: int, first: int = 0) -> Int[np.ndarray, "vertex 2"]
     return first + np.stack([index, np.roll(index, -1)], axis=1)
 
 
-def inside(
-    points: Float[np.ndarray, "point 2"],
-    starts: Float[np.ndarray, "edge 2"],
-    ends: Float[np.ndarray, "edge 2"],
-) -> Bool[np.ndarray, " point"]:
+def inside(points: Points, starts: Ends, ends: Ends) -> Bool[np.ndarray, " point"]:
     """Whether each point lies inside the rings that the edges form, by the even-odd rule.
 
     An edge that two rings share counts twice and so not at all.
@@ -48,11 +48,7 @@ def even_odd(points, starts, ends) -> Bool[np.ndarray, " point"]:
     return np.bincount(point[hit], minlength=len(points)) % 2 == 1
 
 
-def distance_to_edges(
-    points: Float[np.ndarray, "point 2"],
-    starts: Float[np.ndarray, "edge 2"],
-    ends: Float[np.ndarray, "edge 2"],
-) -> Float[np.ndarray, " point"]:
+def distance_to_edges(points: Points, starts: Ends, ends: Ends) -> Float[np.ndarray, " point"]:
     """Distance from each point to the nearest edge."""
     chunk = max(1, PAIRS_AT_ONCE // max(1, len(starts)))
     nearest = np.full(len(points), np.inf)
@@ -69,9 +65,7 @@ def offset_from_edge(offset, along) -> np.ndarray:
     return np.linalg.norm(offset - fraction[..., None] * along, axis=-1)
 
 
-def close_pairs(
-    points: Float[np.ndarray, "point 2"], edges: Int[np.ndarray, "edge 2"], margin: float
-) -> Int[np.ndarray, "pair 2"]:
+def close_pairs(points: Points, edges: Edges, margin: float) -> Int[np.ndarray, "pair 2"]:
     """Pairs of edges, the lower index first, whose bounding boxes come within `margin`."""
     corners = points[edges]
     low, high = corners.min(axis=1) - margin, corners.max(axis=1)
@@ -87,7 +81,7 @@ def close_pairs(
 
 
 def proper_crossings(
-    points: Float[np.ndarray, "point 2"], edges: Int[np.ndarray, "edge 2"], tolerance: float
+    points: Points, edges: Edges, tolerance: float
 ) -> tuple[Int[np.ndarray, "pair 2"], Float[np.ndarray, "pair 2"]]:
     """Pairs of edges that cross away from their ends, in order, and where they do."""
     pairs = close_pairs(points, edges, tolerance)
@@ -103,9 +97,7 @@ def proper_crossings(
     return pairs[crossing], a[crossing] + fraction[:, None] * first[crossing]
 
 
-def touches(
-    points: Float[np.ndarray, "point 2"], edges: Int[np.ndarray, "edge 2"], tolerance: float
-) -> Int[np.ndarray, "touch 2"]:
+def touches(points: Points, edges: Edges, tolerance: float) -> Int[np.ndarray, "touch 2"]:
     """Pairs (point, edge) where a point that ends some edge lies on an edge it does not end."""
     pairs = close_pairs(points, edges, tolerance)
     pairs = np.concatenate([pairs, pairs[:, ::-1]])

@@ -10,12 +10,12 @@ from riesz.errors import MeshError
 from riesz.geometry.outline import Outline, outline_from
 from riesz.geometry.simplify import kept_vertices
 
+Points = Float[np.ndarray, "n 2"]
+
 NUM_DIRECTIONS = 16  # corners of the polygon that stands for a disc
 
 
-def hull_outline(
-    points: Float[np.ndarray, "n 2"], margin: float, concave: float | None = None
-) -> Outline:
+def hull_outline(points: Points, margin: float, concave: float | None = None) -> Outline:
     """An outline that keeps about `margin` from every point, all of them inside.
 
     It is the convex hull of discs around the points; with `concave`, gaps in the hull wider than
@@ -33,21 +33,19 @@ def hull_outline(
     return outline_from(ring[kept_vertices(ring, fixed, points, margin / 5)])
 
 
-def convex_ring(points: Float[np.ndarray, "n 2"], margin: float) -> Float[np.ndarray, "corner 2"]:
+def convex_ring(points: Points, margin: float) -> Float[np.ndarray, "corner 2"]:
     rim = disc_corners(points[ConvexHull(points).vertices], margin)
     return rim[ConvexHull(rim).vertices]
 
 
-def concave_ring(
-    points: Float[np.ndarray, "n 2"], margin: float, longest: float
-) -> Float[np.ndarray, "corner 2"]:
+def concave_ring(points: Points, margin: float, longest: float) -> Float[np.ndarray, "corner 2"]:
     rim = disc_corners(points, margin)
     distance, _ = KDTree(points).query(rim)
     rim = rim[distance > margin * (1 - 1e-6)]
     return rim[dig(rim, longest)]
 
 
-def check_cloud(points: Float[np.ndarray, "n 2"]) -> None:
+def check_cloud(points: Points) -> None:
     count = len(np.unique(points, axis=0))
     if count < 3:
         raise MeshError(f"the cloud has {count} distinct points: an outline needs at least 3.")
@@ -59,13 +57,13 @@ def check_cloud(points: Float[np.ndarray, "n 2"]) -> None:
         )
 
 
-def disc_corners(points: Float[np.ndarray, "n 2"], radius: float) -> Float[np.ndarray, "corner 2"]:
+def disc_corners(points: Points, radius: float) -> Float[np.ndarray, "corner 2"]:
     turn = 2 * np.pi * np.arange(NUM_DIRECTIONS) / NUM_DIRECTIONS
     circle = radius * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     return (points[:, None] + circle).reshape(-1, 2)
 
 
-def dig(points: Float[np.ndarray, "n 2"], longest: float) -> Int[np.ndarray, " corner"]:
+def dig(points: Points, longest: float) -> Int[np.ndarray, " corner"]:
     """Indices, in order, of a simple ring around all points with few edges beyond `longest`.
 
     From the convex hull inwards, the Delaunay cell behind the longest edge is taken away as long

@@ -17,6 +17,8 @@ from scipy.spatial import KDTree
 from riesz.errors import FileFormatError, MeshError
 from riesz.geometry.crossings import inside, offset_from_edge
 
+Points = Float[np.ndarray, "point 2"]
+
 MEMBERS = {"FeatureCollection": "features", "GeometryCollection": "geometries"}
 
 Number = float | int | np.floating | np.integer
@@ -141,7 +143,7 @@ def entries(value: Any, what: str) -> list[Any]:
     return list(value)
 
 
-def as_points(positions, name: str) -> Float[np.ndarray, "point 2"]:
+def as_points(positions, name: str) -> Points:
     """Finite planar coordinates from anything array-like, or an error that names it."""
     try:
         points = np.asarray(positions, dtype=np.float64)
@@ -210,17 +212,13 @@ def checked_line(line: Any) -> Line:
     return vertices
 
 
-def inside_polygon(
-    points: Float[np.ndarray, "point 2"], rings: list[Line]
-) -> Bool[np.ndarray, " point"]:
+def inside_polygon(points: Points, rings: list[Line]) -> Bool[np.ndarray, " point"]:
     """Even-odd rule over all rings, so holes are outside; on a ring, either answer."""
     ends = [np.roll(ring, -1, axis=0) for ring in rings]
     return inside(points, np.concatenate(rings), np.concatenate(ends))
 
 
-def inside_any(
-    points: Float[np.ndarray, "point 2"], polygons: list[list[Line]]
-) -> Bool[np.ndarray, " point"]:
+def inside_any(points: Points, polygons: list[list[Line]]) -> Bool[np.ndarray, " point"]:
     """Whether points lie inside one polygon at least: those of a map may overlap."""
     found = np.zeros(len(points), dtype=bool)
     for rings in polygons:
@@ -231,7 +229,7 @@ def inside_any(
 
 
 def distance_to_lines(
-    points: Float[np.ndarray, "point 2"], lines: list[Line], cutoff: float | int
+    points: Points, lines: list[Line], cutoff: float | int
 ) -> Float[np.ndarray, " point"]:
     """Distance to the nearest line, exact up to the cutoff and infinite beyond."""
     distance = np.full(len(points), np.inf)

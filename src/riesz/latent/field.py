@@ -20,6 +20,9 @@ from riesz.fem.terms.pointwise import Point
 from riesz.latent.latent import AbstractLatent
 from riesz.mesh.mesh import Mesh
 
+Scalar = Float[Array, ""]
+Weights = Float[Array, " weight"]
+
 Transform = Callable[[Array], Array]
 """What turns the value of a Gaussian field at one point into the quantity, such as `jnp.exp`."""
 
@@ -38,13 +41,11 @@ class AbstractField(eqx.Module):
         """What each entity needs to evaluate it, with the entity axis last."""
 
     @abstractmethod
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
+    def at(self, local: PyTree[Array], point: Point, weights: Weights) -> Scalar:
         """The value at one point of one entity."""
 
     @abstractmethod
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+    def nodal(self, weights: Weights) -> Float[Array, " node"]:
         """The values at all mesh nodes."""
 
     def degree(self) -> int:
@@ -56,17 +57,13 @@ class AbstractPlaceField(AbstractField):
     """A field that needs nothing but the place: it may be evaluated anywhere."""
 
     @abstractmethod
-    def at_place(
-        self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
+    def at_place(self, x: Float[Array, " dim"], weights: Weights) -> Scalar:
         """The value at one place, inside the domain or not."""
 
     def gather(self, domain: Domain) -> PyTree[Array]:
         return ()
 
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
+    def at(self, local: PyTree[Array], point: Point, weights: Weights) -> Scalar:
         return self.at_place(point.x, weights)
 
 
@@ -107,7 +104,7 @@ class GaussianField(AbstractFieldLatent):
     def num_coordinates(self) -> int:
         return self.num_weights if self.whitening is None else self.whitening.shape[1]
 
-    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " weight"]:
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
         if self.whitening is None:
             return coordinates
         return self.whitening.astype(coordinates.dtype) @ coordinates
@@ -127,7 +124,7 @@ def cell_values(local: PyTree[Array], kind: str) -> PyTree[Array]:
 
 
 def over_nodes(
-    function: Callable[[Float[Array, " dim"]], Float[Array, ""]], nodes: Float[Array, "node dim"]
+    function: Callable[[Float[Array, " dim"]], Scalar], nodes: Float[Array, "node dim"]
 ) -> Float[Array, " node"]:
     """A function of one place at all nodes, some at a time."""
     return jax.lax.map(function, nodes, batch_size=NODES_AT_ONCE)
@@ -137,7 +134,7 @@ def transformed(transform: Transform | None, value: Float[Array, "..."]) -> Floa
     return value if transform is None else transform(value)
 
 
-def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Float[Array, ""]:
+def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Scalar:
     value = jnp.asarray(mean(x) if callable(mean) else mean)
     if value.shape != ():
         raise RieszError(
@@ -191,15 +188,13 @@ class NodalField(AbstractField):
     def gather(self, domain: Domain) -> PyTree[Array]:
         return jnp.asarray(domain.corners), self.mean[domain.corners]
 
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
+    def at(self, local: PyTree[Array], point: Point, weights: Weights) -> Scalar:
         corners, mean = cell_values(local, "field known at the nodes")
         values = weights[corners] + mean
         inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
         return transformed(self.transform, jnp.asarray(inside))
 
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+    def nodal(self, weights: Weights) -> Float[Array, " node"]:
         return transformed(self.transform, self.mean + weights)
 
     def degree(self) -> int:

@@ -26,7 +26,9 @@ from riesz.latent.field import (
     GaussianField,
     Mean,
     NodalField,
+    Scalar,
     Transform,
+    Weights,
     check_mean,
     mean_at,
     mean_at_nodes,
@@ -38,6 +40,9 @@ from riesz.latent.kernels import AbstractKernel, kernel_on, known_length_scale
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import spread_nodes
 from riesz.mesh.mesh import Mesh
+
+Places = Float[np.ndarray, "inducing dim"]
+Factor = Float[np.ndarray, "inducing inducing"]
 
 JITTER = 1e-6
 """Added to the correlations' diagonal; without it the weights of smooth kernels would be so large
@@ -92,7 +97,7 @@ class ScaledField(AbstractFieldLatent):
     def num_coordinates(self) -> int:
         return self.num_scales + len(self.inducing) + len(self.rest)
 
-    def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " weight"]:
+    def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
         count = self.num_scales
         own = count + len(self.inducing)
         scales = self.scales(coordinates)
@@ -196,9 +201,7 @@ class KernelField(AbstractPlaceField):
     def num_weights(self) -> int:
         return len(self.inducing) + (num_scales(self.kernel) if self.learned else 0)
 
-    def at_place(
-        self, x: Float[Array, " dim"], weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
+    def at_place(self, x: Float[Array, " dim"], weights: Weights) -> Scalar:
         kernel = self.kernel
         if self.learned:
             count = num_scales(kernel)
@@ -206,11 +209,11 @@ class KernelField(AbstractPlaceField):
         covariances = jax.vmap(lambda inducing: kernel(x, inducing))(self.inducing)
         return transformed(self.transform, mean_at(self.mean, x) + covariances @ weights)
 
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+    def nodal(self, weights: Weights) -> Float[Array, " node"]:
         return over_nodes(lambda x: self.at_place(x, weights), self.nodes)
 
 
-def as_inducing(value: Any) -> int | Float[np.ndarray, "inducing dim"]:
+def as_inducing(value: Any) -> int | Places:
     if isinstance(value, int | np.integer):
         return int(value)
     return np.atleast_2d(np.asarray(value, float))
@@ -227,7 +230,7 @@ class GP(AbstractFieldPrior):
     """
 
     kernel: AbstractKernel
-    inducing: int | Float[np.ndarray, "inducing dim"] = eqx.field(default=50, converter=as_inducing)
+    inducing: int | Places = eqx.field(default=50, converter=as_inducing)
     mean: Mean = eqx.field(static=True, default=0.0)
     transform: Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
@@ -286,9 +289,7 @@ def LogGP(
     return GP(kernel, inducing, float(np.log(median)), jnp.exp, learned, at_nodes=at_nodes)
 
 
-def inducing_points(
-    inducing: int | Float[np.ndarray, "inducing dim"], mesh: Mesh, kernel: AbstractKernel
-) -> Float[np.ndarray, "inducing dim"]:
+def inducing_points(inducing: int | Places, mesh: Mesh, kernel: AbstractKernel) -> Places:
     """The points given, found to fit the mesh, or nodes of it; all of them where it has few."""
     if isinstance(inducing, int):
         scales = np.asarray(kernel.length_scale)
@@ -303,19 +304,14 @@ def inducing_points(
     return inducing
 
 
-def inducing_factor(
-    kernel: AbstractKernel, places: Float[np.ndarray, "inducing dim"]
-) -> Float[np.ndarray, "inducing inducing"]:
+def inducing_factor(kernel: AbstractKernel, places: Places) -> Factor:
     """The Cholesky factor of the covariance of the values at the inducing points."""
     jitter = JITTER * float(kernel.sd) ** 2 * np.eye(len(places))
     return np.linalg.cholesky(kernel.matrix(places, places) + jitter)
 
 
 def variance_kept(
-    kernel: AbstractKernel,
-    places: Float[np.ndarray, "inducing dim"],
-    factor: Float[np.ndarray, "inducing inducing"],
-    nodes: Float[np.ndarray, "node dim"],
+    kernel: AbstractKernel, places: Places, factor: Factor, nodes: Float[np.ndarray, "node dim"]
 ) -> float:
     """The share of the kernel's variance that the projected process has, averaged over nodes."""
     some = nodes[:: max(1, len(nodes) // PLACES_OF_REPORT)]

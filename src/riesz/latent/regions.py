@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
-from riesz.latent.field import AbstractField, AbstractFieldLatent, cell_values
+from riesz.latent.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
 from riesz.latent.latent import AbstractFieldPrior, Parametric, parametric
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import REST, region_of_cells
@@ -27,12 +27,10 @@ class PiecewiseConstant(AbstractField):
     def gather(self, domain: Domain) -> PyTree[Array]:
         return self.region if domain.cell is None else self.region[domain.cell]
 
-    def at(
-        self, local: PyTree[Array], point: Point, weights: Float[Array, " weight"]
-    ) -> Float[Array, ""]:
+    def at(self, local: PyTree[Array], point: Point, weights: Weights) -> Scalar:
         return weights[cell_values(local, "field of regions")]
 
-    def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
+    def nodal(self, weights: Weights) -> Float[Array, " node"]:
         """At a node between regions, the mean over the cells around it."""
         return self.shares.astype(weights.dtype) @ weights
 

@@ -6,6 +6,8 @@ from scipy.spatial import KDTree
 
 from riesz.mesh.mesh import Mesh, cell_volumes
 
+Chosen = Int[np.ndarray, " chosen"]
+
 CANDIDATES_EACH = 50
 """How many nodes are looked at for each one chosen, on meshes with more of them."""
 
@@ -17,9 +19,7 @@ def node_volumes(mesh: Mesh) -> Float[np.ndarray, " node"]:
     return np.bincount(corners, np.repeat(share, mesh.dim + 1), minlength=mesh.num_nodes)
 
 
-def spread_nodes(
-    mesh: Mesh, count: int, scales: Float[np.ndarray, " axis"]
-) -> Int[np.ndarray, " chosen"]:
+def spread_nodes(mesh: Mesh, count: int, scales: Float[np.ndarray, " axis"]) -> Chosen:
     """Nodes far from each other, in units of a length scale for each axis.
 
     Large meshes are thinned first, in proportion to the nodes' volumes, so that finely meshed
@@ -34,9 +34,7 @@ def spread_nodes(
     return candidates[farthest_points(mesh.nodes[candidates] / scales, count)]
 
 
-def farthest_points(
-    points: Float[np.ndarray, "point dim"], count: int
-) -> Int[np.ndarray, " chosen"]:
+def farthest_points(points: Float[np.ndarray, "point dim"], count: int) -> Chosen:
     """Indices of points chosen one by one, each the farthest from those before it.
 
     The first is the one nearest to the middle.
@@ -50,7 +48,7 @@ def farthest_points(
     return np.array(chosen)
 
 
-def volumes_about(mesh: Mesh, chosen: Int[np.ndarray, " chosen"]) -> Float[np.ndarray, " chosen"]:
+def volumes_about(mesh: Mesh, chosen: Chosen) -> Float[np.ndarray, " chosen"]:
     """The volume of all nodes that are nearer to each chosen node than to another."""
     _, nearest = KDTree(mesh.nodes[chosen]).query(mesh.nodes)
     return np.bincount(nearest, node_volumes(mesh), minlength=len(chosen))

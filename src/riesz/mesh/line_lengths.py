@@ -8,6 +8,9 @@ from jaxtyping import Float, Int
 from riesz.mesh.locate import ROUNDING, SizeGroup, barycentric_coordinates, groups_by_size
 from riesz.mesh.mesh import Mesh
 
+StepEnds = Float[np.ndarray, "step 2"]
+Parts = Int[np.ndarray, " part"]
+
 MOST_STEPS = 1_000_000
 """Of all segments together: a river with more is no finer than its mesh could tell."""
 
@@ -76,7 +79,7 @@ def clipped(
 
 def divided(
     starts: Ends, ends: Ends, longest: float
-) -> tuple[Int[np.ndarray, " step"], Float[np.ndarray, "step 2"], Float[np.ndarray, "step 2"]]:
+) -> tuple[Int[np.ndarray, " step"], StepEnds, StepEnds]:
     """Segments in equal steps: which segment each is of, and its ends."""
     lengths = np.linalg.norm(ends - starts, axis=1)
     longest = max(longest, lengths.sum() / MOST_STEPS)
@@ -88,12 +91,7 @@ def divided(
     return owner, starts[owner] + first * along, starts[owner] + last * along
 
 
-def passages(
-    mesh: Mesh,
-    groups: list[SizeGroup],
-    starts: Float[np.ndarray, "step 2"],
-    ends: Float[np.ndarray, "step 2"],
-) -> Passages:
+def passages(mesh: Mesh, groups: list[SizeGroup], starts: StepEnds, ends: StepEnds) -> Passages:
     """All cells that steps pass, those that are merely touched left out."""
     reach = np.linalg.norm(ends - starts, axis=1) / 2
     steps, cells = [], []
@@ -113,9 +111,7 @@ def passages(
     return Passages(step[passed], cell[passed], enter[passed], leave[passed])
 
 
-def shares(
-    found: Passages,
-) -> tuple[Int[np.ndarray, " part"], Int[np.ndarray, " part"], Float[np.ndarray, " part"]]:
+def shares(found: Passages) -> tuple[Parts, Parts, Float[np.ndarray, " part"]]:
     """Steps, cells, and which fraction of the step falls to the cell.
 
     A step is cut wherever it enters or leaves a cell, so that each part lies in all of the cells
@@ -139,7 +135,7 @@ def shares(
 
 
 def pairs_of_same_step(
-    of_part: Int[np.ndarray, " part"], of_passage: Int[np.ndarray, " passage"]
+    of_part: Parts, of_passage: Int[np.ndarray, " passage"]
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """All pairs of a part and a passage that belong to one step."""
     order = np.argsort(of_passage, kind="stable")

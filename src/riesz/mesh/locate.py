@@ -13,6 +13,9 @@ from riesz.geometry.lines import Number
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh
 
+Points = Float[np.ndarray, "point dim"]
+Candidates = Int[np.ndarray, "point candidate"]
+
 ROUNDING = 1e-9
 """A point this far outside a cell, relative to the cell's height, counts as inside it."""
 
@@ -56,9 +59,7 @@ class BoundaryPoint(eqx.Module):
     barycentric: Float[np.ndarray, "point corner"]
 
 
-def nearest_on_boundary(
-    mesh: Mesh, points: Float[np.ndarray, "point dim"], cutoff: float | int = np.inf
-) -> BoundaryPoint:
+def nearest_on_boundary(mesh: Mesh, points: Points, cutoff: float | int = np.inf) -> BoundaryPoint:
     """Exact projection to the boundary facets; points beyond the cutoff may have none."""
     facets = boundary_facets(mesh)
     corners = mesh.nodes[facets.nodes]
@@ -77,9 +78,7 @@ def nearest_on_boundary(
 
 
 def pairs_within_reach(
-    corners: Float[np.ndarray, "facet corner dim"],
-    points: Float[np.ndarray, "point dim"],
-    cutoff: float | int,
+    corners: Float[np.ndarray, "facet corner dim"], points: Points, cutoff: float | int
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """Pairs (point, facet), among them for each point the facet nearest to it.
 
@@ -174,7 +173,7 @@ def locate(
     return location
 
 
-def locate_within(mesh: Mesh, points: Float[np.ndarray, "point dim"]) -> Location:
+def locate_within(mesh: Mesh, points: Points) -> Location:
     """Cells that hold the points, up to rounding; no other tolerance."""
     cell = np.full(len(points), -1)
     barycentric = np.full((len(points), mesh.dim + 1), np.nan)
@@ -189,7 +188,7 @@ def locate_within(mesh: Mesh, points: Float[np.ndarray, "point dim"]) -> Locatio
 
 
 def search_group(
-    mesh: Mesh, group: SizeGroup, points: Float[np.ndarray, "point dim"]
+    mesh: Mesh, group: SizeGroup, points: Points
 ) -> tuple[Int[np.ndarray, " point"], Float[np.ndarray, "point corner"]]:
     """Cell (or -1) and barycentric coordinates of each point, among one group of cells.
 
@@ -211,9 +210,7 @@ def search_group(
     return cell, barycentric
 
 
-def nearest_members(
-    group: SizeGroup, points: Float[np.ndarray, "point dim"], count: int
-) -> Int[np.ndarray, "point candidate"]:
+def nearest_members(group: SizeGroup, points: Points, count: int) -> Candidates:
     """Cells that may hold the points, by the distance of their centroids; -1 for no more."""
     nearest, bound = np.arange(1, count + 1), group.reach * (1 + 2 * ROUNDING)
     _, place = group.centroids.query(points, k=nearest, distance_upper_bound=bound)
@@ -221,9 +218,7 @@ def nearest_members(
 
 
 def best_candidate(
-    mesh: Mesh,
-    candidates: Int[np.ndarray, "point candidate"],
-    points: Float[np.ndarray, "point dim"],
+    mesh: Mesh, candidates: Candidates, points: Points
 ) -> tuple[Int[np.ndarray, " point"], Float[np.ndarray, "point corner"]]:
     """The candidate deepest inside which each point lies, or -1 where it lies in none."""
     weights = barycentric_coordinates(mesh.nodes[mesh.cells[candidates]], points[:, None])
@@ -246,7 +241,7 @@ def barycentric_coordinates(
 
 
 def with_near_points(
-    mesh: Mesh, points: Float[np.ndarray, "point dim"], location: Location, tolerance: float | int
+    mesh: Mesh, points: Points, location: Location, tolerance: float | int
 ) -> Location:
     """Points up to a tolerance outside go to the nearest point of the boundary."""
     (missing,) = np.nonzero(~location.inside)
@@ -260,9 +255,7 @@ def with_near_points(
     return Location(cell, barycentric, cell >= 0)
 
 
-def outside_error(
-    mesh: Mesh, points: Float[np.ndarray, "point dim"], inside: Bool[np.ndarray, " point"]
-) -> MeshError:
+def outside_error(mesh: Mesh, points: Points, inside: Bool[np.ndarray, " point"]) -> MeshError:
     (outside,) = np.nonzero(~inside)
     first = outside[0]
     distance = nearest_on_boundary(mesh, points[[first]]).distance[0]
@@ -283,7 +276,7 @@ def check_choices(tolerance: Any, outside: str) -> None:
         raise MeshError(f"the tolerance is {tolerance!r}: give a length in the mesh's unit, or 0.")
 
 
-def checked_points(mesh: Mesh, points: ArrayLike) -> Float[np.ndarray, "point dim"]:
+def checked_points(mesh: Mesh, points: ArrayLike) -> Points:
     try:
         places = np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

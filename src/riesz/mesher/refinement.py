@@ -16,6 +16,10 @@ from riesz.mesh.mesh import cell_volumes
 from riesz.mesher.sizing import SizeField
 from riesz.mesher.skeleton import Rings, Skeleton, split_segments, with_points
 
+Pairs = Int[np.ndarray, "segment 2"]
+Points = Float[np.ndarray, "point 2"]
+Middles = Float[np.ndarray, "segment 2"]
+
 NUM_GUARDS = 12
 
 
@@ -31,13 +35,13 @@ class Triangulation(eqx.Module):
     Half-edge `3 c + i` is the side of cell `c` opposite to its corner `i`.
     """
 
-    points: Float[np.ndarray, "point 2"]
+    points: Points
     cells: Int[np.ndarray, "cell 3"]
     edge_keys: Int[np.ndarray, " half_edge"]  # sorted, one for each half-edge
     half_edges: Int[np.ndarray, " half_edge"]  # in the order of their keys
 
 
-def triangulate(points: Float[np.ndarray, "point 2"]) -> Triangulation:
+def triangulate(points: Points) -> Triangulation:
     points = np.concatenate([points, far_guards(points)])
     # Map coordinates are large beside their differences, and Qhull squares them.
     local = points - points[-NUM_GUARDS:].mean(axis=0)
@@ -48,7 +52,7 @@ def triangulate(points: Float[np.ndarray, "point 2"]) -> Triangulation:
     return Triangulation(points, cells, keys[order], order)
 
 
-def far_guards(points: Float[np.ndarray, "point 2"]) -> Float[np.ndarray, "guard 2"]:
+def far_guards(points: Points) -> Float[np.ndarray, "guard 2"]:
     """A circle of points around all others.
 
     With them no segment is on the hull, where rounding makes flat cells along straight borders.
@@ -59,9 +63,7 @@ def far_guards(points: Float[np.ndarray, "point 2"]) -> Float[np.ndarray, "guard
     return (low + high) / 2 + reach * np.stack([np.cos(turn), np.sin(turn)], axis=1)
 
 
-def segment_sides(
-    mesh: Triangulation, segments: Int[np.ndarray, "segment 2"]
-) -> Int[np.ndarray, "segment 2"]:
+def segment_sides(mesh: Triangulation, segments: Pairs) -> Pairs:
     """The two half-edges of each segment, or -1 where it is no edge of the triangulation."""
     keys = row_keys(np.sort(segments, axis=1), len(mesh.points))
     place = np.searchsorted(mesh.edge_keys, keys)
@@ -77,7 +79,7 @@ def apexes(mesh: Triangulation, half_edges: Int[np.ndarray, "*n"]) -> Int[np.nda
 
 
 def regions_between(
-    mesh: Triangulation, segments: Int[np.ndarray, "segment 2"]
+    mesh: Triangulation, segments: Pairs
 ) -> tuple[Int[np.ndarray, " cell"], Int[np.ndarray, " region"]]:
     """Number of the region each cell belongs to, and the largest cell of each region.
 
@@ -98,7 +100,7 @@ def regions_between(
 
 
 def circumcircles(
-    points: Float[np.ndarray, "point 2"], cells: Int[np.ndarray, "cell 3"]
+    points: Points, cells: Int[np.ndarray, "cell 3"]
 ) -> tuple[Float[np.ndarray, "cell 2"], Float[np.ndarray, " cell"]]:
     """Centre and radius of the circle through the corners of each cell."""
     a, b, c = points[cells].swapaxes(0, 1)
@@ -110,9 +112,7 @@ def circumcircles(
     return a + offset, np.linalg.norm(offset, axis=1)
 
 
-def side_lengths(
-    points: Float[np.ndarray, "point 2"], cells: Int[np.ndarray, "cell 3"]
-) -> Float[np.ndarray, "cell 3"]:
+def side_lengths(points: Points, cells: Int[np.ndarray, "cell 3"]) -> Float[np.ndarray, "cell 3"]:
     """Lengths of the sides opposite to each corner."""
     corners = points[cells]
     return np.linalg.norm(np.roll(corners, -1, axis=1) - np.roll(corners, 1, axis=1), axis=2)
@@ -122,7 +122,7 @@ class Survey(eqx.Module):
     """A triangulation in which every segment is an edge, and what its cells are."""
 
     mesh: Triangulation
-    sides: Int[np.ndarray, "segment 2"]  # half-edges
+    sides: Pairs  # half-edges
     inside: Bool[np.ndarray, " cell"]
     capped: Bool[np.ndarray, " cell"]  # within the cap of a sharp corner
 
@@ -155,9 +155,7 @@ def conform(
     raise not_settled(skeleton.points[-1])
 
 
-def survey_cells(
-    skeleton: Skeleton, mesh: Triangulation, sides: Int[np.ndarray, "segment 2"], rings: Rings
-) -> Survey:
+def survey_cells(skeleton: Skeleton, mesh: Triangulation, sides: Pairs, rings: Rings) -> Survey:
     region, samples = regions_between(mesh, skeleton.segments)
     middles = mesh.points[mesh.cells[samples]].mean(axis=1)
     bases, beside = skeleton.segments[skeleton.is_base], sides[skeleton.is_base]
@@ -177,9 +175,7 @@ def encroached(survey: Survey, skeleton: Skeleton) -> Bool[np.ndarray, " segment
     return (obtuse & (survey.inside & ~survey.capped)[survey.sides // 3]).any(axis=1)
 
 
-def opposite_points(
-    survey: Survey, skeleton: Skeleton
-) -> tuple[Int[np.ndarray, "segment 2"], Float[np.ndarray, "segment 2"]]:
+def opposite_points(survey: Survey, skeleton: Skeleton) -> tuple[Pairs, Middles]:
     """The apex of the cell on each side of a segment, and its distance.
 
     The distance is infinite if the cell lies outside the domain or in a cap.
@@ -198,9 +194,7 @@ def too_long(skeleton: Skeleton, longest: SizeField, slack: float) -> Bool[np.nd
     return plain & (length > slack * longest(middle) * (1 + ROUNDING))
 
 
-def diameters(
-    skeleton: Skeleton,
-) -> tuple[Float[np.ndarray, "segment 2"], Float[np.ndarray, " segment"]]:
+def diameters(skeleton: Skeleton) -> tuple[Middles, Float[np.ndarray, " segment"]]:
     """Middle and length of each segment."""
     start, end = (skeleton.points[skeleton.segments[:, k]] for k in (0, 1))
     return (start + end) / 2, np.linalg.norm(end - start, axis=1)
@@ -253,9 +247,7 @@ def spread_out(
 
 
 def encroaching(
-    points: Float[np.ndarray, "n 2"],
-    middle: Float[np.ndarray, "segment 2"],
-    radius: Float[np.ndarray, " segment"],
+    points: Float[np.ndarray, "n 2"], middle: Middles, radius: Float[np.ndarray, " segment"]
 ) -> tuple[Bool[np.ndarray, " n"], Bool[np.ndarray, " segment"]]:
     """Which points are in no circle, and which circles hold a point."""
     clear = np.ones(len(points), dtype=bool)

@@ -20,11 +20,17 @@ from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
 from riesz.penalty.patch import PatchTable, Widths, overlapping_patches, patch_table
 
+Residuals = Float[Array, "patch row sample"]
+Chosen = Int[Array, " patch"]
+Sides = Float[Array, "row sample"]
+Matrix = Float[Array, "row row"]
+AtNodes = Float[Array, " node"]
+
 
 class PatchSample(eqx.Module):
     """Some patches, and the factors that make the mean of their energies unbiased."""
 
-    patches: Int[Array, " patch"]
+    patches: Chosen
     factors: Float[Array, " patch"]
 
 
@@ -46,27 +52,21 @@ class AbstractPatches(eqx.Module):
         """Every patch, with factors such that the mean of energies is the whole sum."""
 
     @abstractmethod
-    def energies(
-        self, patches: Int[Array, " patch"], residuals: Float[Array, "patch row sample"]
-    ) -> Float[Array, "patch sample"]:
+    def energies(self, patches: Chosen, residuals: Residuals) -> Float[Array, "patch sample"]:
         """The energy of residuals on the rows of each patch."""
 
-    def estimate(
-        self, sample: PatchSample, residuals: Float[Array, "patch row sample"]
-    ) -> Float[Array, " sample"]:
+    def estimate(self, sample: PatchSample, residuals: Residuals) -> Float[Array, " sample"]:
         """The mean of weighted energies, for each sample of the latents."""
         energies = self.energies(sample.patches, residuals)
         return jnp.mean(sample.factors[:, None] * energies, axis=0)
 
-    def nodal_estimate(
-        self, sample: PatchSample, residual: Float[Array, " node"]
-    ) -> Float[Array, ""]:
+    def nodal_estimate(self, sample: PatchSample, residual: AtNodes) -> Float[Array, ""]:
         """The estimate for a residual that is known at all nodes."""
         return self.estimate(sample, self.residuals_on(sample, residual[None]))[0]
 
     def residuals_on(
         self, sample: PatchSample, residuals: Float[Array, "sample node"]
-    ) -> Float[Array, "patch row sample"]:
+    ) -> Residuals:
         """Residuals known at all nodes, on the rows of drawn patches."""
         rows = self.table.rows[sample.patches]
         values = jnp.where(rows[None] < 0, 0.0, residuals[:, rows])
@@ -92,7 +92,7 @@ class Restriction(eqx.Module):
 
     steps: tuple[RestrictionStep, ...]
 
-    def __call__(self, residual: Float[Array, " node"]) -> Float[Array, " coarse"]:
+    def __call__(self, residual: AtNodes) -> Float[Array, " coarse"]:
         levels = []
         for step in self.steps:
             residual = step(residual)
@@ -145,9 +145,7 @@ class PatchNorm(eqx.Module):
         """Every patch: the norm itself."""
         return NormSample(self.fine.all(), None if self.coarse is None else self.coarse.all())
 
-    def squared(
-        self, residual: Float[Array, " node"], sample: NormSample | None = None
-    ) -> Float[Array, ""]:
+    def squared(self, residual: AtNodes, sample: NormSample | None = None) -> Float[Array, ""]:
         """The norm of a residual given at all nodes, or its estimate from a sample."""
         sample = self.all() if sample is None else sample
         fine = self.fine.nodal_estimate(sample.fine, residual)
@@ -193,15 +191,13 @@ class SchwarzPatches(AbstractPatches):
         )
         return PatchSample(jnp.arange(self.num_patches), self.num_patches / self.coverage[level])
 
-    def energies(
-        self, patches: Int[Array, " patch"], residuals: Float[Array, "patch row sample"]
-    ) -> Float[Array, "patch sample"]:
+    def energies(self, patches: Chosen, residuals: Residuals) -> Float[Array, "patch sample"]:
         r"""$r_p^\top A_p^{-1} r_p$, never negative."""
 
         matrices = jax.vmap(self.local_gram)(patches)
         return jax.vmap(inverse_quadratic)(matrices, residuals)
 
-    def local_gram(self, patch: Int[Array, ""]) -> Float[Array, "row row"]:
+    def local_gram(self, patch: Int[Array, ""]) -> Matrix:
         """The Gram matrix of a patch's rows; one on the diagonal for rows that are absent."""
         cells = self.table.cells.entities[patch]
         measure = self.geometry.measure.at[cells].get(mode="fill", fill_value=0.0)
@@ -279,9 +275,7 @@ def free_nodes(mesh: Mesh, dirichlet_tags: tuple[str, ...]) -> Int[np.ndarray, "
 
 
 @jax.custom_jvp
-def inverse_quadratic(
-    matrix: Float[Array, "row row"], vectors: Float[Array, "row sample"]
-) -> Float[Array, " sample"]:
+def inverse_quadratic(matrix: Matrix, vectors: Sides) -> Float[Array, " sample"]:
     r"""$r^\top A^{-1} r$ for each column, with a symmetric positive definite matrix."""
     return jnp.sum(vectors * solve_positive(matrix, vectors), axis=0)
 
@@ -296,9 +290,7 @@ def inverse_quadratic_jvp(primals, tangents):
     return value, change - jnp.sum(solution * (matrix_change @ solution), axis=0)
 
 
-def solve_positive(
-    matrix: Float[Array, "row row"], sides: Float[Array, "row sample"]
-) -> Float[Array, "row sample"]:
+def solve_positive(matrix: Matrix, sides: Sides) -> Sides:
     """Gauss-Jordan elimination without pivoting, which positive definite matrices do not need.
 
     Written out instead of calling LAPACK: batched LAPACK kernels of the CPU backend hand work to

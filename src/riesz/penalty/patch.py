@@ -20,6 +20,11 @@ from scipy.spatial.transform import Rotation
 
 from riesz.errors import RieszError
 
+Corners = Int[np.ndarray, "entity corner"]
+Blocks = Int[np.ndarray, "patch patch_nodes"]
+Cells = Int[np.ndarray, "cell corner"]
+Rows = Int[np.ndarray, "patch row"]
+
 NUM_PARTITIONS = 4
 """In how many patches each node lies."""
 
@@ -32,7 +37,7 @@ WIDTH_STEP = 32
 
 def overlapping_patches(
     points: Float[np.ndarray, "node dim"], patch_nodes: int, num_partitions: int = NUM_PARTITIONS
-) -> Int[np.ndarray, "patch patch_nodes"]:
+) -> Blocks:
     """Patches as rows of node indices, padded with -1; one patch where all nodes fit into it."""
     if patch_nodes < 1:
         raise RieszError(f"a patch of {patch_nodes} nodes is empty: give it at least one node.")
@@ -46,9 +51,7 @@ def overlapping_patches(
     return np.concatenate([bisected(rotated(points, t), patch_nodes) for t in turns])
 
 
-def shifted_runs(
-    places: Float[np.ndarray, " node"], patch_nodes: int, shift: float
-) -> Int[np.ndarray, "patch patch_nodes"]:
+def shifted_runs(places: Float[np.ndarray, " node"], patch_nodes: int, shift: float) -> Blocks:
     """On a line: runs of consecutive nodes, the first cut short by a part of a patch."""
     first = patch_nodes - int(shift * patch_nodes)
     ends = np.concatenate([[0], np.arange(first, len(places), patch_nodes), [len(places)]])
@@ -64,9 +67,7 @@ def rotated(points: Float[np.ndarray, "node dim"], turn: float) -> Float[np.ndar
     return Rotation.from_rotvec(turn * np.pi / 2 * np.array([1.0, 1.0, 1.0])).apply(points)
 
 
-def bisected(
-    points: Float[np.ndarray, "node dim"], patch_nodes: int
-) -> Int[np.ndarray, "patch patch_nodes"]:
+def bisected(points: Float[np.ndarray, "node dim"], patch_nodes: int) -> Blocks:
     """Halve the nodes across the longest side of their box until all blocks are small enough.
 
     As few blocks as can be, of equal size within one node. All blocks of a level are halved at
@@ -137,8 +138,8 @@ class PatchTable(eqx.Module):
 
 
 def patch_table(
-    rows: Int[np.ndarray, "patch row"],
-    cells: Int[np.ndarray, "cell corner"],
+    rows: Rows,
+    cells: Cells,
     facet_corners: tuple[Int[np.ndarray, "facet corner"], ...],
     num_nodes: int,
     at_least: Widths | None = None,
@@ -166,10 +167,7 @@ def patch_table(
 
 
 def touching(
-    rows: Int[np.ndarray, "patch row"],
-    corners: Int[np.ndarray, "entity corner"],
-    num_nodes: int,
-    at_least: int = 0,
+    rows: Rows, corners: Corners, num_nodes: int, at_least: int = 0
 ) -> Int[np.ndarray, "patch entities"]:
     """Entities with a corner among each patch's rows, padded with their number."""
     near = padded_incidence(corners, num_nodes)
@@ -179,9 +177,7 @@ def touching(
 
 
 def nodes_of(
-    patch_cells: Int[np.ndarray, "patch entities"],
-    cells: Int[np.ndarray, "cell corner"],
-    at_least: int = 0,
+    patch_cells: Int[np.ndarray, "patch entities"], cells: Cells, at_least: int = 0
 ) -> Int[np.ndarray, "patch node"]:
     """All corners of each patch's cells; the first one again fills up."""
     corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0).astype(np.int32)
@@ -190,14 +186,12 @@ def nodes_of(
     return np.where(nodes < 0, nodes[:, :1], nodes)
 
 
-def batches(rows: Int[np.ndarray, "patch row"]) -> Iterator[Int[np.ndarray, "batch row"]]:
+def batches(rows: Rows) -> Iterator[Int[np.ndarray, "batch row"]]:
     for start in range(0, len(rows), PATCHES_AT_ONCE):
         yield rows[start : start + PATCHES_AT_ONCE]
 
 
-def padded_incidence(
-    corners: Int[np.ndarray, "entity corner"], num_nodes: int
-) -> Int[np.ndarray, "node_plus_one valence"]:
+def padded_incidence(corners: Corners, num_nodes: int) -> Int[np.ndarray, "node_plus_one valence"]:
     """Entities at each node, padded with their number; the last row is that of no node."""
     owner = corners.ravel()
     order = np.argsort(owner, kind="stable")
@@ -234,7 +228,7 @@ def stacked(parts: list[np.ndarray], nothing: int, at_least: int) -> Int[np.ndar
 def entity_table(
     entities: Int[np.ndarray, "patch entity"],
     corners: Int[np.ndarray, "entities corner"],
-    rows: Int[np.ndarray, "patch row"],
+    rows: Rows,
     nodes: Int[np.ndarray, "patch node"],
     num_nodes: int,
 ) -> EntityTable:

@@ -42,6 +42,12 @@ from riesz.penalty.rows import (
 )
 from riesz.penalty.schwarz import PATCH_NODES, schwarz_norm
 
+States = Float[Array, "sample node"]
+Estimates = Float[Array, " sample"]
+Rows = tuple[
+    Float[Array, "patch row sample"], Float[Array, "coarse_patch coarse_row sample"] | None
+]
+
 
 class AbstractPenalty(eqx.Module):
     """How far states are from solving a problem.
@@ -56,9 +62,7 @@ class AbstractPenalty(eqx.Module):
         """The mean squared norm over samples of the residual of functions u(x, z)."""
 
     @abstractmethod
-    def nodal(
-        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
-    ) -> Float[Array, ""]:
+    def nodal(self, key: PRNGKeyArray, states: States, zs: PyTree = None) -> Float[Array, ""]:
         """The same for states given at all nodes, one a sample of the latents."""
 
 
@@ -76,9 +80,7 @@ class WeakFormPenalty(AbstractPenalty):
     def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
         return jnp.mean(self.estimates(self.norm.sample(key, self.num_patches), u, zs))
 
-    def nodal(
-        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
-    ) -> Float[Array, ""]:
+    def nodal(self, key: PRNGKeyArray, states: States, zs: PyTree = None) -> Float[Array, ""]:
         sample = self.norm.sample(key, self.num_patches)
         prescribes = self.prescribed is not None
         return jnp.mean(
@@ -91,9 +93,7 @@ class WeakFormPenalty(AbstractPenalty):
             )
         )
 
-    def estimates(
-        self, sample: NormSample, u: StateFunction, zs: PyTree = None
-    ) -> Float[Array, " sample"]:
+    def estimates(self, sample: NormSample, u: StateFunction, zs: PyTree = None) -> Estimates:
         """The estimate for each sample of the latents from given patches."""
         fine, coarse = self.rows(sample, u, zs)
         with full_precision():
@@ -102,11 +102,7 @@ class WeakFormPenalty(AbstractPenalty):
                 return total
             return total + self.norm.coarse.estimate(sample.coarse, coarse)
 
-    def rows(
-        self, sample: NormSample, u: StateFunction, zs: PyTree = None
-    ) -> tuple[
-        Float[Array, "patch row sample"], Float[Array, "coarse_patch coarse_row sample"] | None
-    ]:
+    def rows(self, sample: NormSample, u: StateFunction, zs: PyTree = None) -> Rows:
         """Residuals on the rows of drawn patches, of the finest mesh and of the coarse levels."""
         problem, fine, coarse, levels = self.problem, self.norm.fine, self.norm.coarse, self.levels
         check_function(problem, u, zs)
@@ -129,11 +125,7 @@ class WeakFormPenalty(AbstractPenalty):
         with full_precision():
             return on_finest, over(coarse_rows, sample.coarse.patches, zs)
 
-    def restricted_rows(
-        self, sample: NormSample, u: StateFunction, zs: PyTree
-    ) -> tuple[
-        Float[Array, "patch row sample"], Float[Array, "coarse_patch coarse_row sample"] | None
-    ]:
+    def restricted_rows(self, sample: NormSample, u: StateFunction, zs: PyTree) -> Rows:
         """The same from the interpolant's residual on the whole mesh, restricted exactly."""
         norm, prescribes = self.norm, self.prescribed is not None
         with full_precision():
@@ -155,9 +147,7 @@ class ExactPenalty(AbstractPenalty):
         check_function(self.problem, u, zs)
         return self.nodal(key, interpolants(self.problem, u, zs), zs)
 
-    def nodal(
-        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
-    ) -> Float[Array, ""]:
+    def nodal(self, key: PRNGKeyArray, states: States, zs: PyTree = None) -> Float[Array, ""]:
         del key
         free = self.problem.free
         return jnp.mean(over_states(self.problem, states, zs, lambda r: self.norm.squared(r[free])))
@@ -171,9 +161,7 @@ def over(rows_of, patches: Int[Array, " patch"], zs: PyTree) -> Float[Array, "pa
     return jax.vmap(for_patch, in_axes=(0, None))(patches, zs)
 
 
-def interpolants(
-    problem: BoundaryValueProblem, u: StateFunction, zs: PyTree
-) -> Float[Array, "sample node"]:
+def interpolants(problem: BoundaryValueProblem, u: StateFunction, zs: PyTree) -> States:
     """A function at all nodes, for each sample of the latents."""
     nodes = problem.cells.domain.nodes.T
 
@@ -185,24 +173,20 @@ def interpolants(
 
 def over_states(
     problem: BoundaryValueProblem,
-    states: Float[Array, "sample node"],
+    states: States,
     zs: PyTree,
     squared: Callable[[Float[Array, " node"]], Float[Array, ""]],
     *,
     prescribes: bool = True,
-) -> Float[Array, " sample"]:
+) -> Estimates:
     """Squared norms of residuals of nodal states."""
     with full_precision():
         return jax.vmap(squared)(free_residuals(problem, states, zs, prescribes=prescribes))
 
 
 def free_residuals(
-    problem: BoundaryValueProblem,
-    states: Float[Array, "sample node"],
-    zs: PyTree,
-    *,
-    prescribes: bool = True,
-) -> Float[Array, "sample node"]:
+    problem: BoundaryValueProblem, states: States, zs: PyTree, *, prescribes: bool = True
+) -> States:
     """Residuals at all nodes, zero where values are prescribed, which are put in if asked for."""
     if states.ndim != 2:
         raise RieszError(

@@ -11,6 +11,9 @@ from riesz.errors import RieszError
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh
 
+Values = Float[np.ndarray, " node_or_cell"]
+Points = Float[np.ndarray, "point 2"]
+
 
 def triangulation(mesh: Mesh) -> Triangulation:
     if mesh.dim != 2:
@@ -18,14 +21,7 @@ def triangulation(mesh: Mesh) -> Triangulation:
     return Triangulation(mesh.nodes[:, 0], mesh.nodes[:, 1], mesh.cells)
 
 
-def draw_field(
-    axes: Axes,
-    mesh: Mesh,
-    values: Float[np.ndarray, " node_or_cell"],
-    *,
-    label: str = "",
-    **settings: Any,
-) -> None:
+def draw_field(axes: Axes, mesh: Mesh, values: Values, *, label: str = "", **settings: Any) -> None:
     """Colour a map by values at the nodes (shaded) or of the cells (flat), with a colour bar."""
     if len(values) not in (mesh.num_nodes, mesh.num_cells):
         raise RieszError(
@@ -50,12 +46,7 @@ def draw_outline(axes: Axes, mesh: Mesh) -> None:
     axes.set_aspect("equal")
 
 
-def draw_vectors(
-    axes: Axes,
-    points: Float[np.ndarray, "point 2"],
-    vectors: Float[np.ndarray, "point 2"],
-    **settings: Any,
-) -> None:
+def draw_vectors(axes: Axes, points: Points, vectors: Points, **settings: Any) -> None:
     """Draw arrows at points."""
     axes.quiver(*points.T, *vectors.T, **{"width": 0.004, "angles": "xy"} | settings)
     axes.set_aspect("equal")

@@ -18,6 +18,8 @@ from riesz.plot.figure import new_figure
 from riesz.posterior.posterior import Posterior, is_field
 from riesz.prediction.predict import Prediction
 
+Draws = Float[np.ndarray, " draw"]
+
 MOST_PAIRS = 8
 """Panels would be too small beyond so many unknowns."""
 
@@ -69,7 +71,7 @@ def pairs_figure(
 
 def numbers(
     posterior: Posterior, names: Sequence[str] | None, num_draws: int, seed: int
-) -> dict[str, Float[np.ndarray, " draw"]]:
+) -> dict[str, Draws]:
     """Draws of each number; components of vectors are told apart by their index."""
     latents = posterior.problem.latents
     if names is None:
@@ -87,20 +89,14 @@ def labelled(name: str, parts: np.ndarray) -> dict[str, Any]:
     return {f"{name}[{i}]": part for i, part in enumerate(parts)}
 
 
-def draw_histogram(axes: Axes, values: Float[np.ndarray, " draw"], truth: float | None) -> None:
+def draw_histogram(axes: Axes, values: Draws, truth: float | None) -> None:
     axes.hist(values, bins=30, density=True, color="0.7")
     axes.set_yticks([])
     if truth is not None:
         axes.axvline(truth, color="tab:red")
 
 
-def draw_pair(
-    axes: Axes,
-    x: Float[np.ndarray, " draw"],
-    y: Float[np.ndarray, " draw"],
-    true_x: float | None,
-    true_y: float | None,
-) -> None:
+def draw_pair(axes: Axes, x: Draws, y: Draws, true_x: float | None, true_y: float | None) -> None:
     axes.plot(x, y, ".", color="0.4", markersize=2, alpha=0.4)
     if true_x is not None and true_y is not None:
         axes.plot([true_x], [true_y], "+", color="tab:red", markersize=10, markeredgewidth=2)

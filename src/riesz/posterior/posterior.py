@@ -20,6 +20,9 @@ from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 
+States = Float[Array, "draw node"]
+Moment = Float[np.ndarray, "*shape"]
+
 NUM_DRAWS = 4000
 """Of a family, for moments and quantiles of the unknowns: they cost no solve."""
 
@@ -35,9 +38,7 @@ class AbstractStateMap(eqx.Module):
     """
 
     @abstractmethod
-    def __call__(
-        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
-    ) -> Float[Array, "draw node"]:
+    def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         """The states at the mesh nodes."""
 
 
@@ -46,9 +47,7 @@ class ExactStates(AbstractStateMap):
 
     linear_solver: AbstractLinearSolver = SparseLU()
 
-    def __call__(
-        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
-    ) -> Float[Array, "draw node"]:
+    def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
             return solve(problem.forward, problem.z(one), linear_solver=self.linear_solver)
 
@@ -60,9 +59,7 @@ class SurrogateStates(AbstractStateMap):
 
     surrogate: Surrogate
 
-    def __call__(
-        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
-    ) -> Float[Array, "draw node"]:
+    def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         with full_precision():
             return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)
 
@@ -113,16 +110,12 @@ class Posterior(eqx.Module):
         coordinates = representative(self, jr.key(seed), num_draws)
         return jax.vmap(lambda one: self.problem.z(one)[name])(coordinates)
 
-    def mean(
-        self, name: str, *, num_draws: int | None = None, seed: int = 0
-    ) -> Float[np.ndarray, "*shape"]:
+    def mean(self, name: str, *, num_draws: int | None = None, seed: int = 0) -> Moment:
         """The posterior mean of a number or vector."""
         values = self.values(name, num_draws=num_draws, seed=seed)
         return np.asarray(np.mean(np.asarray(values), axis=0))
 
-    def sd(
-        self, name: str, *, num_draws: int | None = None, seed: int = 0
-    ) -> Float[np.ndarray, "*shape"]:
+    def sd(self, name: str, *, num_draws: int | None = None, seed: int = 0) -> Moment:
         """Its posterior standard deviation."""
         values = self.values(name, num_draws=num_draws, seed=seed)
         return np.asarray(np.std(np.asarray(values), axis=0, ddof=1))

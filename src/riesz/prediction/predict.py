@@ -20,6 +20,9 @@ from riesz.prediction.grid import Grid
 from riesz.prediction.quantity import Places, Quantity, places, quantity_named, states_at
 from riesz.problem.problem import InverseProblem
 
+Chunk = Float[np.ndarray, "draw *shape"]
+Statistic = Float[np.ndarray, "*shape"]
+
 KEPT_NUMBERS = 200_000_000
 """Quantiles need every draw; no more numbers than this (1.6 GB) are kept for them."""
 
@@ -41,10 +44,10 @@ Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree]
 class Prediction(eqx.Module):
     """A quantity under the posterior: mean, sd, quantiles by level, and P(quantity > value)."""
 
-    mean: Float[np.ndarray, "*shape"]
-    sd: Float[np.ndarray, "*shape"]
-    quantiles: dict[float, Float[np.ndarray, "*shape"]]
-    exceedance: dict[float, Float[np.ndarray, "*shape"]]
+    mean: Statistic
+    sd: Statistic
+    quantiles: dict[float, Statistic]
+    exceedance: dict[float, Statistic]
     num_draws: int = eqx.field(static=True)
 
 
@@ -52,11 +55,11 @@ class Running(eqx.Module):
     """Count, mean and sum of squared deviations of the draws seen so far."""
 
     count: int
-    mean: Float[np.ndarray, "*shape"]
-    squares: Float[np.ndarray, "*shape"]
+    mean: Statistic
+    squares: Statistic
 
 
-def running(draws: Float[np.ndarray, "draw *shape"]) -> Running:
+def running(draws: Chunk) -> Running:
     mean = draws.mean(axis=0)
     squares = np.sum((draws - mean) ** 2, axis=0)
     return Running(len(draws), np.asarray(mean), np.asarray(squares))
@@ -74,10 +77,7 @@ def merged(a: Running, b: Running) -> Running:
 
 
 def gathered(
-    chunks: Iterable[Float[np.ndarray, "draw *shape"]],
-    num_draws: int,
-    quantiles: Sequence[float],
-    exceed: Sequence[float],
+    chunks: Iterable[Chunk], num_draws: int, quantiles: Sequence[float], exceed: Sequence[float]
 ) -> Prediction:
     """Statistics of draws that arrive in chunks."""
     total, kept, above = None, [], dict.fromkeys(map(float, exceed), 0)
@@ -97,7 +97,7 @@ def gathered(
     )
 
 
-def check_finite(chunk: Float[np.ndarray, "draw *shape"]) -> None:
+def check_finite(chunk: Chunk) -> None:
     bad = ~np.isfinite(chunk.reshape(len(chunk), -1)).all(axis=1)
     if bad.any():
         raise RieszError(
@@ -106,9 +106,7 @@ def check_finite(chunk: Float[np.ndarray, "draw *shape"]) -> None:
         )
 
 
-def checked_size(
-    chunks: Iterable[Float[np.ndarray, "draw *shape"]], num_draws: int, *, keep: bool
-) -> Iterator[Float[np.ndarray, "draw *shape"]]:
+def checked_size(chunks: Iterable[Chunk], num_draws: int, *, keep: bool) -> Iterator[Chunk]:
     for chunk in chunks:
         size = num_draws * chunk[0].size
         if keep and size > KEPT_NUMBERS:
@@ -119,9 +117,7 @@ def checked_size(
         yield chunk
 
 
-def quantiles_of(
-    draws: Float[np.ndarray, "draw *shape"], levels: Sequence[float]
-) -> dict[float, Float[np.ndarray, "*shape"]]:
+def quantiles_of(draws: Chunk, levels: Sequence[float]) -> dict[float, Statistic]:
     """Quantiles over the draws, a block of places at a time."""
     flat = draws.reshape(len(draws), -1)
     blocks = np.array_split(flat, 1 + flat.size // NUMBERS_AT_ONCE, axis=1)

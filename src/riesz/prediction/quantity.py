@@ -26,9 +26,11 @@ from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import FieldCoefficient
 from riesz.mesh.locate import locate
 from riesz.posterior.posterior import check_unknown
-from riesz.problem.problem import FLUX, STATE, InverseProblem
+from riesz.problem.problem import FLUX, STATE, InverseProblem, NodeValues
 
-Quantity = Callable[[InverseProblem, Float[Array, " node"], Any], Any]
+AtPoints = Float[Array, " point"]
+
+Quantity = Callable[[InverseProblem, NodeValues, Any], Any]
 """`quantity(problem, state, z)`."""
 
 
@@ -67,7 +69,7 @@ def at_places(
     local: PyTree[Array],
     problem: BoundaryValueProblem,
     where: Places,
-    state: Float[Array, " node"],
+    state: NodeValues,
     z: PyTree,
 ) -> Float[Array, "point *components"]:
     """A function of what is known at each point; `local` is what each cell gathered for it."""
@@ -91,8 +93,8 @@ def at_places(
 
 
 def states_at(
-    problem: BoundaryValueProblem, where: Places, state: Float[Array, " node"], z: PyTree
-) -> Float[Array, " point"]:
+    problem: BoundaryValueProblem, where: Places, state: NodeValues, z: PyTree
+) -> AtPoints:
     """The state at points."""
     return at_places(lambda _, point: point.u.value, (), problem, where, state, z)
 
@@ -101,7 +103,7 @@ def coefficients_at(
     problem: BoundaryValueProblem,
     where: Places,
     coefficient: AbstractCoefficient,
-    state: Float[Array, " node"],
+    state: NodeValues,
     z: PyTree,
 ) -> Float[Array, "point *components"]:
     """A coefficient at points: a number, vector or tensor each."""
@@ -110,7 +112,7 @@ def coefficients_at(
 
 
 def fluxes_at(
-    problem: BoundaryValueProblem, where: Places, state: Float[Array, " node"], z: PyTree
+    problem: BoundaryValueProblem, where: Places, state: NodeValues, z: PyTree
 ) -> Float[Array, "point dim"]:
     r"""$-F$ at points, such as Darcy's $-a\nabla u$: constant on each cell where $a$ is."""
     physics = resolved(problem.cells.terms, problem.space.element, z)
@@ -134,9 +136,7 @@ class StateAt(eqx.Module):
 
     where: Places | None = None
 
-    def __call__(
-        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Float[Array, " point"]:
+    def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
         return state if self.where is None else states_at(problem.forward, self.where, state, z)
 
 
@@ -147,7 +147,7 @@ class UnknownAt(eqx.Module):
     where: Places | None = None
 
     def __call__(
-        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+        self, problem: InverseProblem, state: NodeValues, z: PyTree
     ) -> Float[Array, "*shape"]:
         coefficient = problem.latents.latents[self.name].coefficient(self.name)
         if self.where is not None:
@@ -163,7 +163,7 @@ class FluxAt(eqx.Module):
     where: Places | None = None
 
     def __call__(
-        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
+        self, problem: InverseProblem, state: NodeValues, z: PyTree
     ) -> Float[Array, "point dim"]:
         where = centroids(problem.forward) if self.where is None else self.where
         return fluxes_at(problem.forward, where, state, z)
@@ -190,9 +190,7 @@ class Outflow(eqx.Module):
     on: str = eqx.field(static=True)
     out_of: str | None = eqx.field(static=True, default=None)
 
-    def __call__(
-        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Float[Array, ""]:
+    def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
         return flux_through(problem.forward, state, z, on=self.on, out_of=self.out_of)
 
 
@@ -205,9 +203,7 @@ class BudgetTerm(eqx.Module):
     name: str = eqx.field(static=True)
     region: str | None = eqx.field(static=True, default=None)
 
-    def __call__(
-        self, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Float[Array, ""]:
+    def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
         found = budget(problem.forward, state, z, region=self.region)
         lines = found.gains | found.outflows
         if self.name not in lines:

@@ -24,6 +24,8 @@ from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 
+Coordinates = Float[Array, " coordinate"]
+
 ROUNDING = 1e3  # units of rounding error
 
 PRIOR_DRAWS = 32
@@ -143,9 +145,7 @@ def check_parts(
 
 
 @eqx.filter_jit
-def unknowns_at(
-    latents: LatentSpace, coordinates: Float[Array, " coordinate"]
-) -> dict[str, Float[Array, "..."]]:
+def unknowns_at(latents: LatentSpace, coordinates: Coordinates) -> dict[str, Float[Array, "..."]]:
     """All unknowns in one go: operation by operation, each would be compiled by itself."""
     return latents.z(coordinates)
 
@@ -220,9 +220,7 @@ def values_at(latent: AbstractLatent, coordinate: float) -> Float[np.ndarray, ".
     return nodal_values(latent, jnp.asarray(np.full(latent.num_coordinates, coordinate)))
 
 
-def nodal_values(
-    latent: AbstractLatent, coordinates: Float[Array, " coordinate"]
-) -> Float[np.ndarray, "..."]:
+def nodal_values(latent: AbstractLatent, coordinates: Coordinates) -> Float[np.ndarray, "..."]:
     """The numbers, or a field's values at the nodes."""
     value = value_of(latent, coordinates)
     is_field = isinstance(latent, AbstractFieldLatent)

@@ -41,6 +41,8 @@ from riesz.problem.checks import (
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.words import problem_text
 
+NodeValues = Float[Array, " node"]
+
 EXAMPLE = "rz.Unknown(rz.BoundaryGP(rz.Matern52(sd=10.0), mean=100.0))"
 
 Tree = TypeVar("Tree")
@@ -148,13 +150,11 @@ class InverseProblem(eqx.Module):
         """The quantities that the equation reads."""
         return self.latents.z(coordinates)
 
-    def state(self, coordinates: Coordinates) -> Float[Array, " node"]:
+    def state(self, coordinates: Coordinates) -> NodeValues:
         """The exact solution on the mesh."""
         return solve(self.forward, self.z(coordinates))
 
-    def solved(
-        self, coordinates: Coordinates, linear_solver: AbstractLinearSolver
-    ) -> Float[Array, " node"]:
+    def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""
         z = self.z(coordinates)
         solution = find_root(self.forward, z, linear_solver, Newton(), None)
@@ -165,9 +165,7 @@ class InverseProblem(eqx.Module):
         """The scale of the noise of each observation, in the precision of the state."""
         return self.likelihood.noise_sd(self.observed, z)
 
-    def log_likelihood(
-        self, coordinates: Coordinates, state: Float[Array, " node"]
-    ) -> Float[Array, ""]:
+    def log_likelihood(self, coordinates: Coordinates, state: NodeValues) -> Float[Array, ""]:
         """The log-density of the observations for a state."""
         z = self.z(coordinates)
         return self.likelihood.log_prob(self.observed, self.operator @ state, z)

@@ -34,6 +34,9 @@ from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.penalty.rows import AbstractPlacedState, Place, values_at_nodes
 from riesz.surrogate.networks import AbstractNetwork
 
+Columns = Float[np.ndarray, "node column"]
+Scalar = Float[Array, ""]
+
 NODES_AT_ONCE = 20_000
 """Bounds the memory of the fits."""
 
@@ -51,9 +54,7 @@ LARGEST = 4000
 Coordinates = Float[Array, " coordinate"]
 
 
-def recovered_gradients(
-    mesh: Mesh, values: Float[np.ndarray, "node column"]
-) -> Float[np.ndarray, "node dim column"]:
+def recovered_gradients(mesh: Mesh, values: Columns) -> Float[np.ndarray, "node dim column"]:
     """The gradients of several nodal functions at every node."""
     near = neighbours(mesh)
     gradients = np.empty((mesh.num_nodes, mesh.dim, values.shape[1]))
@@ -83,10 +84,7 @@ def padded(rows: sp.csr_array) -> Int[np.ndarray, "node near"]:
 
 
 def fitted_slopes(
-    mesh: Mesh,
-    values: Float[np.ndarray, "node column"],
-    near: Int[np.ndarray, "chosen near"],
-    chosen: slice,
+    mesh: Mesh, values: Columns, near: Int[np.ndarray, "chosen near"], chosen: slice
 ) -> Float[np.ndarray, "chosen dim column"]:
     there = (near >= 0)[:, :, None]
     steps = np.where(there, mesh.nodes[near] - mesh.nodes[chosen][:, None], 0.0)
@@ -122,9 +120,7 @@ class NodalFunctions(eqx.Module):
         return values + step @ slopes
 
 
-def nodal_functions(
-    mesh: Mesh, values: Float[np.ndarray, "node column"], dtype: np.dtype
-) -> NodalFunctions:
+def nodal_functions(mesh: Mesh, values: Columns, dtype: np.dtype) -> NodalFunctions:
     """Functions from their nodal values, one a column."""
     gradients = recovered_gradients(mesh, values)
     return NodalFunctions(jnp.asarray(values, dtype), jnp.asarray(gradients, dtype))
@@ -136,9 +132,7 @@ class BoundaryValues(eqx.Module):
     functions: NodalFunctions  # factor, lifting at the origin, lifting of each moving coordinate
     moving: Int[Array, " moving"]  # coordinates that the prescribed values depend on
 
-    def at(
-        self, place: Place, coordinates: Float[Array, " coordinate"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def at(self, place: Place, coordinates: Coordinates) -> tuple[Scalar, Scalar]:
         """The factor and the lifting at one place."""
         columns = self.functions.at(place)
         return columns[0], columns[1] + columns[2:] @ coordinates[self.moving]
@@ -225,8 +219,8 @@ class Frame(eqx.Module):
     """Where the domain lies and how large the state is: inputs and outputs of size one."""
 
     centre: Float[Array, " dim"]
-    half_width: Float[Array, ""]
-    output_scale: Float[Array, ""]
+    half_width: Scalar
+    output_scale: Scalar
 
     def inside(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Coordinates between minus one and one."""
@@ -240,14 +234,12 @@ class Surrogate(AbstractPlacedState):
     boundary: BoundaryValues
     frame: Frame
 
-    def at(self, place: Place, z: PyTree) -> Float[Array, ""]:
+    def at(self, place: Place, z: PyTree) -> Scalar:
         coordinates = z[COORDINATES]
         inner = self.network(self.frame.inside(place.x), coordinates)
         return self.shaped(place, coordinates, inner)
 
-    def shaped(
-        self, place: Place, coordinates: Float[Array, " coordinate"], inner: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def shaped(self, place: Place, coordinates: Coordinates, inner: Scalar) -> Scalar:
         """A network's value in physical units, with the boundary values built in."""
         factor, lifting = self.boundary.at(place, coordinates)
         return lifting + self.frame.output_scale * factor * inner
@@ -293,10 +285,7 @@ class NodalSurrogate(eqx.Module):
 
 
 def nodal_surrogate(
-    problem: BoundaryValueProblem,
-    latents: LatentSpace,
-    gram: SparseMatrix,
-    epsilon: Float[Array, ""],
+    problem: BoundaryValueProblem, latents: LatentSpace, gram: SparseMatrix, epsilon: Scalar
 ) -> NodalSurrogate:
     """The surrogate for a problem, with the Gram matrix of its norm and a scale of errors."""
     if problem.num_free > LARGEST:

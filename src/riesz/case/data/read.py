@@ -17,6 +17,8 @@ from riesz.errors import FileFormatError
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import BELOW, TextTable, number_in, number_or_limit
 
+Numbers = Float[np.ndarray, " row"]
+
 AS_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+|\d{5,}\.0*")
 """A long number that went through a spreadsheet: digits may be gone."""
 
@@ -115,9 +117,7 @@ def located(
     return rows, points, [*(f"{names.sites}: {one}" for one in told), *more]
 
 
-def measured(
-    table: TextTable, name: str
-) -> tuple[Float[np.ndarray, " row"], Bool[np.ndarray, " row"]]:
+def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
     """Values, and which of them are limits that the true ones are below."""
     cells = table.cells(name)
     below = np.array([bool(cell) and str(cell).startswith(BELOW) for cell in cells])
@@ -126,7 +126,7 @@ def measured(
     return numbers, below
 
 
-def positive(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
+def positive(table: TextTable, name: str) -> Numbers:
     values = table.numbers(name)
     (bad,) = np.nonzero(~(values > 0))
     if bad.size:
@@ -137,9 +137,7 @@ def positive(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
     return values
 
 
-def logged(
-    table: TextTable, name: str, values: Float[np.ndarray, " row"]
-) -> Float[np.ndarray, " row"]:
+def logged(table: TextTable, name: str, values: Numbers) -> Numbers:
     (bad,) = np.nonzero(~(values > 0))
     if bad.size:
         raise FileFormatError(

@@ -20,6 +20,9 @@ from riesz.geometry.outline import Outline, contains
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import BELOW, TextTable, column_of, number_or_limit
 
+Numbers = Float[np.ndarray, " row"]
+Flags = Bool[np.ndarray, " row"]
+
 LARGEST = 1e30
 """No measurement is larger, but numbers that programs write for none are."""
 
@@ -47,7 +50,7 @@ class MeasuredRows:
     """One observation a row, in the scale of the state."""
 
     points: Float[np.ndarray, "row 2"]
-    values: Float[np.ndarray, " row"]
+    values: Numbers
     num_limits: int  # that the true values are below
     in_degrees: bool  # by the names of the coordinates
     lines: str  # of [observations], each with its end
@@ -114,7 +117,7 @@ def measured_rows(
 def check_inside(
     table: TextTable,
     places: Float[np.ndarray, "good 2"],
-    inside: Bool[np.ndarray, " row"],
+    inside: Flags,
     names: Guess,
     outline: Outline | None,
 ) -> None:
@@ -128,9 +131,7 @@ def check_inside(
         )
 
 
-def check_values(
-    table: TextTable, values: Float[np.ndarray, " row"], names: Guess, outline: Outline | None
-) -> None:
+def check_values(table: TextTable, values: Numbers, names: Guess, outline: Outline | None) -> None:
     """Raise where there is nothing to infer from, or what is no measurement."""
     if not len(np.unique(values)) > 1:
         raise FileFormatError(
@@ -162,9 +163,7 @@ def shared_column(table: TextTable, sites: TextTable) -> str:
     )
 
 
-def checked_covariates(
-    table: TextTable, values: Float[np.ndarray, " row"], names: Guess, asked: Asked
-) -> list[str]:
+def checked_covariates(table: TextTable, values: Numbers, names: Guess, asked: Asked) -> list[str]:
     """Those that are positive numbers; raises where what was asked for cannot be had."""
     positive = []
     for name in asked.covariates:
@@ -184,10 +183,7 @@ def checked_covariates(
 
 
 def by_site(
-    points: Float[np.ndarray, "row 2"],
-    values: Float[np.ndarray, " row"],
-    below: Bool[np.ndarray, " row"],
-    sites: list[str],
+    points: Float[np.ndarray, "row 2"], values: Numbers, below: Flags, sites: list[str]
 ) -> tuple[Float[np.ndarray, "site 2"], Float[np.ndarray, " site"], Bool[np.ndarray, " site"]]:
     """Medians, and whether they are limits, as they will be where half of the readings are."""
     groups = groups_of(sites)
@@ -197,7 +193,7 @@ def by_site(
     return both[:, :2], both[:, 2], limits
 
 
-def row_note(total: int, good: Bool[np.ndarray, " row"], inside: Bool[np.ndarray, " row"]) -> str:
+def row_note(total: int, good: Flags, inside: Flags) -> str:
     note = f"rows: {int(inside.sum())} of {total}"
     if total > len(good):
         note += f", {total - len(good)} of sites that are not in the table of sites"
@@ -208,7 +204,7 @@ def row_note(total: int, good: Bool[np.ndarray, " row"], inside: Bool[np.ndarray
     return note
 
 
-def cells_of(table: TextTable, name: str) -> Float[np.ndarray, " row"]:
+def cells_of(table: TextTable, name: str) -> Numbers:
     """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
     return np.array([number_or_limit(cell) for cell in table.cells(name)])
 
@@ -227,11 +223,7 @@ def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
     ]
 
 
-def row_lines(
-    asked: Asked,
-    columns: Mapping[str, Float[np.ndarray, " row"]],
-    outside: Bool[np.ndarray, " row"],
-) -> list[str]:
+def row_lines(asked: Asked, columns: Mapping[str, Numbers], outside: Flags) -> list[str]:
     """Filters, also for cells that hold no numbers in the columns of which there must be some."""
     wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
     gaps = {
@@ -251,7 +243,7 @@ def row_lines(
     return lines
 
 
-def below_all(values: Float[np.ndarray, " row"]) -> float:
+def below_all(values: Numbers) -> float:
     """A whole number that none of them is below."""
     lowest = float(np.nanmin(values))
     return float(math.floor(lowest - abs(lowest) / 1000))

@@ -27,6 +27,8 @@ from riesz.posterior.family import FullRank, standard_log_density
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
 
+Examples = Float[Array, "example sensor"]
+
 Observed = Float[Array, " sensor"]
 Coordinates = Float[Array, " coordinate"]
 
@@ -102,12 +104,7 @@ def as_encoded(outputs: Float[Array, " output"]) -> Encoded:
 
 
 def encoder(
-    examples: Float[Array, "example sensor"],
-    num_coordinates: int,
-    key: PRNGKeyArray,
-    *,
-    width: int,
-    num_layers: int,
+    examples: Examples, num_coordinates: int, key: PRNGKeyArray, *, width: int, num_layers: int
 ) -> Encoder:
     """The prior itself for all data, to start from; `examples` tell the size of observations."""
     dtype, num_sensors = examples.dtype, examples.shape[1]

@@ -21,12 +21,12 @@ from riesz.errors import SolveError
 from riesz.fem.linear.host_lu import SINGULAR, lu_solve
 from riesz.fem.linear.sparse import SparseMatrix
 
+Vector = Float[Array, " size"]
+
 host_lu_p = Primitive("host_lu")
 
 
-def host_lu(
-    matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
-) -> Float[Array, " size"]:
+def host_lu(matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
     """Solve A x = b, or with A transposed; NaN where A is singular. Not differentiable itself."""
     pattern = matrix.pattern
     return host_lu_p.bind(
@@ -76,12 +76,10 @@ class AbstractLinearSolver(eqx.Module):
     """Solves A x = b; forward and reverse derivatives to any order come from the same solver."""
 
     @abstractmethod
-    def raw_solve(
-        self, matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
-    ) -> Float[Array, " size"]:
+    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
         """A solution without derivatives, or NaN where there is none."""
 
-    def __call__(self, matrix: SparseMatrix, side: Float[Array, " size"]) -> Float[Array, " size"]:
+    def __call__(self, matrix: SparseMatrix, side: Vector) -> Vector:
         fixed = jax.lax.stop_gradient(matrix)
         return jax.lax.custom_linear_solve(
             matrix.__matmul__,
@@ -94,18 +92,14 @@ class AbstractLinearSolver(eqx.Module):
 class SparseLU(AbstractLinearSolver):
     """SuperLU on the host: the default, for any matrix that fits in memory."""
 
-    def raw_solve(
-        self, matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
-    ) -> Float[Array, " size"]:
+    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
         return host_lu(matrix, side, transposed=transposed)
 
 
 class Dense(AbstractLinearSolver):
     """Dense LU on the device: small problems, many at once on a GPU."""
 
-    def raw_solve(
-        self, matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
-    ) -> Float[Array, " size"]:
+    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
         dense = matrix.to_dense()
         # Scaled to a unit diagonal, coefficients of any contrast do no harm to the estimate.
         root = jnp.sqrt(jnp.max(abs(dense), axis=1))
@@ -126,9 +120,7 @@ class ConjugateGradients(AbstractLinearSolver):
         if not 0 < self.tolerance < 1:
             raise SolveError(f"the CG tolerance is {self.tolerance}: it must lie between 0 and 1.")
 
-    def raw_solve(
-        self, matrix: SparseMatrix, side: Float[Array, " size"], *, transposed: bool
-    ) -> Float[Array, " size"]:
+    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
         product = matrix.__matmul__
         if transposed:  # not the same where the matrix is unsymmetric after all
             transpose = jax.linear_transpose(product, side)

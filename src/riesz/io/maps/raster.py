@@ -21,6 +21,8 @@ from riesz.io.store.files import replacing, write_bytes
 from riesz.io.tables.layers import gis_module
 from riesz.prediction.grid import Grid
 
+Values = Float[np.ndarray, "..."]
+
 NUM_COLOURS = 16
 DOCTYPE = b"<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
 
@@ -39,12 +41,7 @@ class Band:
 
 
 def bands_of(
-    name: str,
-    values: Float[np.ndarray, "..."],
-    num_axes: int,
-    *,
-    about: str = "",
-    unit: str | None = None,
+    name: str, values: Values, num_axes: int, *, about: str = "", unit: str | None = None
 ) -> list[Band]:
     """One band a component, numbered where there are several; the first axes count places."""
     components = values.reshape(*values.shape[:num_axes], -1)
