@@ -49,7 +49,7 @@ from .fem.problem import BoundaryValueProblem as BoundaryValueProblem
 from .fem.problem import boundary_value_problem as boundary_value_problem
 from .fem.assembly import jacobian as jacobian
 from .fem.assembly import residual as residual
-from .fem.interpolate import point_operator as point_operator
+from .fem.elements.space import point_operator as point_operator
 from .fem.linear.linear_solve import ConjugateGradients as ConjugateGradients
 from .fem.linear.linear_solve import Dense as Dense
 from .fem.linear.linear_solve import SparseLU as SparseLU
@@ -84,8 +84,8 @@ from .problem.problem import InverseProblem as InverseProblem
 from .problem.problem import inverse_problem as inverse_problem
 from .posterior.posterior import Posterior as Posterior
 from .engines.conditional.engine import Conditional as Conditional
-from .engines.conditional.moments import conditional_mixture as conditional_mixture
-from .engines.conditional.moments import conditional_moments as conditional_moments
+from .engines.conditional.linear import conditional_mixture as conditional_mixture
+from .engines.conditional.linear import conditional_moments as conditional_moments
 from .engines.laplace.engine import Laplace as Laplace
 from .diagnose.importance import importance_check as importance_check
 from .diagnose.importance import with_importance_check as with_importance_check
@@ -99,7 +99,7 @@ from .engines.amortise.simulate import PriorSurrogate as PriorSurrogate
 from .engines.relax.schedule import Annealed as Annealed
 from .engines.relax.schedule import Fixed as Fixed
 from .engines.relax.schedule import Learned as Learned
-from .prediction.grid import grid as grid
+from .prediction.quantity import grid as grid
 from .prediction.predict import predict as predict
 from .prediction.predict import predict_data as predict_data
 from .prediction.quantity import BudgetTerm as BudgetTerm

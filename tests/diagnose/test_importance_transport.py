@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from riesz.diagnose.importance import importance_check
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import point_operator
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.checks import DOUBTFUL, GOOD

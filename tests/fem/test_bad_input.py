@@ -8,9 +8,8 @@ import pytest
 
 from riesz.errors import FormError, MeshError, SolveError
 from riesz.fem.assembly import jacobian, residual
-from riesz.fem.elements.space import P1, P2
+from riesz.fem.elements.space import P1, P2, point_operator
 from riesz.fem.flux import budget, flux_through
-from riesz.fem.interpolate import point_operator
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense
 from riesz.fem.problem import boundary_value_problem, check_kinds
 from riesz.fem.solve import Newton, solve

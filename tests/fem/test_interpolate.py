@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.fem.elements.space import P1, P2
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, P2, point_operator
 from riesz.mesh.shapes import box, disc, interval
 
 SPACES = {

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.geometry.outline import Outline, check_points_inside, contains, outline_from
-from riesz.geometry.simplify import simplify_outline
+from riesz.geometry.outline import (
+    Outline,
+    check_points_inside,
+    contains,
+    outline_from,
+    simplify_outline,
+)
 
 SQUARE = [[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]]
 LAKE = [[1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]

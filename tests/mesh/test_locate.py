@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, point_operator
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.locate import barycentric_coordinates, locate, nearest_on_boundary
 from riesz.mesh.mesh import Mesh, orient_cells

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import MeshError
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, point_operator
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.quality import minimum_angles

@@ -31,9 +31,8 @@ from riesz.posterior.family import EmpiricalDraws, full_rank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.prediction import predict as predict_module
 from riesz.prediction import predict as prediction
-from riesz.prediction.grid import grid
 from riesz.prediction.predict import gathered, predict, predict_data
-from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
+from riesz.prediction.quantity import BudgetTerm, Outflow, grid, has_flux
 from riesz.problem.problem import inverse_problem
 
 NUM_DRAWS = 300

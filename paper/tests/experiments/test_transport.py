@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import point_operator
 from riesz_paper.experiments.transport import data, experiment, methods
 from riesz_paper.experiments.transport.exact import exact_posterior
 from riesz_paper.experiments.transport.figures import growth_exponents

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import P1
-from riesz.fem.kernel import entity_matrices, entity_residuals
+from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
@@ -70,7 +70,8 @@ def group_residuals(
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contributions of each cell or facet of a group to its local unknowns."""
     local = local_states(group.domain, state)
-    return entity_residuals(group.terms, problem.space.element, group.domain, local, z)
+    physics = resolved(group.terms, problem.space.element, z)
+    return entity_residuals(physics, group.domain, local)
 
 
 def slice_cells(group: Group, start: Int[Array, ""], count: int) -> Group:
@@ -109,7 +110,8 @@ def jacobian(problem: BoundaryValueProblem, state: DofValues, z: Any = None) -> 
     values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
     for group in (problem.cells, *problem.facets):
         local = local_states(group.domain, state)
-        rows = entity_matrices(group.terms, problem.space.element, group.domain, local, z)
+        physics = resolved(group.terms, problem.space.element, z)
+        rows = entity_matrices(physics, group.domain, local)
         for entries, row in zip(group.entries, rows, strict=True):
             values = values.at[entries].add(row, mode="drop")
     return SparseMatrix(problem.pattern, values)

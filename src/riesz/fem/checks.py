@@ -25,19 +25,21 @@ from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, check_shape
 from riesz.mesh.mesh import Mesh
 
+Places = Float[Array, "place dim"]
 
-def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree, *, z_known: bool) -> None:
+
+def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree) -> None:
     """Raise where a coefficient has a wrong length or shape, is not finite, or not positive.
 
-    Latents, and functions of them or of the state, are left for later where they are not known.
+    Latents, and functions of them or of the state, are left for later where `z` is None.
     """
     places = quadrature_places(domain)
     for name, allowed in term.shapes:
         for part, shapes in checked_apart(term.coefficients[name], allowed):
-            if isinstance(part, Latent) and not z_known:
+            if isinstance(part, Latent) and z is None:
                 continue
             known, label = resolve(part, z, name), f"{name} of {term.name}"
-            values = checked_values(known, places, mesh, shapes, z, label, z_known=z_known)
+            values = checked_values(known, places, mesh, shapes, z, label)
             if values is not None and name in term.positive:
                 check_positive(values, label)
 
@@ -52,36 +54,28 @@ def checked_apart(
 
 
 def check_prescribed(
-    coefficient: AbstractCoefficient,
-    places: Float[Array, "place dim"],
-    mesh: Mesh,
-    z: PyTree,
-    label: str,
-    *,
-    z_known: bool,
+    coefficient: AbstractCoefficient, places: Places, mesh: Mesh, z: PyTree, label: str
 ) -> None:
     """The same for a Dirichlet value, which is a scalar and cannot depend on the state."""
-    if isinstance(coefficient, Latent) and not z_known:
+    if isinstance(coefficient, Latent) and z is None:
         return
     coefficient = resolve(coefficient, z, label)
     if isinstance(coefficient, Function) and coefficient.num_arguments > 2:
         raise FormError(f"{label} is a function of the state: it takes (x) or (x, z).")
-    checked_values(coefficient, places, mesh, SCALAR, z, label, z_known=z_known)
+    checked_values(coefficient, places, mesh, SCALAR, z, label)
 
 
 def checked_values(
     coefficient: AbstractCoefficient,
-    places: Float[Array, "place dim"],
+    places: Places,
     mesh: Mesh,
     allowed: tuple[Shape, ...],
     z: PyTree,
     label: str,
-    *,
-    z_known: bool,
 ) -> Float[np.ndarray, "sample *components"] | None:
     """All values of a coefficient, found to be in order, or None where they are not known yet."""
     check_length(coefficient, mesh, label)
-    values = known_values(coefficient, places, z, z_known=z_known)
+    values = known_values(coefficient, places, z)
     if values is None or is_traced(values):
         return None
     check_shape(values.shape[1:], allowed, mesh.dim, label)
@@ -97,7 +91,7 @@ def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> No
 
 
 def known_values(
-    coefficient: AbstractCoefficient, places: Float[Array, "place dim"], z: PyTree, *, z_known: bool
+    coefficient: AbstractCoefficient, places: Places, z: PyTree
 ) -> Float[Array, "sample *components"] | None:
     """All values that the quadrature will see, or None where they depend on what is unknown."""
     if isinstance(coefficient, Constant):
@@ -105,16 +99,14 @@ def known_values(
     if isinstance(coefficient, Nodal | PerCell):
         return coefficient.values
     if isinstance(coefficient, Function):
-        last_known_argument = 2 if z_known else 1
+        last_known_argument = 1 if z is None else 2
         if coefficient.num_arguments <= last_known_argument:
             return sampled(coefficient, places, z)
     return None
 
 
 @eqx.filter_jit
-def sampled(
-    function: Function, places: Float[Array, "place dim"], z: PyTree
-) -> Shaped[Array, "place *components"]:
+def sampled(function: Function, places: Places, z: PyTree) -> Shaped[Array, "place *components"]:
     """A function of place, at many of them; compiled, for a fit solves again and again."""
 
     def at(x):
@@ -123,7 +115,7 @@ def sampled(
     return jax.vmap(at)(places)
 
 
-def quadrature_places(domain: Domain) -> Float[Array, "place dim"]:
+def quadrature_places(domain: Domain) -> Places:
     """The coordinates of all quadrature points."""
     corners = np.asarray(domain.nodes)[:, np.asarray(domain.corners)]
     if domain.facet_points is None:

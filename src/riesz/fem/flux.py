@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from riesz.errors import FormError
 from riesz.fem.assembly import DofValues, check_state, group_residuals, local_states, source_rates
 from riesz.fem.elements.domain import Domain, facet_domain
-from riesz.fem.kernel import entity_outflows
+from riesz.fem.kernel import entity_outflows, resolved
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.terms.weakform import Term, diffusion_integrand
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
@@ -58,7 +58,11 @@ def budget(
     Terms on facets count where the cell beside the facet lies in the region. Outflow through
     prescribed values is told by tag; the rest crosses the region's boundary inside the domain.
     """
-    inside = jnp.asarray(cells_inside(problem.space.mesh, region), problem.dtype)
+    mesh = problem.space.mesh
+    counted = np.full(mesh.num_cells, float(region is None))
+    if region is not None:
+        counted[region_cells(mesh, region)] = 1.0
+    inside = jnp.asarray(counted, problem.dtype)
     check_state(problem, state)
     gains, unbalanced = gains_and_rest(problem, state, z, inside)
     outflows = prescribed_outflows(problem, unbalanced)
@@ -104,14 +108,6 @@ def term_totals(
     )
 
 
-def cells_inside(mesh: Mesh, region: str | None) -> Float[np.ndarray, " cell"]:
-    if region is None:
-        return np.ones(mesh.num_cells)
-    inside = np.zeros(mesh.num_cells)
-    inside[region_cells(mesh, region)] = 1.0
-    return inside
-
-
 def prescribed_outflows(problem: BoundaryValueProblem, unbalanced: DofValues) -> dict[str, Amount]:
     """Minus what is unbalanced at prescribed unknowns, by tag."""
     return {
@@ -151,8 +147,8 @@ def flux_through(
 @eqx.filter_jit
 def outflow(problem: BoundaryValueProblem, facets: Domain, state: DofValues, z: PyTree) -> Amount:
     """What passes through all of the given facets, along their normals."""
-    terms, states = problem.cells.terms, local_states(facets, state)
-    return jnp.sum(entity_outflows(terms, problem.space.element, facets, states, z))
+    physics = resolved(problem.cells.terms, problem.space.element, z)
+    return jnp.sum(entity_outflows(physics, facets, local_states(facets, state)))
 
 
 def oriented_facets(mesh: Mesh, on: str, out_of: str | None) -> FacetSet:

@@ -22,6 +22,7 @@ from riesz.fem.terms.weakform import Term, check_shape
 UNROLLED_POINTS = 3
 """Up to here quadrature is unrolled, so that its points become constants of the compiled code."""
 
+LocalStates = Sequence[Float[Array, " entity"]]  # one array a local unknown
 Numbers = tuple[Number, ...]
 Contribution = Callable[[Numbers, Number], Numbers]  # (barycentric point, weight) -> amounts
 
@@ -85,29 +86,20 @@ class Physics(eqx.Module):
 
 
 def entity_residuals(
-    terms: tuple[Term, ...],
-    element: Lagrange,
-    domain: Domain,
-    local_states: Sequence[Float[Array, " entity"]],
-    z: PyTree,
+    physics: Physics, domain: Domain, local_states: LocalStates
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contribution of every entity to each of its local unknowns, one array a local unknown."""
-    physics = resolved(terms, element, z)
     return integrate(point_residual, physics, domain, local_states)
 
 
 def entity_matrices(
-    terms: tuple[Term, ...],
-    element: Lagrange,
-    domain: Domain,
-    local_states: Sequence[Float[Array, " entity"]],
-    z: PyTree,
+    physics: Physics, domain: Domain, local_states: LocalStates
 ) -> tuple[Float[Array, "local entity"], ...]:
     """Row by row, the derivatives of the local residuals by each local unknown."""
     local = jnp.stack(local_states)
 
     def residuals(local_state):
-        return entity_residuals(terms, element, domain, tuple(local_state), z)
+        return entity_residuals(physics, domain, tuple(local_state))
 
     _, push_forward = jax.linearize(residuals, local)
     units = jnp.eye(len(local), dtype=local.dtype)[:, :, None]
@@ -115,14 +107,9 @@ def entity_matrices(
 
 
 def entity_outflows(
-    terms: tuple[Term, ...],
-    element: Lagrange,
-    facets: Domain,
-    local_states: Sequence[Float[Array, " entity"]],
-    z: PyTree,
+    physics: Physics, facets: Domain, local_states: LocalStates
 ) -> Float[Array, " entity"]:
     """What passes through each facet along its normal: the integral of minus the flux."""
-    physics = resolved(terms, element, z)
     return integrate(point_outflow, physics, facets, local_states)[0]
 
 
@@ -140,7 +127,7 @@ def integrate(
     of_point: Callable[[Physics, Entity, Numbers, Number], Numbers],
     physics: Physics,
     domain: Domain,
-    local_states: Sequence[Float[Array, " entity"]],
+    local_states: LocalStates,
 ) -> tuple[Float[Array, " entity"], ...]:
     """Quadrature of `of_point` over every entity of a domain."""
     entities = Entity(

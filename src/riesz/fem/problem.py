@@ -19,8 +19,7 @@ from riesz.errors import FormError
 from riesz.fem.accumulate import Accumulation, accumulation
 from riesz.fem.checks import check_prescribed, check_term
 from riesz.fem.elements.domain import Domain, cell_domain, facet_domain
-from riesz.fem.elements.space import Space, facet_dofs
-from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.elements.space import PointOperator, Space, facet_dofs, point_operator
 from riesz.fem.linear.sparse import SparsePattern, sparse_pattern
 from riesz.fem.terms.coefficient import AbstractCoefficient, PerCell, as_coefficient
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
@@ -157,10 +156,10 @@ def check_coefficients(problem: BoundaryValueProblem, z: PyTree = None) -> None:
     """Raise where coefficients do not fit; with `z`, those that depend on it are checked too."""
     for group in (problem.cells, *problem.facets):
         for term in group.terms:
-            check_term(term, group.domain, problem.space.mesh, z, z_known=z is not None)
+            check_term(term, group.domain, problem.space.mesh, z)
     for piece in problem.dirichlet:
         label = f"the Dirichlet value on {piece.tag!r}"
-        check_prescribed(piece.value, piece.x, problem.space.mesh, z, label, z_known=z is not None)
+        check_prescribed(piece.value, piece.x, problem.space.mesh, z, label)
 
 
 def check_kinds(space: Any, form: Any, dirichlet: Any) -> None:

@@ -7,8 +7,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import ConvexHull, Delaunay, KDTree
 
 from riesz.errors import MeshError
-from riesz.geometry.outline import Outline, outline_from
-from riesz.geometry.simplify import kept_vertices
+from riesz.geometry.outline import Outline, kept_vertices, outline_from
 
 Points = Float[np.ndarray, "n 2"]
 

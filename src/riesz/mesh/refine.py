@@ -1,6 +1,5 @@
 """Uniform refinement: every cell is cut into 2, 4 or 8, and nodal values carry over."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -73,7 +72,11 @@ def refine(mesh: Mesh) -> Refinement:
     facets = {
         name: refine_facets(mesh, edges, members, name) for name, members in mesh.facets.items()
     }
-    regions = inherit_regions(mesh.regions, num_children)
+    offsets = np.arange(num_children)
+    regions = {
+        name: (num_children * members[:, None] + offsets).ravel()
+        for name, members in mesh.regions.items()
+    }
     parent = np.repeat(np.arange(mesh.num_cells), num_children)
     prolongation = midpoint_prolongation(mesh.num_nodes, edges)
     return Refinement(Mesh(nodes, cells, facets, regions), parent, prolongation)
@@ -124,16 +127,6 @@ def refine_facets(
     place = np.searchsorted(row_keys(edges, mesh.num_nodes), wanted)
     midpoints = mesh.num_nodes + place.reshape(len(facets), len(pairs))
     return np.concatenate([facets, midpoints], axis=1)[:, children].reshape(-1, mesh.dim)
-
-
-def inherit_regions(
-    regions: Mapping[str, Int[np.ndarray, " cells"]], num_children: int
-) -> dict[str, Int[np.ndarray, " children"]]:
-    offsets = np.arange(num_children)
-    return {
-        name: (num_children * members[:, None] + offsets).ravel()
-        for name, members in regions.items()
-    }
 
 
 def midpoint_prolongation(num_nodes: int, edges: Int[np.ndarray, "edge 2"]) -> sp.csr_array:

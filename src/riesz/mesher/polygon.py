@@ -12,8 +12,13 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from riesz.errors import MeshError, told_of
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.lines import Line, Number, as_points, lines_of
-from riesz.geometry.outline import Outline, check_points_inside, outline_edges, outline_from
-from riesz.geometry.simplify import simplify_outline
+from riesz.geometry.outline import (
+    Outline,
+    check_points_inside,
+    outline_edges,
+    outline_from,
+    simplify_outline,
+)
 from riesz.mesh.facets import boundary_facets, node_neighbours, row_keys
 from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes
 from riesz.mesher.refinement import Survey, conform, diameters, encroaching, opposite_points, refine

@@ -22,8 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import check_state, dirichlet_values, residual
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import PointOperator
+from riesz.fem.elements.space import P1, PointOperator
 from riesz.fem.problem import BoundaryValueProblem, source_operator
 from riesz.fem.terms.weakform import PointSource
 from riesz.mesh.refine import Hierarchy

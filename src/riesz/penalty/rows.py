@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, Integer, PyTree
 
 from riesz.fem.assembly import piece_values, source_rates
 from riesz.fem.elements.domain import Domain
-from riesz.fem.interpolate import PointOperator
+from riesz.fem.elements.space import PointOperator
 from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.terms.pointwise import LinearForm, Point, State
@@ -141,7 +141,7 @@ def group_rows(
 ) -> Float[Array, " row"]:
     domain = group.domain.taken(table.entities[patch])
     local = tuple(values[table.nodes[patch].astype(jnp.int32)].T)
-    parts = entity_residuals(group.terms, problem.space.element, domain, local, z)
+    parts = entity_residuals(resolved(group.terms, problem.space.element, z), domain, local)
     return summed_into_rows(jnp.stack(parts, axis=1), table.rows[patch], num_rows)
 
 

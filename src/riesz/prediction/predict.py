@@ -16,8 +16,7 @@ from riesz.errors import RieszError
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Posterior, check_levels, representative
-from riesz.prediction.grid import Grid
-from riesz.prediction.quantity import Places, Quantity, places, quantity_named, states_at
+from riesz.prediction.quantity import Grid, Places, Quantity, places, quantity_named, states_at
 from riesz.problem.problem import InverseProblem
 
 Chunk = Float[np.ndarray, "draw *shape"]

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import FormError, MeshError, RieszError
 from riesz.fem.assembly import dirichlet_values, residual
-from riesz.fem.elements.space import Space
-from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.elements.space import PointOperator, Space, point_operator
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, WeakForm

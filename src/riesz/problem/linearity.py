@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.latent.latent import AbstractLatent, LatentSpace
+from riesz.latent.latent import LatentSpace
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import AffineValues, affine_values
 
@@ -138,20 +138,15 @@ class Parts(eqx.Module):
         """
         whole = self.together(linear, others)
         held = self.together(jnp.zeros_like(linear), others)
-        return {
-            name: part_given(latents.latents[name], held[part], whole[part])
-            if name in self.names
-            else latents.latents[name].value(held[part])
-            for name, part in latents.slices().items()
-        }
-
-
-def part_given(
-    latent: AbstractLatent, held: Float[Array, " own"], moved: Float[Array, " own"]
-) -> Float[Array, "..."]:
-    """An unknown with scales that are held."""
-    count = latent.num_scales
-    return latent.given(held[:count], moved[count:])
+        found = {}
+        for name, part in latents.slices().items():
+            latent, own = latents.latents[name], held[part]
+            count = latent.num_scales
+            linear_too = name in self.names
+            found[name] = (
+                latent.given(own[:count], whole[part][count:]) if linear_too else latent.value(own)
+            )
+        return found
 
 
 @once_per_problem

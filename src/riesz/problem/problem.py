@@ -14,8 +14,7 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import PointOperator
+from riesz.fem.elements.space import P1, PointOperator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import (
     BoundaryValueProblem,

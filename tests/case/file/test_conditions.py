@@ -13,9 +13,9 @@ import pytest
 import riesz as rz
 from riesz.case.check.words import boundary_lines, exchange_numbers, regions_lines
 from riesz.case.data.prepared import prepared_content
+from riesz.case.file.boundary import regions_content
 from riesz.case.file.equation import as_tensor
 from riesz.case.file.problem import read_case, read_problem
-from riesz.case.file.regions import regions_content
 from riesz.case.report.drawn import mapped_fields, unknowns_of
 from riesz.diagnose.summary import rows_of
 from riesz.mesh.mesh import Mesh

@@ -15,8 +15,8 @@ from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.prediction.grid import grid
 from riesz.prediction.predict import predict_data
+from riesz.prediction.quantity import grid
 
 PROBLEM = """
 [domain]

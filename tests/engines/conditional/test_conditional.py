@@ -25,7 +25,7 @@ from riesz.engines.conditional.engine import (
     spread_about,
 )
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.nuts.chains import AbstractDensity
+from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.problem.linearity import linear_parts

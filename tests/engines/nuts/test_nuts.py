@@ -11,9 +11,8 @@ from tests.linear_gaussian import exact_posterior, known_posterior, linear_probl
 from tests.stopping import check_same, stopped_and_resumed
 
 from riesz.engines.base import steadied
-from riesz.engines.nuts import chains
-from riesz.engines.nuts.chains import warnings_of
-from riesz.engines.nuts.engine import Nuts, log_density
+from riesz.engines.nuts import engine as chains
+from riesz.engines.nuts.engine import Nuts, log_density, warnings_of
 from riesz.errors import RieszError, SolveError
 from riesz.fem.linear import host_lu
 from riesz.fem.linear.linear_solve import Dense, SparseLU

@@ -20,8 +20,7 @@ import scipy.linalg
 from jaxtyping import Array, Float
 
 from riesz.fem.assembly import matrix
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, point_operator
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction
 from riesz.mesh.mesh import Mesh
 from riesz_paper.regression.effects import AbstractEffect, Parameters

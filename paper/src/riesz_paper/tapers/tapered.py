@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
 from riesz.errors import RieszError
-from riesz.fem.linear.host_lu import factorise
+from riesz.fem.linear.host_lu import Pattern, factorise
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.dual_norm import Gram, dual_norm
@@ -117,8 +117,8 @@ def inverse_entries(
     One factorisation, and some right-hand sides at once: beside the entries little is held.
     """
     pattern = gram.pattern
-    parts = map(np.asarray, (gram.values, pattern.columns, pattern.row_starts))
-    factor = factorise(*parts)
+    stands = Pattern(np.asarray(pattern.columns), np.asarray(pattern.row_starts))
+    factor = factorise(np.asarray(gram.values), stands)
     if factor is None:
         raise RieszError(
             "the Gram matrix is singular: prescribe values on a part of the boundary, or add a "

@@ -24,14 +24,8 @@ from riesz.io.tables.text import TextTable, number_in, read_csv
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 
-AXES, VALUE, SD, CENSORED, SITE, READINGS = (
-    ("x", "y"),
-    "value",
-    "sd",
-    "censored",
-    "site",
-    "readings",
-)
+AXES, VALUE, SD = ("x", "y"), "value", "sd"
+CENSORED, SITE, READINGS = "censored", "site", "readings"
 COVARIATE = "covariate:"
 """Before the names of covariates, which might be those of other columns."""
 

@@ -19,13 +19,16 @@ from riesz.case.data.prepared import Prepared, check_inside, inside_of, read_pre
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import (
+    Region,
     boundary_exchange,
     idle_notes,
+    kept_regions,
     prescribed_values,
+    read_regions,
+    with_regions,
     with_stretches,
 )
 from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
-from riesz.case.file.regions import Region, kept_regions, read_regions, with_regions
 from riesz.case.file.rivers import (
     River,
     RiverLines,

@@ -16,10 +16,9 @@ from pydantic import (
 
 from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.file.boundary import BoundaryTable
+from riesz.case.file.boundary import BoundaryTable, RegionTable
 from riesz.case.file.equation import EquationTable
 from riesz.case.file.priors import PriorTable
-from riesz.case.file.regions import RegionTable
 from riesz.case.file.rivers import RiverTable
 from riesz.case.file.wells import WellTable
 from riesz.case.table import Coefficient, Table, shown

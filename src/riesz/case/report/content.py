@@ -17,8 +17,8 @@ from riesz.engines.conditional.engine import Conditional
 from riesz.io.store.results import read_results
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
-from riesz.prediction.grid import Grid, arrow_grid
 from riesz.prediction.predict import NUM_DRAWS
+from riesz.prediction.quantity import Grid, arrow_grid
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz.problem.words import equation_lines

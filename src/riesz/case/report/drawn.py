@@ -16,9 +16,9 @@ from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
 from riesz.observe.effects import WithEffects
 from riesz.posterior.posterior import Posterior, is_field, regions_of
-from riesz.prediction.grid import Grid
 from riesz.prediction.predict import NUM_DRAWS, quantity_draws
 from riesz.prediction.quantity import (
+    Grid,
     Places,
     UnknownAt,
     fluxes_at,

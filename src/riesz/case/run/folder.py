@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from riesz.case.data.prepared import prepared_content
+from riesz.case.file.boundary import regions_content
 from riesz.case.file.problem import Case, read_case
-from riesz.case.file.regions import regions_content
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.wells import wells_content
 from riesz.diagnose.summary import SamplerCheck, Summary, summary

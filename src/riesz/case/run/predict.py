@@ -47,12 +47,10 @@ from riesz.io.maps.raster import (
     write_style,
 )
 from riesz.io.meshes.files import write_mesh
-from riesz.io.store.files import replacing
+from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import read_table
 from riesz.mesh.mesh import Mesh
 from riesz.posterior.posterior import is_field
-from riesz.prediction.grid import Grid, arrow_grid
-from riesz.prediction.grid import grid as cells_over
 from riesz.prediction.predict import (
     NUM_DRAWS,
     Plain,
@@ -62,7 +60,8 @@ from riesz.prediction.predict import (
     quantity_draws,
     statistics,
 )
-from riesz.prediction.quantity import Places, StateAt, quantity_named
+from riesz.prediction.quantity import Grid, Places, StateAt, arrow_grid, quantity_named
+from riesz.prediction.quantity import grid as cells_over
 from riesz.problem.problem import FLUX, STATE, InverseProblem
 from riesz.spelling import nearest
 
@@ -347,5 +346,4 @@ def write_columns(
     writer = csv.writer(text)
     writer.writerow([*axes, *columns])
     writer.writerows(np.column_stack([points, *columns.values()]).tolist())
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
+    write_bytes(path, text.getvalue().encode())

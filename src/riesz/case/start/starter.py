@@ -13,8 +13,7 @@ from riesz.case.start.rows import Asked, measured_rows, number, quoted, relative
 from riesz.errors import RieszError
 from riesz.geometry.crs import LON_LAT, is_crs_text
 from riesz.geometry.hull import hull_outline
-from riesz.geometry.outline import Outline
-from riesz.geometry.simplify import simplify_outline
+from riesz.geometry.outline import Outline, simplify_outline
 from riesz.io.maps.outlines import OutlineFile, read_outline_file
 from riesz.io.store.files import write_bytes
 

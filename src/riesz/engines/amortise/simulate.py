@@ -17,7 +17,6 @@ from riesz.engines.emulate.start import (
     initial_surrogate,
 )
 from riesz.errors import RieszError
-from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, antithetic
 from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem, in_precision
@@ -81,8 +80,8 @@ class PriorSurrogate(PatchSettings):
 def surrogate_over_prior(
     problem: InverseProblem, sizes: PriorSurrogate, network_key: PRNGKeyArray, key: PRNGKeyArray
 ) -> Surrogate:
-    """The surrogate fitted to the equation for unknowns from the prior."""
-    penalty = default_penalty(problem, sizes)
+    """The surrogate fitted to the equation for unknowns from the prior, by Gauss-Newton steps."""
+    penalty, dtype = default_penalty(problem, sizes), problem.forward.dtype
     start = initial_surrogate(problem, network_key, width=sizes.width, features=sizes.features)
     if not applies_to(penalty, start):
         raise RieszError(
@@ -90,25 +89,13 @@ def surrogate_over_prior(
             "for: ask for fewer features, or a smaller width."
         )
     _, readout_key = jr.split(key)
+    size, count = problem.num_coordinates, sizes.readout_batches * sizes.num_samples
     # As in `emulate`: normal equations square the condition number, and need double precision.
     with jax.enable_x64(True):
-        given = in_precision((problem, penalty, start), jnp.float64)
-        solved = with_solved_readout(*given, sizes, readout_key)
-    return in_precision(solved, problem.forward.dtype)
-
-
-def with_solved_readout(
-    problem: InverseProblem,
-    penalty: WeakFormPenalty,
-    surrogate: Surrogate,
-    sizes: PriorSurrogate,
-    key: PRNGKeyArray,
-) -> Surrogate:
-    """Gauss-Newton steps of the readout; the penalty is a sum of squares."""
-    size, dtype = problem.num_coordinates, problem.forward.dtype
-    shape = (sizes.readout_batches, sizes.num_samples, size)
-    for one in jr.split(key, sizes.num_solves):
-        draw_key, patch_key = jr.split(one)
-        draws = antithetic(draw_key, shape[0] * shape[1], size, dtype)
-        surrogate = stepped_readout(problem, penalty, surrogate, patch_key, draws.reshape(shape))
-    return surrogate
+        problem, penalty, found = in_precision((problem, penalty, start), jnp.float64)
+        for one in jr.split(readout_key, sizes.num_solves):
+            draw_key, patch_key = jr.split(one)
+            draws = antithetic(draw_key, count, size, jnp.float64)
+            batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
+            found = stepped_readout(problem, penalty, found, patch_key, batches)
+    return in_precision(found, dtype)

@@ -27,8 +27,8 @@ from riesz.engines.base import (
     as_solver,
     started,
 )
-from riesz.engines.conditional.linear import Others, linear_system
-from riesz.engines.nuts.chains import (
+from riesz.engines.conditional.linear import NAME, Others, linear_system
+from riesz.engines.nuts.engine import (
     AbstractDensity,
     NutsSettings,
     all_chains,
@@ -90,7 +90,7 @@ class Conditional(AbstractEngine):
     without the scatter of draws.
     """
 
-    name: ClassVar[str] = "conditional"
+    name: ClassVar[str] = NAME
     is_exact: ClassVar[bool] = True
     compiling: ClassVar[float] = 40.0
 

@@ -9,7 +9,6 @@ In the usual words: variational inference, in which q maximises the evidence low
 Kingma & Welling 2014), with a DeepONet (Lu et al. 2021) fitted to the weak form for the solver.
 """
 
-import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -17,11 +16,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.base import AbstractEngine, Count, Work
 from riesz.engines.emulate.least_squares import fitting_features, splits
-from riesz.engines.emulate.rounds import Rounds, RoundSettings, emulated_in_rounds
+from riesz.engines.emulate.rounds import RoundSettings, emulated_in_rounds
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
@@ -29,13 +27,11 @@ from riesz.engines.emulate.start import (
     reference_penalty,
     training_cost,
 )
-from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.rows import full_precision
-from riesz.posterior.family import FullRank, full_rank
+from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem, in_precision
-from riesz.surrogate.surrogate import Surrogate
 
 
 class Emulate(RoundSettings, AbstractEngine):
@@ -66,14 +62,20 @@ class Emulate(RoundSettings, AbstractEngine):
         features = num_features(problem, self.num_bends, self.features)
         surrogate = initial_surrogate(problem, network_key, width=self.width, features=features)
         family = full_rank(problem.num_coordinates, problem.forward.dtype)
+        # Its functions with no readout yet: the lifting alone, where Newton's method may start.
+        bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
         with full_precision():
             reference = reference_penalty(problem, penalty, surrogate)
-            found = rounds_in_double(
-                problem, penalty, surrogate, family, self, reference, key, work
-            )
+            # Double precision, whatever that of the problem: normal equations square the condition
+            # number, and in single precision nothing would be left.
+            with jax.enable_x64(True):
+                given = in_precision((problem, penalty, bare, family), jnp.float64)
+                found = emulated_in_rounds(*given, self, reference.astype(jnp.float64), key, work)
+        dtype = problem.forward.dtype
+        surrogate, family = in_precision((found.surrogate, found.family), dtype)
         history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
-        states = SurrogateStates(found.surrogate)
-        return Posterior(problem, found.family, states, history, self.name, work.seed, found.notes)
+        states = SurrogateStates(surrogate)
+        return Posterior(problem, family, states, history, self.name, work.seed, found.notes)
 
 
 def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
@@ -81,30 +83,3 @@ def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
     linear = affine_coordinates(problem)
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
     return fitting_features(splits(linear, others, num_bends), wanted)
-
-
-def rounds_in_double(
-    problem: InverseProblem,
-    penalty: WeakFormPenalty,
-    surrogate: Surrogate,
-    family: FullRank,
-    sizes: RoundSettings,
-    reference: Float[Array, ""],
-    key: PRNGKeyArray,
-    work: Work,
-) -> Rounds:
-    """Rounds in double precision, whatever that of the problem.
-
-    Normal equations square the condition number; in single precision nothing would be left.
-    """
-    dtype = problem.forward.dtype
-    # Its functions with no readout yet: the lifting alone, where Newton's method may start.
-    bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
-    with jax.enable_x64(True):
-        given = in_precision((problem, penalty, bare, family), jnp.float64)
-        double = emulated_in_rounds(*given, sizes, reference.astype(jnp.float64), key, work)
-    return dataclasses.replace(
-        double,
-        surrogate=in_precision(double.surrogate, dtype),
-        family=in_precision(double.family, dtype),
-    )

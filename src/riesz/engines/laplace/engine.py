@@ -17,8 +17,6 @@ from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
     Count,
-    CountOrZero,
-    Share,
     Solver,
     Start,
     Work,
@@ -26,7 +24,13 @@ from riesz.engines.base import (
     beginning,
     started,
 )
-from riesz.engines.laplace.newton import Mode, Search, data_actions, leading_eigenpairs, most_likely
+from riesz.engines.laplace.newton import (
+    Mode,
+    SearchSettings,
+    data_actions,
+    leading_eigenpairs,
+    most_likely,
+)
 from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
@@ -42,7 +46,7 @@ FEW = 0.1
 """The same, for directions that were not looked at: more would narrow the posterior by 5 %."""
 
 
-class Laplace(AbstractEngine):
+class Laplace(SearchSettings, AbstractEngine):
     """The mode of the posterior, and the Gaussian that its curvature there makes.
 
     `start` is where the search for the mode begins; `num_modes` directions are looked at around it.
@@ -53,10 +57,6 @@ class Laplace(AbstractEngine):
     compiling: ClassVar[float] = 60.0
 
     num_modes: Count = 50
-    max_steps: Count = 50
-    gauss_newton_steps: CountOrZero = 5
-    tolerance: Share = 1e-6  # of the gradient, relative to the first one
-    max_halvings: Count = 20
     start: Start = None
     linear_solver: Solver = SparseLU()
 
@@ -68,11 +68,10 @@ class Laplace(AbstractEngine):
         solver = as_solver(self.linear_solver)
         start = started(problem, self.start, work)
         origin, _ = beginning(problem, start, dense=False)
-        search = Search(self.max_steps, self.gauss_newton_steps, self.tolerance, self.max_halvings)
         with bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")
             found = most_likely(
-                *(problem, solver, search, origin),
+                *(problem, solver, self, origin),
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
                 work.checkpoint,
             )

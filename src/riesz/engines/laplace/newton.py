@@ -25,7 +25,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint
+from riesz.engines.base import (
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
+    Count,
+    CountOrZero,
+    Settings,
+    Share,
+)
 from riesz.errors import RieszError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
@@ -155,14 +162,13 @@ def leading_eigenpairs(
     return values[kept], basis @ rotation[:, kept]
 
 
-@dataclass(frozen=True)
-class Search:
+class SearchSettings(Settings):
     """When to stop, and when second derivatives of the state begin to count."""
 
-    max_steps: int
-    gauss_newton_steps: int
-    tolerance: float  # of the gradient, relative to the first one
-    max_halvings: int
+    max_steps: Count = 50
+    gauss_newton_steps: CountOrZero = 5
+    tolerance: Share = 1e-6  # of the gradient, relative to the first one
+    max_halvings: Count = 20
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ class Iterate(eqx.Module):
 def most_likely(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
-    settings: Search,
+    settings: SearchSettings,
     start: Coordinates,
     told: Callable[[dict[str, float]], None],
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,

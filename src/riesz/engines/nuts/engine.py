@@ -5,40 +5,248 @@ again, and the host remembers its factors. (Dense solvers factorise twice.)
 The sampler is that of Hoffman & Gelman (2014).
 """
 
-from typing import ClassVar
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+from numpyro.infer.hmc import hmc
 
 from riesz.engines.base import (
     GRADIENT,
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
     Flag,
+    InverseMass,
     Share,
     Solver,
     Start,
     Work,
     as_solver,
     beginning,
+    leaves_of,
     started,
+    with_leaves,
 )
-from riesz.engines.nuts.chains import (
-    AbstractDensity,
-    NutsSettings,
-    Transition,
-    all_chains,
-    history_of,
-    warnings_of,
-)
+from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
+
+BLOCK = 50
+"""Transitions between two looks at the progress."""
+
+FEW_EFFECTIVE = 100
+"""Independent draws below which means and quantiles are rough."""
+
+R_HAT = 1.01
+"""Chains that differ by more have not converged (Vehtari et al. 2021)."""
+
+
+class AbstractDensity(eqx.Module):
+    """What is sampled."""
+
+    @abstractmethod
+    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
+        """The log-density up to a constant; NaN where there is none."""
+
+    @abstractmethod
+    def explain(self, coordinates: Coordinates) -> None:
+        """Raise, and say why the log-density is not finite here."""
+
+
+class NutsSettings(eqx.Module):
+    """How NumPyro's sampler is set up."""
+
+    num_warmup: int = eqx.field(static=True)
+    target_accept: float = eqx.field(static=True)
+    dense_mass: bool = eqx.field(static=True)
+    max_tree_depth: int = eqx.field(static=True)
+    adapt_mass: bool = eqx.field(static=True)
+
+
+class Transition(eqx.Module):
+    """What is kept of one step of the sampler."""
+
+    coordinates: Coordinates
+    log_density: Float[Array, ""]
+    num_steps: Int[Array, ""]  # leapfrog steps, a gradient each
+    accept_probability: Float[Array, ""]
+    diverging: Array
+    step_size: Float[Array, ""]
+
+
+@lru_cache(maxsize=16)
+def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compiled functions that begin a chain and move it on, the density being an argument."""
+
+    def potential_of(density: AbstractDensity):
+        return lambda coordinates: -density(coordinates)
+
+    initial, transition = hmc(potential_fn_gen=potential_of, algo="NUTS")
+
+    def begin(density: AbstractDensity, key: PRNGKeyArray, start: Coordinates, inverse_mass):
+        return initial(
+            start,
+            settings.num_warmup,
+            inverse_mass_matrix=inverse_mass,
+            adapt_mass_matrix=settings.adapt_mass,
+            dense_mass=settings.dense_mass,
+            target_accept_prob=settings.target_accept,
+            max_tree_depth=settings.max_tree_depth,
+            model_args=(density,),
+            rng_key=key,
+        )
+
+    def advance(density: AbstractDensity, state, num_transitions: Int[Array, ""]):
+        """Up to a block of transitions; a loop of traced length serves the last, shorter block."""
+
+        def move(i, state_and_kept):
+            moved = transition(state_and_kept[0], (density,), {})
+            kept = jax.tree.map(
+                lambda rows, row: rows.at[i].set(row), state_and_kept[1], seen(moved)
+            )
+            return moved, kept
+
+        empty = jax.tree.map(lambda x: jnp.zeros((BLOCK, *x.shape), x.dtype), seen(state))
+        return jax.lax.fori_loop(0, num_transitions, move, (state, empty))
+
+    return eqx.filter_jit(begin), eqx.filter_jit(advance)
+
+
+def seen(state: PyTree) -> Transition:
+    """What is kept of NumPyro's state."""
+    return Transition(
+        coordinates=state.z,
+        log_density=-state.potential_energy,
+        num_steps=state.num_steps,
+        accept_probability=state.accept_prob,
+        diverging=state.diverging,
+        step_size=state.adapt_state.step_size,
+    )
+
+
+def sampled(
+    density: AbstractDensity,
+    settings: NutsSettings,
+    key: PRNGKeyArray,
+    start: Coordinates,
+    inverse_mass: InverseMass | None,
+    total: int,
+    advanced: Callable[[int], None],
+    *,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    stage: str = "chain",
+) -> Transition:
+    """All transitions of one chain, warm-up included."""
+    begin, advance = kernels(settings)
+    state, rows = begin(density, key, start, inverse_mass), ()
+    if not bool(jnp.isfinite(state.potential_energy)):
+        density.explain(start)
+    kept = checkpoint.stored(stage)
+    if kept is not None:
+        state, rows = with_leaves(state, kept["state"]), kept["rows"]
+        advanced(len(rows[0]))
+    for done in range(len(rows[0]) if rows else 0, total, BLOCK):
+        count = min(BLOCK, total - done)
+        state, block = advance(density, state, jnp.asarray(count))
+        block = [np.asarray(leaf)[:count] for leaf in jax.tree.leaves(block)]
+        rows = tuple(map(np.concatenate, zip(rows, block, strict=True))) if rows else tuple(block)
+        checkpoint.keep(stage, {"state": leaves_of(state), "rows": rows})
+        advanced(count)
+    return jax.tree.unflatten(jax.tree.structure(seen(state)), map(jnp.asarray, rows))
+
+
+def all_chains(
+    density: AbstractDensity,
+    settings: NutsSettings,
+    key: PRNGKeyArray,
+    start: Coordinates,
+    inverse_mass: InverseMass | None,
+    num_chains: int,
+    num_samples: int,
+    work: Work,
+) -> Transition:
+    """All transitions of all chains, one after the other, warm-up included."""
+    total = settings.num_warmup + num_samples
+    with bar(work.progress) as shown:
+        tasks = [
+            shown.add_task(f"chain {number + 1}", total=total, terms="")
+            for number in range(num_chains)
+        ]
+        chains = [
+            sampled(
+                *(density, settings, own, start, inverse_mass, total),
+                lambda count, task=task: shown.advance(task, count),
+                checkpoint=work.checkpoint,
+                stage=f"chain {number}",
+            )
+            for number, (task, own) in enumerate(zip(tasks, jr.split(key, num_chains), strict=True))
+        ]
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
+
+
+def history_of(kept: Transition) -> dict[str, Array]:
+    """Statistics of the kept draws, by chain, and how well the chains agree."""
+    draws = np.asarray(kept.coordinates)
+    measures = {}
+    if draws.shape[1] >= 4:  # what halves of chains need to be compared
+        with np.errstate(invalid="ignore", divide="ignore"):
+            measures = {
+                "r_hat": jnp.asarray(split_gelman_rubin(draws)),
+                "effective_draws": jnp.asarray(effective_sample_size(draws)),
+            }
+    return measures | {
+        "log_density": kept.log_density,
+        "num_steps": kept.num_steps,
+        "accept_probability": kept.accept_probability,
+        "diverging": kept.diverging,
+        "step_size": kept.step_size,
+    }
+
+
+def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str, ...]:
+    """What a reader must know before trusting the draws."""
+    notes = []
+    divergences = int(jnp.sum(history["diverging"]))
+    if divergences:
+        notes.append(
+            f"{divergences} of {history['diverging'].size} transitions diverged, so that a part of "
+            "the posterior may be missed: raise target_accept, or look at the priors."
+        )
+    r_hat = np.asarray(history.get("r_hat", np.full(len(names), math.nan)))
+    worst = int(np.argmax(np.where(np.isfinite(r_hat), r_hat, math.inf)))
+    if not np.isfinite(r_hat[worst]):
+        notes.append("there are too few draws to say whether the chains agree: take more.")
+        return tuple(notes)
+    if r_hat[worst] > R_HAT:
+        notes.append(
+            f"the chains do not agree yet: r_hat is {r_hat[worst]:.3f} for {names[worst]}, above "
+            f"{R_HAT}; take more warm-up and draws."
+        )
+    # Of a handful of draws the estimate may be anything, even negative.
+    effective = np.maximum(np.nan_to_num(np.asarray(history["effective_draws"])), 1.0)
+    fewest = int(np.argmin(effective))
+    if effective[fewest] < FEW_EFFECTIVE:
+        notes.append(
+            f"the draws of {names[fewest]} are worth {effective[fewest]:.0f} independent ones, "
+            f"fewer than {FEW_EFFECTIVE}: means are good to "
+            f"{1 / math.sqrt(effective[fewest]):.0%} of a standard deviation; take more."
+        )
+    return tuple(notes)
 
 
 class ExactDensity(AbstractDensity):

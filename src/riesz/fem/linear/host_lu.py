@@ -12,6 +12,7 @@ import hashlib
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,6 +47,13 @@ SMALLEST = 16
 
 NEAR_MIDDLE = (0.4, 0.6)
 """A cut may leave a part so small or large if it is thinner there."""
+
+
+class Pattern(NamedTuple):
+    """Where the entries of a square matrix stand, row by row (CSR)."""
+
+    columns: Int[np.ndarray, " entry"]
+    row_starts: Int[np.ndarray, " size_plus_one"]
 
 
 @dataclass(frozen=True)
@@ -113,44 +121,41 @@ def solve_batch(
     """
     batch = np.broadcast_shapes(values.shape[:-1], right_hand_side.shape[:-1])
     size = right_hand_side.shape[-1]
-    one_pattern = columns.reshape(-1, columns.shape[-1])[0], row_starts.reshape(-1, size + 1)[0]
+    pattern = Pattern(
+        columns.reshape(-1, columns.shape[-1])[0], row_starts.reshape(-1, size + 1)[0]
+    )
     matrices = np.broadcast_to(values, (*batch, values.shape[-1])).reshape(-1, values.shape[-1])
     sides = np.broadcast_to(right_hand_side, (*batch, size)).reshape(-1, size)
     if values.size == values.shape[-1]:
-        together = solve_one(matrices[0], *one_pattern, sides.T, transposed=transposed)
+        together = solve_one(matrices[0], pattern, sides.T, transposed=transposed)
         return together.T.reshape(*batch, size).astype(right_hand_side.dtype)
     solutions = np.empty(sides.shape, dtype=right_hand_side.dtype)
     for solution, matrix, side in zip(solutions, matrices, sides, strict=True):
-        solution[:] = solve_one(matrix, *one_pattern, side, transposed=transposed)
+        solution[:] = solve_one(matrix, pattern, side, transposed=transposed)
     return solutions.reshape(*batch, size)
 
 
 def solve_one(
     values: Float[np.ndarray, " entry"],
-    columns: Int[np.ndarray, " entry"],
-    row_starts: Int[np.ndarray, " size_plus_one"],
+    pattern: Pattern,
     right_hand_side: Float[np.ndarray, "size *side"],
     *,
     transposed: bool,
 ) -> Float[np.ndarray, "size *side"]:
-    factors = factorised(values, columns, row_starts)
+    factors = factorised(values, pattern)
     if factors is None:
         return np.full_like(right_hand_side, np.nan)
     # The factors are those of the transpose: CSR arrays read as CSC.
     return factors.solve(right_hand_side, trans="N" if transposed else "T")
 
 
-def factorised(
-    values: Float[np.ndarray, " entry"],
-    columns: Int[np.ndarray, " entry"],
-    row_starts: Int[np.ndarray, " size_plus_one"],
-) -> Factors | None:
+def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
     """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
-    key = digest(values, columns, row_starts)
+    key = digest(values, *pattern)
     if key in _factors:
         _factors.move_to_end(key)
         return _factors[key]
-    _factors[key] = factorise(values, columns, row_starts)
+    _factors[key] = factorise(values, pattern)
     forget_old_factors()
     return _factors[key]
 
@@ -169,17 +174,13 @@ def forget_old_factors() -> None:
         _factors.popitem(last=False)
 
 
-def factorise(
-    values: Float[np.ndarray, " entry"],
-    columns: Int[np.ndarray, " entry"],
-    row_starts: Int[np.ndarray, " size_plus_one"],
-) -> Factors | None:
+def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
     """Factors of the transpose, or None where the matrix is singular or not finite."""
     if not np.isfinite(values).all():
         return None
-    elimination = elimination_of(columns, row_starts)
+    elimination = elimination_of(pattern)
     matrix = elimination.matrix(values)
-    sizes = largest_of_columns(matrix)
+    sizes = np.maximum.reduceat(np.abs(matrix.data), matrix.indptr[:-1])
     if not sizes.all():  # SuperLU has been seen to call BLAS with illegal sizes
         return None
     try:
@@ -198,34 +199,26 @@ def factorise(
     return Factors(elimination.order, lu) if condition(matrix, sizes, lu) < SINGULAR else None
 
 
-def elimination_of(
-    columns: Int[np.ndarray, " entry"], row_starts: Int[np.ndarray, " size_plus_one"]
-) -> Elimination:
+def elimination_of(pattern: Pattern) -> Elimination:
     """How a pattern is eliminated, remembered: finding out costs as much as a few factors."""
-    key = digest(columns, row_starts)
+    key = digest(*pattern)
     if key not in _eliminations:
-        _eliminations[key] = ordered(columns, row_starts)
+        _eliminations[key] = ordered(pattern)
     _eliminations.move_to_end(key)
     while len(_eliminations) > CACHED_PATTERNS:
         _eliminations.popitem(last=False)
     return _eliminations[key]
 
 
-def ordered(
-    columns: Int[np.ndarray, " entry"], row_starts: Int[np.ndarray, " size_plus_one"]
-) -> Elimination:
-    size = len(row_starts) - 1
-    numbers = np.arange(len(columns))
+def ordered(pattern: Pattern) -> Elimination:
+    size = len(pattern.row_starts) - 1
     # The transpose: CSR arrays read as CSC.
-    numbered = sp.csc_array((numbers, columns, row_starts), shape=(size, size))
+    numbers = np.arange(len(pattern.columns))
+    numbered = sp.csc_array((numbers, *pattern), shape=(size, size))
     order = elimination_order(numbered)
     reordered = sp.csc_array(numbered[order][:, order])
     reordered.sort_indices()  # or SuperLU would do it, in these very arrays
     return Elimination(order, reordered.data, reordered.indices, reordered.indptr)
-
-
-def largest_of_columns(matrix: sp.csc_array) -> Float[np.ndarray, " unknown"]:
-    return np.maximum.reduceat(np.abs(matrix.data), matrix.indptr[:-1])
 
 
 def condition(

@@ -17,9 +17,9 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
 from riesz.errors import RieszError
-from riesz.io.store.files import replacing, write_bytes
+from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import gis_module
-from riesz.prediction.grid import Grid
+from riesz.prediction.quantity import Grid
 
 Values = Float[np.ndarray, "..."]
 
@@ -240,5 +240,4 @@ def write_raster(
                 raster.update_tags(number, long_name=band.about)
                 if band.unit is not None:
                     raster.set_band_unit(number, band.unit)
-        with replacing(path) as file:
-            file.write(memory.read())
+        write_bytes(path, memory.read())

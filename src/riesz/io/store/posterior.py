@@ -17,7 +17,7 @@ import riesz
 from riesz.engines.relax.error_scale import GramFactor, RelaxedStates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
-from riesz.io.store.files import read_arrays, read_bytes, replacing
+from riesz.io.store.files import prepared_folder, read_arrays, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
 from riesz.io.store.results import check_not_newer
@@ -85,14 +85,9 @@ def save_posterior(folder: Path | str, posterior: Posterior) -> None:
         "arrays": f"posterior-{blake2b(archive, digest_size=8).hexdigest()}.npz",
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
     } | parts
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RieszError(f"the folder {folder} cannot be made: {error.strerror}.") from None
-    with replacing(folder / manifest["arrays"]) as file:
-        file.write(archive)
-    with replacing(folder / MANIFEST) as file:
-        file.write(f"{json.dumps(manifest, indent=1, allow_nan=False)}\n".encode())
+    prepared_folder(folder)
+    write_bytes(folder / manifest["arrays"], archive)
+    write_bytes(folder / MANIFEST, f"{json.dumps(manifest, indent=1, allow_nan=False)}\n".encode())
     for old in folder.glob("posterior-*.npz"):
         if old.name != manifest["arrays"]:
             old.unlink()

@@ -12,7 +12,7 @@ from typing import Any
 
 import riesz
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.files import replacing
+from riesz.io.store.files import write_bytes
 
 SCHEMA = 1
 KEYS = {"command": str, "config": dict, "seed": int, "rows": list, "summary": dict}
@@ -54,8 +54,7 @@ def write_results(path: Path | str, content: Mapping[str, Any]) -> None:
     frame = {key: [] if key == "rows" and value else value for key, value in content.items()}
     text = json.dumps(frame, indent=1, allow_nan=False)
     text = text.replace('\n "rows": []', '\n "rows": [\n' + ",\n".join(rows) + "\n ]", 1)
-    with replacing(Path(path)) as file:
-        file.write(f"{text}\n".encode())
+    write_bytes(Path(path), f"{text}\n".encode())
 
 
 def json_line(content: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.moments import conditional_moments
+from riesz.engines.conditional.linear import conditional_moments
 from riesz.engines.emulate.engine import Emulate
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from riesz.engines.amortise.amortised import Amortised
 from riesz.engines.amortise.engine import Amortise
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import point_operator
 from riesz.fem.solve import solve
 from riesz.io.store.results import Row
 from riesz.observe.likelihood import Gaussian

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from riesz.engines.base import Work
 from riesz.engines.conditional.engine import Conditional, other_unknowns
-from riesz.engines.conditional.moments import mixture_at
+from riesz.engines.conditional.linear import mixture_at
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.latent.boundary_process import BoundaryGP

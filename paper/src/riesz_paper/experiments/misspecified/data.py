@@ -18,8 +18,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PyTree
 
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, point_operator
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from matplotlib.axes import Axes
 
-from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.elements.space import PointOperator, point_operator
 from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior

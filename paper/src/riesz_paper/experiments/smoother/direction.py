@@ -15,8 +15,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PyTree
 
-from riesz.fem.elements.space import P1
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, point_operator
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal

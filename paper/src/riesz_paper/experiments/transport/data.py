@@ -13,8 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from riesz.fem.elements.space import P1, P2
-from riesz.fem.interpolate import point_operator
+from riesz.fem.elements.space import P1, P2, point_operator
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float
 
-from riesz.fem.interpolate import PointOperator
+from riesz.fem.elements.space import PointOperator
 from riesz.problem.problem import InverseProblem
 
 SPACING = 1.0  # standard deviations

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.training import TrainingError
-from riesz.fem.interpolate import PointOperator, point_operator
+from riesz.fem.elements.space import PointOperator, point_operator
 from riesz.fem.linear.linear_solve import Dense
 from riesz.io.store.results import Row
 from riesz.posterior.family import Draws

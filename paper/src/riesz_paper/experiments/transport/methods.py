@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.chains import NutsSettings, sampled
-from riesz.engines.nuts.engine import ExactDensity, Nuts, log_density
+from riesz.engines.nuts.engine import ExactDensity, Nuts, NutsSettings, log_density, sampled
 from riesz.engines.relax.engine import Relax, relaxed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.io.store.results import Row
