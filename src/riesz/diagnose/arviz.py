@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
 
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
@@ -30,27 +29,21 @@ def to_arviz(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0)
     A sampler's draws are kept by chain, with its statistics; of any other distribution so many
     draws are taken. Fields are given by their weights.
     """
-    draws = chains(posterior, num_draws, seed)
+    drawn = posterior.distribution
+    is_sampled = isinstance(drawn, EmpiricalDraws)
+    draws = drawn.by_chain if is_sampled else posterior.sample(jr.key(seed), num_draws)[None]
     unknowns = jax.vmap(jax.vmap(posterior.problem.z))(draws)
     groups = {
         "posterior": {name: np.asarray(unknowns[name]) for name in posterior.problem.latents.names},
         "observed_data": {"observed": np.asarray(posterior.problem.observed)},
     }
-    if isinstance(posterior.distribution, EmpiricalDraws):
+    if is_sampled:
         groups["sample_stats"] = {
             name: np.asarray(posterior.history[ours])
             for ours, name in SAMPLER_STATISTICS.items()
             if ours in posterior.history
         }
     return converted(arviz(), groups)
-
-
-def chains(
-    posterior: Posterior, num_draws: int, seed: int
-) -> Float[jax.Array, "chain draw coordinate"]:
-    if isinstance(posterior.distribution, EmpiricalDraws):
-        return posterior.distribution.by_chain
-    return posterior.sample(jr.key(seed), num_draws)[None]
 
 
 def converted(library: Any, groups: dict[str, dict[str, np.ndarray]]) -> Any:

@@ -158,12 +158,15 @@ def sbc(
         variances = jax.vmap(lambda q: q.variances())(fits.families)
         errors = sensor_errors(problem, surrogate, truths, exact)
     check_found(fits)
+    means = np.asarray(fits.families.mean)[:few], np.asarray(again.families.mean)
+    apart = np.abs(means[0] - means[1])
     return Calibration(
         names=problem.latents.coordinate_names(),
         ranks=np.asarray(norm.cdf((truths - fits.families.mean) / jnp.sqrt(variances))),
         contraction=1 - np.asarray(jnp.mean(variances, axis=0)),
         sensor_errors=np.asarray(errors),
-        start_gaps=gaps(fits, again, np.asarray(variances)[:few]),
+        # How far apart two fits of the same data end: the largest over the coordinates.
+        start_gaps=np.max(apart / np.sqrt(np.asarray(variances)[:few]), axis=1),
         num_unsettled=int(np.sum(~(np.asarray(fits.moved) <= SETTLED))),
         seconds=perf_counter() - start,
     )
@@ -207,11 +210,3 @@ def sensor_errors(
         return jnp.max(gap / problem.noise_sd(problem.z(truth)))
 
     return jax.vmap(one)(truths, exact)
-
-
-def gaps(
-    fits: ManyFits, again: ManyFits, variances: Float[np.ndarray, "again coordinate"]
-) -> Float[np.ndarray, " again"]:
-    """How far apart two fits of the same data end: the largest over the coordinates."""
-    apart = np.asarray(fits.families.mean)[: len(variances)] - np.asarray(again.families.mean)
-    return np.max(np.abs(apart) / np.sqrt(variances), axis=1)

@@ -75,17 +75,13 @@ class NoCheckpoint(AbstractCheckpoint):
 
     def begin(
         self, problem: InverseProblem, engine: str, seed: int, settings: Mapping[str, Any]
-    ) -> None:
-        pass
+    ) -> None: ...
 
-    def stored(self, stage: str) -> Any | None:
-        return None
+    def stored(self, stage: str) -> Any | None: ...
 
-    def keep(self, stage: str, state: Any) -> None:
-        pass
+    def keep(self, stage: str, state: Any) -> None: ...
 
-    def flush(self) -> None:
-        pass
+    def flush(self) -> None: ...
 
 
 NO_CHECKPOINT = NoCheckpoint()

@@ -26,22 +26,17 @@ def hull_outline(points: Points, margin: float, concave: float | None = None) ->
             f"concave={concave:.6g} is less than twice the margin {margin:.6g}: the discs around "
             "the points would be dug away; raise one or lower the other."
         )
-    ring = convex_ring(points, margin) if concave is None else concave_ring(points, margin, concave)
+    if concave is None:
+        rim = disc_corners(points[ConvexHull(points).vertices], margin)
+        ring = rim[ConvexHull(rim).vertices]
+    else:
+        rim = disc_corners(points, margin)
+        distance, _ = KDTree(points).query(rim)
+        rim = rim[distance > margin * (1 - 1e-6)]
+        ring = rim[dig(rim, concave)]
     fixed = np.zeros(len(ring), dtype=bool)
     # Neighbouring discs leave edges far shorter than the margin, which would make tiny cells.
     return outline_from(ring[kept_vertices(ring, fixed, points, margin / 5)])
-
-
-def convex_ring(points: Points, margin: float) -> Float[np.ndarray, "corner 2"]:
-    rim = disc_corners(points[ConvexHull(points).vertices], margin)
-    return rim[ConvexHull(rim).vertices]
-
-
-def concave_ring(points: Points, margin: float, longest: float) -> Float[np.ndarray, "corner 2"]:
-    rim = disc_corners(points, margin)
-    distance, _ = KDTree(points).query(rim)
-    rim = rim[distance > margin * (1 - 1e-6)]
-    return rim[dig(rim, longest)]
 
 
 def check_cloud(points: Points) -> None:

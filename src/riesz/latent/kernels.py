@@ -6,6 +6,7 @@ are evaluated in the problem's precision, and the host, where matrices are facto
 
 import dataclasses
 from abc import abstractmethod
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -29,10 +30,6 @@ def as_length_scale(value: Any) -> Float[Array, " axis"] | None:
     return None if value is None else jnp.atleast_1d(jnp.asarray(value, float))
 
 
-def as_number(value: Any) -> Float[Array, ""]:
-    return jnp.asarray(value, float)
-
-
 class AbstractKernel(eqx.Module):
     """The covariance of a stationary field: `sd` squared times a profile of the distance.
 
@@ -41,7 +38,7 @@ class AbstractKernel(eqx.Module):
     """
 
     length_scale: Float[Array, " axis"] | None = eqx.field(default=None, converter=as_length_scale)
-    sd: Float[Array, ""] = eqx.field(default=1.0, converter=as_number)
+    sd: Float[Array, ""] = eqx.field(default=1.0, converter=partial(jnp.asarray, dtype=float))
 
     def __check_init__(self):
         for name, value in (("length_scale", self.length_scale), ("sd", self.sd)):

@@ -78,7 +78,14 @@ def schwarz_norm(
     indices = () if hierarchy is None else coarse_indices(hierarchy, tags, coarse_nodes)
     if hierarchy is None or not indices:
         if not one_level and fine.num_patches > 1:
-            warnings.warn(one_level_warning(fine.num_patches), stacklevel=2)
+            warnings.warn(
+                f"without coarser meshes that have free nodes, the norm is made of "
+                f"{fine.num_patches} patches on one level: it falls behind the dual norm for "
+                "smooth residuals, the more the finer the mesh. Build the mesh by "
+                "hierarchy(coarse_mesh, levels) and pass the hierarchy, or say "
+                "schwarz_norm(..., one_level=True).",
+                stacklevel=2,
+            )
         return PatchNorm(fine)
     meshes = tuple(hierarchy.meshes[index] for index in indices)
     on = tuple(str(group.terms[0].on) for group in problem.facets)
@@ -107,16 +114,6 @@ def coarse_means(
         return diffusivity
     parts = [diffusivity.reshape(mesh.num_cells, -1).mean(axis=1) for mesh in meshes]
     return np.concatenate(parts)
-
-
-def one_level_warning(num_patches: int) -> str:
-    return (
-        f"without coarser meshes that have free nodes, the norm is made of {num_patches} patches "
-        "on one level: it falls behind the dual norm for smooth residuals, the more the finer the "
-        "mesh. Build the mesh by "
-        "hierarchy(coarse_mesh, levels) and pass the hierarchy, or say schwarz_norm(..., "
-        "one_level=True)."
-    )
 
 
 def facet_cells(meshes: tuple[Mesh, ...], tag: str) -> Int[np.ndarray, "facet corner"]:

@@ -318,7 +318,11 @@ def tell_unused(
     z: Mapping[str, Array],
 ) -> None:
     """Warn of unknowns without which everything can be evaluated."""
-    named = {name for name, _ in names_in(forward.form, {}, likelihood)} | fields_in(forward)
+    named = {name for name, _ in names_in(forward.form, {}, likelihood)}
+    coefficients = [c for term in forward.form.terms for c in term.coefficients.values()]
+    coefficients += [piece.value for piece in forward.dirichlet]
+    parts = [part for c in coefficients for part in parts_of(c)]
+    named |= {part.name for part in parts if isinstance(part, Latent | FieldCoefficient)}
     unused = []
     for name in z:
         if name in named:
@@ -335,10 +339,3 @@ def tell_unused(
             "the boundary nor the noise reads it: its posterior is its prior.",
             stacklevel=4,
         )
-
-
-def fields_in(forward: BoundaryValueProblem) -> set[str]:
-    coefficients = [c for term in forward.form.terms for c in term.coefficients.values()]
-    coefficients += [piece.value for piece in forward.dirichlet]
-    parts = [part for c in coefficients for part in parts_of(c)]
-    return {part.name for part in parts if isinstance(part, Latent | FieldCoefficient)}

@@ -28,7 +28,7 @@ from riesz.fem.terms.coefficient import (
     WeightedSum,
     parts_of,
 )
-from riesz.fem.terms.pointwise import LinearForm, Point, State
+from riesz.fem.terms.pointwise import Point, State
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.latent import LatentSpace
@@ -133,7 +133,9 @@ def sizes_at(
         def parts(vertices, weights, normal, local, number):
             state = State(number, (number,) * domain.dim)
             point = Point(position(vertices, tuple(weights)), tuple(weights), state, z)
-            return all_parts(sum_of_terms(physics, (local,), normal, point), domain.dim)
+            form = sum_of_terms(physics, (local,), normal, point)
+            parts = (form.density, *((None,) * domain.dim if form.flux is None else form.flux))
+            return jnp.stack([jnp.zeros(()) if p is None else jnp.asarray(p) for p in parts])
 
         over_places = jax.vmap(parts, in_axes=(-1, -1, -1, -1, None))
         arguments = (vertices, barycentric, domain.normal, gathered)
@@ -143,12 +145,6 @@ def sizes_at(
         return root_mean_square(without), root_mean_square(with_state - without)
 
     return jax.vmap(sizes_of)(zs)
-
-
-def all_parts(form: LinearForm, dim: int) -> Float[Array, " part"]:
-    """Density and flux side by side."""
-    parts = (form.density, *((None,) * dim if form.flux is None else form.flux))
-    return jnp.stack([jnp.zeros(()) if part is None else jnp.asarray(part) for part in parts])
 
 
 def root_mean_square(values: Float[Array, "place part"]) -> Float[Array, ""]:

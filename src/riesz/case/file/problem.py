@@ -35,12 +35,11 @@ from riesz.case.file.rivers import (
     kept_rivers,
     read_rivers,
     river_exchange,
-    rivers_on,
+    river_on,
 )
 from riesz.case.file.schema import ProblemTables
 from riesz.case.file.wells import (
     WellPoints,
-    check_wells_inside,
     kept_wells,
     read_wells,
     well_sources,
@@ -202,10 +201,12 @@ def read_case(
     check_size(path, coarse.num_cells, levels)
     nested = hierarchy(coarse, levels) if levels > 1 else None
     prepared = within(prepared, coarse, names)
-    check_wells_inside(wells, coarse)
+    for one in wells:
+        check_inside(one.columns, coarse)
     mesh = with_regions(path, nested.meshes[-1] if nested else coarse, regions)
     domain = replace(nested, meshes=(*nested.meshes[:-1], mesh)) if nested else mesh
-    rivers = rivers_on(mesh, lines, tables.rivers)
+    beds = zip(lines, tables.rivers, strict=True)
+    rivers = tuple(river_on(mesh, own, table.conductance) for own, table in beds)
     exchange = river_exchange(rivers) - well_sources(wells)
     with warnings.catch_warnings(record=True) as caught, told_of(path):
         warnings.simplefilter("always")

@@ -135,15 +135,6 @@ def segments_of(
     return np.concatenate([one[:-1] for one in lines]), np.concatenate([one[1:] for one in lines])
 
 
-def rivers_on(
-    mesh: Mesh, rivers: Sequence[RiverLines], tables: Sequence[RiverTable]
-) -> tuple[River, ...]:
-    return tuple(
-        river_on(mesh, lines, table.conductance)
-        for lines, table in zip(rivers, tables, strict=True)
-    )
-
-
 def river_on(mesh: Mesh, lines: RiverLines, conductance: float | str) -> River:
     """What each cell holds of a river; raises where none of it lies in the domain."""
     found = stretches_in_cells(mesh, lines.starts, lines.ends)

@@ -10,12 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import model_validator
 
-from riesz.case.data.prepared import Columns, check_inside
+from riesz.case.data.prepared import Columns
 from riesz.case.table import NumberOrName, Table, table_of
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import TextTable, read_csv
-from riesz.mesh.mesh import Mesh
 
 AXES, RATE = ("x", "y"), "rate"
 """Keys of a well, and the columns that they name unless told otherwise."""
@@ -127,12 +126,6 @@ def wells(
     content = {"file": path.name, "x": x, "y": y, "rate": rate}
     content |= {} if layer is None else {"layer": layer}
     return well_sources([wells_in(path.parent, table_of(WellTable, content, path))])
-
-
-def check_wells_inside(wells: Sequence[WellPoints], mesh: Mesh) -> None:
-    """Raise where a well lies outside the domain, with its place in the file."""
-    for one in wells:
-        check_inside(one.columns, mesh)
 
 
 def well_sources(wells: Sequence[WellPoints]) -> WeakForm:

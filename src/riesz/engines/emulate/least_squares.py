@@ -62,18 +62,14 @@ class NormalEquations(eqx.Module):
     slope: Float[Array, "hidden feature"]
 
 
-def has_squares(penalty: object, surrogate: Surrogate) -> bool:
-    """Whether the penalty is a sum of squares, and the surrogate linear in a readout."""
+def applies_to(penalty: object, surrogate: Surrogate) -> bool:
+    """Whether the penalty is a sum of squares, and the surrogate linear in a small readout."""
     return (
         isinstance(penalty, WeakFormPenalty)
         and isinstance(penalty.norm.fine, SchwarzPatches)
         and isinstance(surrogate.network, TrunkBranch)
+        and surrogate.network.readout.size <= LARGEST
     )
-
-
-def applies_to(penalty: object, surrogate: Surrogate) -> bool:
-    """Whether there are squares to minimise, and few enough unknowns."""
-    return has_squares(penalty, surrogate) and factorised(surrogate).readout.size <= LARGEST
 
 
 def stepped_readout(

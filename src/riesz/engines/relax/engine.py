@@ -8,10 +8,10 @@ $\epsilon$; it is stated in units of the noise (`epsilon_rel`), and fixed, annea
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
 from pydantic import Field
 
 from riesz.engines.base import (
@@ -47,20 +47,17 @@ from riesz.engines.relax.error_scale import (
 from riesz.engines.relax.polish import polished, without_noise
 from riesz.engines.relax.schedule import Epsilon, as_schedule
 from riesz.engines.relax.training import (
-    AnySurrogate,
     Pace,
-    RelaxData,
     Watch,
     approached,
     initial_data,
     initial_state,
-    tail_average,
     trained,
     with_part,
 )
 from riesz.penalty.dual_norm import check_energy
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
-from riesz.posterior.family import AbstractGaussian, full_rank
+from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import prescribed_values
 from riesz.problem.problem import InverseProblem
@@ -111,15 +108,6 @@ class Relax(PatchSettings, AbstractEngine):
             found["polishing_draws"] = "polishing_rounds is 0"
         return found
 
-    def pace(self) -> Pace:
-        return Pace(
-            self.num_samples,
-            self.prior_steps,
-            self.steps,
-            self.learning_rate,
-            self.family_learning_rate,
-        )
-
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
         check_problem(problem)
@@ -164,7 +152,10 @@ def relaxed(
             problem, network_key, width=engine.width, features=engine.features
         )
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    pace = engine.pace()
+    pace = Pace(
+        *(engine.num_samples, engine.prior_steps, engine.steps),
+        *(engine.learning_rate, engine.family_learning_rate),
+    )
     watch = Watch(engine.block_steps, engine.patience, progress, checkpoint)
     state = initial_state(start, prior, pace)
     data = initial_data(problem, penalty, start, prior, unit, schedule, engine.steps, engine.tail)
@@ -175,8 +166,16 @@ def relaxed(
     state, tail = trained(pace, state, jr.fold_in(key, 1), data, "tail", watch)
     curves = {name: np.concatenate([*history.get(name, ()), tail[name]]) for name in tail}
     last = float(data.path[-1])
-    q = tail_average(state, len(tail["kl"]))
-    q = polished_family(data, with_part(start, state.part), q, engine, polish_key)
+    # The mean of q's parameters since epsilon has its end value and the tail began.
+    q = jax.tree.map(lambda total: total / len(tail["kl"]), state.tail_sum)
+    if never_negative(penalty):
+        patch_key, draw_key = jr.split(polish_key)
+        size, dtype = problem.num_coordinates, problem.forward.dtype
+        normals = matched_normals(draw_key, engine.polishing_draws, size, dtype)
+        surrogate, epsilon = with_part(start, state.part), data.path[-1] * data.unit
+        held = without_noise(penalty, patch_key)
+        rounds = engine.polishing_rounds
+        _, q = polished(problem, held, surrogate, q, normals, epsilon, rounds=rounds)
     return Posterior(
         problem=problem,
         distribution=q,
@@ -186,24 +185,3 @@ def relaxed(
         seed=seed,
         notes=told(problem, last),
     )
-
-
-def polished_family(
-    data: RelaxData,
-    surrogate: AnySurrogate,
-    family: AbstractGaussian,
-    engine: Relax,
-    key: PRNGKeyArray,
-) -> AbstractGaussian:
-    """q without sampling noise, where the norm allows it."""
-    if not never_negative(data.penalty):
-        return family
-    patch_key, draw_key = jr.split(key)
-    problem, epsilon = data.problem, data.path[-1] * data.unit
-    normals = matched_normals(
-        draw_key, engine.polishing_draws, problem.num_coordinates, problem.forward.dtype
-    )
-    penalty = without_noise(data.penalty, patch_key)
-    rounds = engine.polishing_rounds
-    _, q = polished(problem, penalty, surrogate, family, normals, epsilon, rounds=rounds)
-    return q

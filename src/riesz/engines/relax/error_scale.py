@@ -63,13 +63,22 @@ class GramFactor(eqx.Module):
 
 def gram_factor(gram: SparseMatrix) -> GramFactor:
     """By a sparse elimination without pivoting, which a positive matrix allows."""
-    lu = eliminated(sp.csc_array(gram.to_scipy().astype(float)))
-    pivots = np.zeros(1) if lu is None else lu.U.diagonal()
-    if lu is None or not (pivots > 1e-12 * np.abs(pivots).max()).all():
-        raise RieszError(
-            "the Gram matrix of the norm is not positive: without Dirichlet conditions add a "
-            "reaction to it, gram=Gram(reaction=...)."
+    singular = RieszError(
+        "the Gram matrix of the norm is not positive: without Dirichlet conditions add a "
+        "reaction to it, gram=Gram(reaction=...)."
+    )
+    try:
+        lu = spla.splu(
+            sp.csc_array(gram.to_scipy().astype(float)),
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.0,
+            options={"SymmetricMode": True},
         )
+    except RuntimeError:  # SuperLU's word for an exactly singular matrix
+        raise singular from None
+    pivots = lu.U.diagonal()
+    if not (pivots > 1e-12 * np.abs(pivots).max()).all():
+        raise singular
     lower = sp.coo_array(lu.L @ sp.diags_array(np.sqrt(pivots)))
     unpermuted = np.argsort(lu.perm_r)
     rows, columns = lower.coords
@@ -78,18 +87,6 @@ def gram_factor(gram: SparseMatrix) -> GramFactor:
         jnp.asarray(columns, jnp.int32),
         jnp.asarray(lower.data, gram.values.dtype),
     )
-
-
-def eliminated(matrix: sp.csc_array) -> spla.SuperLU | None:
-    try:
-        return spla.splu(
-            matrix,
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": True},
-        )
-    except RuntimeError:  # SuperLU's word for an exactly singular matrix
-        return None
 
 
 class Linearised(eqx.Module):

@@ -55,23 +55,15 @@ def relaxed_terms(
 ) -> Terms:
     """The objective on given normal draws and a key for the patches."""
     draws = family.transformed(normals)
-    fits, square = fits_and_square(problem, penalty, surrogate, key, draws)
-    return Terms(-jnp.mean(fits), family.kl_to_prior(), square / (2 * epsilon**2))
-
-
-def fits_and_square(
-    problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: AnySurrogate,
-    key: PRNGKeyArray,
-    draws: Draws,
-) -> tuple[Float[Array, " draw"], Float[Array, ""]]:
-    """Log-likelihoods, and the mean over draws of the squared norm of the residual."""
     zs = equation_inputs(problem, draws)
-    if not isinstance(surrogate, NodalSurrogate):
-        return log_likelihoods(problem, surrogate, draws), penalty(key, surrogate, zs)
-    states = jax.vmap(lambda one: surrogate.state(problem.forward, problem.latents, one))(draws)
-    return jax.vmap(problem.log_likelihood)(draws, states), penalty.nodal(key, states, zs)
+    if isinstance(surrogate, NodalSurrogate):
+        states = jax.vmap(lambda one: surrogate.state(problem.forward, problem.latents, one))(draws)
+        fits = jax.vmap(problem.log_likelihood)(draws, states)
+        square = penalty.nodal(key, states, zs)
+    else:
+        fits = log_likelihoods(problem, surrogate, draws)
+        square = penalty(key, surrogate, zs)
+    return Terms(-jnp.mean(fits), family.kl_to_prior(), square / (2 * epsilon**2))
 
 
 def trained_part(surrogate: AnySurrogate) -> PyTree:
@@ -284,8 +276,3 @@ def trained(
         checkpoint=watch.checkpoint,
         stage=stage,
     )
-
-
-def tail_average(state: RelaxState, num_steps: int) -> AbstractGaussian:
-    """The mean of q's parameters since epsilon has its end value and the tail began."""
-    return jax.tree.map(lambda total: total / num_steps, state.tail_sum)

@@ -206,24 +206,17 @@ def add_piece(
     points[:, : mesh.dim] = mesh.nodes
     num_corners = mesh.dim + 1
     types = np.full(mesh.num_cells, CELL_TYPES[mesh.dim], dtype=np.uint8)
+    every = np.arange(mesh.num_cells)
     cells = {
         "connectivity": mesh.cells.ravel(),
         "offsets": np.arange(num_corners, mesh.cells.size + 1, num_corners),
         "types": types,
     }
+    regions = {f"region:{n}": np.isin(every, members) for n, members in mesh.regions.items()}
     for place, arrays in {
         "Points": {"Points": points},
         "Cells": cells,
         "PointData": point_data,
-        "CellData": {**cell_data, **region_indicators(mesh)},
+        "CellData": {**cell_data, **regions},
     }.items():
         SubElement(piece, place).extend(encode(name, values) for name, values in arrays.items())
-
-
-def region_indicators(mesh: Mesh) -> dict[str, Bool[np.ndarray, " cell"]]:
-    indicators = {}
-    for name, members in mesh.regions.items():
-        inside = np.zeros(mesh.num_cells, dtype=bool)
-        inside[members] = True
-        indicators[f"region:{name}"] = inside
-    return indicators

@@ -78,8 +78,14 @@ class Checkpoint(AbstractCheckpoint):
             return
         header, arrays = read_checkpoint(self.path)
         check_same(self.path, header, self.header)
-        for note in differing_versions(header["versions"], self.header["versions"]):
-            warnings.warn(note, stacklevel=2)
+        for name, version in self.header["versions"].items():
+            saved = header["versions"].get(name)
+            if saved != version:
+                warnings.warn(
+                    f"the fit was begun with {name} {saved} and goes on with {version}: numbers "
+                    "may differ from an uninterrupted fit",
+                    stacklevel=2,
+                )
         self.spent = header["spent"]
         self.read = {stage: (plain, arrays) for stage, plain in header["stages"].items()}
 
@@ -213,13 +219,3 @@ def differing_fits(saved: Mapping[str, Any], given: Mapping[str, Any]) -> list[s
 
 def both(saved: Mapping[str, Any], given: Mapping[str, Any], name: str) -> str:
     return f" (saved: {saved.get(name)}; given: {given.get(name)})"
-
-
-def differing_versions(saved: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """Notes about libraries that may round otherwise."""
-    return [
-        f"the fit was begun with {name} {saved.get(name)} and goes on with {version}: numbers may "
-        "differ from an uninterrupted fit"
-        for name, version in given.items()
-        if saved.get(name) != version
-    ]

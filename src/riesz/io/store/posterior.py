@@ -97,7 +97,12 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
     """Read a posterior of a problem, which must be the one it was saved for."""
     folder = Path(folder)
     manifest = read_manifest(folder / MANIFEST)
-    check_identity(manifest["problem"], identity(problem))
+    differing = differing_in(manifest["problem"], identity(problem))
+    if differing:
+        raise RieszError(
+            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
+            ": load it with the problem that was fitted, or fit again."
+        )
     archive = folder / manifest["arrays"]
     if f"posterior-{blake2b(read_bytes(archive), digest_size=8).hexdigest()}.npz" != archive.name:
         raise FileFormatError(f"{archive} is damaged: its content is not what its name says.")
@@ -161,15 +166,6 @@ EXACT = (
     "likelihood",
 )
 """What is the same on every machine, or another problem."""
-
-
-def check_identity(saved: dict[str, Any], given: dict[str, Any]) -> None:
-    differing = differing_in(saved, given)
-    if differing:
-        raise RieszError(
-            f"the posterior was saved for another problem, which differs in {', '.join(differing)}"
-            ": load it with the problem that was fitted, or fit again."
-        )
 
 
 def differing_in(saved: dict[str, Any], given: dict[str, Any]) -> list[str]:
