@@ -1,6 +1,6 @@
 """Which cell holds each point, and where in it; outside, which point of the boundary is nearest."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import numpy as np
@@ -163,7 +163,12 @@ def locate(
     Rounding is always forgiven. With a `tolerance` (a length), points up to that far outside
     are moved to the nearest point of the boundary. Other outside points are masked, or raise.
     """
-    check_choices(tolerance, outside)
+    if outside not in ("mask", "raise"):
+        raise MeshError(
+            f"outside is {outside!r}: points there are dealt with by 'mask' or 'raise'."
+        )
+    if tolerance is not None and not (isinstance(tolerance, Number) and tolerance >= 0):
+        raise MeshError(f"the tolerance is {tolerance!r}: give a length in the mesh's unit, or 0.")
     places = checked_points(mesh, points)
     location = locate_within(mesh, places)
     if tolerance is not None:
@@ -265,15 +270,6 @@ def outside_error(mesh: Mesh, points: Points, inside: Bool[np.ndarray, " point"]
         f"{mesh.nodes.min(axis=0).tolist()} to {mesh.nodes.max(axis=0).tolist()}): check units and "
         "coordinate order, drop the points, or allow a tolerance."
     )
-
-
-def check_choices(tolerance: Any, outside: str) -> None:
-    if outside not in ("mask", "raise"):
-        raise MeshError(
-            f"outside is {outside!r}: points there are dealt with by 'mask' or 'raise'."
-        )
-    if tolerance is not None and not (isinstance(tolerance, Number) and tolerance >= 0):
-        raise MeshError(f"the tolerance is {tolerance!r}: give a length in the mesh's unit, or 0.")
 
 
 def checked_points(mesh: Mesh, points: ArrayLike) -> Points:

@@ -113,25 +113,18 @@ def path_simplices(index: Int[np.ndarray, "..."]) -> Int[np.ndarray, "cell corne
     One simplex a path (Kuhn's triangulation). Its trace on a side of the grid is the same cut in
     one dimension less, so neighbours conform and the sides can be tagged without a search.
     """
+
+    def corner(order: tuple[int, ...], length: int) -> Int[np.ndarray, "..."]:
+        """For every brick, the node that its path reaches after so many steps along the axes."""
+        steps = [int(axis in order[:length]) for axis in range(index.ndim)]
+        window = (slice(s, n - 1 + s) for s, n in zip(steps, index.shape, strict=True))
+        return index[(*window, ...)]
+
     bricks = [
-        np.stack([brick_corner(index, step) for step in path_corners(order)], axis=-1)
+        np.stack([corner(order, length) for length in range(index.ndim + 1)], axis=-1)
         for order in permutations(range(index.ndim))
     ]
     return np.stack(bricks, axis=-2).reshape(-1, index.ndim + 1)
-
-
-def path_corners(order: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Corners of the unit cube on the path that steps along the axes in the given order."""
-    return [
-        tuple(int(axis in order[:length]) for axis in range(len(order)))
-        for length in range(len(order) + 1)
-    ]
-
-
-def brick_corner(index: Int[np.ndarray, "..."], step: tuple[int, ...]) -> Int[np.ndarray, "..."]:
-    """For every brick of the grid, the node at the corner `step` (0 or 1 along each axis)."""
-    window = tuple(slice(s, n - 1 + s) for s, n in zip(step, index.shape, strict=True))
-    return index[(*window, ...)]
 
 
 def cut_squares(

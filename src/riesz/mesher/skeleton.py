@@ -224,17 +224,14 @@ def split_segments(skeleton: Skeleton, chosen: Bool[np.ndarray, " segment"]) -> 
     start, end = skeleton.segments[halved].T
     middle = len(skeleton.points) + np.arange(len(start))
     pieces = [np.stack([start, middle], axis=1), np.stack([middle, end], axis=1)]
+    # New numbers for the inner and outer halves: spokes run outwards, so starts are inner.
+    old, fresh = bundle[halved], bundle.max() + 1
+    inner = np.where(old >= 0, fresh + old, -1)
+    outer = np.where(old >= 0, fresh + inner, -1)
     return Skeleton(
         np.concatenate([skeleton.points, skeleton.points[skeleton.segments[halved]].mean(axis=1)]),
         np.concatenate([skeleton.segments[~halved], *pieces]),
         np.concatenate([skeleton.tags[~halved], skeleton.tags[halved], skeleton.tags[halved]]),
         np.concatenate([skeleton.is_base[~halved], np.tile(skeleton.is_base[halved], 2)]),
-        np.concatenate([bundle[~halved], *halved_bundles(bundle, halved)]),
+        np.concatenate([bundle[~halved], inner, outer]),
     )
-
-
-def halved_bundles(bundle, halved) -> tuple[Int[np.ndarray, " half"], Int[np.ndarray, " half"]]:
-    """New numbers for the inner and outer halves: spokes run outwards, so starts are inner."""
-    old, fresh = bundle[halved], bundle.max() + 1
-    inner = np.where(old >= 0, fresh + old, -1)
-    return inner, np.where(old >= 0, fresh + inner, -1)

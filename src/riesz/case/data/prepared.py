@@ -60,9 +60,12 @@ class Columns:
 
 def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
     """The named columns of a table, all of them finite numbers."""
-    table = read_table(path, value=names[-1])
+    return columns_of(read_table(path, value=names[-1]), names)
+
+
+def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
     numbers = np.column_stack([table.numbers(name) for name in names])
-    return Columns(path, names, numbers, table.lines, table.place)
+    return Columns(table.path, names, numbers, table.lines, table.place)
 
 
 def inside_of(mesh: Mesh, points: Float[np.ndarray, "row 2"]) -> Bool[np.ndarray, " row"]:

@@ -35,16 +35,22 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
     table, points, more = located(folder, table, names)
     values, censored = measured(table, names.value)
     if names.transform == "log":
-        values = logged(table, names.value, values)
+        needs = "and transform = 'log' needs positive values"
+        advice = "write values below a detection limit as <LIMIT, or leave the transform out"
+        check_positive(table, names.value, values, needs, f": {advice}")
+        values = np.log(values)
     if censored.any():
         more = [*more, f"{censored.sum()} of {len(values)} values are below a detection limit"]
+    sd = None if names.sd is None else table.numbers(names.sd)
+    if names.sd is not None and sd is not None:
+        check_positive(table, names.sd, sd, "but a noise sd must be positive")
     readings = Prepared(
         path=table.path,
         points=points,
         values=values,
         censored=censored,
         lines=table.lines,
-        sd=None if names.sd is None else positive(table, names.sd),
+        sd=sd,
         sites=None if names.site is None else identifiers(table, names.site),
         covariates={name: covariate_in(table, name) for name in names.covariates},
         told=(*told, *more),
@@ -126,26 +132,15 @@ def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " r
     return numbers, below
 
 
-def positive(table: TextTable, name: str) -> Numbers:
-    values = table.numbers(name)
+def check_positive(
+    table: TextTable, name: str, values: Numbers, needs: str, advice: str = ""
+) -> None:
     (bad,) = np.nonzero(~(values > 0))
     if bad.size:
         raise FileFormatError(
-            f"{table.at(int(bad[0]))}: {name} is {values[bad[0]]:g}, but a noise sd must be "
-            f"positive ({bad.size} of {len(values)} rows are like that)."
+            f"{table.at(int(bad[0]))}: {name} is {values[bad[0]]:g}, {needs} ({bad.size} of "
+            f"{len(values)} rows are like that){advice}."
         )
-    return values
-
-
-def logged(table: TextTable, name: str, values: Numbers) -> Numbers:
-    (bad,) = np.nonzero(~(values > 0))
-    if bad.size:
-        raise FileFormatError(
-            f"{table.at(int(bad[0]))}: {name} is {values[bad[0]]:g}, and transform = 'log' needs "
-            f"positive values ({bad.size} of {len(values)} rows are like that): write values below "
-            "a detection limit as <LIMIT, or leave the transform out."
-        )
-    return np.log(values)
 
 
 def filtered(

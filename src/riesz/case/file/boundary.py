@@ -144,14 +144,13 @@ class Region:
 
 
 def read_regions(folder: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
-    return tuple(polygons_of_region(folder, name, table) for name, table in tables.items())
-
-
-def polygons_of_region(folder: Path, name: str, table: RegionTable) -> Region:
-    found = read_features(folder / table.file, table.layer, "polygon")
-    kept, _ = filtered(found.table, table.where, f"regions.{name}.where")
-    polygons = [found.shapes[row - 1] for row in kept.lines.tolist()]
-    return Region(name, found.table.path, polygons, found.table.crs)
+    regions = []
+    for name, table in tables.items():
+        found = read_features(folder / table.file, table.layer, "polygon")
+        kept, _ = filtered(found.table, table.where, f"regions.{name}.where")
+        polygons = [found.shapes[row - 1] for row in kept.lines.tolist()]
+        regions.append(Region(name, found.table.path, polygons, found.table.crs))
+    return tuple(regions)
 
 
 def with_regions(path: Path, mesh: Mesh, regions: Iterable[Region]) -> Mesh:

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import model_validator
 
-from riesz.case.data.prepared import Columns
+from riesz.case.data.prepared import Columns, columns_of
 from riesz.case.table import NumberOrName, Table, table_of
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable, read_csv
+from riesz.io.tables.text import read_csv
 
 AXES, RATE = ("x", "y"), "rate"
 """Keys of a well, and the columns that they name unless told otherwise."""
@@ -107,11 +107,6 @@ def wells_in(folder: Path, table: WellTable) -> WellPoints:
     names = table.columns()
     found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
     return WellPoints(columns_of(found, names), crs=found.crs)
-
-
-def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
-    numbers = np.column_stack([table.numbers(name) for name in names])
-    return Columns(table.path, names, numbers, table.lines, table.place)
 
 
 def wells(

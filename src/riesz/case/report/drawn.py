@@ -77,19 +77,13 @@ class ReportDraw(eqx.Module):
             "state": states.astype(jnp.float32),
             "fields": fields,
             "sensors": at_sensors(key, problem, state, z),
-            "flux": flux_of(problem, self.arrows, state, z),
+            "flux": jnp.zeros((0, 2), problem.forward.dtype)
+            if self.arrows is None
+            else fluxes_at(problem.forward, self.arrows, state, z),
             "unknowns": unknowns_of(problem, z, self.nodes),
             GAINS: lines.gains,
             OUTFLOWS: lines.outflows,
         }
-
-
-def flux_of(
-    problem: InverseProblem, where: Places | None, state: Float[Array, " node"], z: PyTree
-) -> Float[Array, "arrow 2"]:
-    if where is None:
-        return jnp.zeros((0, 2), problem.forward.dtype)
-    return fluxes_at(problem.forward, where, state, z)
 
 
 def unknowns_of(

@@ -7,10 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.file.problem import Case
-from riesz.diagnose.summary import ENDS, AtSensors, at_sensors
+from riesz.diagnose.summary import ENDS, AtSensors
 from riesz.io.maps.geopackage import Table, geopackage_modules
-from riesz.posterior.posterior import Posterior
-from riesz.prediction.predict import quantity_draws
 from riesz.problem.problem import InverseProblem
 
 LOG = "log"
@@ -68,14 +66,6 @@ class Measurements:
     def residuals(self) -> Float[np.ndarray, " sensor"]:
         """Measured less predicted; NaN where the measured value is a limit."""
         return np.where(self.censored, np.nan, self.measured - self.predicted)
-
-
-def predicted_measurements(
-    posterior: Posterior, of: Measured, *, num_draws: int, seed: int
-) -> Measurements:
-    """Draw from the posterior at the sensors."""
-    drawn = quantity_draws(posterior, at_sensors, num_draws=num_draws, seed=seed)
-    return measurements_of(posterior.problem, of, drawn)
 
 
 def measurements_of(problem: InverseProblem, of: Measured, drawn: AtSensors) -> Measurements:

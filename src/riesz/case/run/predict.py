@@ -21,7 +21,7 @@ from riesz.case.run.measured import (
     Measured,
     measured_as,
     measurements_layer,
-    predicted_measurements,
+    measurements_of,
 )
 from riesz.case.run.request import (
     ENSEMBLE,
@@ -33,6 +33,7 @@ from riesz.case.run.request import (
     check_request,
     statistics_in,
 )
+from riesz.diagnose.summary import at_sensors
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
@@ -49,7 +50,6 @@ from riesz.io.maps.raster import (
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import read_table
-from riesz.mesh.mesh import Mesh
 from riesz.posterior.posterior import is_field
 from riesz.prediction.predict import (
     NUM_DRAWS,
@@ -250,14 +250,17 @@ def write_bands(
             write_netcdf(path, at, bands, crs=crs, attributes=tags)
         case suffix if suffix == GPKG and isinstance(at, Grid):
             layers = {"contours": contours(at, bands), **flow_layer(request, run)}
-            measurements = predicted_measurements(
-                run.posterior, measured, num_draws=request.num_draws, seed=request.seed
+            drawn = quantity_draws(
+                run.posterior, at_sensors, num_draws=request.num_draws, seed=request.seed
             )
+            measurements = measurements_of(run.posterior.problem, measured, drawn)
             layers["measurements"] = measurements_layer(measurements, measured.unit)
             write_geopackage(path, layers, crs=crs)
         case suffix if suffix == VTU:
             mesh = run.case.problem.forward.space.mesh
-            write_on_mesh(path, mesh, request.quantity, bands)
+            # Values at nodes; those of fluxes are constant on cells.
+            place = "cell_data" if request.quantity == FLUX else "point_data"
+            write_mesh(path, mesh, **{place: {band.name: band.values for band in bands}})
         case _:
             names = run.case.tables.observations
             inside = [b.values[at.inside] if isinstance(at, Grid) else b.values for b in bands]
@@ -286,26 +289,23 @@ def flow_layer(request: PredictionRequest, run: Run) -> dict[str, Any]:
     return {"flow": arrows(spread.points, found.mean)}
 
 
-def write_on_mesh(path: Path, mesh: Mesh, quantity: str, bands: Sequence[Band]) -> None:
-    """Values at nodes; those of fluxes are constant on cells."""
-    values = {band.name: band.values for band in bands}
-    if quantity == FLUX:
-        write_mesh(path, mesh, cell_data=values)
-    else:
-        write_mesh(path, mesh, point_data=values)
-
-
 def wanted_places(request: PredictionRequest, run: Run) -> Where:
     if request.suffix == VTU:
         return None
     mesh = run.case.problem.forward.space.mesh
     if request.points is not None:
         names = run.case.tables.observations
-        columns = columns_of(request.points, (names.x, names.y))
+        axes, places = (names.x, names.y), request.points
+        if isinstance(places, Path):
+            columns = read_columns(places, axes)
+        else:
+            columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
         check_inside(columns, mesh)
         return columns.points
     if request.grid is None:
-        check_cells(mesh, request.cell)
+        if request.cell is not None and request.cell > 0:
+            # A cell that is far too small is told before there is an array of all of them.
+            check_size(float(np.prod(np.ptp(mesh.nodes, axis=0) / request.cell)))
         return cells_over(mesh, cell=request.cell)
     written = "x".join(map(str, request.grid)) if isinstance(request.grid, tuple) else request.grid
     shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", written)
@@ -314,18 +314,6 @@ def wanted_places(request: PredictionRequest, run: Run) -> Where:
     columns, rows = int(shape[1]), int(shape[2])
     check_size(columns * rows)
     return cells_over(mesh, (columns, rows))
-
-
-def columns_of(points: Path | Float[np.ndarray, "point 2"], axes: tuple[str, str]) -> Columns:
-    if isinstance(points, Path):
-        return read_columns(points, axes)
-    return Columns(Path("points"), axes, points, np.arange(len(points)), "row")
-
-
-def check_cells(mesh: Mesh, cell: float | None) -> None:
-    """A cell that is far too small is told before there is an array of all of them."""
-    if cell is not None and cell > 0:
-        check_size(float(np.prod(np.ptp(mesh.nodes, axis=0) / cell)))
 
 
 def check_size(count: float | int) -> None:

@@ -67,7 +67,11 @@ def guessed_columns(
             check_numbers(of, name)
     why = []
     if x is None or y is None:
-        x, y, reason = pair_of(places, None if outline is None else box_of(outline), x, y)
+        box = None
+        if outline is not None:
+            corners = np.concatenate(outline.rings)
+            box = np.stack([corners.min(axis=0), corners.max(axis=0)])
+        x, y, reason = pair_of(places, box, x, y)
         why.append(f"coordinates: {x} and {y}, by {reason}")
     if value is None:
         value, reason = value_of(table, (x, y))
@@ -80,11 +84,6 @@ def guessed_columns(
                 "columns."
             )
     return Guess(x, y, value, tuple(why))
-
-
-def box_of(outline: Outline) -> Float[np.ndarray, "corner 2"]:
-    corners = np.concatenate(outline.rings)
-    return np.stack([corners.min(axis=0), corners.max(axis=0)])
 
 
 def check_numbers(table: TextTable, name: str) -> None:

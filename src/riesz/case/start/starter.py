@@ -96,7 +96,9 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
     edge = rounded(math.sqrt(NODES_PER_SQUARE * outline.area / NUM_NODES))
     spread = float(values.std())
     length = rounded(LENGTH_SHARE * extent)
-    text = template().format(
+    # The words of the file, each line explained, with gaps for the numbers.
+    words = files("riesz.case.start").joinpath("starter.txt").read_text(encoding="utf-8")
+    text = words.format(
         crs=crs_lines(file, in_degrees=measured.in_degrees),
         domain=domain_lines(file, polygon, folder, edge, extent, points),
         edge=number(edge),
@@ -118,11 +120,6 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
             "degrees are no lengths: better bring the coordinates into a projection in metres"
         )
     return Starter(text, tuple(notes))
-
-
-def template() -> str:
-    """The words of the file, each line explained, with gaps for the numbers."""
-    return files("riesz.case.start").joinpath("starter.txt").read_text(encoding="utf-8")
 
 
 def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float:

@@ -86,7 +86,13 @@ def gaussian_about(
     problem: InverseProblem, found: Mode, solver: AbstractLinearSolver, num_modes: int, seed: int
 ) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
     """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
-    mode, notes = found.place.coordinates, notes_of(found)
+    mode, steps, notes = found.place.coordinates, len(found.history["cost"]), ()
+    if not found.converged:
+        notes = (
+            f"the search for the mode ended after {steps} step{'' if steps == 1 else 's'}, where "
+            f"the slope still was {np.linalg.norm(found.place.slope):.2g}: allow more with "
+            "max_steps=..., or start elsewhere.",
+        )
 
     def action(directions):
         return data_actions(problem, found.place, solver, directions)
@@ -106,14 +112,3 @@ def gaussian_about(
         )
     kept = np.abs(np.asarray(values)) > NEGLIGIBLE
     return PriorUpdate(mode, directions[:, kept], values[kept]), values, notes
-
-
-def notes_of(found: Mode) -> tuple[str, ...]:
-    steps = len(found.history["cost"])
-    if found.converged:
-        return ()
-    return (
-        f"the search for the mode ended after {steps} step{'' if steps == 1 else 's'}, where the "
-        f"slope still was {np.linalg.norm(found.place.slope):.2g}: allow more with max_steps=..., "
-        "or start elsewhere.",
-    )

@@ -10,17 +10,10 @@ import numpy as np
 
 from riesz.errors import FileFormatError
 
-TYPES = {
-    "Float32": "f4",
-    "Float64": "f8",
-    "Int8": "i1",
-    "Int16": "i2",
-    "Int32": "i4",
-    "Int64": "i8",
-    "UInt8": "u1",
-    "UInt16": "u2",
-    "UInt32": "u4",
-    "UInt64": "u8",
+TYPES = {"Float32": "f4", "Float64": "f8"} | {
+    f"{name}{8 * size}": f"{code}{size}"
+    for name, code in (("Int", "i"), ("UInt", "u"))
+    for size in (1, 2, 4, 8)
 }
 
 
