@@ -76,25 +76,34 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("root")
 
 
-@pytest.fixture(scope="module")
-def folder(root):
-    """The example of the README with few unknowns and hardly any training."""
-    folder = root / "examples" / "aquifer"
-    folder.mkdir(parents=True)
+COARSE = {"max_edge = 12_000": "max_edge = 36_000", "levels = 2": "levels = 1"}
+FEW = {
+    "max_edge = 36_000": "max_edge = 36_000\nsimplify = 2_500",
+    "terms = 8": "terms = 2",
+    "inducing = 12": "inducing = 3",
+    "sd = 1.0": "sd = 50.0",
+}
+
+
+def example(folder, *changes, engine=None):
+    """The example of the README with some texts changed, and perhaps with another engine."""
     text = (AQUIFER / "problem.toml").read_text()
-    less = (
-        ("terms = 8", "terms = 2"),
-        ("inducing = 12", "inducing = 3"),
-        ("sd = 1.0", "sd = 50.0"),
-    )
-    for old, new in less:
+    for old, new in (pair for change in changes for pair in change.items()):
         assert text.count(old) == 1
         text = text.replace(old, new)
-    text = text.split("[engine]", maxsplit=1)[0]
-    (folder / "problem.toml").write_text(text + TINY)
+    text = text if engine is None else text.split("[engine]", maxsplit=1)[0] + engine
+    (folder / "problem.toml").write_text(text)
     for name in ("outline.geojson", "wells.csv"):
         (folder / name).write_bytes((AQUIFER / name).read_bytes())
     return folder
+
+
+@pytest.fixture(scope="module")
+def folder(root):
+    """The example with few unknowns, on a coarse mesh and with hardly any draws."""
+    folder = root / "examples" / "aquifer"
+    folder.mkdir(parents=True)
+    return example(folder, COARSE, FEW, engine=TINY)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +131,9 @@ def fitted(made):
     return read_run(made)
 
 
-def test_check_says_what_it_understood(monkeypatch, capsys):
-    status, text, _ = run(["check", AQUIFER / "problem.toml"], monkeypatch, capsys)
+def test_check_says_what_it_understood(tmp_path, monkeypatch, capsys):
+    words = ["check", example(tmp_path, COARSE) / "problem.toml"]
+    status, text, _ = run(words, monkeypatch, capsys)
     assert status == 0
     assert "area 15,076 km2" in text
     assert "80 rows of wells.csv, all inside" in text
@@ -464,6 +474,7 @@ def numbers_in(path):
     return np.array(re.findall(r"-?\d+\.?\d*", path.read_text()), float)
 
 
+@pytest.mark.slow
 def test_the_example_is_what_its_script_makes(tmp_path):
     spec = importlib.util.spec_from_file_location("make_data", AQUIFER / "make_data.py")
     assert spec is not None

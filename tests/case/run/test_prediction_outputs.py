@@ -31,7 +31,8 @@ NUM_DRAWS = 12
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tiny_run(tmp_path_factory.mktemp("outputs"))
+    """Two of nine wells are only known to lie below what is written."""
+    return tiny_run(tmp_path_factory.mktemp("outputs"), num_below=2)
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +118,15 @@ def test_a_geopackage_has_contours_flow_and_measurements(in_metres, fitted, tmp_
     west = flow[flow.geometry.x < 350_400]
     assert (west["flux_x"].mean() < 0) & west["direction"].between(180, 360).any()
     np.testing.assert_allclose(flow["magnitude"], np.hypot(flow["flux_x"], flow["flux_y"]))
-    np.testing.assert_allclose(told["residual"], told["measured"] - told["predicted"])
+    np.testing.assert_allclose(told["residual"][2:], (told["measured"] - told["predicted"])[2:])
     np.testing.assert_allclose(told["measured"], fitted.case.problem.observations.values)
     assert (told["high_95"] - told["low_95"] > 2 * told["sd"]).all()
     assert [path.name for path in tmp_path.iterdir()] == ["head.gpkg"]
 
 
-def test_limits_have_no_residual_in_a_geopackage(tmp_path):
+def test_limits_have_no_residual_in_a_geopackage(in_metres, tmp_path):
     out = tmp_path / "head.gpkg"
-    folder = tiny_run(tmp_path, num_below=2)
-    write_prediction(str(folder), str(out), quantity="conductivity", cell=800.0, num_draws=4)
+    in_metres(str(out), quantity="conductivity", cell=400.0)
     told = geopandas.read_file(out, layer="measurements")
     assert told["censored"].tolist() == [True] * 2 + [False] * 7
     assert told["residual"].isna().tolist() == told["censored"].tolist()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import equinox as eqx
 import jax
@@ -56,26 +57,40 @@ def small_problem(
     )
 
 
-@pytest.fixture
-def saved(tmp_path):
-    problem = small_problem()
+@pytest.fixture(scope="module")
+def saved_once(tmp_path_factory):
+    folder, problem = tmp_path_factory.mktemp("saved") / "run", small_problem()
     history = {"kl": jnp.arange(3.0)}
     posterior = Posterior(problem, STANDARD, ExactStates(Dense()), history, "emulate", 3, ("so",))
-    save_posterior(tmp_path / "run", posterior)
+    save_posterior(folder, posterior)
+    return folder, problem, posterior
+
+
+@pytest.fixture
+def saved(saved_once, tmp_path):
+    """A folder that may be damaged, the problem and the posterior that was saved there."""
+    folder, problem, posterior = saved_once
+    shutil.copytree(folder, tmp_path / "run")
     return tmp_path / "run", problem, posterior
 
 
-@pytest.mark.parametrize(
-    "distribution",
-    [
-        exact_posterior(ExactStates()).distribution,
-        PriorUpdate(jnp.arange(3.0), jnp.eye(3)[:, :2], jnp.array([4.0, 0.5])),
-        EmpiricalDraws(jr.normal(jr.key(0), (2, 5, 3))),
-    ],
-    ids=lambda distribution: type(distribution).__name__,
-)
-def test_every_distribution_reads_back_bit_by_bit(tmp_path, distribution):
-    posterior = dataclasses.replace(exact_posterior(ExactStates()), distribution=distribution)
+@pytest.fixture(scope="module")
+def linear():
+    return exact_posterior(ExactStates())
+
+
+DISTRIBUTIONS = {
+    "FullRank": lambda exact: exact,
+    "PriorUpdate": lambda _: PriorUpdate(jnp.arange(3.0), jnp.eye(3)[:, :2], jnp.array([4.0, 0.5])),
+    "EmpiricalDraws": lambda _: EmpiricalDraws(jr.normal(jr.key(0), (2, 5, 3))),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_every_distribution_reads_back_bit_by_bit(tmp_path, linear, name):
+    distribution = DISTRIBUTIONS[name](linear.distribution)
+    assert type(distribution).__name__ == name
+    posterior = dataclasses.replace(linear, distribution=distribution)
     save_posterior(tmp_path, posterior)
     again = load_posterior(tmp_path, linear_problem())
     assert eqx.tree_equal(again, posterior)
