@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+from tests.small_problem import problem_toml
 
 from riesz.case.file.problem import read_problem
 from riesz.case.run.folder import write_run
@@ -14,36 +15,23 @@ from riesz.inference.fit import Choice
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 
-PROBLEM = """# a <b>comment</b> & more
-crs = "EPSG:32612"
-[domain]
-rectangle = { lower = [350_000, 4_800_000], upper = [354_000, 4_802_000] }
-max_edge = 800
-levels = 1
-[observations]
-file = "wells.csv"
-x = "x_m"
-y = "y_m"
-value = "VALUE"
-unit = "m"
-[noise]
-sd = 2.0
-[equation]
-diffusion = "conductivity"
-source = 2e-4
-[boundary.boundary]
-value = "level"
-[unknowns.conductivity]
-prior = "log-kl"
-median = 20.0
-log_sd = 0.7
-length_scale = 3000
-terms = 2
-[unknowns.level]
-prior = "normal"
-mean = 100.0
-sd = 5.0
-"""
+PROBLEM = "# a <b>comment</b> & more\n" + problem_toml(
+    crs="EPSG:32612",
+    domain={
+        "rectangle": {"lower": [350_000, 4_800_000], "upper": [354_000, 4_802_000]},
+        "max_edge": 800,
+        "levels": 1,
+    },
+    observations={"x": "x_m", "y": "y_m", "value": "VALUE", "unit": "m"},
+    noise=2.0,
+    equation={"diffusion": "conductivity", "source": 2e-4},
+    boundary={"boundary": "level"},
+    unknowns={
+        "conductivity": {"prior": "log-kl", "median": 20.0, "log_sd": 0.7}
+        | {"length_scale": 3000, "terms": 2},
+        "level": {"prior": "normal", "mean": 100.0, "sd": 5.0},
+    },
+)
 
 
 EXCHANGE = """
@@ -67,7 +55,7 @@ RIVER = {"type": "LineString", "coordinates": [[352_000, 4_799_000], [352_500, 4
 LOGARITHMS = {
     'unit = "m"': 'unit = "mg/l"\ntransform = "log"',
     "sd = 2.0": "sd = 0.4",
-    "source = 2e-4": "source = 1e-5",
+    "source = 0.0002": "source = 1e-5",
     "mean = 100.0\nsd = 5.0": "mean = 1.0\nsd = 0.5",
 }
 """Of the same problem, where the state is the logarithm of a concentration."""

@@ -4,11 +4,14 @@ import inspect
 import json
 import re
 import types
+from datetime import date
 from pathlib import Path
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.small_problem import problem_toml, rectangle, written
 from tests.tiny_run import tiny_run
 
 import riesz as rz
@@ -26,37 +29,29 @@ c,1961-07-01,7.0,3.0
 SITES = "site,x,y\na,0.2,0.3\nb,0.6,0.4\nc,0.8,0.9\n"
 RIVER = [[0.5, -1.0], [0.5, 2.0]]
 
-PROBLEM = """
-[domain]
-rectangle = { lower = [0, 0], upper = [1, 1] }
-max_edge = 0.5
-levels = 1
-[observations]
-file = "readings.csv"
-sites = "sites.csv"
-site = "site"
-aggregate = "median"
-covariates = ["zinc"]
-date = "day"
-from = 1960-06-01
-[noise]
-sd = 0.5
-[equation]
-diffusion = "a"
-source = 1.0
-[boundary.left]
-value = 0.0
+PROBLEM = (
+    problem_toml(
+        domain=rectangle([1, 1], max_edge=0.5),
+        observations={
+            "file": "readings.csv",
+            "sites": "sites.csv",
+            "site": "site",
+            "aggregate": "median",
+            "covariates": ["zinc"],
+            "date": "day",
+            "from": date(1960, 6, 1),
+        },
+        noise=0.5,
+    )
+    + """
 [[wells]]
 file = "pumping.csv"
 [[rivers]]
 file = "river.geojson"
 stage = 0.3
 conductance = 2.0
-[unknowns.a]
-prior = "lognormal"
-median = 1.0
-log_sd = 0.5
 """
+)
 
 
 @pytest.fixture
@@ -87,7 +82,7 @@ def test_observations_and_terms_are_those_of_the_problem_file(folder):
     np.testing.assert_array_equal(found.covariates["zinc"], [2.25, 1.0, 3.0])
     assert str(rz.Censored(0.5, found.censored).sd) == "0.5"
 
-    forward = case.problem.forward
+    forward, residual = case.problem.forward, eqx.filter_jit(rz.residual)
     state = jnp.linspace(-1.0, 1.0, forward.space.num_dofs)
     for lines in (str(folder / "river.geojson"), np.array(RIVER)):
         equation = (
@@ -98,8 +93,8 @@ def test_observations_and_terms_are_those_of_the_problem_file(folder):
         )
         problem = rz.boundary_value_problem(forward.space, equation, {"left": 0.0})
         np.testing.assert_allclose(
-            rz.residual(problem, state, {"a": jnp.asarray(1.3)}),
-            rz.residual(forward, state, {"a": jnp.asarray(1.3)}),
+            residual(problem, state, {"a": jnp.asarray(1.3)}),
+            residual(forward, state, {"a": jnp.asarray(1.3)}),
             rtol=1e-12,
             atol=1e-12,
         )
@@ -220,31 +215,19 @@ def test_bad_places_are_told(run, tmp_path, places, message):
         rz.write_prediction(run, tmp_path / "a.csv", points=places)
 
 
-FIT = """
-[domain]
-rectangle = { lower = [0, 0], upper = [1, 1] }
-max_edge = 0.8
-levels = 1
-[observations]
-file = "heads.csv"
-[noise]
-sd = 0.1
-[equation]
-diffusion = 1.0
-source = "f"
-[boundary.left]
-value = 0.0
-[unknowns.f]
-prior = "normal"
-mean = 0.0
-sd = 2.0
-"""
+FIT = problem_toml(
+    domain=rectangle([1, 1], max_edge=0.8),
+    observations={"file": "heads.csv"},
+    noise=0.1,
+    equation={"diffusion": 1.0, "source": "f"},
+    unknowns={"f": {"prior": "normal", "mean": 0.0, "sd": 2.0}},
+)
 
 
 def test_a_fitted_case_is_the_run_that_its_folder_holds(tmp_path):
-    (tmp_path / "problem.toml").write_text(FIT)
-    (tmp_path / "heads.csv").write_text("x,y,value\n0.5,0.5,0.4\n1.0,0.2,0.6\n")
-    case, out, told = rz.read_problem(tmp_path / "problem.toml"), tmp_path / "run", []
+    heads = "x,y,value\n0.5,0.5,0.4\n1.0,0.2,0.6\n"
+    case = rz.read_problem(written(tmp_path, FIT, heads, data="heads.csv"))
+    out, told = tmp_path / "run", []
     made = rz.fit_case(case, str(out), "conditional", seed=3, progress=False, told=told.append)
     again = rz.read_run(out)
     assert told == ["engine conditional: it was asked for"]

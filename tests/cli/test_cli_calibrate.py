@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
@@ -17,26 +18,13 @@ from riesz.io.store.results import read_results
 
 TRANSPORT = Path(__file__).parent.parent.parent / "examples" / "transport" / "problem.toml"
 
-
-LIMITED = """
-[domain]
-rectangle = { lower = [0, 0], upper = [4, 2] }
-max_edge = 1.5
-levels = 2
-[observations]
-file = "wells.csv"
-[noise]
-sd = 0.1
-[equation]
-diffusion = 1.0
-source = "f"
-[boundary.boundary]
-value = 0.0
-[unknowns.f]
-prior = "normal"
-mean = 0.0
-sd = 1.0
-"""
+LIMITED = problem_toml(
+    domain=rectangle([4, 2], max_edge=1.5, levels=2),
+    noise=0.1,
+    equation={"diffusion": 1.0, "source": "f"},
+    boundary={"boundary": 0.0},
+    unknowns={"f": NORMAL},
+)
 
 
 def run(words, monkeypatch, capsys):
@@ -91,15 +79,14 @@ def test_a_folder_needs_something_to_put_there(tmp_path, monkeypatch, capsys):
 
 
 def test_observations_below_a_limit_are_refused_before_any_work(tmp_path, monkeypatch, capsys):
-    (tmp_path / "wells.csv").write_text("x,y,value\n1,1,<0.5\n2,1,0.4\n3,1,0.7\n")
-    (tmp_path / "problem.toml").write_text(LIMITED)
-    words = ["check", tmp_path / "problem.toml", "--calibrate", "--out", tmp_path / "new"]
+    path = written(tmp_path, LIMITED, "x,y,value\n1,1,<0.5\n2,1,0.4\n3,1,0.7\n")
+    words = ["check", path, "--calibrate", "--out", tmp_path / "new"]
     status, _, errors = run(words, monkeypatch, capsys)
     assert status == 2
     assert errors.startswith("riesz: 1 of 3 observations are only known to lie below a limit")
     assert len(errors.splitlines()) == 1
     assert not (tmp_path / "new").exists()
-    problem = read_problem(tmp_path / "problem.toml").problem
+    problem = read_problem(path).problem
     for made_up in (sbc, Amortise().trained):
         with pytest.raises(RieszError, match="no data sets can be made up like these"):
             made_up(problem)

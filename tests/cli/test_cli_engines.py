@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.small_problem import problem_toml, written
 
 from riesz.case.run.folder import read_run
 from riesz.cli.main import main
@@ -14,93 +15,32 @@ from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
 from riesz.posterior.posterior import ExactStates, SurrogateStates
 
-PROBLEM = """
-[domain]
-mesh = "own.vtu"
-levels = 2
-
-[observations]
-file = "wells.csv"
-
-[noise]
-sd = 0.05
-
-[equation]
-diffusion = "a"
-source = 1.0
-
-[boundary.left]
-value = 0.0
-
-[unknowns.a]
-prior = "lognormal"
-median = 1.0
-log_sd = 0.5
-
-[engine.nuts]
-num_warmup = 10
-num_samples = 10
-num_chains = 2
-
-[engine.emulate]
-width = 4
-features = 4
-patch_nodes = 9
-num_samples = 4
-rounds = 1
-num_bends = 2
-readout_batches = 2
-refining_draws = 16
-
-[engine.relax]
-epsilon_rel = 0.5
-width = 4
-features = 4
-patch_nodes = 9
-prior_steps = 0
-steps = 10
-block_steps = 10
-num_samples = 4
-polishing_rounds = 0
-"""
+TRAINED = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
+PROBLEM = problem_toml(
+    domain={"mesh": "own.vtu", "levels": 2},
+    engine={
+        "nuts": {"num_warmup": 10, "num_samples": 10, "num_chains": 2},
+        "emulate": TRAINED
+        | {"rounds": 1, "num_bends": 2, "readout_batches": 2, "refining_draws": 16},
+        "relax": TRAINED
+        | {"epsilon_rel": 0.5, "prior_steps": 0, "steps": 10, "block_steps": 10}
+        | {"polishing_rounds": 0},
+    },
+)
 """On 8 x 4 cells, with settings that find nothing worth having."""
 
 
-LINEAR_PROBLEM = """
-[domain]
-mesh = "own.vtu"
-
-[observations]
-file = "wells.csv"
-
-[noise]
-sd = 0.05
-
-[equation]
-diffusion = 1.0
-source = "f"
-
-[boundary.boundary]
-value = "edge"
-
-[unknowns.f]
-prior = "gp"
-mean = 0.0
-sd = 3.0
-length_scale = 0.5
-inducing = 6
-learn_scales = true
-
-[unknowns.edge]
-prior = "boundary-gp"
-mean = 1.0
-sd = 1.0
-inducing = 6
-
-[engine.conditional]
-num_draws = 40
-num_others = 4
-"""
+LINEAR_PROBLEM = problem_toml(
+    domain={"mesh": "own.vtu"},
+    equation={"diffusion": 1.0, "source": "f"},
+    boundary={"boundary": "edge"},
+    unknowns={
+        "f": {"prior": "gp", "mean": 0.0, "sd": 3.0, "length_scale": 0.5}
+        | {"inducing": 6, "learn_scales": True},
+        "edge": {"prior": "boundary-gp", "mean": 1.0, "sd": 1.0, "inducing": 6},
+    },
+    engine={"conditional": {"num_draws": 40, "num_others": 4}},
+)
 
 
 def riesz(monkeypatch, capsys, *words):
@@ -121,8 +61,7 @@ def riesz(monkeypatch, capsys, *words):
 def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_mesh(tmp_path / "own.vtu", rectangle((4, 2), upper=(2, 1)))
-    (tmp_path / "problem.toml").write_text(PROBLEM)
-    (tmp_path / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n")
+    written(tmp_path, PROBLEM, "x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n")
     fit = ("fit", "problem.toml", "--out", "run", "--engine", engine, "--json")
     printed = riesz(monkeypatch, capsys, *fit)
     assert f"engine {engine}: it was asked for" in printed.err
@@ -151,8 +90,7 @@ def test_conditional_from_a_problem_file_with_unknown_source_and_boundary(
 ):
     monkeypatch.chdir(tmp_path)
     write_mesh(tmp_path / "own.vtu", rectangle((4, 2), upper=(2, 1)))
-    (tmp_path / "problem.toml").write_text(LINEAR_PROBLEM)
-    (tmp_path / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n1.0,0.5,1.1\n")
+    written(tmp_path, LINEAR_PROBLEM, "x,y,value\n0.5,0.5,0.6\n1.5,0.25,1.6\n1.0,0.5,1.1\n")
     fit = ("fit", "problem.toml", "--out", "run", "--engine", "conditional", "--json")
     printed = riesz(monkeypatch, capsys, *fit)
     assert "engine conditional: it was asked for" in printed.err

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests import walk
+from tests.small_problem import problem_toml, written
 
 import riesz
 from riesz.case.file.problem import read_problem
@@ -21,58 +22,24 @@ from riesz.diagnose.summary import summary
 from riesz.engines.nuts.engine import Nuts
 from riesz.io.store.checkpoint import Checkpoint
 
-PROBLEM = """
-[domain]
-rectangle = { lower = [0, 0], upper = [1, 1] }
-max_edge = 0.4
-levels = 2
-[observations]
-file = "wells.csv"
-[noise]
-sd = 0.05
-[equation]
-diffusion = "a"
-source = 1.0
-[boundary.left]
-value = 0.0
-[unknowns.a]
-prior = "lognormal"
-median = 1.0
-log_sd = 0.5
-[engine]
-name = "nuts"
-[engine.nuts]
-num_warmup = 150
-num_samples = 5000
-num_chains = 2
-[engine.emulate]
-width = 4
-features = 4
-patch_nodes = 9
-num_samples = 4
-rounds = 8
-num_bends = 2
-readout_batches = 2
-refining_draws = 16
-[engine.relax]
-width = 4
-features = 4
-patch_nodes = 9
-prior_steps = 2000
-steps = 8000
-block_steps = 100
-num_samples = 4
-"""
+TRAINED = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
+PROBLEM = problem_toml(
+    engine_name="nuts",
+    engine={
+        "nuts": {"num_warmup": 150, "num_samples": 5000, "num_chains": 2},
+        "emulate": TRAINED
+        | {"rounds": 8, "num_bends": 2, "readout_batches": 2, "refining_draws": 16},
+        "relax": TRAINED | {"prior_steps": 2000, "steps": 8000, "block_steps": 100},
+    },
+)
 """On 25 nodes, with settings that find little, in a number of blocks."""
 
-WELLS = "x,y,value\n0.5,0.5,0.6\n0.75,0.25,0.5\n"
 FIT = ("fit", "problem.toml", "--out", "run", "--checkpoint-seconds", "0")
 
 
 def place(folder):
     folder.mkdir()
-    (folder / "problem.toml").write_text(PROBLEM)
-    (folder / "wells.csv").write_text(WELLS)
+    written(folder, PROBLEM)
     return folder
 
 
@@ -101,7 +68,10 @@ def check_same(run, other):
 
 @pytest.fixture(scope="module")
 def walking():
-    """All fits of this process walk, and what was read and compiled for one serves the next."""
+    """All fits of this process walk, and what was read and compiled for one serves the next.
+
+    What they found is neither checked nor told by more than a few draws.
+    """
     read = {}
 
     def read_once(path, **own):
@@ -112,6 +82,8 @@ def walking():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Nuts, "run", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
+        patch.setattr("riesz.inference.fit.with_importance_check", lambda found, seed: found)
+        patch.setattr("riesz.case.run.folder.summary", lambda found: summary(found, num_draws=8))
         patch.setattr(walk, "SECONDS", 0.0)
         yield
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.small_problem import problem_toml, rectangle, written
 from typer.testing import CliRunner
 
 import riesz as rz
@@ -14,34 +15,20 @@ from riesz.cli.main import app
 from riesz.engines.table import engine_of
 from riesz.errors import RieszError
 
-BODY = """
-crs = "EPSG:32612"
-[domain]
-rectangle = { lower = [0, 0], upper = [4000, 2000] }
-max_edge = 900
-levels = 1
-[observations]
-file = "wells.csv"
-unit = "m"
-[noise]
-sd = 0.1
-[equation]
-diffusion = 1.0
-[boundary.left]
-value = "rim"
-[unknowns.rim]
-prior = "normal"
-mean = 5.0
-sd = 1.0
-"""
+BODY = problem_toml(
+    crs="EPSG:32612",
+    domain=rectangle([4000, 2000], max_edge=900),
+    observations={"unit": "m"},
+    noise=0.1,
+    equation={"diffusion": 1.0},
+    boundary={"left": "rim"},
+    unknowns={"rim": {"prior": "normal", "mean": 5.0, "sd": 1.0}},
+)
 
 
 @pytest.fixture
 def problem(tmp_path):
-    (tmp_path / "wells.csv").write_text("x,y,value\n500,500,5.5\n2000,1500,4.0\n900,900,50\n")
-    path = tmp_path / "problem.toml"
-    path.write_text(BODY)
-    return path
+    return written(tmp_path, BODY, "x,y,value\n500,500,5.5\n2000,1500,4.0\n900,900,50\n")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ Held to closed forms that are piecewise linear, and to the same problem in Pytho
 
 import json
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -77,7 +78,8 @@ def written(folder, body):
 def state_of(case, *coordinates):
     """At the medians of the unknowns, or at these coordinates, with the places of the nodes."""
     at = jnp.asarray(coordinates or np.zeros(case.problem.num_coordinates))
-    return np.asarray(case.problem.state(at)), case.problem.forward.space.mesh.nodes[:, 0]
+    state = eqx.filter_jit(lambda problem, one: problem.state(one))(case.problem, at)
+    return np.asarray(state), case.problem.forward.space.mesh.nodes[:, 0]
 
 
 def test_what_enters_on_one_side_leaves_by_exchange_on_the_other(tmp_path):
@@ -233,9 +235,12 @@ def test_all_together_is_the_same_problem_as_in_python(tmp_path):
     coordinates, state = (
         jnp.asarray(rng.normal(size=size)) for size in (problem.num_coordinates, mesh.num_nodes)
     )
-    found, wanted = (
-        np.asarray(rz.residual(one.forward, state, one.z(coordinates))) for one in (problem, own)
-    )
+
+    @eqx.filter_jit
+    def residual(problem, coordinates):
+        return rz.residual(problem.forward, state, problem.z(coordinates))
+
+    found, wanted = (np.asarray(residual(one, coordinates)) for one in (problem, own))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     assert mapped_fields(problem) == ("k", "r")
     z = problem.z(coordinates)

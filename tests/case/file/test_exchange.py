@@ -6,6 +6,7 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests import small_problem
 
 from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.data.prepared import prepared_content
@@ -20,22 +21,15 @@ from riesz.fem.flux import budget
 
 LENGTH, WIDTH, DIFFUSION = 2000.0, 400.0, 50.0
 
-STRIP = """crs = "EPSG:32612"
-[domain]
-rectangle = { lower = [0, 0], upper = [2000, 400] }
-max_edge = 100
-levels = 1
-[observations]
-file = "heads.csv"
-[noise]
-sd = 0.001
-[equation]
-diffusion = 50.0
-[boundary.left]
-value = 0.0
-[boundary.right]
-value = 0.0
-"""
+STRIP = small_problem.problem_toml(
+    crs="EPSG:32612",
+    domain=small_problem.rectangle([2000, 400], max_edge=100),
+    observations={"file": "heads.csv"},
+    noise=0.001,
+    equation={"diffusion": 50.0},
+    boundary={"left": 0.0, "right": 0.0},
+    unknowns={},
+)
 
 UNKNOWN = """
 [unknowns.q]
@@ -53,10 +47,7 @@ def feature(lines, **properties):
 
 
 def written(folder, body, heads=HEADS):
-    (folder / "heads.csv").write_text(heads)
-    path = folder / "problem.toml"
-    path.write_text(STRIP + body)
-    return path
+    return small_problem.written(folder, STRIP + body, heads, data="heads.csv")
 
 
 def river_at(folder, x, **properties):

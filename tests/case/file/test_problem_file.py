@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests import small_problem
 
 from riesz.case.check.words import case_numbers, describe_case
 from riesz.case.data.prepared import read_columns
@@ -23,40 +24,15 @@ from riesz.latent.regions import Regions
 from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
 
-SQUARE = """
-[domain]
-rectangle = { lower = [0, 0], upper = [2, 1] }
-max_edge = 0.4
-levels = 2
-
-[observations]
-file = "wells.csv"
-
-[noise]
-sd = 0.05
-
-[equation]
-diffusion = "a"
-advection = [0.5, 0.0]
-source = 1.0
-
-[boundary.left]
-value = 0.0
-
-[unknowns.a]
-prior = "lognormal"
-median = 1.0
-log_sd = 0.5
-"""
-
+SQUARE = small_problem.problem_toml(
+    domain=small_problem.rectangle([2, 1], max_edge=0.4, levels=2),
+    equation={"diffusion": "a", "advection": [0.5, 0.0], "source": 1.0},
+)
 WELLS = "name,x,y,value\nA,0.5,0.5,0.3\n\nB,1.5,0.2,0.9\n"
 
 
 def written(folder, content=SQUARE, wells=WELLS):
-    (folder / "wells.csv").write_text(wells)
-    path = folder / "problem.toml"
-    path.write_text(content)
-    return path
+    return small_problem.written(folder, content, wells)
 
 
 def swapped(old, new):

@@ -3,9 +3,11 @@
 import csv
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.check.words import describe_case
 from riesz.case.file.problem import read_problem
@@ -18,29 +20,21 @@ from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.predict import predict_data
 from riesz.prediction.quantity import grid
 
-PROBLEM = """
-[domain]
-rectangle = { lower = [0, 0], upper = [4, 2] }
-max_edge = 1.0
-levels = 1
-[observations]
-file = "soil.csv"
-value = "Cd"
-transform = "log"
-covariates = ["Zn", "rock"]
-log_covariates = ["Zn"]
-local = true
-[noise]
-sd = 0.3
-[equation]
-diffusion = 1.0
-[boundary.boundary]
-value = "level"
-[unknowns.level]
-prior = "normal"
-mean = 0.0
-sd = 1.0
-"""
+PROBLEM = problem_toml(
+    domain=rectangle([4, 2], max_edge=1.0),
+    observations={
+        "file": "soil.csv",
+        "value": "Cd",
+        "transform": "log",
+        "covariates": ["Zn", "rock"],
+        "log_covariates": ["Zn"],
+        "local": True,
+    },
+    noise=0.3,
+    equation={"diffusion": 1.0},
+    boundary={"boundary": "level"},
+    unknowns={"level": NORMAL},
+)
 
 SOIL = """x,y,Cd,Zn,rock
 0.5,0.5,1.2,30,chalk
@@ -56,15 +50,26 @@ NUM_DRAWS = 40
 def run(tmp_path_factory):
     """A run whose draws are those of the prior: nothing is fitted."""
     folder = tmp_path_factory.mktemp("soil")
-    (folder / "soil.csv").write_text(SOIL)
-    (folder / "problem.toml").write_text(PROBLEM)
-    case = read_problem(folder / "problem.toml")
+    case = read_problem(written(folder, PROBLEM, SOIL, data="soil.csv"))
     normals = np.random.default_rng(0).normal(size=(1, NUM_DRAWS, case.problem.num_coordinates))
     posterior = Posterior(case.problem, EmpiricalDraws(jnp.asarray(normals)), ExactStates())
     return Run(folder, case, posterior, {})
 
 
-def written(run, tmp_path, table, **words):
+@pytest.fixture(scope="module")
+def drawn_numbers(run):
+    """By name, what the unknowns are in each draw, and what the samples scatter about."""
+    problem = run.case.problem
+
+    def of(one):
+        z = problem.z(one)
+        # The state is the level of the boundary, everywhere.
+        return {**z, "mean": problem.likelihood.mean(jnp.full(4, z["level"]), z)}
+
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(of))(run.posterior.distribution.all()))
+
+
+def predicted(run, tmp_path, table, **words):
     places = tmp_path / "places.csv"
     places.write_text(table)
     words = {"points": places, "quantity": "value", "stat": "ensemble"} | words
@@ -74,30 +79,28 @@ def written(run, tmp_path, table, **words):
     return np.array(rows[1:], float)[:, 2:].T, told
 
 
-def test_where_there_was_a_sample_values_are_what_it_scatters_about(run, tmp_path):
-    found, told = written(run, tmp_path, SOIL)
+def test_where_there_was_a_sample_values_are_what_it_scatters_about(run, drawn_numbers, tmp_path):
+    found, told = predicted(run, tmp_path, SOIL)
     assert told["notes"] == []
-    problem = run.case.problem
-    z = [problem.z(one) for one in run.posterior.distribution.all()]
-    # The state is the level of the boundary, everywhere.
-    means = [problem.likelihood.mean(jnp.full(4, one["level"]), one) for one in z]
-    np.testing.assert_allclose(np.sort(np.log(found), axis=0), np.sort(means, axis=0), atol=0.02)
+    means = np.sort(drawn_numbers["mean"], axis=0)
+    np.testing.assert_allclose(np.sort(np.log(found), axis=0), means, atol=0.02)
     # Of both Zn and rock, not of one of them; and of what neighbours share beyond both.
-    other, _ = written(run, tmp_path, SOIL.replace("30,chalk", "30,marl"))
-    effects = np.array([one["effects"] for one in z])
+    other, _ = predicted(run, tmp_path, SOIL.replace("30,chalk", "30,marl"))
+    effects = drawn_numbers["effects"]
     assert effects.shape == (NUM_DRAWS, 2)
     apart = np.log(other[:, 0]) - np.log(found[:, 0])
     np.testing.assert_allclose(np.sort(apart), np.sort(effects[:, 1]), atol=0.02)
     assert np.abs(np.log(found[:, 1:] / other[:, 1:])).max() < 1e-9
 
 
-def test_far_from_samples_nothing_but_the_sd_of_the_local_effect_is_known(run, tmp_path):
+def test_far_from_samples_nothing_but_the_sd_of_the_local_effect_is_known(
+    run, drawn_numbers, tmp_path
+):
     far = "x,y,Zn,rock\n" + "3.9,1.9,50,chalk\n" * 4
-    found, _ = written(run, tmp_path, far)
-    z = [run.case.problem.z(one) for one in run.posterior.distribution.all()]
+    found, _ = predicted(run, tmp_path, far)
     zinc = (np.log(50) - np.log([30, 60, 50, 90]).mean()) / np.log([30, 60, 50, 90]).std()
-    middle = np.array([one["level"] + zinc * one["effects"][0] for one in z])
-    white = (np.log(found) - middle[:, None]) / np.array([[one["local"][0]] for one in z])
+    middle = drawn_numbers["level"] + zinc * drawn_numbers["effects"][:, 0]
+    white = (np.log(found) - middle[:, None]) / drawn_numbers["local"][:, :1]
     # Places draw it by themselves: numbers that are all standard normal.
     assert abs(white.mean()) < 3 / white.size**0.5
     assert abs(white.std() - 1) < 3 / (2 * white.size) ** 0.5
@@ -115,7 +118,7 @@ def test_far_from_samples_nothing_but_the_sd_of_the_local_effect_is_known(run, t
 )
 def test_covariates_that_places_lack_are_told(run, tmp_path, table, message):
     with pytest.raises(RieszError, match=message):
-        written(run, tmp_path, table)
+        predicted(run, tmp_path, table)
 
 
 def test_an_array_of_places_has_no_covariates(run, tmp_path):
@@ -124,10 +127,10 @@ def test_an_array_of_places_has_no_covariates(run, tmp_path):
 
 
 def test_the_state_needs_no_covariates_and_a_grid_has_none(run, tmp_path):
-    found, told = written(run, tmp_path, "x,y\n" + "1,1\n" * 4, quantity="u")
+    found, told = predicted(run, tmp_path, "x,y\n" + "1,1\n" * 4, quantity="u")
     assert (found == found[:, :1]).all()
     assert told["notes"] == []
-    _, told = written(run, tmp_path, "", points=None, grid="2x2")
+    _, told = predicted(run, tmp_path, "", points=None, grid="2x2")
     assert "average numbers and the most frequent words of Zn, rock" in told["notes"][0]
 
 
