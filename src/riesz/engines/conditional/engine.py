@@ -166,9 +166,7 @@ def other_unknowns(
         return FoundOthers(mode[None, None], history, notes)
     spread = spread_about(density, mode)
     count = min(engine.num_others, engine.num_draws)
-    normals = jr.normal(key, (count, len(mode)), mode.dtype)
-    values = mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
-    return FoundOthers(values[None], history, (*notes, *spread.notes))
+    return FoundOthers(around(spread, mode, count, key)[None], history, (*notes, *spread.notes))
 
 
 def most_probable(
@@ -246,6 +244,14 @@ def spread_about(density: AbstractDensity, mode: Others) -> Spread:
             "spread there is that of the prior at most, doubled. Use over='nuts'.",
         )
     return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)
+
+
+def around(
+    spread: Spread, mode: Others, count: int, key: PRNGKeyArray
+) -> Float[Array, "draw other"]:
+    """Draws from the Gaussian about the mode."""
+    normals = jr.normal(key, (count, len(mode)), mode.dtype)
+    return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
 def others_of(parts: Parts, start: Any) -> Others:
