@@ -35,7 +35,6 @@ GRADIENT = 3.0
 
 SOLVERS = {"sparse-lu": SparseLU, "dense": Dense, "conjugate-gradients": ConjugateGradients}
 
-
 Own = TypeVar("Own", bound="Settings")
 
 InverseMass = Float[Array, "coordinate coordinate"] | Float[Array, " coordinate"]

@@ -65,9 +65,14 @@ def budget(
     inside = jnp.asarray(counted, problem.dtype)
     check_state(problem, state)
     gains, unbalanced = gains_and_rest(problem, state, z, inside)
-    outflows = prescribed_outflows(problem, unbalanced)
+    # Minus what is unbalanced at prescribed unknowns, and at those shared with outside cells.
+    outflows = {
+        f"prescribed on {piece.tag}": -jnp.sum(unbalanced[problem.fixed[piece.position]])
+        for piece in reversed(problem.dirichlet)
+    }
     if region is not None:
-        outflows[ACROSS] = outflow_across(problem, unbalanced, inside)
+        shared = jnp.zeros_like(unbalanced).at[problem.cells.domain.dofs].max(1 - inside)
+        outflows[ACROSS] = -jnp.sum(unbalanced * shared.at[problem.fixed].set(0.0))
     return Budget(gains, outflows)
 
 
@@ -106,22 +111,6 @@ def term_totals(
     return sum(
         group_residuals(problem, alone, state, z), start=jnp.zeros_like(group.domain.measure)
     )
-
-
-def prescribed_outflows(problem: BoundaryValueProblem, unbalanced: DofValues) -> dict[str, Amount]:
-    """Minus what is unbalanced at prescribed unknowns, by tag."""
-    return {
-        f"prescribed on {piece.tag}": -jnp.sum(unbalanced[problem.fixed[piece.position]])
-        for piece in reversed(problem.dirichlet)
-    }
-
-
-def outflow_across(
-    problem: BoundaryValueProblem, unbalanced: DofValues, inside: Float[Array, " cell"]
-) -> Amount:
-    """Minus what is unbalanced at unknowns shared with outside cells."""
-    touches_outside = jnp.zeros_like(unbalanced).at[problem.cells.domain.dofs].max(1 - inside)
-    return -jnp.sum(unbalanced * touches_outside.at[problem.fixed].set(0.0))
 
 
 def flux_through(

@@ -66,21 +66,6 @@ def checkpoint_of(folder: Path) -> Path:
     return unfinished_of(folder.resolve()) / CHECKPOINT
 
 
-def partial_of(folder: Path) -> Path:
-    """Where a run folder is written before it takes its name."""
-    return unfinished_of(folder) / RUN
-
-
-def check_none_unfinished(folder: Path) -> None:
-    """Raise where a fit that was stopped could go on."""
-    checkpoint = checkpoint_of(folder)
-    if checkpoint.exists():
-        raise RieszError(
-            f"an unfinished fit of {folder} is in {checkpoint.parent}: add --resume to go on with "
-            "it, or remove that folder to start from the beginning."
-        )
-
-
 def clear(folder: Path) -> None:
     """Remove all that fits leave beside a run folder, and nothing else."""
     beside = unfinished_of(folder)
@@ -123,8 +108,12 @@ def check_free(folder: Path, *, resume: bool = False) -> None:
         # It is replaced at the end, which would pull the ground from under the caller.
         if folder.resolve() == Path.cwd():
             raise RieszError(f"{folder} is where this runs: choose another --out.")
-        if not resume:
-            check_none_unfinished(folder)
+        kept = checkpoint_of(folder)
+        if not resume and kept.exists():
+            raise RieszError(
+                f"an unfinished fit of {folder} is in {kept.parent}: add --resume to go on with "
+                "it, or remove that folder to start from the beginning."
+            )
         try_making(folder.resolve())
     except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError
         told = error.strerror if isinstance(error, OSError) else error
@@ -212,7 +201,7 @@ def write_run(
     }
     config = case.tables.model_dump(mode="json", exclude_none=True)
     folder = folder.resolve()
-    partial = partial_of(folder)
+    partial = unfinished_of(folder) / RUN
     shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
     try:
         partial.mkdir(parents=True)
