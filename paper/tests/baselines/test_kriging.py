@@ -14,6 +14,7 @@ RNG = np.random.default_rng(0)
 POINTS = RNG.uniform(0, 5, (40, 2))
 VALUES = RNG.normal(3.0, 1.0, 40)
 OTHERS = RNG.uniform(0, 5, (15, 2))
+FIELD_POINTS, NORMALS = RNG.uniform(0, 10, (300, 2)), RNG.normal(size=300)
 MODELS = {"exponential": gstools.Exponential, "spherical": gstools.Spherical}
 
 
@@ -44,35 +45,37 @@ def test_without_a_nugget_the_data_are_interpolated():
     np.testing.assert_allclose(variance, 0.0, atol=1e-5)
 
 
-def known_field(rng, truth, points):
-    covariance = np.asarray(truth.measured("exponential", jnp.asarray(points)))
-    return 20 + np.linalg.cholesky(covariance) @ rng.normal(size=len(points))
+@pytest.fixture(scope="module")
+def field():
+    """200 places with values of a field whose variogram is known, and 100 others."""
+    points = jnp.asarray(FIELD_POINTS)
+    covariance = np.asarray(logs(1.0, 1.5, 0.1).measured("exponential", points))
+    values = 20 + np.linalg.cholesky(covariance) @ NORMALS
+    known, rest = (Covariates(some, {}, {}) for some in np.split(FIELD_POINTS, [200]))
+    return known, values[:200], rest, values[200:]
 
 
-FIELD_POINTS = RNG.uniform(0, 10, (300, 2))
-FIELD = known_field(RNG, logs(1.0, 1.5, 0.1), FIELD_POINTS)
-TRAINING, REST = (Covariates(points, {}, {}) for points in np.split(FIELD_POINTS, [200]))
-TARGET, TRUTH = np.split(FIELD, [200])
-
-
-def test_the_variogram_of_a_known_field_is_found_and_its_intervals_cover():
-    trained = kriging()(TRAINING, TARGET, seed=0)
+def test_the_variogram_of_a_known_field_is_found_and_its_intervals_cover(field):
+    known, target, rest, truth = field
+    trained = kriging()(known, target, seed=0)
     found, scale = trained.variogram, trained.standard.spread**2
     slope = scale * np.exp(found.log_sill - found.log_range)  # at distance 0: truly 1 / 1.5
     assert 0.4 < slope < 1.2, slope
     assert 0.02 < scale * np.exp(found.log_nugget) < 0.3, found
-    low, high = np.quantile(trained(REST), [0.05, 0.95], axis=0)
-    covered = np.mean((low < TRUTH) & (high > TRUTH))
+    low, high = np.quantile(trained(rest), [0.05, 0.95], axis=0)
+    covered = np.mean((low < truth) & (high > truth))
     assert 0.8 < covered < 0.98, covered
 
 
-def test_a_constant_that_is_added_to_the_data_is_added_to_predictions():
-    low, high = (kriging()(TRAINING, TARGET + c, seed=0)(REST) for c in (0.0, 1e3))
+def test_a_constant_that_is_added_to_the_data_is_added_to_predictions(field):
+    known, target, rest, _ = field
+    low, high = (kriging()(known, target + c, seed=0)(rest) for c in (0.0, 1e3))
     np.testing.assert_allclose(high, low + 1e3, rtol=1e-6)
 
 
-def test_other_seeds_start_elsewhere_and_end_at_the_same_variogram():
-    first, second = (kriging()(TRAINING, TARGET, seed=seed).variogram for seed in (0, 3))
+def test_other_seeds_start_elsewhere_and_end_at_the_same_variogram(field):
+    known, target, _, _ = field
+    first, second = (kriging()(known, target, seed=seed).variogram for seed in (0, 3))
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         assert a != b
         np.testing.assert_allclose(a, b, atol=0.05)

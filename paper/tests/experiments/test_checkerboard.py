@@ -1,5 +1,7 @@
 """The checkerboard: its truth, equal budgets, the solve for the last layer, and its files."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -19,13 +21,18 @@ KEYS = {
     *("method", "nodes", "replicate", "gram", "energy_error", "l2_error", "steps"),
     *("seconds", "cpu_seconds"),
 }
-SMALL = board(3)  # 17 x 17 nodes
 FEATURES = 24  # the same in all tests: one compilation serves them
 TINY = Budget(FEATURES, cpu_seconds=0.05)
 
 
+@functools.cache
+def small():
+    return board(3)  # 17 x 17 nodes
+
+
 def test_the_board_has_sixteen_squares_that_alternate():
-    diffusivity, centres = checkered(SMALL.mesh), SMALL.mesh.nodes[SMALL.mesh.cells].mean(axis=1)
+    mesh = small().mesh
+    diffusivity, centres = checkered(mesh), mesh.nodes[mesh.cells].mean(axis=1)
     for x, y, wanted in ((0.1, 0.1, 1.0), (0.3, 0.1, 100.0), (0.4, 0.4, 1.0), (0.9, 0.1, 100.0)):
         nearest = np.argmin(np.linalg.norm(centres - [x, y], axis=1))
         assert diffusivity[nearest] == wanted
@@ -33,14 +40,14 @@ def test_the_board_has_sixteen_squares_that_alternate():
 
 
 def test_errors_are_relative_and_in_their_norms():
-    assert SMALL.energy_error(0.9 * SMALL.solution) == pytest.approx(0.1)
-    assert SMALL.l2_error(np.zeros_like(SMALL.solution)) == pytest.approx(1.0)
+    assert small().energy_error(0.9 * small().solution) == pytest.approx(0.1)
+    assert small().l2_error(np.zeros_like(small().solution)) == pytest.approx(1.0)
 
 
 def test_the_network_vanishes_on_the_boundary_and_has_kinks_on_the_lines_only():
     network = cusp_network(jr.key(0), 1, features=FEATURES)
-    values = np.asarray(nodal_values(network, jnp.asarray(SMALL.mesh.nodes)))
-    np.testing.assert_allclose(values[SMALL.problem.fixed], 0.0, atol=1e-16)
+    values = np.asarray(nodal_values(network, jnp.asarray(small().mesh.nodes)))
+    np.testing.assert_allclose(values[small().problem.fixed], 0.0, atol=1e-16)
     places = jnp.array([0.25 - 1e-7, 0.25 + 1e-7, 0.3 - 1e-7, 0.3 + 1e-7])
     slopes = jax.jit(jax.vmap(jax.grad(lambda x: network(jnp.stack([x, 0.4]))[0])))(places)
     assert abs(slopes[1] - slopes[0]) > 1e3 * abs(slopes[3] - slopes[2])
@@ -48,7 +55,7 @@ def test_the_network_vanishes_on_the_boundary_and_has_kinks_on_the_lines_only():
 
 @pytest.fixture(scope="module")
 def loss():
-    return weak_form_loss(SMALL, Gram(diffusivity=SMALL.diffusivity))
+    return weak_form_loss(small(), Gram(diffusivity=small().diffusivity))
 
 
 def test_the_solve_for_the_last_layer_knows_the_sum_over_all_patches(loss):
@@ -68,7 +75,7 @@ def test_the_solve_for_the_last_layer_knows_the_sum_over_all_patches(loss):
 
 
 def test_a_drawn_loss_is_quadratic_in_the_last_layer():
-    loss, _ = METHODS["deep-ritz"].losses(SMALL)
+    loss, _ = METHODS["deep-ritz"].losses(small())
     network = cusp_network(jr.key(2), 1, features=FEATURES)
     field_of, weights, key = LastLayer(network), network.readout.ravel(), jr.key(3)
     matrix, slope = drawn_equations(loss, field_of, weights, key)
@@ -79,16 +86,16 @@ def test_a_drawn_loss_is_quadratic_in_the_last_layer():
 
 
 def test_nothing_made_of_the_same_features_is_nearer_than_the_galerkin_solution(loss):
-    best = SMALL.energy_error(experiment.state_on(SMALL, galerkin(SMALL, TINY, 5)))
+    best = small().energy_error(experiment.state_on(small(), galerkin(small(), TINY, 5)))
     first = cusp_network(jr.split(jr.key(5))[0], 1, features=FEATURES)
     solved, draws = newton_step(loss, first, jr.key(0), cpu_seconds=10.0, ridge=1e-14)
-    state = nodal_values(solved, jnp.asarray(SMALL.mesh.nodes))
+    state = nodal_values(solved, jnp.asarray(small().mesh.nodes))
     assert draws == 1  # all patches at once
-    assert best <= SMALL.energy_error(np.asarray(state)) < 2 * best
+    assert best <= small().energy_error(np.asarray(state)) < 2 * best
 
 
 def test_every_method_stops_when_its_seconds_are_spent():
-    result = trained("deep-ritz", SMALL, Budget(FEATURES, cpu_seconds=0.3), 1)
+    result = trained("deep-ritz", small(), Budget(FEATURES, cpu_seconds=0.3), 1)
     assert result.steps > 0
     assert 0.3 <= result.cpu_seconds < 2.0
 
