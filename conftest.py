@@ -1,5 +1,6 @@
 """Every test runs in float64 with shapes checked at run time."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -19,6 +20,13 @@ MOST_MEMORY_MAPS = 40_000
 """Every compiled function keeps some; Linux allows a process 65,530, and XLA crashes beyond."""
 
 
+def pytest_collection_finish():
+    """Tracing makes many small objects: looking for cycles among them took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def few_memory_maps():
     """Forget what was compiled, once it is much, at the end of a file of tests."""
@@ -26,6 +34,7 @@ def few_memory_maps():
     maps = Path("/proc/self/maps")
     if maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MEMORY_MAPS:
         jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -24,21 +24,25 @@ def untrained():
     )
 
 
-def test_for_a_symmetric_equation_the_estimate_is_the_error(untrained):
+@pytest.fixture(scope="module")
+def checked(untrained):
+    return with_surrogate_error(untrained)
+
+
+def test_for_a_symmetric_equation_the_estimate_is_the_error(checked):
     """Whatever the surrogate: the residual is the Riesz representer of the error."""
-    found = surrogate_error(untrained, num_draws=5)
+    found = checked.surrogate_error
     np.testing.assert_allclose(found.efficiency, 1.0, rtol=1e-8)
     assert found.error.min() > 0.1  # it was not trained
     assert found.sensor_error.min() > 0.1
 
 
-def test_a_posterior_carries_it_to_its_summary(untrained):
-    posterior = with_surrogate_error(untrained)
-    found = posterior.surrogate_error
+def test_a_posterior_carries_it_to_its_summary(untrained, checked):
+    found = checked.surrogate_error
     assert found is not None
     assert len(found.error) == 32
     assert untrained.surrogate_error is None
-    assert "efficiency index 1.00" in str(summary(posterior, num_draws=10))
+    assert "efficiency index 1.00" in str(summary(checked, num_draws=10))
 
 
 def test_exact_states_have_no_such_error():

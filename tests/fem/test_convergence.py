@@ -177,6 +177,7 @@ def test_planar_errors_fall_at_the_optimal_orders(problem_of, degree, name):
     np.testing.assert_allclose(orders, [degree + 1, degree], atol=0.1)
 
 
+@pytest.mark.slow
 def test_p2_errors_on_an_interval_fall_at_third_and_second_order(problem_of):
     z = switches(1, vary=1.0, velocity=[2.0], rate=3.0, nonlinear=0.5)
     np.testing.assert_allclose(observed_orders(problem_of(1, 2), z), [3, 2], atol=0.1)

@@ -24,7 +24,7 @@ def covariance(latent, lead):
     def nodal(rest):
         return latent.field.nodal(latent.value(jnp.concatenate([jnp.asarray(lead), rest])))
 
-    factor = np.asarray(jax.jacfwd(nodal)(jnp.zeros(free)))
+    factor = np.asarray(jax.jit(jax.jacfwd(nodal))(jnp.zeros(free)))
     return factor @ factor.T
 
 

@@ -33,15 +33,15 @@ PRIORS = [
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda p: type(p).__name__)
 def test_values_of_normal_coordinates_follow_the_prior(prior):
     latent = parametric(prior, "a")
-    values = jax.vmap(latent.value)(COORDINATES)
-    distribution = prior.cdf
+    values = jax.jit(jax.vmap(latent.value))(COORDINATES)
+    distribution = jax.jit(prior.cdf)
     assert kstest(np.asarray(values), lambda x: np.asarray(distribution(x))).pvalue > 1e-3
 
 
 def test_a_multivariate_normal_has_its_covariance():
     covariance = jnp.array([[2.0, 0.6], [0.6, 0.5]])
     latent = parametric(dist.MultivariateNormal(jnp.array([1.0, 2.0]), covariance), "tau")
-    jacobian = jax.jacobian(latent.value)(jnp.zeros(2))
+    jacobian = jax.jit(jax.jacobian(latent.value))(jnp.zeros(2))
     np.testing.assert_allclose(jacobian @ jacobian.T, covariance)
     np.testing.assert_allclose(latent.value(jnp.zeros(2)), [1.0, 2.0])
 

@@ -147,7 +147,7 @@ def test_small_angles_stay_in_the_corner_that_has_one(angle):
     assert_true_to(mesh, wedge)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
 @given(
     radii=st.lists(st.floats(0.1, 1), min_size=17, max_size=17),
     gaps=st.lists(st.floats(0.2, 1), min_size=17, max_size=17),

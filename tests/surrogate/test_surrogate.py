@@ -1,5 +1,6 @@
 """Surrogates: boundary values by construction, recovered gradients, affine coordinates."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -81,7 +82,7 @@ def test_boundary_values_hold_exactly_and_only_where_they_are_prescribed():
     surrogate = surrogate_on(problem, latents, network)
     coordinates = jnp.asarray([[0.4, -1.0], [-2.0, 0.3]])
     nodes = problem.cells.domain.nodes.T
-    states = nodal_states(surrogate, nodes, coordinates)
+    states = eqx.filter_jit(nodal_states)(surrogate, nodes, coordinates)
     left, right = nodes[:, 0] == 0, nodes[:, 0] == 1
     np.testing.assert_allclose(states[:, left], 2 + 0.5 * coordinates[:, :1] * jnp.ones((1, 7)))
     np.testing.assert_allclose(states[:, right], jnp.broadcast_to(1 + nodes[right, 1], (2, 7)))
