@@ -16,7 +16,7 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.diagnose.summary import Summary
 from riesz.diagnose.taylor import taylor_test
-from riesz.engines.base import NO_CHECKPOINT
+from riesz.engines.base import NO_CHECKPOINT, Work
 from riesz.engines.conditional import linear as linear_system_module
 from riesz.engines.conditional.engine import (
     MarginalDensity,
@@ -179,8 +179,8 @@ def others_of(posterior):
 def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noise):
     problem, grid, logs = with_noise
     engine = rz.Conditional(num_draws=1000, num_others=1000)
-    key = jax.random.key(0)
-    found = other_unknowns(problem, linear_parts(problem), engine, key, SparseLU()).values.ravel()
+    parts, key = linear_parts(problem), jax.random.key(0)
+    found = other_unknowns(problem, parts, engine, key, SparseLU(), Work()).values.ravel()
     top = int(np.argmax(logs))
     step = grid[1] - grid[0]
     curvature = (2 * logs[top] - logs[top - 1] - logs[top + 1]) / step**2
