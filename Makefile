@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -20,7 +20,11 @@ demo: $(READY)
 QUICK_COMPILE := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 test: $(READY)
-	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=30
+	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=30 tests
+
+# The paper's experiments and other people's methods, a distribution of its own.
+test-paper: $(READY)
+	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 paper/tests
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2

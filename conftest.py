@@ -8,7 +8,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 from jaxtyping import install_import_hook
 
-install_import_hook(["riesz", "riesz_paper"], "beartype.beartype")
+install_import_hook(["riesz", "riesz_paper"], "shape_checks.checked")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -16,7 +16,7 @@ import pytest  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-MOST_MEMORY_MAPS = 40_000
+MOST_MEMORY_MAPS = 48_000
 """Every compiled function keeps some; Linux allows a process 65,530, and XLA crashes beyond."""
 
 

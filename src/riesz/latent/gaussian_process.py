@@ -98,12 +98,13 @@ class ScaledField(AbstractFieldLatent):
         return self.num_scales + len(self.inducing) + len(self.rest)
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
-        count = self.num_scales
-        own = count + len(self.inducing)
-        scales = self.scales(coordinates)
-        factor = covariance_factor(with_scales(self.kernel, scales), self.inducing)
-        weights = jsp.linalg.solve_triangular(factor, coordinates[count:own], lower=True, trans=1)
-        return jnp.concatenate([scales, weights, self.rest * coordinates[own:]])
+        return self.given(coordinates[: self.num_scales], coordinates[self.num_scales :])
+
+    def given(self, scales: Float[Array, " scale"], rest: Float[Array, " others"]) -> Weights:
+        found, own = self.scales(scales), len(self.inducing)
+        factor = covariance_factor(with_scales(self.kernel, found), self.inducing)
+        weights = jsp.linalg.solve_triangular(factor, rest[:own], lower=True, trans=1)
+        return jnp.concatenate([found, weights, self.rest * rest[own:]])
 
     def scales(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " scale"]:
         """The sd and the length scales."""

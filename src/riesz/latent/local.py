@@ -57,9 +57,13 @@ class LocalEffect(eqx.Module):
         return with_scales(self.kernel, weights[:count]), weights[count:]
 
     def at_sensors(self, weights: Float[Array, " weight"]) -> Float[Array, " sensor"]:
+        return self.by_weight(weights) @ self.split(weights)[1]
+
+    def by_weight(self, weights: Float[Array, " weight"]) -> Float[Array, "sensor place"]:
+        """What each weight adds at the sensors, by the scales among them."""
         kernel, own = self.split(weights)
         points, places = (one.astype(own.dtype) for one in (self.points, self.places))
-        return covariances(kernel, points, places) @ own
+        return covariances(kernel, points, places)
 
     def drawn_at(
         self, key: PRNGKeyArray, points: Float[Array, "point dim"], weights: Float[Array, " weight"]

@@ -7,6 +7,7 @@ the field, and its precision is the bi-Laplacian $\tau^2 A M^{-1} A$.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -166,5 +167,5 @@ def mean_variance(
     chosen = spread_nodes(mesh, count, np.full(mesh.dim, length_scale))
     solve = SparseLU()
     units = jnp.zeros((count, mesh.num_nodes)).at[jnp.arange(count), chosen].set(1.0)
-    responses = np.stack([np.asarray(root_volumes * solve(operator, one)) for one in units])
-    return float(np.mean(np.sum(responses**2, axis=1)))
+    responses = jax.vmap(lambda one: root_volumes * solve(operator, one))(units)  # one factor
+    return float(jnp.mean(jnp.sum(responses**2, axis=1)))

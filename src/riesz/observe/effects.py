@@ -50,9 +50,11 @@ class WithEffects(AbstractLikelihood):
     def censored(self) -> Bool[Array, " sensor"] | None:
         return self.base.censored
 
-    @property
-    def shifts(self) -> bool:
-        return True
+    def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
+        found = {} if self.design is None else {self.name: self.design}
+        if self.local is not None:
+            found[self.local_name] = self.local.by_weight(z[self.local_name])
+        return found
 
     @property
     def noise(self) -> AbstractLikelihood:

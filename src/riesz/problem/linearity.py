@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
@@ -115,6 +115,7 @@ class Parts(eqx.Module):
 
     linear: Int[Array, " linear"]
     others: Int[Array, " other"]
+    in_state: Int[Array, " state"]  # which of the linear ones the state depends on
     names: tuple[str, ...] = eqx.field(static=True)  # of unknowns with linear coordinates
 
     @property
@@ -172,7 +173,26 @@ def linear_parts(problem: InverseProblem) -> Parts:
         for name, part in problem.latents.slices().items()
         if np.isin(np.arange(part.start, part.stop), linear).any()
     )
-    return Parts(jnp.asarray(linear), jnp.asarray(others), names)
+    in_state = jnp.flatnonzero(read_by_state(problem)[linear])
+    return Parts(jnp.asarray(linear), jnp.asarray(others), in_state, names)
+
+
+def read_by_state(problem: InverseProblem) -> Bool[np.ndarray, " coordinate"]:
+    """Which coordinates move the state: others, such as effects of covariates, need no solve.
+
+    A random functional has a slope of zero by those that a function does not read, by no others.
+    """
+    rng = np.random.default_rng(2)
+    forward, dtype = problem.forward, problem.forward.dtype
+    functional, state = rng.normal(size=(2, forward.space.num_dofs)).astype(dtype)
+    place = jnp.asarray(rng.normal(size=problem.num_coordinates), dtype)
+    arrays = jnp.asarray(functional), jnp.asarray(state), place
+    by_equation = functional_slopes(forward, problem.latents, *arrays)[1]
+
+    at_fixed = jnp.asarray(rng.normal(size=len(forward.fixed)), dtype)
+    nothing = jnp.zeros(len(problem.observed), dtype)
+    prescribed = slopes_beside_the_equation(problem, at_fixed, nothing, place)
+    return np.asarray((by_equation != 0) | (prescribed != 0))
 
 
 def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:

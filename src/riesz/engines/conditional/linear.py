@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy as jsp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
@@ -82,9 +82,8 @@ def linear_system(
 ) -> LinearSystem:
     """For given values of the other unknowns."""
     offset, responses = affine_map(problem, parts, others, problem.operator, solver)
-    if problem.likelihood.shifts:
-        shift, by_unknown = affine_shift(problem, parts, others, offset)
-        offset, responses = offset + shift, responses + by_unknown
+    shift, by_unknown = affine_shift(problem, parts, others, offset)
+    offset, responses = offset + shift, responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
     noise_sd = problem.noise_sd(z)
     covariance = responses @ responses.T + jnp.diag(noise_sd**2)
@@ -96,13 +95,26 @@ def affine_shift(
     problem: InverseProblem, parts: Parts, others: Others, like: Float[Array, " sensor"]
 ) -> tuple[Float[Array, " sensor"], Float[Array, "sensor linear"]]:
     """What the data differ by from the state, such as effects of covariates: as `affine_map`."""
-    zeros = jnp.zeros_like(like)
+    latents, origin = problem.latents, jnp.zeros(len(parts.linear), like.dtype)
+    held, z = parts.together(origin, others), parts.z(latents, origin, others)
+    responses = jnp.zeros((len(like), len(origin)), like.dtype)
+    for name, by_value in problem.likelihood.shifts(z).items():
+        if name not in parts.names:
+            continue
+        latent, part = latents.latents[name], latents.slices()[name]
+        first = latent.num_scales
+        scales, rest = held[part][:first], jnp.zeros(part.stop - part.start - first, like.dtype)
+        values = jax.jacfwd(lambda own, one=latent, known=scales: one.given(known, own))(rest)
+        places = jnp.searchsorted(parts.linear, jnp.arange(part.start + first, part.stop))
+        responses = responses.at[:, places].set(by_value @ values[first:])
+    return problem.likelihood.mean(jnp.zeros_like(like), z), responses
 
-    def shift(linear: Linear) -> Float[Array, " sensor"]:
-        return problem.likelihood.mean(zeros, parts.z(problem.latents, linear, others))
 
-    origin = jnp.zeros(len(parts.linear), like.dtype)
-    return shift(origin), jax.jacfwd(shift)(origin)
+def among(
+    responses: Float[Array, "point some"], places: Int[Array, " some"], count: int
+) -> Float[Array, "point linear"]:
+    """Responses to some of the linear unknowns among those to all: there are none to the others."""
+    return jnp.zeros((len(responses), count), responses.dtype).at[:, places].set(responses)
 
 
 def affine_map(
@@ -119,18 +131,20 @@ def affine_map(
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
     matrix = jacobian(forward, zeros, parts.z(problem.latents, origin, others))
 
-    def at_points(linear: Linear) -> Float[Array, " point"]:
-        z = parts.z(problem.latents, linear, others)
+    def at_points(own: Float[Array, " state"]) -> Float[Array, " point"]:
+        z = parts.z(problem.latents, origin.at[parts.in_state].set(own), others)
         known = zeros.at[forward.fixed].set(dirichlet_values(forward, z))
         free = solver(matrix, -residual(forward, known, z)[forward.free])
         return operator @ known.at[forward.free].set(free)
 
-    num_points = operator.weights.shape[1]
-    if len(parts.linear) < num_points:
-        offset, push = jax.linearize(at_points, origin)
-        return offset, some_at_once(push, len(parts.linear), zeros).T
-    offset, pull = jax.vjp(at_points, origin)
-    return offset, some_at_once(lambda row: pull(row)[0], num_points, zeros)
+    num_points, own = operator.weights.shape[1], origin[parts.in_state]
+    if len(own) < num_points:
+        offset, push = jax.linearize(at_points, own)
+        responses = some_at_once(push, len(own), zeros).T
+    else:
+        offset, pull = jax.vjp(at_points, own)
+        responses = some_at_once(lambda row: pull(row)[0], num_points, zeros)
+    return offset, among(responses, parts.in_state, len(origin))
 
 
 def some_at_once(

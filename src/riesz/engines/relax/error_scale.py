@@ -222,8 +222,10 @@ def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
         return penalty.norm.gram
     gram = Gram()
     if isinstance(penalty, WeakFormPenalty) and isinstance(penalty.norm.fine, SchwarzPatches):
-        patches = penalty.norm.fine
-        gram = Gram(np.asarray(patches.diffusivity), float(patches.reaction))
+        diffusivity = np.asarray(penalty.norm.fine.diffusivity)
+        if not diffusivity.ndim:
+            diffusivity = float(diffusivity)
+        gram = Gram(diffusivity, float(penalty.norm.fine.reaction))
     return dual_norm(penalty.problem, gram).gram
 
 
