@@ -1,15 +1,19 @@
-"""Training in compiled blocks of steps: a progress bar, curves, and a guard against NaN.
+"""How costs are made small: by L-BFGS, or by gradients in compiled blocks of steps.
 
-No Python runs inside a block and none depends on the clock: the same key gives the same numbers.
+Blocks have a progress bar, curves, and a guard against NaN. No Python runs inside one and none
+depends on the clock: the same key gives the same numbers.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import scipy
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,9 +24,31 @@ from riesz.errors import RieszError
 Terms = Mapping[str, Float[Array, ""]]
 Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
 History = dict[str, Float[np.ndarray, " step"]]
+Tree = TypeVar("Tree")
+
+MAX_STEPS = 200
+"""Of L-BFGS."""
 
 SMOOTHED = 0.5
 """The share of a block's steps, at its end, over which a term is averaged for the bar."""
+
+
+def minimised(tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS) -> Tree:
+    """The parameters, few in any tree, that minimise a smooth cost, which returns its slope too."""
+    start, rebuild = ravel_pytree(tree)
+
+    def flat_cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = cost(rebuild(jnp.asarray(flat, start.dtype)), *arguments)
+        return float(value), np.asarray(ravel_pytree(slope)[0], dtype=float)
+
+    found = scipy.optimize.minimize(
+        flat_cost,
+        np.asarray(start, dtype=float),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_steps},
+    )
+    return rebuild(jnp.asarray(found.x, start.dtype))
 
 
 class TrainingError(RieszError):

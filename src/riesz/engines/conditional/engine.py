@@ -35,8 +35,7 @@ from riesz.engines.nuts.engine import (
     history_of,
     warnings_of,
 )
-from riesz.engines.optimise import minimised
-from riesz.engines.training import bar, spoken
+from riesz.engines.training import bar, minimised, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws

@@ -14,7 +14,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.emulate.start import at_sensors, log_likelihoods
-from riesz.engines.optimise import minimised
+from riesz.engines.training import minimised
 from riesz.posterior.family import Draws, FullRank, antithetic, full_rank_of
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate

@@ -24,9 +24,9 @@ from riesz.engines.emulate.least_squares import (
     factorised,
     patch_squares,
 )
-from riesz.engines.optimise import minimised
 from riesz.engines.relax.error_scale import count_patches, noise_variances
 from riesz.engines.relax.training import AnySurrogate, relaxed_terms, with_part
+from riesz.engines.training import minimised
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.norm import NormSample
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states

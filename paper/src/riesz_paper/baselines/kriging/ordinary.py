@@ -13,7 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.engines.optimise import minimised
+from riesz.engines.training import minimised
 from riesz.errors import RieszError
 from riesz.latent.kernels import TINY
 from riesz.spelling import listed, nearest
