@@ -257,6 +257,7 @@ STRESS = """
 """
 
 
+@pytest.mark.slow
 def test_compiled_solves_with_large_arrays_never_hang():
     """Mapped gradients of 129 x 129 nodes, in flight together; a deadlock is cut off and told."""
     limit = 120
