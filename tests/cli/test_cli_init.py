@@ -309,7 +309,7 @@ def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
     assert case.transform == "log"
     assert set(case.prepared.covariates) == {"rock", "Zn"}
     names = case.tables.observations
-    assert (names.log_covariates, names.local) == (["Zn"], True)
+    assert (names.log_covariates, names.local) == (["Zn"], False)
     assert abs(case.problem.observations.values.mean()) < 1.0
 
 

@@ -97,7 +97,7 @@ def measured_rows(
         f"value = {quoted(names.value)}",
         *row_lines(asked, columns, good & ~inside),
         *date_lines(table.kept(inside)),
-        *option_lines(asked, positive, exact=not below[inside].any()),
+        *option_lines(asked, positive),
     ]
     notes = [*names.why, *told, row_note(total, good, inside)]
     points, own, below = places[inside], values[inside], below[inside]
@@ -268,11 +268,8 @@ def date_lines(table: TextTable) -> list[str]:
     return []
 
 
-def option_lines(asked: Asked, positive: Sequence[str], *, exact: bool) -> list[str]:
-    """What may be said of values; `positive` covariates are logged where the value is.
-
-    What neighbours share is found too where there are covariates, if all values are `exact`.
-    """
+def option_lines(asked: Asked, positive: Sequence[str]) -> list[str]:
+    """What may be said of values; `positive` covariates are logged where the value is."""
     log = 'transform = "log"            # the state is the logarithm of the value, here and below'
     effects = [
         '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
@@ -281,12 +278,11 @@ def option_lines(asked: Asked, positive: Sequence[str], *, exact: bool) -> list[
         effects = [f"covariates = {array(asked.covariates)}   # measured beside the value"]
     if asked.log and positive:
         effects.append(f"log_covariates = {array(positive)}   # logged first, as the value is")
-    local = "local = true" if asked.covariates and exact else "# local = true"
     return [
         '# unit = "mg/kg"             # shown in maps and tables',
         log if asked.log else '# transform = "log"          # for skewed positive values',
         *effects,
-        f"{local:29s}# neighbours share more than equation and covariates tell",
+        "# local = true               # neighbours share more than equation and covariates tell",
     ]
 
 
