@@ -149,3 +149,24 @@ def test_limits_are_refused_where_noise_must_be_normal():
     with pytest.raises(RieszError, match=r"it is Censored \(normal, .*2 of 7 values are upper"):
         linear_parts(problem)
     assert choose_engine(problem).engine.name == "nuts"
+
+
+def test_effects_are_integrated_out_where_no_solve_depends_on_them():
+    rng = np.random.default_rng(5)
+    points, design = rng.uniform(0.1, 0.9, (12, 2)), rng.normal(size=(12, 2))
+    observed = 0.05 + design @ [0.3, -0.2] + 0.01 * rng.normal(size=12)
+    problem = rz.inverse_problem(
+        rz.rectangle((4, 4)),
+        rz.diffusion(1.0) - rz.source(1.0),
+        latents={"effects": dist.Normal(0.0, 2.0).expand([2]).to_event(1)},
+        observations=rz.observations(points, observed),
+        likelihood=rz.WithEffects(rz.Gaussian(0.01), design, ("one", "other")),
+        dirichlet={"boundary": 0.0},
+    )
+    parts = linear_parts(problem)
+    assert len(parts.in_state) == 0
+    found = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), SparseLU()).mean()
+    left = observed - np.asarray(problem.operator @ rz.solve(problem.forward))
+    precision = design.T @ design / 0.01**2 + np.eye(2) / 2.0**2
+    expected = np.linalg.solve(precision, design.T @ left / 0.01**2)
+    np.testing.assert_allclose(2.0 * found, expected, rtol=1e-9)
