@@ -126,6 +126,26 @@ def test_a_local_effect_at_sensors_and_elsewhere_is_that_of_dense_algebra():
     np.testing.assert_allclose(found.var(axis=0), left, rtol=0.03, atol=1e-5)
 
 
+def test_a_local_effect_elsewhere_is_conditioned_for_all_draws_by_the_scales_they_share():
+    local = LocalEffect(PLACES, sd=0.5, length_scale=0.2)
+    places, rng = np.asarray(local.places), np.random.default_rng(4)
+    scales = np.array([[0.5, 0.2], [0.9, 0.1], [0.5, 0.2]])
+    others = np.array([[0.3, 0.4], PLACES[2]])
+    values = rng.normal(size=(3, 7))  # at the places
+    weights = np.array(
+        [
+            np.linalg.solve(sd**2 * matern32(places, places, length), own)
+            for (sd, length), own in zip(scales, values, strict=True)
+        ]
+    )
+    found = local.moments_at(others, np.hstack([scales, weights]))
+    for row, (sd, length) in enumerate(scales):
+        own, cross = matern32(places, places, length), matern32(others, places, length)
+        np.testing.assert_allclose(found.mean[row], cross @ np.linalg.solve(own, values[row]))
+        left = sd**2 * (1 - np.sum(cross * np.linalg.solve(own, cross.T).T, axis=1))
+        np.testing.assert_allclose(found.sd[row] ** 2, left, atol=1e-5)
+
+
 def test_a_local_effect_is_integrated_out_as_correlated_noise():
     local = LocalEffect(PLACES, sd=0.5, length_scale=0.2)
     likelihood = WithEffects(rz.Gaussian(0.3), local=local)

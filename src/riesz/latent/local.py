@@ -6,7 +6,7 @@ $k(x, P)\,K^{-1} v$ with the variance $k(x, x) - k(x, P)\,K^{-1} k(P, x)$. It is
 Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy as jsp
 import numpy as np
+import scipy.linalg as sla
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.latent.gaussian_process import (
@@ -21,6 +22,7 @@ from riesz.latent.gaussian_process import (
     LearnedScales,
     covariance_factor,
     covariances,
+    inducing_factor,
     num_scales,
     with_scales,
 )
@@ -29,6 +31,13 @@ from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
 SPREAD = LearnedScales(sd=1.0, length=1.0)
 NUMBERS_AT_ONCE = 50_000
 """Covariances between places and sensors that each draw holds at a time."""
+
+
+class LocalMoments(NamedTuple):
+    """Of the local effect at points, given it at the sensors: normal, one row a draw."""
+
+    mean: Float[np.ndarray, "draw point"]
+    sd: Float[np.ndarray, "draw point"]
 
 
 class LocalEffect(eqx.Module):
@@ -84,6 +93,27 @@ class LocalEffect(eqx.Module):
         together = max(NUMBERS_AT_ONCE // len(places), 1)
         mean, left = jax.lax.map(moments, points, batch_size=together)
         return mean + jnp.sqrt(jnp.maximum(left, 0.0)) * jr.normal(key, mean.shape, mean.dtype)
+
+    def moments_at(
+        self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]
+    ) -> LocalMoments:
+        """Of it at other points for draws of its weights, on the host, where nothing is compiled.
+
+        Draws that share their scales share a factorisation. A draw at a point is the mean plus the
+        sd times a normal number; `LocalEffect` itself is at the sensors.
+        """
+        places, count = np.asarray(self.places, float), num_scales(self.kernel)
+        shape = (len(weights), len(points))
+        mean, sd = np.empty(shape), np.empty(shape)
+        scales, group = np.unique(np.asarray(weights)[:, :count], axis=0, return_inverse=True)
+        for number, own in enumerate(scales):
+            rows = np.flatnonzero(group.reshape(-1) == number)
+            kernel = eqx.tree_at(lambda k: (k.sd, k.length_scale), self.kernel, (own[0], own[1:]))
+            near = kernel.matrix(places, np.asarray(points, float))
+            white = sla.solve_triangular(inducing_factor(kernel, places), near, lower=True)
+            mean[rows] = np.asarray(weights)[rows, count:] @ near
+            sd[rows] = np.sqrt(np.maximum(own[0] ** 2 - np.sum(white**2, axis=0), 0.0))
+        return LocalMoments(mean, sd)
 
     def describe(self) -> str:
         sd, length = float(self.kernel.sd), float(known_length_scale(self.kernel)[0])
