@@ -6,6 +6,7 @@ $k(x, P)\,K^{-1} v$ with the variance $k(x, x) - k(x, P)\,K^{-1} k(P, x)$. It is
 Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -108,7 +109,7 @@ class LocalEffect(eqx.Module):
         scales, group = np.unique(np.asarray(weights)[:, :count], axis=0, return_inverse=True)
         for number, own in enumerate(scales):
             rows = np.flatnonzero(group.reshape(-1) == number)
-            kernel = eqx.tree_at(lambda k: (k.sd, k.length_scale), self.kernel, (own[0], own[1:]))
+            kernel = dataclasses.replace(self.kernel, length_scale=own[1:], sd=own[0])
             near = kernel.matrix(places, np.asarray(points, float))
             white = sla.solve_triangular(inducing_factor(kernel, places), near, lower=True)
             mean[rows] = np.asarray(weights)[rows, count:] @ near
