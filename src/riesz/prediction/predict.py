@@ -13,10 +13,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
+from riesz.fem.places import Places, places, states_at
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Posterior, check_levels, representative
-from riesz.prediction.quantity import Grid, Places, Quantity, places, quantity_named, states_at
+from riesz.prediction.quantity import Grid, Quantity, quantity_named
 from riesz.problem.problem import InverseProblem
 
 Chunk = Float[np.ndarray, "draw *shape"]

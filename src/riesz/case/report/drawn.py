@@ -12,19 +12,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.diagnose.summary import AtSensors, at_sensors
 from riesz.fem.flux import budget
+from riesz.fem.places import Places, fluxes_at, places, states_at
 from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
 from riesz.observe.effects import WithEffects
 from riesz.posterior.posterior import Posterior, is_field, regions_of
 from riesz.prediction.predict import NUM_DRAWS, quantity_draws
-from riesz.prediction.quantity import (
-    Grid,
-    Places,
-    UnknownAt,
-    fluxes_at,
-    places,
-    states_at,
-)
+from riesz.prediction.quantity import Grid, UnknownAt
 from riesz.problem.problem import InverseProblem
 
 NUM_PRIOR_DRAWS = 2000

@@ -35,6 +35,7 @@ from riesz.case.run.request import (
 )
 from riesz.diagnose.summary import at_sensors
 from riesz.errors import FileFormatError, RieszError
+from riesz.fem.places import Places
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.raster import (
@@ -60,7 +61,7 @@ from riesz.prediction.predict import (
     quantity_draws,
     statistics,
 )
-from riesz.prediction.quantity import Grid, Places, StateAt, arrow_grid, quantity_named
+from riesz.prediction.quantity import Grid, StateAt, arrow_grid, quantity_named
 from riesz.prediction.quantity import grid as cells_over
 from riesz.problem.problem import FLUX, STATE, InverseProblem
 from riesz.spelling import nearest

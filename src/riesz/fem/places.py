@@ -1,0 +1,123 @@
+"""The state, coefficients and fluxes at points of the domain.
+
+They are evaluated by the same pointwise code that integrates them, in the cell that holds each
+point, so that whatever can stand in an equation can also be mapped or measured.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+from numpy.typing import ArrayLike
+
+from riesz.errors import RieszError
+from riesz.fem.assembly import DofValues, local_states
+from riesz.fem.elements.domain import Domain
+from riesz.fem.kernel import Entity, position, resolved, state_at, sum_of_terms
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.terms.coefficient import AbstractCoefficient, resolve
+from riesz.fem.terms.pointwise import Point
+from riesz.mesh.locate import locate
+
+AtPoints = Float[Array, " point"]
+
+
+class Places(eqx.Module):
+    """Points of the domain: the cell that holds each, and where in it."""
+
+    cells: Domain
+    barycentric: Float[Array, "corner point"]
+
+    @property
+    def num_points(self) -> int:
+        return self.barycentric.shape[1]
+
+
+def places(
+    problem: BoundaryValueProblem, points: ArrayLike, *, tolerance: float | None = None
+) -> Places:
+    """Where points lie; raises where one is outside by more than `tolerance`, a length."""
+    found = locate(problem.space.mesh, points, tolerance=tolerance, outside="raise")
+    return Places(
+        problem.cells.domain.taken(jnp.asarray(found.cell, dtype=jnp.int32)),
+        jnp.asarray(found.barycentric.T, dtype=problem.dtype),
+    )
+
+
+def centroids(problem: BoundaryValueProblem) -> Places:
+    """The middle of each cell."""
+    mesh = problem.space.mesh
+    every = jnp.arange(mesh.num_cells, dtype=jnp.int32)
+    middle = np.full((mesh.dim + 1, mesh.num_cells), 1 / (mesh.dim + 1))
+    return Places(problem.cells.domain.taken(every), jnp.asarray(middle, dtype=problem.dtype))
+
+
+def at_places(
+    of_point: Callable[[PyTree, Point], Array],
+    local: PyTree[Array],
+    problem: BoundaryValueProblem,
+    where: Places,
+    state: DofValues,
+    z: PyTree,
+) -> Float[Array, "point *components"]:
+    """A function of what is known at each point; `local` is what each cell gathered for it."""
+    domain = where.cells
+    entities = Entity(
+        vertices=jnp.moveaxis(domain.nodes[:, domain.corners], 0, 1),
+        inverse_jacobian=domain.inverse_jacobian,
+        measure=domain.measure,
+        normal=None,
+        facet_points=None,
+        local_state=tuple(local_states(domain, state)),
+        gathered=(),
+    )
+
+    def of_entity(entity: Entity, gathered: PyTree, barycentric: Float[Array, " corner"]) -> Array:
+        weights = tuple(barycentric)
+        u = state_at(problem.space.element, entity, weights)
+        return of_point(gathered, Point(position(entity.vertices, weights), weights, u, z))
+
+    return jax.vmap(of_entity, in_axes=-1)(entities, local, where.barycentric)
+
+
+def states_at(
+    problem: BoundaryValueProblem, where: Places, state: DofValues, z: PyTree
+) -> AtPoints:
+    """The state at points."""
+    return at_places(lambda _, point: point.u.value, (), problem, where, state, z)
+
+
+def coefficients_at(
+    problem: BoundaryValueProblem,
+    where: Places,
+    coefficient: AbstractCoefficient,
+    state: DofValues,
+    z: PyTree,
+) -> Float[Array, "point *components"]:
+    """A coefficient at points: a number, vector or tensor each."""
+    known = resolve(coefficient, z, "unknown")
+    return at_places(known.at, known.gather(where.cells), problem, where, state, z)
+
+
+def fluxes_at(
+    problem: BoundaryValueProblem, where: Places, state: DofValues, z: PyTree
+) -> Float[Array, "point dim"]:
+    r"""$-F$ at points, such as Darcy's $-a\nabla u$: constant on each cell where $a$ is."""
+    physics = resolved(problem.cells.terms, problem.space.element, z)
+    local = tuple(
+        {name: c.gather(where.cells) for name, c in term.coefficients.items()}
+        for term in physics.terms
+    )
+
+    def minus_flux(gathered: PyTree, point: Point) -> Array:
+        flux: Any = sum_of_terms(physics, gathered, None, point).flux
+        if flux is None:
+            raise RieszError(f"{problem.form!r} has no flux: no term multiplies grad v.")
+        zero = jnp.zeros_like(point.x[0])
+        return -jnp.stack([zero if part is None else zero + part for part in flux])
+
+    return at_places(minus_flux, local, problem, where, state, z)
