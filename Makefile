@@ -129,7 +129,7 @@ $(ALONE)/.ready: pyproject.toml constraints.txt
 $(OLDEST)/.ready: pyproject.toml constraints.txt tools/oldest.py
 	$(call make_venv,--clear)
 	$(OLDEST)/bin/python tools/oldest.py > $(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[arviz,gis,test]"
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[arviz,excel,gis,test]"
 	@touch $@
 
 $(DOCS_READY): $(READY)

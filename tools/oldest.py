@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-FOR_USERS = ("arviz", "gis")
+FOR_USERS = ("arviz", "excel", "gis")
 TOOLS = "test"
 """The extra whose packages run the tests: they are taken as `constraints.txt` has them."""
 

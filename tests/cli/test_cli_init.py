@@ -213,14 +213,6 @@ def test_coordinates_and_values_are_three_columns(tmp_path, named):
         starter(JURA, None, tmp_path, Asked(x="x_km", **named))
 
 
-@pytest.mark.parametrize(("mark", "told"), [(";", "semicolons"), ("\t", "tabs")])
-def test_columns_that_are_not_separated_by_commas_are_told(tmp_path, mark, told):
-    path = tmp_path / "wells.csv"
-    path.write_text(grid_rows("x,y,value").replace(",", mark))
-    with pytest.raises(FileFormatError, match=f"separates its columns by {told}: use commas"):
-        starter(path, None, tmp_path, Asked())
-
-
 def test_a_number_that_stands_for_no_value_is_told(tmp_path):
     path = tmp_path / "wells.csv"
     path.write_text(grid_rows("x,y,value", "0.5,0.5,-3.4e38"))

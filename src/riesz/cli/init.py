@@ -13,7 +13,7 @@ EXAMPLE = "Example: riesz init wells.csv area.geojson --out problem.toml"
 
 def init(
     table: Annotated[
-        Path, typer.Argument(help="Measurements: .csv, .csv.gz, .gpkg.", metavar="CSV")
+        Path, typer.Argument(help="Measurements: .csv, .csv.gz, .xlsx, .gpkg.", metavar="CSV")
     ],
     polygon: Annotated[
         Path | None,
@@ -23,6 +23,9 @@ def init(
     x: Annotated[str | None, typer.Option("--x", help="The column of x.")] = None,
     y: Annotated[str | None, typer.Option("--y", help="The column of y.")] = None,
     value: Annotated[str | None, typer.Option("--value", help="The column of values.")] = None,
+    layer: Annotated[
+        str | None, typer.Option("--layer", help="Which layer of a map, or sheet of a spreadsheet.")
+    ] = None,
     sites: Annotated[
         Path | None, typer.Option("--sites", help="A table of where the sites of the readings are.")
     ] = None,
@@ -55,6 +58,7 @@ def init(
         x=x,
         y=y,
         value=value,
+        layer=layer,
         sites=sites,
         site=site,
         where=conditions("--where", where or []),

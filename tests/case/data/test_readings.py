@@ -213,7 +213,7 @@ def test_gzipped_tables_are_read_and_damaged_ones_told(tmp_path):
     path.write_bytes(gzip.compress(PLACES.encode())[:-12])
     with pytest.raises(FileFormatError, match="is not a whole gzip file"):
         prepared_readings(tmp_path, names, None)
-    other = ObservationsTable.model_validate({"file": "wells.xlsx"})
+    other = ObservationsTable.model_validate({"file": "wells.pdf"})
     with pytest.raises(FileFormatError, match=r"tables are read from files that end in \.csv"):
         prepared_readings(tmp_path, other, None)
 

@@ -20,7 +20,8 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError, MeshError
 from riesz.geometry.crs import unit_clash
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable, number_in, read_csv
+from riesz.io.tables.numbers import is_none, number_in
+from riesz.io.tables.text import TextTable, read_csv
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 
@@ -178,13 +179,14 @@ def covariate_in(table: TextTable, name: str) -> Covariate:
     """Numbers where all cells are, words where none is; raises where they are mixed or missing."""
     cells = table.cells(name)
     numbers = np.array([number_in(cell) for cell in cells])
-    missing = [row for row, cell in enumerate(cells) if not cell]
+    words = np.isnan(numbers).all()
+    missing = [row for row, cell in enumerate(cells) if (not cell if words else is_none(cell))]
     if missing:
         raise FileFormatError(
             f"{table.at(missing[0])}: the covariate {name} is missing ({len(missing)} of "
             f"{len(cells)} rows are like that): filter them out by where, or fill them."
         )
-    if np.isnan(numbers).all():
+    if words:
         return [str(cell) for cell in cells]
     table.check_finite(name, cells, numbers)
     return numbers

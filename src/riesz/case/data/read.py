@@ -14,8 +14,10 @@ from riesz.case.data.prepared import Prepared, aggregated, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import table_of
 from riesz.errors import FileFormatError
+from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import BELOW, TextTable, number_in, number_or_limit
+from riesz.io.tables.numbers import BELOW, is_none, number_in, number_or_limit
+from riesz.io.tables.text import TextTable
 
 Numbers = Float[np.ndarray, " row"]
 
@@ -205,16 +207,16 @@ def in_window(
 
 def dates_of(table: TextTable, name: str) -> list[datetime.date | None]:
     """The day of each row; a time of the day may follow."""
-    found: list[datetime.date | None] = []
-    for row, cell in enumerate(table.cells(name)):
-        try:
-            found.append(datetime.date.fromisoformat(cell[:10]) if cell else None)
-        except ValueError:
+    cells = table.cells(name)
+    days = days_in(cells)
+    for row, (cell, day) in enumerate(zip(cells, days.found, strict=True)):
+        if day is None and not is_none(cell):
             raise FileFormatError(
-                f"{table.at(row)}: {name} is {cell!r}: give a date such as 1960-01-31, or filter "
-                "such rows out by where."
-            ) from None
-    return found
+                f"{table.at(row)}: {name} is {cell!r}: give a date such as 1960-01-31"
+                f"{days.order and f' ({days.order} in this column)'}, or filter such rows out by "
+                "where."
+            )
+    return days.found
 
 
 def identifiers(table: TextTable, name: str) -> list[str]:

@@ -10,30 +10,91 @@ from jaxtyping import Float
 
 from riesz.errors import FileFormatError
 from riesz.geometry.outline import Outline
-from riesz.io.tables.text import TextTable, check_separated, column_of, number_in, number_or_limit
+from riesz.io.tables.numbers import number_in, number_or_limit
+from riesz.io.tables.text import TextTable, column_of
 
 PAIRS = (
-    (r"x(_.*|coord.*)?|.*_x|coord.*x|utm_?x", {"x": "y"}),
+    (r"x(_.*|coord.*|koord.*|_?l93|_?lambert.*)?|.*_x|(coord|koord).*x|utm_?x", {"x": "y"}),
+    (r"(.*_)?(rechts(wert)?|r_?wert|rw)(_.*)?", {"rechts": "hoch", "rw": "hw", "r": "h"}),
     (r"east(ing)?s?(_.*)?|.*_east(ing)?", {"east": "north"}),
-    (r"(.*_)?lon(g|gitude)?(_.*)?", {"longitude": "latitude", "long": "lat", "lon": "lat"}),
+    (r"(.*_)?(ost(wert)?|est)(_.*)?", {"ost": "nord", "est": "nord"}),
+    (r"(.*_)?abscisse(_.*)?", {"abscisse": "ordonnée"}),
+    (r"(utm_)?e(_.*)?", {"e": "n"}),
+    (
+        r"(.*_)?(lon(g|gitude?|gitudine)?|länge(ngrad)?|laenge(ngrad)?)(_.*)?",
+        {
+            "longitudine": "latitudine",
+            "longitud": "latitud",
+            "long": "lat",
+            "lon": "lat",
+            "länge": "breite",
+            "laenge": "breite",
+        },
+    ),
 )
-"""How columns along the first axis are called, and what to replace for the other one."""
+"""How columns along the first axis are called, and what to replace for the other one.
+
+In English, German and French; in the words of `bare`.
+"""
 
 DEGREES = PAIRS[-1][0]
 
-VALUES = r"(.*_)?(value|head|level|conc|concentration|measured|measurement|result|temp|obs)(_.*)?"
+VALUES = (
+    r"(.*_)?(value|head|level|conc|concentration|measured|measurement|result|temp|obs|(mess)?wert|"
+    r"gehalt|konzentration|(grund)?wasserstand|ergebnis|temperatur|valeur|teneur|niveau|résultat|"
+    r"température)(_.*)?"
+)
 
 NO_VALUES = (
     r"(.*_)?(id|nr|num|number|code|year|month|day|date|time|lon|lat|longitude|latitude|alt|elev|"
-    r"elevation|depth|sd|err|error|count|index|fid)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
+    r"elevation|depth|sd|err|error|count|index|fid|nummer|datum|jahr|monat|tag|uhrzeit|tiefe|"
+    r"numéro|année|mois|jour|heure|profondeur)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
 )
 """Short words alone may be elements: Cd, No, Se."""
+
+UNITS = frozenset(
+    (
+        *("%", "‰", "ppm", "ppb", "ppt", "t", "kg", "g", "mg", "µg", "μg", "ug", "ng", "TM", "TS"),
+        *("km", "m", "cm", "mm", "ft", "m2", "m²", "ha", "m3", "m³", "L", "l", "ml", "mol", "mmol"),
+        *("s", "min", "h", "d", "a", "yr", "K", "°C", "°F", "Pa", "hPa", "kPa", "bar", "V", "mV"),
+        *("S", "mS", "µS", "uS", "NTU", "Bq"),
+    )
+)
+"""Words that units in headers are made of; TM and TS are dry matter."""
+
+ENDINGS = {
+    **{f"_{unit}": unit for unit in ("ft", "m", "km", "cm", "mm", "ppm", "ppb")},
+    **{f"_{mass}_{by}": f"{mass}/{by}" for mass in ("mg", "ug", "g") for by in ("kg", "l", "m3")},
+    "_mgkg": "mg/kg",
+    "_mgl": "mg/l",
+    "_degc": "°C",
+}
+"""Ends of names that are units."""
+
+BRACKETS = re.compile(r"(.+?)\s*[\[(]([^\[\]()]+)[\])]\s*")
 
 MOSTLY = 0.5
 """The share of cells that must be numbers in a column of values."""
 
 MOST_TOLD, MOST_SHOWN = 12, 20
 """Columns, and letters of their first cell, that an error tells."""
+
+
+def bare(name: str) -> str:
+    """A name in small letters, without its unit, words joined by underscores."""
+    told = BRACKETS.fullmatch(name)
+    words = name if told is None else told[1]
+    return re.sub(r"[\s./-]+", "_", words.casefold()).strip("_")
+
+
+def unit_of(name: str) -> str | None:
+    """The unit in the name of a column: Zn [mg/kg], head_ft."""
+    told = BRACKETS.fullmatch(name)
+    if told is not None:
+        parts = [part for part in re.split(r"[/*·\s]+|\^?-?\d$", told[2]) if part]
+        return told[2].strip() if parts and all(part in UNITS for part in parts) else None
+    found = (unit for end, unit in ENDINGS.items() if name.casefold().endswith(end))
+    return max(found, key=len, default=None)
 
 
 @dataclass(frozen=True)
@@ -59,8 +120,6 @@ def guessed_columns(
 
     Coordinates are columns of `places`: the table itself, or one of its sites.
     """
-    for of in (table, places):
-        check_separated(of.path, of.header)
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
             column_of(of.path, name, of.header)
@@ -111,9 +170,9 @@ def pair_of(
         (one, other)
         for pattern, swaps in PAIRS
         for one in table.header
-        if re.fullmatch(pattern, one.casefold())
+        if re.fullmatch(pattern, bare(one))
         for other in table.header
-        if other.casefold() in partners(one.casefold(), swaps)
+        if bare(other) in partners(bare(one), swaps)
     )
     if box is None and named:
         return (*named[0], "their names")
@@ -121,6 +180,9 @@ def pair_of(
         for pair in named:
             if share_within(table, pair, box) > MOSTLY:
                 return (*pair, "their names and the range of the polygon")
+        for pair in fitting((other, one) for one, other in named):
+            if share_within(table, pair, box) > MOSTLY:
+                return (*pair, "the range of the polygon: swapped against their names")
         numeric = [name for name in table.header if is_numeric(table, name)]
         either = combinations if x is None and y is None else permutations
         for pair in fitting(either(numeric, 2)):
@@ -153,7 +215,7 @@ def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
     found = set()
     for first, second in swaps.items():
         found |= {name.replace(first, second, 1), second.join(name.rsplit(first, 1))}
-    return found - {name}
+    return (found | {one.replace("é", "e") for one in found}) - {name}
 
 
 def share_within(
@@ -174,9 +236,9 @@ def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
     """A column of numbers that is called as values are, or the first that is not something else."""
     numeric = [name for name in table.header if name not in taken and is_numeric(table, name)]
     for name in numeric:
-        if re.fullmatch(VALUES, name.casefold()):
+        if re.fullmatch(VALUES, bare(name)):
             return name, "its name"
-    left = [name for name in numeric if not re.fullmatch(NO_VALUES, name.casefold())]
+    left = [name for name in numeric if not re.fullmatch(NO_VALUES, bare(name))]
     if left:
         others = f", of {', '.join(left)}" if len(left) > 1 else ""
         return left[0], f"being the first column of numbers{others}"

@@ -11,14 +11,25 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
+from riesz.case.data.oddities import far_outlier, shared_places, stand_ins
 from riesz.case.data.prepared import covariate_in, groups_of
 from riesz.case.data.read import filtered, identifiers, joined
-from riesz.case.start.columns import DEGREES, MOSTLY, Guess, guessed_columns
+from riesz.case.start.columns import (
+    DEGREES,
+    MOSTLY,
+    Guess,
+    bare,
+    guessed_columns,
+    is_numeric,
+    unit_of,
+)
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import could_be_degrees, unit_clash
 from riesz.geometry.outline import Outline, contains
+from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import BELOW, TextTable, column_of, number_or_limit
+from riesz.io.tables.numbers import BELOW, number_or_limit
+from riesz.io.tables.text import TextTable, column_of
 
 Numbers = Float[np.ndarray, " row"]
 Flags = Bool[np.ndarray, " row"]
@@ -26,8 +37,7 @@ Flags = Bool[np.ndarray, " row"]
 LARGEST = 1e30
 """No measurement is larger, but numbers that programs write for none are."""
 
-DATE_NAME = r"(.*_)?(date|day|datetime|sampled)(_.*)?"
-DATE = r"\d{4}-\d{2}-\d{2}.*"
+DATE_NAME = r"(.*_)?(date|day|datetime|sampled|(.*)datum|tag|jour)(_.*)?"
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class Asked:
     x: str | None = None
     y: str | None = None
     value: str | None = None
+    layer: str | None = None  # of a map, or a sheet
     sites: Path | None = None  # a table of where the sites are
     site: str | None = None  # readings of one site become one observation
     where: Mapping[str, str] = field(default_factory=dict)  # rows whose cells hold these words
@@ -63,7 +74,8 @@ def measured_rows(
     """The rows that have a place, inside the outline, and a value."""
     if asked.sites_where and asked.sites is None:
         raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
-    table = read_table(table_path, value=asked.value or "value")
+    table = read_table(table_path, layer=asked.layer, value=asked.value or "value")
+    written = [f"table: {', '.join(table.told)}"] if table.told else []
     table, told = filtered(table, asked.where, "--where")
     sites = every = None
     if asked.sites is not None:
@@ -79,11 +91,16 @@ def measured_rows(
         places = np.column_stack([cells_of(table, names.x), cells_of(table, names.y)])
     else:
         table, places, _ = joined(table, sites, str(site), (names.x, names.y))
-    values = cells_of(table, names.value)
-    columns = {names.value: values}
+    beside = [name for name in asked.covariates if is_numeric(table, name)]
+    columns = {name: cells_of(table, name) for name in (names.value, *beside)}
     if sites is None:
         columns |= {names.x: places[:, 0], names.y: places[:, 1]}
-    good = np.isfinite(places).all(axis=1) & np.isfinite(values)
+    raw, (columns, odd) = columns, without_stand_ins(columns)
+    if sites is None:
+        places = np.column_stack([columns[names.x], columns[names.y]])
+    values = columns[names.value]
+    numbers = np.column_stack([places, *columns.values()])
+    good = np.asarray(np.isfinite(numbers).all(axis=1))
     below = np.array([(cell or "").startswith(BELOW) for cell in table.cells(names.value)])
     inside = good if outline is None else contains(outline, np.nan_to_num(places)) & good
     check_inside(table, places[good], inside, names, outline)
@@ -91,15 +108,17 @@ def measured_rows(
     positive = checked_covariates(table.kept(inside), values[inside], names, asked)
     lines = [
         f"file = {quoted(relative(table_path, folder))}",
+        *([] if asked.layer is None else [f"layer = {quoted(asked.layer)}"]),
         *site_lines(asked, site, folder),
         f"x = {quoted(names.x)}",
         f"y = {quoted(names.y)}",
         f"value = {quoted(names.value)}",
-        *row_lines(asked, columns, good & ~inside),
+        *row_lines(asked, {name: (raw[name], columns[name]) for name in raw}, good & ~inside),
         *date_lines(table.kept(inside)),
-        *option_lines(asked, positive),
+        *option_lines(asked, unit_of(names.value), positive),
     ]
-    notes = [*names.why, *told, row_note(total, good, inside)]
+    notes = [*written, *names.why, *told, *odd, row_note(total, good, inside)]
+    notes += odd_rows(table.kept(inside), places[inside], values[inside], names, site)
     points, own, below = places[inside], values[inside], below[inside]
     if site is not None:
         points, own, below = by_site(points, own, below, identifiers(table.kept(inside), site))
@@ -108,10 +127,48 @@ def measured_rows(
         points=points,
         values=np.log(own) if asked.log else own,
         num_limits=int(below.sum()),
-        in_degrees=bool(re.fullmatch(DEGREES, names.x.casefold())) and could_be_degrees(points),
+        in_degrees=bool(re.fullmatch(DEGREES, bare(names.x))) and could_be_degrees(points),
         lines="".join(f"{line}\n" for line in lines),
         notes=tuple(notes),
     )
+
+
+def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], list[str]]:
+    """Columns with no number where one stands for none, and what those were."""
+    found, told = {}, []
+    for name, numbers in columns.items():
+        odd = stand_ins(numbers)
+        found[name] = np.where(odd, np.nan, numbers)
+        if odd.any():
+            kinds = " or ".join(f"{one:g}" for one in np.unique(numbers[odd]))
+            told.append(f"{name}: {odd.sum()} cells hold {kinds}, which is taken for no value")
+    return found, told
+
+
+def odd_rows(
+    table: TextTable,
+    places: Float[np.ndarray, "row 2"],
+    values: Numbers,
+    names: Guess,
+    site: str | None,
+) -> list[str]:
+    """One number far from all others, and places that several rows share."""
+    told = []
+    for name, numbers in ((names.x, places[:, 0]), (names.y, places[:, 1]), (names.value, values)):
+        row = far_outlier(numbers)
+        if row is not None:
+            told.append(
+                f"{table.place} {table.lines[row]}: {name} is {numbers[row]:.10g}, far from all "
+                "others: is it a slip?"
+            )
+    shared = shared_places(places) if site is None else np.zeros(0, int)
+    if shared.size:
+        told.append(
+            f"places: {shared.size} have several rows, first {table.place} "
+            f"{table.lines[shared[0]]}: each counts as a measurement of its own; --site makes one "
+            "of those with the same site"
+        )
+    return told
 
 
 def check_inside(
@@ -173,6 +230,11 @@ def checked_covariates(table: TextTable, values: Numbers, names: Guess, asked: A
         if name in (names.x, names.y, names.value):
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
         cells = covariate_in(table, name)
+        if len({*(cells if isinstance(cells, list) else cells.tolist())}) == 1:
+            raise FileFormatError(
+                f"{table.path}: the covariate {name} is {cells[0]!r} in all {len(cells)} rows, so "
+                "that it can have no effect: leave it out of --covariates."
+            )
         positive += [] if isinstance(cells, list) or not (cells > 0).all() else [name]
     if asked.log and not (values > 0).all():
         row = int(np.argmin(values))
@@ -223,13 +285,16 @@ def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
     ]
 
 
-def row_lines(asked: Asked, columns: Mapping[str, Numbers], outside: Flags) -> list[str]:
-    """Filters, also for cells that hold no numbers in the columns of which there must be some."""
+def row_lines(
+    asked: Asked, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
+) -> list[str]:
+    """Filters, also for cells that hold no numbers in the columns of which there must be some.
+
+    Of each column the numbers in its cells, and those of them that are values.
+    """
     wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
     gaps = {
-        quoted(name): f"{{ min = {number(below_all(values))} }}"
-        for name, values in columns.items()
-        if np.isnan(values).any()
+        quoted(name): range_of(*both) for name, both in columns.items() if np.isnan(both[1]).any()
     }
     lines = []
     if wanted or gaps:
@@ -249,6 +314,14 @@ def below_all(values: Numbers) -> float:
     return float(math.floor(lowest - abs(lowest) / 1000))
 
 
+def range_of(numbers: Numbers, values: Numbers) -> str:
+    """A range that holds all values, and no number that is none of them."""
+    bounds = {"min": number(below_all(values))}
+    if np.nanmax(numbers, initial=-np.inf) > np.nanmax(values):
+        bounds["max"] = number(-below_all(-values))
+    return inline(bounds)
+
+
 def inline(pairs: Mapping[str, str]) -> str:
     return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs.items())} }}"
 
@@ -256,20 +329,25 @@ def inline(pairs: Mapping[str, str]) -> str:
 def date_lines(table: TextTable) -> list[str]:
     """A column of days, and the first and the last of them, for whoever wants to choose."""
     for name in table.header:
-        if not re.fullmatch(DATE_NAME, name.casefold()):
+        if not re.fullmatch(DATE_NAME, bare(name)) or table.header.count(name) > 1:
             continue
-        days = [cell[:10] for cell in table.cells(name) if cell and re.fullmatch(DATE, cell)]
-        if len(days) > 0.5 * table.num_rows:
+        found = days_in(table.cells(name))
+        days = [day for day in found.found if day is not None]
+        if len(days) > MOSTLY * table.num_rows:
+            order = f"; read {found.order}" if found.order else ""
             return [
-                f"# date = {quoted(name)}   # with from and to, only these days count",
+                f"# date = {quoted(name)}   # with from and to, only these days count{order}",
                 f"# from = {min(days)}",
                 f"# to = {max(days)}",
             ]
     return []
 
 
-def option_lines(asked: Asked, positive: Sequence[str]) -> list[str]:
+def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> list[str]:
     """What may be said of values; `positive` covariates are logged where the value is."""
+    measured_in = '# unit = "mg/kg"             # shown in maps and tables'
+    if unit is not None:
+        measured_in = f"unit = {quoted(unit)}   # by the column's name; shown in maps and tables"
     log = 'transform = "log"            # the state is the logarithm of the value, here and below'
     effects = [
         '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
@@ -279,7 +357,7 @@ def option_lines(asked: Asked, positive: Sequence[str]) -> list[str]:
     if asked.log and positive:
         effects.append(f"log_covariates = {array(positive)}   # logged first, as the value is")
     return [
-        '# unit = "mg/kg"             # shown in maps and tables',
+        measured_in,
         log if asked.log else '# transform = "log"          # for skewed positive values',
         *effects,
         "# local = true               # neighbours share more than equation and covariates tell",

@@ -54,6 +54,7 @@ def write_first_problem(
     x: str | None = None,
     y: str | None = None,
     value: str | None = None,
+    layer: str | None = None,
     sites: Path | str | None = None,
     site: str | None = None,
     where: Mapping[str, str] | None = None,
@@ -72,7 +73,7 @@ def write_first_problem(
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
     asked = Asked(
-        *(x, y, value),
+        *(x, y, value, layer),
         sites=None if sites is None else Path(sites),
         site=site,
         where=where or {},

@@ -1,4 +1,4 @@
-"""Tables out of map layers and NetCDF files; both need packages of the extra `gis`."""
+"""Tables by the kind of their file; map layers and NetCDF need packages of the extra `gis`."""
 
 from importlib import import_module
 from pathlib import Path
@@ -10,12 +10,13 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import crs_of
 from riesz.geometry.lines import geojson_in
 from riesz.io.store.files import read_bytes
+from riesz.io.tables.sheets import OTHER_SHEETS, SHEETS, sheet_table
 from riesz.io.tables.text import TextTable, read_csv
 from riesz.spelling import listed, nearest
 
 LAYERS = (".gpkg", ".shp", ".geojson", ".json")
 NETCDF = (".nc", ".nc4", ".cdf")
-CSV = (".csv", ".txt", ".csv.gz", ".txt.gz")
+CSV = (".csv", ".txt", ".tsv", ".tab", ".csv.gz", ".txt.gz")
 HDF5 = b"\x89HDF"
 """What NetCDF-4 files begin with; those of version 3 begin with CDF."""
 
@@ -23,23 +24,27 @@ PLAINER = "save the data in a plainer format"
 
 
 def read_table(path: Path | str, *, layer: str | None = None, value: str = "value") -> TextTable:
-    """A table from a CSV file, a layer of points or, along the dimension of `value`, NetCDF.
+    """A table from a CSV file, a spreadsheet, a layer of points or, along `value`, NetCDF.
 
-    Files end in .csv or .csv.gz, .gpkg, .shp or .geojson, or .nc. Places of layers become the
-    columns x and y.
+    Files end in .csv, .txt or .csv.gz, .xlsx, .gpkg, .shp or .geojson, or .nc. `layer` names one of
+    several layers or sheets; places of layers become the columns x and y.
     """
     path = Path(path)
     # With the suffix before the last, where that says what is packed.
     suffix = next((one for one in CSV if path.name.lower().endswith(one)), path.suffix.lower())
-    if layer is not None and suffix not in LAYERS:
+    if layer is not None and suffix not in (*LAYERS, *SHEETS):
         raise FileFormatError(f"{path} has no layers: leave the key layer out.")
     if suffix in LAYERS:
         return layer_table(path, layer)
     if suffix in NETCDF:
         return netcdf_table(path, value)
+    if suffix in SHEETS:
+        return sheet_table(path, layer)
     if suffix in CSV:
         return read_csv(path)
-    known = listed((".csv", ".csv.gz", ".gpkg", ".geojson", ".shp", ".nc"))
+    if suffix in OTHER_SHEETS:
+        raise FileFormatError(f"{path}: of spreadsheets .xlsx is read: save it as that, or as CSV.")
+    known = listed((".csv", ".csv.gz", ".xlsx", ".gpkg", ".geojson", ".shp", ".nc"))
     raise FileFormatError(f"{path}: tables are read from files that end in {known}.")
 
 

@@ -1,11 +1,9 @@
 """Tables of text cells, from CSV files or others; numbers in them are told by their line."""
 
-import csv
 import gzip
 import io
-import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +11,9 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.errors import FileFormatError
 from riesz.io.store.files import read_bytes
+from riesz.io.tables.dialect import Sheet, sheet_in
+from riesz.io.tables.numbers import number_in
 from riesz.spelling import nearest
-
-BELOW = "<"
-"""What cells begin with whose value is below a detection limit."""
-
-Row = tuple[int, list[str]]
-"""A line's number and its cells."""
-
-MOST_SHOWN = 40
-"""Letters of a first line that an error tells."""
 
 MOST_BYTES = 2**30
 """Of a table, unpacked: a small file may unpack to more than any memory holds."""
@@ -38,10 +29,11 @@ class TextTable:
 
     path: Path
     header: tuple[str, ...]
-    rows: list[list[str]]  # without the blanks around cells; the last cells may be missing
+    rows: list[list[str]]  # no blanks around cells, numbers as Python's; the last may be missing
     lines: Int[np.ndarray, " row"]
     place: str = "line"  # what `lines` counts
     crs: str | None = None  # of map layers
+    told: tuple[str, ...] = ()  # how the file is written, in words, where that is not plain CSV
 
     @property
     def num_rows(self) -> int:
@@ -55,7 +47,7 @@ class TextTable:
     def kept(self, which: Bool[np.ndarray, " row"]) -> "TextTable":
         """Some of the rows."""
         rows = [row for row, keep in zip(self.rows, which.tolist(), strict=True) if keep]
-        return TextTable(self.path, self.header, rows, self.lines[which], self.place, crs=self.crs)
+        return replace(self, rows=rows, lines=self.lines[which])
 
     def at(self, row: int) -> str:
         """Where a row is, for messages."""
@@ -93,52 +85,27 @@ def column_of(path: Path, name: str, header: tuple[str, ...]) -> int:
         return header.index(name)
     if name in header:
         raise FileFormatError(f"{path} has {header.count(name)} columns {name!r}: rename one.")
-    check_separated(path, header)
     known = ", ".join(header) or "none"
     raise FileFormatError(f"{path} has no column {name!r}: {nearest(name, header)}It has {known}.")
 
 
-def check_separated(path: Path, header: tuple[str, ...]) -> None:
-    """Raise where all columns were read as one."""
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        mark = "semicolons" if ";" in header[0] else "tabs"
-        raise FileFormatError(f"{path} separates its columns by {mark}: use commas.")
-
-
-def number_in(cell: str | None) -> float:
-    """The finite number in a cell; NaN where there is none."""
-    if not cell or "_" in cell:  # Python reads 1_0 as ten; in a table it is a slip
-        return math.nan
-    try:
-        number = float(cell)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan
-
-
-def number_or_limit(cell: str | None) -> float:
-    """The same, and of a value that is only known to lie below a limit, that limit."""
-    return number_in((cell or "").removeprefix(BELOW).strip())
-
-
 def read_csv(path: Path) -> TextTable:
-    """A CSV file whose first line names the columns; blank lines are skipped."""
+    """A CSV file whose header names the columns; blank lines and remarks are skipped.
+
+    Separators, decimal marks and the encoding are found; `told` says how.
+    """
     return csv_table(path, read_bytes(path))
 
 
 def csv_table(path: Path, content: bytes) -> TextTable:
     """The same from the bytes of a file."""
-    found = csv_rows(path, unpacked(path, content))
-    rows = [(line, row) for line, row in found if any(map(str.strip, row))]
-    if not rows:
-        raise FileFormatError(f"{path} is empty: its first line must name the columns.")
-    header = tuple(name.strip() for name in rows[0][1])
-    kept = rows[1:]
-    if not kept:
-        raise FileFormatError(f"{path} has no rows below its first line: give at least one.")
-    check_widths(path, header, kept)
-    cells = [[cell.strip() for cell in row] for _, row in kept]
-    return TextTable(path, header, cells, np.array([line for line, _ in kept]))
+    return table_of_sheet(path, sheet_in(path, unpacked(path, content)))
+
+
+def table_of_sheet(path: Path, sheet: Sheet, place: str = "line") -> TextTable:
+    rows = [row for _, row in sheet.rows]
+    lines = np.array([line for line, _ in sheet.rows])
+    return TextTable(path, sheet.header, rows, lines, place, told=sheet.told)
 
 
 def unpacked(path: Path, content: bytes) -> bytes:
@@ -155,36 +122,3 @@ def unpacked(path: Path, content: bytes) -> bytes:
             f"{path} unpacks to more than {MOST_BYTES:.1e} bytes: keep the rows that are needed."
         )
     return found
-
-
-def csv_rows(path: Path, content: bytes) -> list[Row]:
-    """All rows, each with the line on which it ends."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{path} is not a text in UTF-8 (byte {error.start}): save it as CSV in UTF-8."
-        ) from None
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        return [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise FileFormatError(f"{path}, line {reader.line_num}: {error}.") from None
-
-
-def check_widths(path: Path, header: tuple[str, ...], rows: list[Row]) -> None:
-    """Raise where a row goes on beyond the named columns: its numbers may have been cut in two."""
-    num_named = max((i for i, name in enumerate(header, start=1) if name), default=0)
-    for line, row in rows:
-        found = max((i for i, cell in enumerate(row, start=1) if cell.strip()), default=0)
-        if found > num_named == 1:
-            check_separated(path, header)
-            raise FileFormatError(
-                f"{path}, line {line}: {found} columns were found, but the first line names only "
-                f"{header[0][:MOST_SHOWN]!r}: it must name all of them; remove lines above that."
-            )
-        if found > num_named:
-            raise FileFormatError(
-                f"{path}, line {line}: {num_named} columns were expected, {found} found: decimal "
-                "commas? use points."
-            )

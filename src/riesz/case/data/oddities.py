@@ -1,0 +1,55 @@
+"""What is odd about numbers in a table: stand-ins for no value, one far from all others."""
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+STAND_INS = (-99.0, -99.9, -999.0, -999.9, -999.25, -9999.0, -9999.9, -99999.0, -999999.0)
+STAND_INS_ABOVE = (999.0, 9999.0, 99999.0, 999999.0, 9999999.0, 1e20, 1e30)
+"""What programs write for no value; numbers that a measurement may give as well."""
+
+FEWEST = 5
+"""Numbers from which one can be told to be far from the others."""
+
+Numbers = Float[np.ndarray, " row"]
+
+
+def stand_ins(numbers: Numbers) -> Bool[np.ndarray, " row"]:
+    """Which numbers stand for no value: one of the customary ones, and clearly away from others.
+
+    That is by more than all others differ, or as the only negative one.
+    """
+    finite = np.isfinite(numbers)
+    candidates = np.isin(numbers, (*STAND_INS, *STAND_INS_ABOVE)) & finite
+    others = numbers[finite & ~candidates]
+    if not candidates.any() or not others.size:
+        return np.zeros(len(numbers), dtype=bool)
+    low, high = others.min(), others.max()
+    away = (numbers < low - (high - low)) | (numbers > high + (high - low))
+    return candidates & (away | ((numbers < 0) & (low >= 0)))
+
+
+def far_outlier(numbers: Numbers) -> int | None:
+    """The row of one number that is farther from the next than all others are from one another.
+
+    Of positive numbers their logarithms must be so too: some are skewed, but not by slips.
+    """
+    if len(numbers) < FEWEST or not np.isfinite(numbers).all():
+        return None
+    row = farthest(numbers)
+    if row is not None and (numbers > 0).all() and farthest(np.log(numbers)) != row:
+        return None
+    return row
+
+
+def farthest(numbers: Numbers) -> int | None:
+    order = np.argsort(numbers, kind="stable")
+    ranked = numbers[order]
+    if ranked[-1] - ranked[-2] > ranked[-2] - ranked[0] > 0:
+        return int(order[-1])
+    return int(order[0]) if ranked[1] - ranked[0] > ranked[-1] - ranked[1] > 0 else None
+
+
+def shared_places(points: Float[np.ndarray, "row 2"]) -> Int[np.ndarray, " place"]:
+    """The first row of each place that several rows have."""
+    _, first, counts = np.unique(points, axis=0, return_index=True, return_counts=True)
+    return np.sort(first[counts > 1])

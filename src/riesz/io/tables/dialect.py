@@ -1,0 +1,195 @@
+"""From the bytes of a table to its header and rows, as offices write them.
+
+Encoding, separator, lines above the header and decimal marks are found, not asked for, and found
+alike each time that a file is read; what was found is told in words.
+"""
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+from statistics import median
+
+from riesz.errors import FileFormatError
+from riesz.io.tables.numbers import Mark, marks_of, plain_columns
+
+Row = tuple[int, list[str]]
+"""A line's number and its cells."""
+
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte-order marks, with which spreadsheets begin what they save as Unicode."""
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+
+LOOKED_AT = 200
+"""Lines from which the separator is found."""
+
+REMARKS = ("#", "%", "//", "--")
+"""What lines begin with that are no rows."""
+
+MOST_SHOWN = 40
+"""Letters of a first line that an error tells."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Rows below a header, with numbers in Python's spelling, and how they were written."""
+
+    header: tuple[str, ...]
+    rows: list[Row]
+    told: tuple[str, ...]
+
+
+def sheet_in(path: Path, content: bytes) -> Sheet:
+    """What a text file holds."""
+    text, encoding = decoded(path, content)
+    separator = separator_of(text)
+    told = [] if encoding is None else [f"text in {encoding}"]
+    told += [] if separator == "," else [f"columns by {SEPARATORS[separator]}"]
+    rows = list(rows_of(path, text, separator))
+    return sheet_of(path, rows, told, by_commas=separator == ",")
+
+
+def decoded(path: Path, content: bytes) -> tuple[str, str | None]:
+    """The text, and its encoding where that is not UTF-8."""
+    named = next((name for mark, name in MARKS if content.startswith(mark)), None)
+    try:
+        text, encoding = content.decode(named or "utf-8"), named
+    except UnicodeDecodeError as error:
+        if named is not None:
+            raise FileFormatError(
+                f"{path} is not a text in {named}, as its first bytes say (byte {error.start}): "
+                "save it as CSV in UTF-8."
+            ) from None
+        # Every byte is a letter of Latin-1; Windows has letters for some that are none there.
+        encoding = "cp1252"
+        text = content.decode("cp1252", errors="replace")
+    if "\0" in text:
+        raise FileFormatError(f"{path} is no text: save the table as CSV in UTF-8.")
+    return text, None if encoding == "utf-8-sig" else encoding
+
+
+def separator_of(text: str) -> str:
+    """The separator that makes most columns of which some line, the header, names all.
+
+    Lines of numbers with decimal commas have as many commas as others, but their header has none.
+    """
+    lines = list(islice((line for line in text.splitlines() if line.strip()), LOOKED_AT))
+    best, most = ",", 0.0
+    for separator in SEPARATORS:
+        try:
+            rows = list(csv.reader(lines, delimiter=separator))
+        except csv.Error:
+            continue
+        counts = [num_filled(row) for row in rows]
+        width = median(counts) if counts else 0
+        named = any(
+            count >= width and not any(marks_of(cell.strip()) for cell in row)
+            for row, count in zip(rows, counts, strict=True)
+        )
+        if named and width >= max(most, 2):  # commas come first, and give way to any other
+            best, most = separator, width
+    return best
+
+
+def rows_of(path: Path, text: str, separator: str) -> Iterator[Row]:
+    """All rows, each with the line on which it ends."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        for row in reader:
+            yield reader.line_num, [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise FileFormatError(f"{path}, line {reader.line_num}: {error}.") from None
+
+
+def sheet_of(path: Path, every: Sequence[Row], told: list[str], *, by_commas: bool) -> Sheet:
+    """Header and rows among the lines of a table."""
+    rows = [(line, row) for line, row in every if any(row)]
+    if not rows:
+        raise FileFormatError(f"{path} is empty: its first line must name the columns.")
+    first = header_row(rows)
+    header = tuple(rows[first][1])
+    header = (header[0].lstrip("#").strip(), *header[1:])
+    width = median(num_filled(row) for _, row in rows[first:])
+    kept = [
+        (line, row)
+        for line, row in rows[first + 1 :]
+        if not (is_remark(row) and num_filled(row) <= width / 2)
+    ]
+    if not kept:
+        raise FileFormatError(f"{path} has no rows below its first line: give at least one.")
+    check_widths(path, header, kept, by_commas=by_commas)
+    if first:
+        told = [*told, f"header on line {rows[first][0]}"]
+    plain, mark = plain_rows([row for _, row in kept], by_commas=by_commas)
+    told = [*told, "decimal commas"] if mark == "," else told
+    cells = [(line, row) for (line, _), row in zip(kept, plain, strict=True)]
+    return Sheet(header, cells, tuple(told))
+
+
+def plain_rows(rows: list[list[str]], *, by_commas: bool) -> tuple[list[list[str]], Mark]:
+    """Rows with numbers in Python's spelling, and the decimal mark that was found."""
+    columns = list(zip_longest(*rows, fillvalue=""))
+    plain, mark = plain_columns(columns, by_commas=by_commas)
+    whole = zip(*plain, strict=True)
+    return [list(row[: len(own)]) for row, own in zip(whole, rows, strict=True)], mark
+
+
+def header_row(rows: Sequence[Row]) -> int:
+    """The number of the row that names the columns: titles and remarks may stand above it.
+
+    Rows from the first whole one with numbers on are data. Of those before it the header is the
+    first that is wide enough, and not followed by a wider one.
+    """
+    counts = [num_filled(row) for _, row in rows]
+    width = median(counts)
+    data = next(
+        (i for i, (_, row) in enumerate(rows) if is_data(row) and counts[i] >= width), len(rows)
+    )
+    first = 0
+    while first + 1 < data and (
+        is_remark(rows[first][1])
+        or counts[first] <= width / 2
+        or (data < len(rows) and counts[first] < min(max(counts[first + 1 : data]), width))
+    ):
+        first += 1
+    return first
+
+
+def num_filled(row: Sequence[str]) -> int:
+    return sum(bool(cell.strip()) for cell in row)
+
+
+def is_data(row: Sequence[str]) -> bool:
+    return any(marks_of(cell) for cell in row)
+
+
+def is_remark(row: Sequence[str]) -> bool:
+    return row[0].startswith(REMARKS)
+
+
+def check_widths(
+    path: Path, header: Sequence[str], rows: Sequence[Row], *, by_commas: bool
+) -> None:
+    """Raise where a row goes on beyond the named columns: its numbers may have been cut in two."""
+    num_named = max((i for i, name in enumerate(header, start=1) if name), default=0)
+    for line, row in rows:
+        found = max((i for i, cell in enumerate(row, start=1) if cell), default=0)
+        if found > num_named == 1:
+            raise FileFormatError(
+                f"{path}, line {line}: {found} columns were found, but the first line names only "
+                f"{header[0][:MOST_SHOWN]!r}: it must name all of them; remove lines above that."
+            )
+        if found > num_named:
+            advice = "decimal commas? use points, or separate columns by semicolons"
+            raise FileFormatError(
+                f"{path}, line {line}: {num_named} columns were expected, {found} found: "
+                f"{advice if by_commas else 'name all columns in the header'}."
+            )
