@@ -4,9 +4,9 @@ Surrogates are made affine in those that the solution is affine in; where the no
 can be integrated out.
 """
 
-from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable
+from functools import partial, wraps
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import equinox as eqx
@@ -17,13 +17,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
-from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.latent import LatentSpace
-from riesz.problem.problem import InverseProblem
+from riesz.problem.dependence import Dependence, dependence, together
+from riesz.problem.problem import STATE, InverseProblem
 from riesz.surrogate.surrogate import AffineValues, affine_values
-
-TOLERANCE = 1e-9
-ROUNDING = 1e4  # units of rounding error
 
 Answer = TypeVar("Answer")
 
@@ -47,61 +44,80 @@ def once_per_problem(
     return remembered
 
 
+def of_unknowns(
+    problem: InverseProblem, function: Callable[..., Any], *, of_state: bool = False
+) -> Dependence:
+    """What `function(z)`, or `function(state, z)`, depends on: the state and the unknowns by name.
+
+    Scales of an unknown are told from what they scale.
+    """
+    latents, dtype = problem.latents, problem.forward.dtype
+    inputs = {}
+    for name, latent in latents.latents.items():
+        count = latent.num_scales
+        inputs[name] = jax.ShapeDtypeStruct((latent.num_coordinates - count,), dtype)
+        if count:
+            inputs[scales_of(name)] = jax.ShapeDtypeStruct((count,), dtype)
+    state = jax.ShapeDtypeStruct((problem.forward.space.num_dofs,), dtype)
+
+    def asked(given: dict[str, Array]) -> Any:
+        z = {
+            name: latent.given(given.get(scales_of(name), jnp.zeros(0, dtype)), given[name])
+            for name, latent in latents.latents.items()
+        }
+        return function(given[STATE], z) if of_state else function(z)
+
+    return dependence(asked, inputs | ({STATE: state} if of_state else {}))
+
+
+def scales_of(name: str) -> str:
+    return f"scales of {name}"
+
+
+@once_per_problem
+def by_equation(problem: InverseProblem) -> Dependence:
+    """What the residual depends on."""
+    return of_unknowns(problem, partial(residual, problem.forward), of_state=True)
+
+
+@once_per_problem
+def beside_the_equation(problem: InverseProblem) -> tuple[Dependence, Dependence]:
+    """What prescribed values, and shifts of the data, depend on."""
+    like = jax.ShapeDtypeStruct(problem.observed.shape, problem.forward.dtype)
+
+    def shifted(z: Any) -> Array:
+        return problem.likelihood.mean(jnp.zeros(like.shape, like.dtype), z)
+
+    prescribed = of_unknowns(problem, partial(dirichlet_values, problem.forward))
+    return prescribed, of_unknowns(problem, shifted)
+
+
+def affine_together(names: Iterable[str], found: Dependence) -> set[str]:
+    """Those that meet neither themselves nor each other: of a product both are left out."""
+    left = set(names)
+    return left - {name for pair in found.meets if pair <= left for name in pair}
+
+
 @once_per_problem
 def affine_coordinates(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     r"""Coordinates in which the solution is affine, such as the weights of a source.
 
     Where the equation is linear, $L(\xi) u = f(\xi)$, the solution is affine in those coordinates
-    that $L$ does not depend on and $f$ is affine in. A random functional of the residual has then
-    a derivative by them that depends neither on the state nor on themselves.
+    that $L$ does not depend on and $f$ is affine in.
     """
-    rng = np.random.default_rng(0)
-    forward, latents = problem.forward, problem.latents
-    num_dofs, dtype = forward.space.num_dofs, forward.dtype
-    states = rng.normal(size=(2, num_dofs)).astype(dtype)
-    places = rng.normal(size=(2, problem.num_coordinates)).astype(dtype)
-    functional = rng.normal(size=num_dofs).astype(dtype)
-    functional[np.asarray(forward.fixed)] = 0.0
-
-    def slopes(state, place):
-        arrays = map(jnp.asarray, (functional, state, place))
-        return functional_slopes(forward, latents, *arrays)
-
-    tolerance = ROUNDING * np.finfo(dtype).eps
-    by_state, by_place = slopes(states[0], places[0])
-    other_by_state, other_by_place = slopes(states[1], places[0])
-    if not close(by_state, other_by_state, tolerance).all():
+    found = by_equation(problem)
+    if not found.is_affine_in([STATE]):
         return np.zeros(0, int)
-    # A scale times what it scales is affine in each; what it scales is the larger part.
-    affine = close(by_place, other_by_place, tolerance) & ~latents.are_scales()
-    # All at once: a product of two unknowns is affine in each, but not in both.
-    moved = np.where(affine, places[1], places[0])
-    affine &= close(by_place, slopes(states[0], moved)[1], tolerance)
-    by_moved_state = slopes(states[0], np.where(affine, places[1], places[0]))[0]
-    if not close(by_state, by_moved_state, tolerance).all():
-        return np.zeros(0, int)
-    return np.flatnonzero(affine)
+    apart = {name for name in problem.latents.names if frozenset((STATE, name)) not in found.meets}
+    return places_of(problem, affine_together(apart, found))
 
 
-@eqx.filter_jit
-def functional_slopes(
-    problem: BoundaryValueProblem,
-    latents: LatentSpace,
-    functional: Float[Array, " dof"],
-    state: Float[Array, " dof"],
-    place: Float[Array, " coordinate"],
-) -> tuple[Float[Array, " dof"], Float[Array, " coordinate"]]:
-    """Derivatives of a functional of the residual by the state and by the coordinates."""
-
-    def asked(state, place):
-        return functional @ residual(problem, state, latents.z(place))
-
-    return jax.grad(asked, argnums=(0, 1))(state, place)
-
-
-def close(one, other, tolerance: float) -> np.ndarray:
-    one, other = np.asarray(one, float), np.asarray(other, float)
-    return np.abs(one - other) <= tolerance * max(np.abs(one).max(), np.abs(other).max(), 1e-300)
+def places_of(problem: InverseProblem, names: Collection[str]) -> Int[np.ndarray, " coordinate"]:
+    """The coordinates of some unknowns, but for their scales."""
+    marked = ~problem.latents.are_scales()
+    for name, part in problem.latents.slices().items():
+        marked[part] &= name in names
+    return np.flatnonzero(marked)
 
 
 @once_per_problem
@@ -173,66 +189,25 @@ def linear_parts(problem: InverseProblem) -> Parts:
         for name, part in problem.latents.slices().items()
         if np.isin(np.arange(part.start, part.stop), linear).any()
     )
-    in_state = jnp.flatnonzero(read_by_state(problem)[linear])
-    return Parts(jnp.asarray(linear), jnp.asarray(others), in_state, names)
+    in_state = np.flatnonzero(read_by_state(problem)[linear])
+    return Parts(jnp.asarray(linear), jnp.asarray(others), jnp.asarray(in_state), names)
 
 
 def read_by_state(problem: InverseProblem) -> Bool[np.ndarray, " coordinate"]:
-    """Which coordinates move the state: others, such as effects of covariates, need no solve.
-
-    A random functional has a slope of zero by those that a function does not read, by no others.
-    """
-    rng = np.random.default_rng(2)
-    forward, dtype = problem.forward, problem.forward.dtype
-    functional, state = rng.normal(size=(2, forward.space.num_dofs)).astype(dtype)
-    place = jnp.asarray(rng.normal(size=problem.num_coordinates), dtype)
-    arrays = jnp.asarray(functional), jnp.asarray(state), place
-    by_equation = functional_slopes(forward, problem.latents, *arrays)[1]
-
-    at_fixed = jnp.asarray(rng.normal(size=len(forward.fixed)), dtype)
-    nothing = jnp.zeros(len(problem.observed), dtype)
-    prescribed = slopes_beside_the_equation(problem, at_fixed, nothing, place)
-    return np.asarray((by_equation != 0) | (prescribed != 0))
+    """Which coordinates move the state: others, such as effects of covariates, need no solve."""
+    reads = by_equation(problem).reads | beside_the_equation(problem)[0].reads
+    marked = np.zeros(problem.num_coordinates, bool)
+    for name, part in problem.latents.slices().items():
+        first = part.start + problem.latents.latents[name].num_scales
+        marked[part.start : first] = scales_of(name) in reads
+        marked[first : part.stop] = name in reads
+    return marked
 
 
 def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     """Coordinates in which prescribed values, and shifts of the data, are affine together."""
-    dtype = problem.forward.dtype
-    rng = np.random.default_rng(1)
-    sizes = (len(problem.forward.fixed), len(problem.observed), problem.num_coordinates)
-    functional, at_sensors, one, other = (
-        rng.normal(size=size).astype(dtype) for size in (*sizes, sizes[-1])
-    )
-
-    def slopes(coordinates):
-        arrays = map(jnp.asarray, (functional, at_sensors, coordinates))
-        return slopes_beside_the_equation(problem, *arrays)
-
-    at_one = slopes(one)
-    affine = ~problem.latents.are_scales()
-    # Those that are not drop out one after the other: what is left must be affine together.
-    while not (good := close(at_one, slopes(np.where(affine, other, one)), TOLERANCE))[
-        affine
-    ].all():
-        affine &= good
-    return np.flatnonzero(affine)
-
-
-@eqx.filter_jit
-def slopes_beside_the_equation(
-    problem: InverseProblem,
-    functional: Float[Array, " fixed"],
-    at_sensors: Float[Array, " sensor"],
-    coordinates: Float[Array, " coordinate"],
-) -> Float[Array, " coordinate"]:
-    """Derivatives of functionals of prescribed values and of shifts of the data."""
-
-    def asked(coordinates):
-        z = problem.z(coordinates)
-        prescribed = functional @ dirichlet_values(problem.forward, z)
-        return prescribed + at_sensors @ problem.likelihood.mean(jnp.zeros_like(at_sensors), z)
-
-    return jax.grad(asked)(coordinates)
+    found = together(beside_the_equation(problem))
+    return places_of(problem, affine_together(problem.latents.names, found))
 
 
 def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
