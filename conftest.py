@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ["RIESZ_CACHE"] = "off"  # what is tested is compiled here, not found in a user's cache
 
 from jaxtyping import install_import_hook
 

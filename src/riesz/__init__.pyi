@@ -109,6 +109,7 @@ from .diagnose.arviz import to_arviz as to_arviz
 from .io.store.checkpoint import Checkpoint as Checkpoint
 from .io.store.posterior import load_posterior as load_posterior
 from .io.store.posterior import save_posterior as save_posterior
+from .io.store.programs import keep_programs as keep_programs
 from .case.data.read import read_observations as read_observations
 from .case.data.covariates import covariate_design as covariate_design
 from .case.file.wells import wells as wells

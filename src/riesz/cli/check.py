@@ -11,6 +11,7 @@ from riesz.cli.options import (
     ProblemArgument,
     compile_quickly,
     json_of,
+    keep_compiled,
     use_float64,
 )
 from riesz.errors import RieszError
@@ -45,6 +46,7 @@ def check(
 ) -> None:
     """Read a problem file and say in plain words what was understood."""
     use_float64()
+    keep_compiled()
     if not calibrate:
         compile_quickly()
     from riesz.case.check.words import case_numbers, describe_case

@@ -11,6 +11,7 @@ from riesz.cli.options import (
     OutOption,
     QuietOption,
     json_of,
+    keep_compiled,
     use_float64,
 )
 
@@ -30,6 +31,7 @@ def demo(
 ) -> None:
     """Run the main job on built-in data: problem files, map, scores and report, in two minutes."""
     use_float64()
+    keep_compiled()
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -11,6 +11,7 @@ from riesz.cli.options import (
     ProblemArgument,
     QuietOption,
     json_of,
+    keep_compiled,
     use_float64,
 )
 
@@ -41,6 +42,7 @@ def fit_problem(
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
     use_float64()
+    keep_compiled()
     from riesz.case.run.fit import command_of, fit_case
     from riesz.case.run.folder import checkpoint_of, is_finished
 

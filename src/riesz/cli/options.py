@@ -37,6 +37,13 @@ def use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
+def keep_compiled() -> None:
+    """For commands that compile: the next run finds what this one compiled."""
+    from riesz.io.store.programs import keep_programs
+
+    keep_programs()
+
+
 def compile_quickly() -> None:
     """For commands that evaluate everything once or twice."""
     import jax
