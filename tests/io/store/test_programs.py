@@ -25,7 +25,8 @@ print(kept, len(hits))
 def answer(folder: str) -> list[str]:
     told = os.environ | {"RIESZ_CACHE": folder, "JAX_PLATFORMS": "cpu"}
     words = [sys.executable, "-c", COMPILED]
-    return subprocess.run(words, env=told, capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run(words, env=told, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 def test_the_second_process_finds_what_the_first_compiled(tmp_path):
