@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -83,6 +83,9 @@ bench-aquifer-mesh: $(READY)
 
 bench-covariates: $(READY)
 	$(BIN)/python paper/benchmarks/covariates.py --out results/bench-covariates.json
+
+bench-latency: $(READY)
+	$(BIN)/python benchmarks/latency.py --out results/bench-latency.json
 
 bench-walks: $(READY)
 	$(BIN)/python benchmarks/walks.py --out results/walks
