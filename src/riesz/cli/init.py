@@ -23,6 +23,14 @@ def init(
     x: Annotated[str | None, typer.Option("--x", help="The column of x.")] = None,
     y: Annotated[str | None, typer.Option("--y", help="The column of y.")] = None,
     value: Annotated[str | None, typer.Option("--value", help="The column of values.")] = None,
+    crs: Annotated[
+        str | None,
+        typer.Option("--crs", help="The table's coordinates, such as EPSG:25832 or EPSG:4326."),
+    ] = None,
+    polygon_crs: Annotated[
+        str | None,
+        typer.Option("--polygon-crs", help="The polygon's, where its file does not say."),
+    ] = None,
     layer: Annotated[
         str | None, typer.Option("--layer", help="Which layer of a map, or sheet of a spreadsheet.")
     ] = None,
@@ -58,6 +66,8 @@ def init(
         x=x,
         y=y,
         value=value,
+        crs=crs,
+        polygon_crs=polygon_crs,
         layer=layer,
         sites=sites,
         site=site,

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from riesz.errors import RieszError
+
 LON_LAT = "EPSG:4326"
 LARGEST_DEGREES = np.array([180.0, 90.0])
 FAR = 1000.0
 """Beyond any degrees and any slip in them: a domain that reaches so far is in a length."""
+
+WIDEST_ZONE, LARGEST_UTM = 9.0, 84.0
+"""Degrees of longitude that one UTM zone is taken for, and of latitude to which there are zones."""
 
 WKT = re.compile(r"[A-Z][A-Z_0-9]*\s*\[", re.DOTALL)
 
@@ -55,7 +60,10 @@ def unit_clash(
         (domain, points, f"the domain looks like {degrees}, the points like metres"),
     ):
         if could_be_degrees(ours) and np.abs(theirs).max() > FAR:
-            return f"{told}: project one into the coordinates of the other"
+            return (
+                f"{told}: say which coordinates each is in, by crs at the top and crs in "
+                "[observations] or [domain], and they are projected"
+            )
     return None
 
 
@@ -103,3 +111,56 @@ def length_unit(crs: str | None) -> str | None:
     factor = found.axis_info[0].unit_conversion_factor
     names = {1.0: "m", 1000.0: "km", 0.3048: "ft"}
     return next((name for size, name in names.items() if abs(factor / size - 1) < 1e-4), None)
+
+
+def is_geographic(crs: str) -> bool:
+    """Whether coordinates are longitude and latitude."""
+    found = parsed_crs(crs)
+    return epsg_code(crs) == LON_LAT if found is None else bool(found.is_geographic)
+
+
+def projected(
+    points: Float[np.ndarray, "point 2"], source: str, target: str
+) -> Float[np.ndarray, "point 2"]:
+    """Points of one crs in another, x or longitude first in both."""
+    if same_crs(source, target):
+        return points
+    if find_spec("pyproj") is None:
+        raise RieszError(
+            f"coordinates in {short_crs(source)} become those in {short_crs(target)} by pyproj, "
+            "which is not installed: pip install '.[gis]' in a clone of the repository, or bring "
+            "both into the same coordinates."
+        )
+    for text in (source, target):
+        if parsed_crs(text) is None:
+            raise RieszError(f"the crs {short_crs(text)!r} is not known to pyproj.")
+    pyproj = import_module("pyproj")
+    transformer = pyproj.Transformer.from_crs(source, target, always_xy=True)
+    found = np.column_stack(transformer.transform(points[:, 0], points[:, 1]))
+    (bad,) = np.nonzero(~np.isfinite(found).all(axis=1))
+    if bad.size:
+        raise RieszError(
+            f"{bad.size} of {len(points)} points have no place in {short_crs(target)}, first "
+            f"{points[bad[0]].tolist()} in {short_crs(source)}: see that this is their crs."
+        )
+    return found
+
+
+def metric_crs(degrees: Float[np.ndarray, "point 2"]) -> str:
+    """A projection in metres for places on Earth: their UTM zone, or their own if they are many."""
+    (west, south), (east, north) = degrees.min(axis=0), degrees.max(axis=0)
+    longitude, latitude = (west + east) / 2, (south + north) / 2
+    if east - west > WIDEST_ZONE or max(-south, north) > LARGEST_UTM:
+        return f"+proj=laea +lat_0={latitude:.2f} +lon_0={longitude:.2f} +datum=WGS84 +units=m"
+    zone = min(int((longitude + 180) // 6) + 1, 60)
+    return f"EPSG:{(32600 if latitude >= 0 else 32700) + zone}"
+
+
+def lies_where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> bool:
+    """Whether degrees, if they are that, lie in the area that a projection was made for."""
+    found = None if not could_be_degrees(degrees) else parsed_crs(crs)
+    if found is None or found.is_geographic or found.area_of_use is None:
+        return False
+    area = found.area_of_use
+    low, high = (area.west, area.south), (area.east, area.north)
+    return bool(np.all((degrees >= low) & (degrees <= high)))

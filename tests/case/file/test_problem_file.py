@@ -377,11 +377,11 @@ def test_the_code_in_the_name_of_a_crs(name, code):
     assert epsg_code(name) == code
 
 
-def test_an_outline_in_another_crs_is_refused(tmp_path):
+def test_an_outline_in_another_crs_is_projected(tmp_path):
     outline(tmp_path, crs={"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32612"}})
     assert read_problem(written(tmp_path, f'crs = "EPSG:32612"\n{OUTLINED}')).notes == ()
-    with pytest.raises(FileFormatError, match=r"o.geojson is in EPSG:32612, by its own crs, but"):
-        read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}'))
+    with pytest.raises(MeshError, match=r"2 of 2 points lie outside the domain"):
+        read_problem(written(tmp_path, f'crs = "EPSG:32613"\n{OUTLINED}'))
     outline(tmp_path, crs="odd")
     assert read_problem(written(tmp_path, f'crs = "EPSG:2056"\n{OUTLINED}')).notes == ()
 
@@ -393,7 +393,7 @@ def test_wells_in_degrees_on_a_domain_in_metres_are_told_as_such(tmp_path):
     degrees = "x,y,value\n-113.2,43.1,0.3\n-112.9,43.4,0.9\n"
     with pytest.raises(MeshError, match=r"points look like longitude and latitude in degrees"):
         read_problem(written(tmp_path, metres, degrees))
-    with pytest.raises(MeshError, match=r"domain looks like longitude .* project one into"):
+    with pytest.raises(MeshError, match=r"domain looks like longitude .* say which coord"):
         read_problem(written(tmp_path, SQUARE, "x,y,value\n3.5e5,4.05e6,0.3\n"))
     with pytest.raises(MeshError, match=r"drop them by .* or see that both are in the same"):
         read_problem(written(tmp_path, SQUARE, "x,y,value\n3,0.5,0.3\n"))

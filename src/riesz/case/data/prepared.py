@@ -9,7 +9,7 @@ import datetime
 import io
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from riesz.case.data.schema import ObservationsTable
-from riesz.errors import FileFormatError, MeshError
-from riesz.geometry.crs import unit_clash
+from riesz.errors import FileFormatError, MeshError, told_of
+from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import is_none, number_in
 from riesz.io.tables.text import TextTable, read_csv
@@ -58,10 +58,24 @@ class Columns:
         """The first two columns, x and y."""
         return self.numbers[:, :2]
 
+    def within(self, own: str | None, crs: str | None) -> "Columns":
+        """With places in `crs`, where it and their own are known."""
+        if own is None or crs is None:
+            return self
+        with told_of(self.path):
+            points = projected(self.points, own, crs)
+        return replace(self, numbers=np.column_stack([points, self.numbers[:, 2:]]))
 
-def read_columns(path: Path, names: tuple[str, ...]) -> Columns:
-    """The named columns of a table, all of them finite numbers."""
-    return columns_of(read_table(path, value=names[-1]), names)
+
+def read_columns(
+    path: Path, names: tuple[str, ...], *, own: str | None = None, crs: str | None = None
+) -> Columns:
+    """The named columns of a table, all of them finite numbers, with places in `crs`.
+
+    They are in their layer's coordinates or, where a table does not say, in `own`.
+    """
+    table = read_table(path, value=names[-1])
+    return columns_of(table, names).within(table.crs or own, crs)
 
 
 def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
@@ -78,6 +92,9 @@ def check_inside(columns: Columns, mesh: Mesh, advice: str = "drop them") -> Non
     (outside,) = np.nonzero(~inside_of(mesh, columns.points))
     if outside.size:
         x, y = columns.points[outside[0]]
+        swapped = inside_of(mesh, columns.points[outside][:, ::-1])
+        if swapped.mean() > 0.5 and outside.size > 0.5 * len(columns.points):
+            advice = f"swap them, {columns.names[0]} and {columns.names[1]}: then they lie inside"
         low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
         clash = unit_clash(columns.points, mesh.nodes)
         raise MeshError(
@@ -103,7 +120,15 @@ class Prepared:
     covariates: Mapping[str, Covariate] = field(default_factory=dict)
     told: tuple[str, ...] = ()  # how the rows came to be, in words
     notes: tuple[str, ...] = ()  # what to be aware of
-    crs: str | None = None  # of a map layer
+    crs: str | None = None  # as it was told, or of a map layer
+
+    def within(self, crs: str | None) -> "Prepared":
+        """With places in `crs`, where it and their own are known."""
+        if self.crs is None or crs is None or same_crs(self.crs, crs):
+            return self
+        points = self.columns.within(self.crs, crs).points
+        told = f"projected from {short_crs(self.crs)} into {short_crs(crs)}"
+        return replace(self, points=points, crs=crs, told=(*self.told, told))
 
     @property
     def num_rows(self) -> int:

@@ -56,7 +56,7 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         sites=None if names.site is None else identifiers(table, names.site),
         covariates={name: covariate_in(table, name) for name in names.covariates},
         told=(*told, *more),
-        crs=table.crs,
+        crs=names.crs or table.crs,
     )
     if names.aggregate is None:
         return readings

@@ -3,9 +3,10 @@
 import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, PositiveFloat, model_validator
 
 from riesz.case.table import Table, is_finite, shown
+from riesz.geometry.crs import is_crs_text
 from riesz.spelling import listed
 
 ALLOWED = (
@@ -43,7 +44,16 @@ def as_date(value: Any) -> datetime.date:
     raise ValueError(f"is {shown(value)}: give a date such as '1960-01-31'")
 
 
+def as_crs(value: str | None) -> str | None:
+    if value is not None and not is_crs_text(value):
+        raise ValueError(
+            f"is {shown(value)}: give an EPSG code, such as 'EPSG:32612', a PROJ text or WKT"
+        )
+    return value
+
+
 Date = Annotated[datetime.date, PlainValidator(as_date)]
+CRS = Annotated[str | None, AfterValidator(as_crs)]
 Where = dict[str, Annotated[Any, PlainValidator(as_filter)]]
 
 
@@ -52,6 +62,7 @@ class ObservationsTable(Table):
 
     file: str = Field(description="the CSV file, relative to the problem file")
     layer: str | None = None
+    crs: CRS = None
     x: str = "x"
     y: str = "y"
     value: str = "value"

@@ -143,10 +143,12 @@ class Region:
     crs: str | None = None
 
 
-def read_regions(folder: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
+def read_regions(
+    folder: Path, tables: Mapping[str, RegionTable], crs: str | None = None
+) -> tuple[Region, ...]:
     regions = []
     for name, table in tables.items():
-        found = read_features(folder / table.file, table.layer, "polygon")
+        found = read_features(folder / table.file, table.layer, "polygon", into=crs)
         kept, _ = filtered(found.table, table.where, f"regions.{name}.where")
         polygons = [found.shapes[row - 1] for row in kept.lines.tolist()]
         regions.append(Region(name, found.table.path, polygons, found.table.crs))

@@ -27,8 +27,8 @@ MOST_CELLS = 2e7
 Points = Float[np.ndarray, "row 2"]
 
 
-def outline_of(path: Path, domain: DomainTable) -> OutlineFile | None:
-    """The outline that a problem file names, if it does."""
+def outline_of(path: Path, domain: DomainTable, into: str | None = None) -> OutlineFile | None:
+    """The outline that a problem file names, if it does; in the coordinates `into`."""
     if domain.outline is None:
         return None
     outline_path = path.parent / domain.outline
@@ -37,7 +37,7 @@ def outline_of(path: Path, domain: DomainTable) -> OutlineFile | None:
             f"{path}: domain.outline is {domain.outline!r}: give a file that ends in "
             f"{listed(OUTLINES)}, or name a mesh file by domain.mesh."
         )
-    return read_outline_file(outline_path, domain.layer)
+    return read_outline_file(outline_path, domain.layer, own=domain.crs, into=into)
 
 
 def coarse_mesh(path: Path, domain: DomainTable, file: OutlineFile | None, points: Points) -> Mesh:

@@ -47,11 +47,11 @@ from riesz.case.file.wells import (
 from riesz.case.table import table_of
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES
-from riesz.errors import FileFormatError, RieszError, told_of
+from riesz.errors import FileFormatError, told_of
 from riesz.fem.terms.weakform import WeakForm
-from riesz.geometry.crs import could_be_degrees, is_crs_text
+from riesz.geometry.crs import could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import Choice, choose_engine
-from riesz.io.maps.outlines import OutlineFile, check_same_crs
+from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes
 from riesz.latent.gaussian_process import GP
@@ -185,15 +185,22 @@ def read_case(
         prepared = prepared_readings(path.parent, names, floor)
     else:
         prepared = read_prepared(table, names)
-    wells, lines, regions = mapped(path, tables, kept)
-    told: list[str] = []
+    file = None
     if coarse is None:
         file = outline_of(path, tables.domain)
         named = [(prepared.path, prepared.crs)]
         named += [] if file is None else [(file.path, file.crs)]
-        named += [(one.columns.path, one.crs) for one in wells]
-        named += [(one.path, one.crs) for one in (*lines, *regions)]
+        named.sort(key=lambda one: in_degrees(one[1]))
         tables, content = with_crs(tables, content, named)
+        prepared, file = prepared.within(tables.crs), outline_of(path, tables.domain, tables.crs)
+    wells, lines, regions = mapped(path, tables, kept)
+    told: list[str] = []
+    if coarse is None:
+        named = [(one.columns.path, one.crs) for one in wells]
+        named += [(one.path, one.crs) for one in (*lines, *regions)]
+        if tables.crs is None:
+            tables, content = with_crs(tables, content, named)
+            wells, lines, regions = mapped(path, tables, kept)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
@@ -232,9 +239,9 @@ def mapped(
         )
     folder = path.parent
     return (
-        read_wells(path, tables.wells),
-        read_rivers(folder, tables.rivers),
-        read_regions(folder, tables.regions),
+        read_wells(path, tables.wells, tables.crs),
+        read_rivers(folder, tables.rivers, tables.crs),
+        read_regions(folder, tables.regions, tables.crs),
     )
 
 
@@ -288,20 +295,21 @@ def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepar
 def with_crs(
     tables: ProblemTables, content: bytes, named: Iterable[tuple[Path, str | None]]
 ) -> tuple[ProblemTables, bytes]:
-    """The tables with the crs that map files name, where the problem file names none.
+    """The tables with the crs that map files name first, where the problem file names none.
 
     It is written into the content too, so that a run folder, which keeps no map, knows it.
     """
     for own_path, own in named:
-        if own is None:
-            continue
-        if tables.crs is not None:
-            check_same_crs(own_path, own, tables.crs)
-        elif is_crs_text(own):
+        if own is not None and tables.crs is None and is_crs_text(own):
             tables = tables.model_copy(update={"crs": own})
             text = " ".join(own.split()).replace("'", "")
             content = f"crs = '{text}'  # of {own_path.name}\n".encode() + content
     return tables, content
+
+
+def in_degrees(crs: str | None) -> bool:
+    """Those are projected where others are in a length."""
+    return crs is not None and is_geographic(crs)
 
 
 def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> list[str]:
@@ -324,9 +332,8 @@ def tables_in(path: Path, content: bytes) -> ProblemTables:
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not TOML: {error}.") from None
     tables = table_of(ProblemTables, found, path)
-    if tables.crs is not None:
-        try:
-            check_crs(tables.crs)
-        except RieszError as error:
-            raise FileFormatError(f"{path}: {error}") from None
+    for crs in (tables.crs, tables.domain.crs, tables.observations.crs):
+        if crs is not None:
+            with told_of(path):
+                check_crs(crs)
     return tables

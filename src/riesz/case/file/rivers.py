@@ -79,13 +79,15 @@ class River:
     mean_stage: float  # by length
 
 
-def read_rivers(folder: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
+def read_rivers(
+    folder: Path, tables: Sequence[RiverTable], crs: str | None = None
+) -> tuple[RiverLines, ...]:
     """The lines of all rivers, wherever they lie."""
-    return tuple(lines_of_river(folder / table.file, table) for table in tables)
+    return tuple(lines_of_river(folder / table.file, table, crs) for table in tables)
 
 
-def lines_of_river(path: Path, table: RiverTable) -> RiverLines:
-    layer = read_features(path, table.layer, "line")
+def lines_of_river(path: Path, table: RiverTable, crs: str | None = None) -> RiverLines:
+    layer = read_features(path, table.layer, "line", into=crs)
     if isinstance(table.stage, float):
         stages = np.full(len(layer.shapes), table.stage)
     elif not layer.table.header:

@@ -15,17 +15,16 @@ from pydantic import (
 )
 
 from riesz.case.data.covariates import EFFECTS, LOCAL
-from riesz.case.data.schema import ObservationsTable
+from riesz.case.data.schema import CRS, ObservationsTable
 from riesz.case.file.boundary import BoundaryTable, RegionTable
 from riesz.case.file.equation import EquationTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.rivers import RiverTable
 from riesz.case.file.wells import WellTable
-from riesz.case.table import Coefficient, Table, shown
+from riesz.case.table import Coefficient, Table
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
 from riesz.errors import RieszError
-from riesz.geometry.crs import is_crs_text
 from riesz.mesh.tags import REST
 from riesz.problem.problem import check_free_names
 from riesz.spelling import listed, nearest
@@ -43,6 +42,7 @@ class DomainTable(Table):
 
     outline: str | None = None
     layer: str | None = None
+    crs: CRS = None
     mesh: str | None = None
     rectangle: RectangleTable | None = None
     around_observations: bool = False
@@ -72,6 +72,7 @@ class DomainTable(Table):
         outlined = self.outline is not None
         for key, suits, kind in (
             ("layer", outlined, "outline"),
+            ("crs", outlined, "outline"),
             ("margin", self.around_observations, "around_observations"),
             ("simplify", outlined, "outline"),
         ):
@@ -150,7 +151,7 @@ class EngineTable(Table):
 class ProblemTables(Table):
     """A whole problem file."""
 
-    crs: str | None = None
+    crs: CRS = None
     domain: DomainTable = Field(description="where the equation holds, as [domain]")
     observations: ObservationsTable = Field(description="what was measured, as [observations]")
     noise: NoiseTable = Field(
@@ -165,15 +166,6 @@ class ProblemTables(Table):
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )
     engine: EngineTable = EngineTable()
-
-    @field_validator("crs")
-    @classmethod
-    def check_crs(cls, crs: str | None) -> str | None:
-        if crs is not None and not is_crs_text(crs):
-            raise ValueError(
-                f"is {shown(crs)}: give an EPSG code, such as 'EPSG:32612', a PROJ text or WKT"
-            )
-        return crs
 
     @field_validator("unknowns")
     @classmethod

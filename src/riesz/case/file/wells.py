@@ -85,10 +85,12 @@ class WellPoints:
         return self.columns.numbers[:, 2]
 
 
-def read_wells(path: Path, tables: Sequence[WellTable]) -> tuple[WellPoints, ...]:
+def read_wells(
+    path: Path, tables: Sequence[WellTable], crs: str | None = None
+) -> tuple[WellPoints, ...]:
     """The wells of a problem file, each entry's own."""
     return tuple(
-        well_of(path, number, table) if table.file is None else wells_in(path.parent, table)
+        well_of(path, number, table) if table.file is None else wells_in(path.parent, table, crs)
         for number, table in enumerate(tables)
     )
 
@@ -102,11 +104,11 @@ def well_of(path: Path, number: int, table: WellTable) -> WellPoints:
     return WellPoints(Columns(path, keys, numbers, lines, "[[wells]] entry"), unknown)
 
 
-def wells_in(folder: Path, table: WellTable) -> WellPoints:
+def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoints:
     """The wells of an entry that names a file."""
     names = table.columns()
     found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
-    return WellPoints(columns_of(found, names), crs=found.crs)
+    return WellPoints(columns_of(found, names).within(found.crs, crs), crs=crs or found.crs)
 
 
 def wells(

@@ -1,7 +1,7 @@
 """Which columns of a table hold coordinates and values: by their names, and by their ranges."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 
@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError
-from riesz.geometry.outline import Outline
 from riesz.io.tables.numbers import number_in, number_or_limit
 from riesz.io.tables.text import TextTable, column_of
+
+Box = Float[np.ndarray, "corner 2"]
 
 PAIRS = (
     (r"x(_.*|coord.*|koord.*|_?l93|_?lambert.*)?|.*_x|(coord|koord).*x|utm_?x", {"x": "y"}),
@@ -114,11 +115,12 @@ def guessed_columns(
     x: str | None,
     y: str | None,
     value: str | None,
-    outline: Outline | None,
+    boxes: Sequence[Box] = (),
 ) -> Guess:
     """The columns that were named, and guesses for those that were not.
 
-    Coordinates are columns of `places`: the table itself, or one of its sites.
+    Coordinates are columns of `places`: the table itself, or one of its sites. `boxes` are where
+    the polygon may be, in coordinates that the columns may be in.
     """
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
@@ -126,11 +128,7 @@ def guessed_columns(
             check_numbers(of, name)
     why = []
     if x is None or y is None:
-        box = None
-        if outline is not None:
-            corners = np.concatenate(outline.rings)
-            box = np.stack([corners.min(axis=0), corners.max(axis=0)])
-        x, y, reason = pair_of(places, box, x, y)
+        x, y, reason = pair_of(places, boxes, x, y)
         why.append(f"coordinates: {x} and {y}, by {reason}")
     if value is None:
         value, reason = value_of(table, (x, y))
@@ -156,7 +154,7 @@ def check_numbers(table: TextTable, name: str) -> None:
 
 
 def pair_of(
-    table: TextTable, box: Float[np.ndarray, "corner 2"] | None, x: str | None, y: str | None
+    table: TextTable, boxes: Sequence[Box], x: str | None, y: str | None
 ) -> tuple[str, str, str]:
     """Two columns that are named as coordinates or, with a polygon, that lie in its range.
 
@@ -174,29 +172,23 @@ def pair_of(
         for other in table.header
         if bare(other) in partners(bare(one), swaps)
     )
-    if box is None and named:
+    if not boxes and named:
         return (*named[0], "their names")
-    if box is not None:
+    if boxes:
         for pair in named:
-            if share_within(table, pair, box) > MOSTLY:
+            if share_within(table, pair, boxes) > MOSTLY:
                 return (*pair, "their names and the range of the polygon")
         for pair in fitting((other, one) for one, other in named):
-            if share_within(table, pair, box) > MOSTLY:
+            if share_within(table, pair, boxes) > MOSTLY:
                 return (*pair, "the range of the polygon: swapped against their names")
         numeric = [name for name in table.header if is_numeric(table, name)]
         either = combinations if x is None and y is None else permutations
         for pair in fitting(either(numeric, 2)):
-            if share_within(table, pair, box) > MOSTLY:
+            if share_within(table, pair, boxes) > MOSTLY:
                 return (*pair, "the range of the polygon")
-        best = max(named, key=lambda pair: share_within(table, pair, box), default=None)
-        if best is not None and share_within(table, best, box) > 0:
+        best = max(named, key=lambda pair: share_within(table, pair, boxes), default=None)
+        if best is not None:
             return (*best, "their names")
-        if named:
-            raise FileFormatError(
-                f"{table.path}: the columns {named[0][0]} and {named[0][1]} are not in the range "
-                f"of the polygon, {box[0].tolist()} to {box[1].tolist()}: bring both into the same "
-                "coordinates, or name other columns by --x and --y."
-            )
     found = ", ".join(table.header)
     if x is not None or y is not None:
         option, lacking = ("--x", "--y") if y is None else ("--y", "--x")
@@ -218,11 +210,10 @@ def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
     return (found | {one.replace("é", "e") for one in found}) - {name}
 
 
-def share_within(
-    table: TextTable, pair: tuple[str, str], box: Float[np.ndarray, "corner 2"]
-) -> float:
+def share_within(table: TextTable, pair: tuple[str, str], boxes: Sequence[Box]) -> float:
+    """Of rows with places in one of the boxes, whichever holds most."""
     places = np.array([[number_in(cell) for cell in table.cells(name)] for name in pair]).T
-    return float(np.mean(((places >= box[0]) & (places <= box[1])).all(axis=1)))
+    return max(float(np.mean(((places >= b[0]) & (places <= b[1])).all(axis=1))) for b in boxes)
 
 
 def is_numeric(table: TextTable, name: str) -> bool:

@@ -23,9 +23,11 @@ from riesz.case.start.columns import (
     is_numeric,
     unit_of,
 )
-from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.crs import could_be_degrees, unit_clash
+from riesz.case.start.coordinates import Systems, boxes_of, systems_of
+from riesz.errors import FileFormatError, RieszError, told_of
+from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
+from riesz.io.maps.outlines import OutlineFile
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import BELOW, number_or_limit
@@ -47,6 +49,8 @@ class Asked:
     x: str | None = None
     y: str | None = None
     value: str | None = None
+    crs: str | None = None  # of the table
+    polygon_crs: str | None = None
     layer: str | None = None  # of a map, or a sheet
     sites: Path | None = None  # a table of where the sites are
     site: str | None = None  # readings of one site become one observation
@@ -63,13 +67,14 @@ class MeasuredRows:
     points: Float[np.ndarray, "row 2"]
     values: Numbers
     num_limits: int  # that the true values are below
-    in_degrees: bool  # by the names of the coordinates
+    systems: Systems
+    file: OutlineFile | None  # in the coordinates of the problem
     lines: str  # of [observations], each with its end
     notes: tuple[str, ...]  # what was guessed, and how many rows there are
 
 
 def measured_rows(
-    table_path: Path, outline: Outline | None, folder: Path, asked: Asked
+    table_path: Path, file: OutlineFile | None, folder: Path, asked: Asked
 ) -> MeasuredRows:
     """The rows that have a place, inside the outline, and a value."""
     if asked.sites_where and asked.sites is None:
@@ -82,8 +87,10 @@ def measured_rows(
         every = read_table(asked.sites, value=asked.x or "x")
         sites, more = filtered(every, asked.sites_where, "--sites-where")
         told = [*told, *more]
+    own = asked.crs or table.crs or (None if every is None else every.crs)
+    boxes = boxes_of(file, own)
     names = guessed_columns(
-        table, sites or table, x=asked.x, y=asked.y, value=asked.value, outline=outline
+        table, sites or table, x=asked.x, y=asked.y, value=asked.value, boxes=boxes
     )
     site = asked.site if asked.site or every is None else shared_column(table, every)
     total = table.num_rows
@@ -102,8 +109,22 @@ def measured_rows(
     numbers = np.column_stack([places, *columns.values()])
     good = np.asarray(np.isfinite(numbers).all(axis=1))
     below = np.array([(cell or "").startswith(BELOW) for cell in table.cells(names.value)])
-    inside = good if outline is None else contains(outline, np.nan_to_num(places)) & good
-    check_inside(table, places[good], inside, names, outline)
+    check_places(table, good, names)
+    systems = systems_of(
+        table.path,
+        (names.x, names.y),
+        places[good],
+        own,
+        file,
+        named_degrees=re.fullmatch(DEGREES, bare(names.x)) is not None,
+    )
+    located = np.full_like(places, np.nan)
+    with told_of(table.path):
+        located[good] = systems.of_table(places[good])
+    file = None if file is None else systems.of_outline(file)
+    outline = None if file is None else file.outline
+    inside = good if outline is None else contains(outline, np.nan_to_num(located)) & good
+    check_inside(table, located[good], inside, names, outline)
     check_values(table.kept(inside), values[inside], names, outline)
     positive = checked_covariates(table.kept(inside), values[inside], names, asked)
     lines = [
@@ -112,22 +133,24 @@ def measured_rows(
         *site_lines(asked, site, folder),
         f"x = {quoted(names.x)}",
         f"y = {quoted(names.y)}",
+        *crs_line(systems.table if systems.moves_table else None),
         f"value = {quoted(names.value)}",
         *row_lines(asked, {name: (raw[name], columns[name]) for name in raw}, good & ~inside),
         *date_lines(table.kept(inside)),
         *option_lines(asked, unit_of(names.value), positive),
     ]
-    notes = [*written, *names.why, *told, *odd, row_note(total, good, inside)]
+    notes = [*written, *names.why, *systems.notes, *told, *odd, row_note(total, good, inside)]
     notes += odd_rows(table.kept(inside), places[inside], values[inside], names, site)
-    points, own, below = places[inside], values[inside], below[inside]
+    points, kept, below = located[inside], values[inside], below[inside]
     if site is not None:
-        points, own, below = by_site(points, own, below, identifiers(table.kept(inside), site))
-        notes.append(f"observations: medians of the readings of {len(own)} sites, told by {site}")
+        points, kept, below = by_site(points, kept, below, identifiers(table.kept(inside), site))
+        notes.append(f"observations: medians of the readings of {len(kept)} sites, told by {site}")
     return MeasuredRows(
         points=points,
-        values=np.log(own) if asked.log else own,
+        values=np.log(kept) if asked.log else kept,
         num_limits=int(below.sum()),
-        in_degrees=bool(re.fullmatch(DEGREES, bare(names.x))) and could_be_degrees(points),
+        systems=systems,
+        file=file,
         lines="".join(f"{line}\n" for line in lines),
         notes=tuple(notes),
     )
@@ -171,6 +194,25 @@ def odd_rows(
     return told
 
 
+def check_places(table: TextTable, good: Flags, names: Guess) -> None:
+    if not good.any():
+        raise FileFormatError(
+            f"{table.path}: no row has numbers in all of {names.x}, {names.y} and {names.value}: "
+            "name other columns by --x, --y and --value."
+        )
+
+
+def crs_line(crs: str | None) -> list[str]:
+    """Of coordinates that are not those of the problem."""
+    if crs is None:
+        return []
+    return [f"crs = {crs_quoted(crs)}   # of these; they are projected into the crs at the top"]
+
+
+def crs_quoted(crs: str) -> str:
+    return "'" + " ".join(crs.split()).replace("'", "") + "'"
+
+
 def check_inside(
     table: TextTable,
     places: Float[np.ndarray, "good 2"],
@@ -180,11 +222,12 @@ def check_inside(
 ) -> None:
     """Raise where there are places, and the polygon holds none of them."""
     if outline is not None and len(places) and not inside.any():
-        clash = unit_clash(places, np.concatenate(outline.rings))
+        advice = "name the coordinates of both by --crs and --polygon-crs, or name other columns"
+        if contains(outline, places[:, ::-1]).mean() > MOSTLY:
+            advice = f"they are when swapped: --x {names.y} --y {names.x}"
         raise FileFormatError(
             f"{table.path}: none of {len(places)} rows has its place, in {names.x} and {names.y}, "
-            "inside the polygon: "
-            f"{clash or 'bring both into the same coordinates, or name other columns'}."
+            f"inside the polygon: {unit_clash(places, np.concatenate(outline.rings)) or advice}."
         )
 
 

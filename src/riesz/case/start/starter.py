@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.start.rows import Asked, measured_rows, number, quoted, relative
+from riesz.case.start.coordinates import Systems
+from riesz.case.start.rows import Asked, crs_quoted, measured_rows, number, quoted, relative
 from riesz.errors import RieszError
-from riesz.geometry.crs import LON_LAT, is_crs_text
+from riesz.geometry.crs import is_crs_text
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, simplify_outline
 from riesz.io.maps.outlines import OutlineFile, read_outline_file
@@ -54,6 +55,8 @@ def write_first_problem(
     x: str | None = None,
     y: str | None = None,
     value: str | None = None,
+    crs: str | None = None,
+    polygon_crs: str | None = None,
     layer: str | None = None,
     sites: Path | str | None = None,
     site: str | None = None,
@@ -73,7 +76,10 @@ def write_first_problem(
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
     asked = Asked(
-        *(x, y, value, layer),
+        *(x, y, value),
+        crs=crs,
+        polygon_crs=polygon_crs,
+        layer=layer,
         sites=None if sites is None else Path(sites),
         site=site,
         where=where or {},
@@ -89,9 +95,9 @@ def write_first_problem(
 
 def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) -> Starter:
     """A problem file that will lie in `folder`."""
-    file = None if polygon is None else read_outline_file(polygon)
-    measured = measured_rows(table_path, None if file is None else file.outline, folder, asked)
-    points, values = measured.points, measured.values
+    file = None if polygon is None else read_outline_file(polygon, own=asked.polygon_crs)
+    measured = measured_rows(table_path, file, folder, asked)
+    file, points, values = measured.file, measured.points, measured.values
     extent = float(np.ptp(np.concatenate(file.outline.rings) if file else points, axis=0).max())
     outline = file.outline if file else hull_outline(points, MARGIN_SHARE * extent)
     edge = rounded(math.sqrt(NODES_PER_SQUARE * outline.area / NUM_NODES))
@@ -100,8 +106,8 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
     # The words of the file, each line explained, with gaps for the numbers.
     words = files("riesz.case.start").joinpath("starter.txt").read_text(encoding="utf-8")
     text = words.format(
-        crs=crs_lines(file, in_degrees=measured.in_degrees),
-        domain=domain_lines(file, polygon, folder, edge, extent, points),
+        crs=crs_lines(file, measured.systems),
+        domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
         edge=number(edge),
         observations=measured.lines,
         mean=number(rounded(float(values.mean()), 3)),
@@ -116,9 +122,10 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         notes.append(
             f"engine: nuts, for values below a limit, of which there are {measured.num_limits}"
         )
-    if measured.in_degrees:
+    if measured.systems.in_degrees:
         notes.append(
-            "degrees are no lengths: better bring the coordinates into a projection in metres"
+            "degrees are no lengths: better bring the coordinates into a projection in metres, as "
+            "init does where pyproj is installed"
         )
     return Starter(text, tuple(notes))
 
@@ -134,12 +141,16 @@ def rounded(value: float, digits: int = 2) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
-def crs_lines(file: OutlineFile | None, *, in_degrees: bool) -> str:
-    if file is not None and file.crs is not None and is_crs_text(file.crs):
-        text = " ".join(file.crs.split()).replace("'", "")
-        return f"crs = '{text}'  # as {file.path.name} says"
-    if in_degrees:
-        return f'crs = "{LON_LAT}"            # longitude and latitude'
+def crs_lines(file: OutlineFile | None, systems: Systems) -> str:
+    """Which coordinates the problem lives in, and why."""
+    crs = systems.problem
+    if crs is not None and is_crs_text(crs):
+        why = "all else is projected into these"
+        if systems.in_degrees:
+            why = "longitude and latitude"
+        elif file is not None and file.crs == crs:
+            why = f"as {file.path.name} says"
+        return f"crs = {crs_quoted(crs)}   # {why}"
     return '# crs = "EPSG:32612"         # which coordinates these are: an EPSG code, PROJ or WKT'
 
 
@@ -150,6 +161,7 @@ def domain_lines(
     edge: float,
     extent: float,
     points: Float[np.ndarray, "row 2"],
+    systems: Systems,
 ) -> str:
     if file is None or polygon is None:
         margin = number(rounded(MARGIN_SHARE * extent))
@@ -158,6 +170,8 @@ def domain_lines(
             f'"area.geojson"\nmargin = {margin}   # so far around them'
         )
     named = f"outline = {quoted(relative(polygon, folder))}   # where the equation holds"
+    if systems.moves_outline:
+        named += f"\ncrs = {crs_quoted(str(systems.outline))}   # of the outline"
     simple = rounded(edge / 4)
     try:
         simplify_outline(file.outline, simple, points)

@@ -7,8 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from riesz.errors import FileFormatError, MeshError, told_of
-from riesz.geometry.crs import crs_of, same_crs, short_crs
+from riesz.errors import FileFormatError, MeshError, RieszError, told_of
+from riesz.geometry.crs import (
+    LON_LAT,
+    crs_of,
+    lies_where_used,
+    projected,
+    same_crs,
+)
 from riesz.geometry.lines import features_in, geojson_in, geometries_in, lines_of
 from riesz.geometry.outline import Outline, outline_from
 from riesz.io.meshes.files import read_mesh
@@ -38,13 +44,16 @@ class OutlineFile:
     path: Path
     outline: Outline
     crs: str | None
+    layer: str | None = None
 
 
-def read_outline_file(path: Path, layer: str | None = None) -> OutlineFile:
+def read_outline_file(
+    path: Path, layer: str | None = None, *, own: str | None = None, into: str | None = None
+) -> OutlineFile:
     """The polygon in a GeoJSON file, a GeoPackage or a shapefile."""
-    content, crs = read_shapes(path, layer)
+    content, crs = read_shapes(path, layer, own=own, into=into)
     with told_of(path):
-        return OutlineFile(path, outline_from(content), crs)
+        return OutlineFile(path, outline_from(content), crs, layer)
 
 
 def read_outline(path: Path | str, *, layer: str | None = None) -> Outline:
@@ -72,8 +81,52 @@ def read_domain(
         return mesh_from_polygon(outline, max_edge=max_edge or outline.extent / EDGES_ACROSS)
 
 
-def read_shapes(path: Path, layer: str | None) -> tuple[Any, str | None]:
-    """What a map file holds, as GeoJSON, and the crs that it names."""
+def read_shapes(
+    path: Path, layer: str | None, *, own: str | None = None, into: str | None = None
+) -> tuple[Any, str | None]:
+    """What a map file holds, as GeoJSON, and its crs: `own` where that was told, or what it names.
+
+    With `into` it is projected where its crs is another one.
+    """
+    content, named = shapes_in(path, layer)
+    crs = own or named
+    if into is None:
+        return content, crs
+    try:
+        corners = np.concatenate(lines_of(content))
+    except RieszError:
+        return content, crs  # what is no line or area is told by those who ask for one
+    if crs is None and path.suffix.lower() in GEOJSON and lies_where_used(corners, into):
+        crs = LON_LAT  # by its standard (RFC 7946), which many files in metres do not heed
+    if crs is None or same_crs(crs, into):
+        return content, crs
+    with told_of(path):
+        return moved(content, crs, into), into
+
+
+def moved(content: Any, source: str, target: str) -> Any:
+    """GeoJSON with its coordinates in another crs, and nothing said of the old one."""
+    if isinstance(content, Mapping):
+        kept = {key: one for key, one in content.items() if key not in ("crs", "crs_proj4", "bbox")}
+        for key in {"features", "geometry", "geometries"} & kept.keys():
+            kept[key] = moved(kept[key], source, target)
+        if "coordinates" in kept:
+            kept["coordinates"] = coordinates_in(kept["coordinates"], source, target)
+        return kept
+    if isinstance(content, list | tuple):
+        return [moved(one, source, target) for one in content]
+    return content
+
+
+def coordinates_in(nested: Any, source: str, target: str) -> Any:
+    """Positions in lists of lists, all of one list at once."""
+    if nested and isinstance(nested[0][0], list | tuple):
+        return [coordinates_in(one, source, target) for one in nested]
+    points = np.array([position[:2] for position in nested], dtype=float).reshape(-1, 2)
+    return projected(points, source, target).tolist()
+
+
+def shapes_in(path: Path, layer: str | None) -> tuple[Any, str | None]:
     if path.suffix.lower() not in OUTLINES:
         raise FileFormatError(f"{path}: maps are read from files that end in {listed(OUTLINES)}.")
     if path.suffix.lower() not in GEOJSON:
@@ -89,21 +142,10 @@ def read_shapes(path: Path, layer: str | None) -> tuple[Any, str | None]:
 
 def read_lines(path: Path, layer: str | None = None, *, crs: str | None = None) -> Any:
     """Lines, or outlines of polygons, in a map file, as GeoJSON; `crs` is the problem's own."""
-    content, own = read_shapes(path, layer)
-    if own is not None and crs is not None:
-        check_same_crs(path, own, crs)
+    content, _ = read_shapes(path, layer, into=crs)
     with told_of(path):
         lines_of(content)
     return content
-
-
-def check_same_crs(path: Path, own: str, crs: str) -> None:
-    """Raise where a file names another crs than the problem file."""
-    if not same_crs(own, crs):
-        raise FileFormatError(
-            f"{path} is in {short_crs(own)}, by its own crs, but the problem file says "
-            f"{short_crs(crs)}: bring both into the same coordinates."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +156,11 @@ class FeatureLayer:
     shapes: list[Mapping[str, Any]]
 
 
-def read_features(path: Path, layer: str | None, kind: Literal["line", "polygon"]) -> FeatureLayer:
+def read_features(
+    path: Path, layer: str | None, kind: Literal["line", "polygon"], *, into: str | None = None
+) -> FeatureLayer:
     """From a GeoJSON file, a GeoPackage or a shapefile; shapes of another kind are refused."""
-    content, crs = read_shapes(path, layer)
+    content, crs = read_shapes(path, layer, into=into)
     with told_of(path):
         features = features_in(content)
     if not features:

@@ -1,0 +1,150 @@
+"""Tables and outlines meet in one system of coordinates, whichever each is in."""
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+from riesz.case.data.read import prepared_readings
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.file.domain import outline_of
+from riesz.case.file.schema import DomainTable
+from riesz.case.start.rows import Asked
+from riesz.case.start.starter import starter
+from riesz.errors import FileFormatError, RieszError
+from riesz.geometry.crs import LON_LAT, metric_crs, projected
+from riesz.geometry.outline import contains
+
+pytest.importorskip("pyproj", reason="projections need the extra gis")
+
+UTM = "EPSG:32632"
+CENTRE = np.array([9.2, 48.8])  # degrees
+
+
+def in_degrees(count=12):
+    """Places about a town."""
+    return CENTRE + np.random.default_rng(0).uniform(-0.1, 0.1, size=(count, 2))
+
+
+def corners_in_degrees():
+    return CENTRE + 0.15 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
+
+
+def table(folder, points, header="x,y"):
+    rows = [f"{x:.8f},{y:.8f},{i % 5 + i}" for i, (x, y) in enumerate(points)]
+    path = folder / "wells.csv"
+    path.write_text("\n".join([f"{header},value", *rows]) + "\n")
+    return path
+
+
+def polygon(folder, corners, crs=None):
+    ring = [*corners.tolist(), corners[0].tolist()]
+    members = {} if crs is None else {"crs": {"type": "name", "properties": {"name": crs}}}
+    path = folder / "area.geojson"
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [ring], **members}))
+    return path
+
+
+def as_fit_reads_it(folder, made):
+    """Places and outline of the problem file, in its own coordinates."""
+    tables = tomllib.loads(made.text)
+    names = ObservationsTable.model_validate(tables["observations"])
+    found = prepared_readings(folder, names, None).within(tables["crs"])
+    domain = DomainTable.model_validate(tables["domain"])
+    return tables, found, outline_of(folder / "problem.toml", domain, tables["crs"])
+
+
+CASES = {
+    "degrees beside an outline in metres": ((LON_LAT, "lon,lat"), (UTM, UTM), {}),
+    "degrees by option beside an outline in metres": (
+        (LON_LAT, "x,y"),
+        (UTM, UTM),
+        {"crs": LON_LAT},
+    ),
+    "metres by option beside GeoJSON as its standard has it": (
+        (UTM, "x,y"),
+        (LON_LAT, None),
+        {"crs": UTM},
+    ),
+    "another projection beside an outline in metres": (
+        ("EPSG:31467", "Rechtswert,Hochwert"),
+        (UTM, UTM),
+        {"crs": "EPSG:31467"},
+    ),
+    "both in degrees": ((LON_LAT, "Länge,Breite"), (LON_LAT, None), {}),
+    "an outline that was told": ((LON_LAT, "lon,lat"), (UTM, None), {"polygon_crs": UTM}),
+    "both in the same projection": ((UTM, "E,N"), (UTM, UTM), {}),
+}
+
+
+@pytest.mark.parametrize(("of_table", "of_outline", "options"), CASES.values(), ids=CASES)
+def test_both_are_projected_into_metres(tmp_path, of_table, of_outline, options):
+    crs, header = of_table
+    path = table(tmp_path, projected(in_degrees(), LON_LAT, crs), header)
+    drawn, named = of_outline
+    area = polygon(tmp_path, projected(corners_in_degrees(), LON_LAT, drawn), named)
+    made = starter(path, area, tmp_path, Asked(**options))
+    tables, found, outline = as_fit_reads_it(tmp_path, made)
+    assert tables["crs"] == UTM
+    np.testing.assert_allclose(found.points, projected(in_degrees(), LON_LAT, UTM), atol=0.01)
+    assert contains(outline.outline, found.points).all()
+    assert "outside" not in tables["observations"]
+
+
+def test_degrees_alone_are_projected_into_their_zone(tmp_path):
+    made = starter(table(tmp_path, in_degrees(), "lon,lat"), None, tmp_path, Asked())
+    tables, found, _ = as_fit_reads_it(tmp_path, made)
+    assert (tables["crs"], tables["observations"]["crs"]) == (UTM, LON_LAT)
+    assert found.told[-1] == f"projected from {LON_LAT} into {UTM}"
+    assert f"degrees are no lengths: projected into {UTM}, in metres" in made.guesses
+
+
+@pytest.mark.parametrize(
+    ("of_table", "of_outline", "told"),
+    [
+        ((UTM, "x,y"), (LON_LAT, None), "say which coordinates those are by --crs and a code"),
+        (("EPSG:31467", "x,y"), (LON_LAT, None), "by --crs EPSG:31467, if they are Gauss-Krüger"),
+        (("EPSG:2056", "x,y"), (LON_LAT, None), "by --crs EPSG:2056, if they are Swiss LV95"),
+        ((LON_LAT, "lon,lat"), (UTM, None), "name them by --polygon-crs"),
+    ],
+)
+def test_where_one_is_not_known_there_is_one_question(tmp_path, of_table, of_outline, told):
+    crs, header = of_table
+    path = table(tmp_path, projected(in_degrees(), LON_LAT, crs), header)
+    if crs == "EPSG:2056":
+        swiss = np.array([8.5, 47.3]) + 0.1 * (in_degrees() - CENTRE)
+        path = table(tmp_path, projected(swiss, LON_LAT, crs), header)
+    drawn, named = of_outline
+    area = polygon(tmp_path, projected(corners_in_degrees(), LON_LAT, drawn), named)
+    with pytest.raises(FileFormatError, match=told):
+        starter(path, area, tmp_path, Asked())
+
+
+def test_swapped_columns_are_told_or_taken_as_the_polygon_holds_them(tmp_path):
+    swapped = projected(in_degrees(), LON_LAT, UTM)[:, ::-1]
+    area = polygon(tmp_path, projected(corners_in_degrees(), LON_LAT, UTM), UTM)
+    made = starter(table(tmp_path, swapped), area, tmp_path, Asked())
+    assert made.guesses[0].endswith(
+        "y and x, by the range of the polygon: swapped against their names"
+    )
+    with pytest.raises(FileFormatError, match="they are when swapped: --x y --y x"):
+        starter(table(tmp_path, swapped), area, tmp_path, Asked(x="x", y="y"))
+
+
+def test_a_metre_on_the_map_is_a_metre_on_earth():
+    step = np.array([[9.0, 48.0], [9.0, 48.0 + 1 / 111.19]])  # a kilometre northwards
+    for crs in (metric_crs(step), "+proj=laea +lat_0=48 +lon_0=9 +datum=WGS84 +units=m"):
+        moved = projected(step, LON_LAT, crs)
+        assert abs(np.linalg.norm(moved[1] - moved[0]) - 1000) < 2
+
+
+def test_zones_are_by_longitude_and_wide_areas_have_a_projection_of_their_own():
+    assert metric_crs(np.array([[-70.6, -33.4]])) == "EPSG:32719"
+    assert metric_crs(np.array([[179.9, 10.0]])) == "EPSG:32660"
+    assert metric_crs(np.array([[0.0, 45.0], [20.0, 47.0]])).startswith("+proj=laea +lat_0=46.00")
+
+
+def test_places_beyond_a_projection_are_told():
+    with pytest.raises(RieszError, match="1 of 2 points have no place in EPSG:32632, first"):
+        projected(np.array([[9.0, 48.0], [9.0, 480.0]]), LON_LAT, UTM)
