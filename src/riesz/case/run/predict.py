@@ -36,6 +36,7 @@ from riesz.case.run.request import (
 from riesz.diagnose.summary import at_sensors
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.places import Places
+from riesz.geometry.crs import projected
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.raster import (
@@ -268,6 +269,8 @@ def write_bands(
             points = at.points if isinstance(at, Grid) else at
             assert points is not None  # only a mesh has no points, and goes to another file
             columns = dict(zip((band.name for band in bands), inside, strict=True))
+            if names.crs is not None and crs is not None:
+                points = projected(points, crs, names.crs)  # as the columns of these names are
             write_columns(path, (names.x, names.y), points, columns)
     return [path]
 
@@ -298,7 +301,7 @@ def wanted_places(request: PredictionRequest, run: Run) -> Where:
         names = run.case.tables.observations
         axes, places = (names.x, names.y), request.points
         if isinstance(places, Path):
-            columns = read_columns(places, axes)
+            columns = read_columns(places, axes, own=names.crs, crs=run.case.tables.crs)
         else:
             columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
         check_inside(columns, mesh)
