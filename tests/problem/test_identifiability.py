@@ -37,7 +37,7 @@ def tell(equation, **priors):
     latents = latent_space(priors, MESH)
     coefficients = {name: latent.coefficient(name) for name, latent in latents.latents.items()}
     form = with_fields(equation, coefficients)
-    tell_unidentified_scale(boundary_value_problem(P1(MESH), form, {"left": 0.0}), latents)
+    tell_unidentified_scale((boundary_value_problem(P1(MESH), form, {"left": 0.0}),), latents)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def check_found(fits: ManyFits) -> None:
 @eqx.filter_jit
 def exact_at_sensors(problem: InverseProblem, truths: Draws) -> DataSets:
     """What the sensors would see without noise, by exact solves."""
-    return jax.lax.map(lambda one: problem.operator @ problem.state(one), truths)
+    return jax.lax.map(lambda one: problem.predicted(problem.state(one), problem.z(one)), truths)
 
 
 @eqx.filter_jit

@@ -274,6 +274,20 @@ class AbstractEngine(Settings, ABC):
         """The posterior, whose notes say what a reader must know."""
 
 
+def require_plain_data(problem: InverseProblem, engine: str) -> None:
+    """Raise where data are not a linear function of one state with noise added."""
+    why = None
+    if problem.others:
+        why = f"takes one experiment, and there are {len(problem.forwards)}"
+    elif problem.linear is None:
+        what = problem.observations.what.describe()
+        why = f"takes observations that are linear in the state, and there are {what}"
+    elif not problem.likelihood.is_additive:
+        why = f"takes noise that is added to the state, and it is {problem.likelihood.describe()}"
+    if why is not None:
+        raise RieszError(f"{engine} {why}: use laplace or nuts.")
+
+
 def started(problem: InverseProblem, start: Any, work: Work) -> Any:
     """Coordinates or a posterior: where an engine was given, its posterior."""
     if not isinstance(start, AbstractEngine):

@@ -1,5 +1,6 @@
 """What was measured is the state, plus effects of covariates, plus what neighbours share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -20,7 +21,6 @@ class WithEffects(AbstractLikelihood):
     one, is the unknown `local_name`; the noise is that of `base`.
     """
 
-    sd: Scale
     base: AbstractLikelihood
     design: Float[Array, "sensor effect"] | None
     local: LocalEffect | None
@@ -38,13 +38,36 @@ class WithEffects(AbstractLikelihood):
         local: LocalEffect | None = None,
         local_name: str = "local",
     ):
-        self.sd, self.base = base.sd, base
+        self.base = base
         self.design = None if design is None else jnp.asarray(design)
         self.local, self.labels, self.name, self.local_name = local, labels, name, local_name
+
+    def scales(self) -> dict[str, Scale]:
+        return self.base.scales()
+
+    def parameters(self, z: PyTree) -> dict[str, Float[Array, "..."]]:
+        return self.base.parameters(z)
+
+    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
+        self.base.check_values(values)
+
+    def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        return self.base.noise_sd(self.mean(predicted, z), z)
+
+    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        return self.base.expected(self.mean(predicted, z), z)
 
     @property
     def is_normal(self) -> bool:
         return self.base.is_normal
+
+    @property
+    def is_additive(self) -> bool:
+        return self.base.is_additive
+
+    @property
+    def is_discrete(self) -> bool:
+        return self.base.is_discrete
 
     @property
     def censored(self) -> Bool[Array, " sensor"] | None:
@@ -56,9 +79,16 @@ class WithEffects(AbstractLikelihood):
             found[self.local_name] = self.local.by_weight(z[self.local_name])
         return found
 
-    @property
-    def noise(self) -> AbstractLikelihood:
-        return self.base
+    def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
+        return self.base.new(mean, z)
+
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        mean: Float[np.ndarray, "draw point"],
+        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
+    ) -> Float[np.ndarray, "draw point"]:
+        return self.base.drawn(rng, mean, parameters)
 
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         if self.design is not None:

@@ -1,7 +1,7 @@
 """How observed values scatter about the state; some are only known to lie below a limit."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,28 +18,46 @@ Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
 or a function of the latents."""
 
 
-def as_scale(value: Any) -> Scale:
+def as_scale(value: Any, name: str = "noise sd") -> Scale:
     if isinstance(value, str) or callable(value):
         return value
     try:
         values = np.asarray(value, float)
     except (TypeError, ValueError):
         raise RieszError(
-            f"the noise sd is {value!r}: give a number, one for each observation, the name of a "
+            f"the {name} is {value!r}: give a number, one for each observation, the name of a "
             "latent, or a function of the latents."
         ) from None
     bad = np.argwhere(~(np.isfinite(values) & (values > 0)))
     if len(bad):
         first = tuple(bad[0].tolist())
         where = f" for observation {first[0]}" if first else ""
-        raise RieszError(f"the noise sd is {values[first]}{where}: it must be positive and finite.")
+        raise RieszError(f"the {name} is {values[first]}{where}: it must be positive and finite.")
     return float(values) if values.ndim == 0 else jnp.asarray(values)
 
 
-class AbstractLikelihood(eqx.Module):
-    """The density of observations around predicted values."""
+def scale_at(scale: Scale, z: PyTree) -> Float[Array, "..."]:
+    """Its value, where the unknowns have theirs: one for all, or one for each observation."""
+    if isinstance(scale, str):
+        return z[scale]
+    return jnp.asarray(scale(z) if callable(scale) else scale)
 
-    sd: eqx.AbstractVar[Scale]
+
+def by_draw(
+    parameter: Float[np.ndarray, "draw *sensor"], like: Float[np.ndarray, "draw point"]
+) -> Float[np.ndarray, "draw #point"]:
+    """A parameter of each draw, to be broadcast over the points."""
+    return np.asarray(parameter, float).reshape(len(like), -1)
+
+
+class AbstractLikelihood(eqx.Module):
+    """The density of observations, given what the state says of each.
+
+    A class of one's own gives `distribution` and `describe`: `nuts` and `laplace` ask for no more.
+    Positive numbers in it that may be unknown are named by `scales`, and read by `parameters`;
+    where values can be impossible, `check_values` says so. Noise that is added to what the state
+    says is an `AbstractNoise`, which other engines take too.
+    """
 
     @abstractmethod
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
@@ -49,18 +67,33 @@ class AbstractLikelihood(eqx.Module):
     def describe(self) -> str:
         """The noise in a few words."""
 
-    def scale(self, z: PyTree) -> Float[Array, "..."]:
-        """The scale of the noise as it was given: one for all, or one for each observation."""
-        if isinstance(self.sd, str):
-            return z[self.sd]
-        return jnp.asarray(self.sd(z) if callable(self.sd) else self.sd)
+    def scales(self) -> dict[str, Scale]:
+        """Positive numbers of the noise by what they are called: known, or named as unknowns."""
+        return {}
+
+    def parameters(self, z: PyTree) -> dict[str, Float[Array, "..."]]:
+        """All numbers that the distribution has beside what is predicted, at values of unknowns."""
+        return {name: scale_at(scale, z) for name, scale in self.scales().items()}
+
+    def parts(self, num_sensors: int) -> tuple[tuple["AbstractLikelihood", int], ...]:
+        """Likelihoods of one kind each, with their numbers of observations, in their order."""
+        return ((self, num_sensors),)
+
+    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
+        """Raise where an observed value is impossible."""
+        return
 
     def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
-        """One for each predicted value, in its precision."""
-        return jnp.broadcast_to(self.scale(z).astype(predicted.dtype), predicted.shape)
+        """Of an observation about what is expected of it, in its unit."""
+        variance = jnp.asarray(self.distribution(predicted, z).variance)
+        return jnp.broadcast_to(jnp.sqrt(variance), predicted.shape)
+
+    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """The mean of the observations, in their unit."""
+        return jnp.asarray(self.distribution(predicted, z).mean)
 
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
-        """What observations scatter about: the state at the sensors, unless unknowns shift it."""
+        """The state at the sensors, with what unknowns shift it by for the observations."""
         return predicted
 
     def elsewhere(
@@ -71,20 +104,36 @@ class AbstractLikelihood(eqx.Module):
         points: Float[Array, "point dim"],
         design: Float[Array, "point effect"] | None = None,
     ) -> Float[Array, " point"]:
-        """What new measurements at other places scatter about; `design` holds covariates there.
+        """The same for new measurements at other places; `design` holds covariates there.
 
         Without it covariates are taken to be those of the state itself, where effects are zero.
         """
         return predicted
 
-    @property
-    def noise(self) -> "AbstractLikelihood":
-        """How observations scatter about their mean."""
-        return self
+    def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
+        """The distribution of new measurements at other places, about `elsewhere`."""
+        own = [name for name, value in self.parameters(z).items() if jnp.ndim(value)]
+        if own:
+            raise RieszError(
+                f"each sensor has noise of its own (its {own[0]}), so that of a new measurement "
+                "elsewhere is not known: predict measurements at the sensors, or the state with "
+                "'u'."
+            )
+        return self.distribution(mean, z)
 
     @property
     def is_normal(self) -> bool:
-        """Whether all observations scatter normally about their mean."""
+        """Whether all observations scatter normally about their mean, each by itself."""
+        return False
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether noise of an sd that the state does not change is added to it."""
+        return False
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the same value may be observed again."""
         return False
 
     @property
@@ -105,8 +154,47 @@ class AbstractLikelihood(eqx.Module):
         """The log-density of all observations."""
         return jnp.sum(self.distribution(predicted, z).log_prob(observed))
 
+    def sample(
+        self, key: PRNGKeyArray, predicted: Float[Array, " sensor"], z: PyTree
+    ) -> Float[Array, " sensor"]:
+        """New observations."""
+        return jnp.asarray(self.distribution(predicted, z).sample(key), predicted.dtype)
 
-class Gaussian(AbstractLikelihood):
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        mean: Float[np.ndarray, "draw point"],
+        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
+    ) -> Float[np.ndarray, "draw point"]:
+        """New observations on the host, from means and `parameters` of many draws."""
+        raise RieszError(
+            f"{type(self).__name__} does not say how its measurements are drawn on the host: give "
+            "it a method drawn(rng, mean, parameters)."
+        )
+
+
+class AbstractNoise(AbstractLikelihood):
+    """Noise of a standard deviation, added to what the state says."""
+
+    sd: eqx.AbstractVar[Scale]
+
+    def scales(self) -> dict[str, Scale]:
+        return {"sd": self.sd}
+
+    def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """One for each predicted value, in its precision."""
+        sd = scale_at(self.sd, z).astype(predicted.dtype)
+        return jnp.broadcast_to(sd, predicted.shape)
+
+    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        return predicted
+
+    @property
+    def is_additive(self) -> bool:
+        return True
+
+
+class Gaussian(AbstractNoise):
     """Independent normal noise.
 
     `sd` is a number, or one for each observation; the name of an unknown, if it is to be learned;
@@ -118,6 +206,14 @@ class Gaussian(AbstractLikelihood):
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return dist.Normal(predicted, self.noise_sd(predicted, z))
 
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        mean: Float[np.ndarray, "draw point"],
+        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
+    ) -> Float[np.ndarray, "draw point"]:
+        return mean + by_draw(parameters["sd"], mean) * rng.standard_normal(mean.shape)
+
     @property
     def is_normal(self) -> bool:
         return True
@@ -126,7 +222,7 @@ class Gaussian(AbstractLikelihood):
         return f"normal, {scale_text(self.sd)}"
 
 
-class StudentT(AbstractLikelihood):
+class StudentT(AbstractNoise):
     """Independent noise with heavy tails: some observations may be far off."""
 
     sd: Scale = eqx.field(converter=as_scale)
@@ -142,21 +238,30 @@ class StudentT(AbstractLikelihood):
         degrees = jnp.asarray(self.degrees_of_freedom, predicted.dtype)
         return dist.StudentT(degrees, predicted, self.noise_sd(predicted, z))
 
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        mean: Float[np.ndarray, "draw point"],
+        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
+    ) -> Float[np.ndarray, "draw point"]:
+        heavy = rng.standard_t(self.degrees_of_freedom, mean.shape)
+        return mean + by_draw(parameters["sd"], mean) * heavy
+
     def describe(self) -> str:
         return (
             f"Student-t with {self.degrees_of_freedom:g} degrees of freedom, {scale_text(self.sd)}"
         )
 
 
-def scale_text(scale: Scale) -> str:
+def scale_text(scale: Scale, name: str = "sd") -> str:
     if isinstance(scale, str):
-        return f"sd {scale!r} learned"
+        return f"{name} {scale!r} learned"
     if callable(scale):
-        return "sd a function of the unknowns"
+        return f"{name} a function of the unknowns"
     if isinstance(scale, float):
-        return f"sd {scale:.4g}"
+        return f"{name} {scale:.4g}"
     values = np.asarray(scale)
-    return f"sd {values.min():.4g} .. {values.max():.4g}, one for each observation"
+    return f"{name} {values.min():.4g} .. {values.max():.4g}, one for each observation"
 
 
 class CensoredNormal(dist.Normal):
@@ -179,7 +284,7 @@ class CensoredNormal(dist.Normal):
         return jnp.where(self.below, share, density)
 
 
-class Censored(AbstractLikelihood):
+class Censored(AbstractNoise):
     """Independent normal noise; of observations `below`, the value is a limit they lie under."""
 
     sd: Scale = eqx.field(converter=as_scale)
@@ -191,6 +296,14 @@ class Censored(AbstractLikelihood):
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return CensoredNormal(predicted, self.noise_sd(predicted, z), self.below)
+
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        mean: Float[np.ndarray, "draw point"],
+        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
+    ) -> Float[np.ndarray, "draw point"]:
+        return mean + by_draw(parameters["sd"], mean) * rng.standard_normal(mean.shape)
 
     def describe(self) -> str:
         count = int(self.below.sum())

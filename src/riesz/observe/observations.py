@@ -1,6 +1,8 @@
-"""Measured values at points."""
+"""Measured values, and of what."""
 
+import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -8,16 +10,20 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
+from riesz.observe.observables import AbstractObservable, AtPoints, Several, as_numbers, as_rows
 
 
 class Observations(eqx.Module):
-    """One value a point, in the caller's units.
+    """One value a sensor, in the caller's units.
 
-    Compiled functions take them as arguments, so that one compilation serves many data sets.
+    `points` is where each was measured, the middle of an area or a line; NaN where that is only
+    known on the mesh of a problem. Compiled functions take values as arguments, so that one
+    compilation serves many data sets.
     """
 
     points: Float[np.ndarray, "sensor dim"]
     values: Float[np.ndarray, " sensor"]
+    what: AbstractObservable
 
     @property
     def num_sensors(self) -> int:
@@ -27,41 +33,61 @@ class Observations(eqx.Module):
 def observations(points: Any, values: Any) -> Observations:
     """Checked measurements; several at one place are allowed, and told.
 
-    `points` has one row of coordinates a value; on an interval, numbers will do.
+    `points` has one row of coordinates a value, where the state was measured; on an interval,
+    numbers will do. Or it is what else was measured, such as `AverageOver(areas)`.
     """
-    points, values = as_numbers(points, "coordinates"), as_numbers(values, "values")
+    values = as_numbers(values, "values")
     if values.ndim != 1:
         raise RieszError(f"the observed values have shape {values.shape}: give one value a point.")
-    if points.ndim == 1 and len(points) == len(values):
-        points = points[:, None]
+    if not len(values):
+        raise RieszError("there are no observations: give at least one.")
+    what = points if isinstance(points, AbstractObservable) else AtPoints(as_places(points, values))
+    if what.num_sensors != len(values):
+        raise RieszError(
+            f"there are {len(values)} values for {what.num_sensors} {what.describe()}: give one "
+            "for each."
+        )
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        raise RieszError(
+            f"{len(bad)} of the observed values are NaN or infinite, first in observation "
+            f"{bad[0][0]}: remove or fill them."
+        )
+    if isinstance(what, AtPoints):
+        tell_duplicates(what.points, values)
+    return Observations(where(what), values, what)
+
+
+def as_places(points: Any, values: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, "sensor dim"]:
+    points = as_numbers(points, "coordinates")
+    points = points[:, None] if points.ndim == 1 and len(points) == len(values) else points
     points = np.atleast_2d(points)
     if points.ndim != 2 or len(points) != len(values):
         raise RieszError(
             f"the points have shape {points.shape}, but there are {len(values)} values: give one "
             "row of coordinates for each value."
         )
-    if not len(values):
-        raise RieszError("there are no observations: give at least one.")
-    for name, array in (("coordinates", points), ("values", values)):
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
-            raise RieszError(
-                f"{len(bad)} of the observed {name} are NaN or infinite, first in observation "
-                f"{bad[0][0]}: remove or fill them."
-            )
-    tell_duplicates(points, values)
-    return Observations(points, values)
+    return as_rows(points)
 
 
-def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
-    if np.iscomplexobj(values):
-        raise RieszError(f"the observed {name} are complex: give real numbers.")
-    try:
-        if isinstance(values, np.ma.MaskedArray):
-            return np.ma.filled(values.astype(float), np.nan)
-        return np.asarray(values, float)
-    except (TypeError, ValueError) as error:
-        raise RieszError(f"the observed {name} are not all numbers ({error}).") from None
+def where(what: AbstractObservable) -> Float[np.ndarray, "sensor dim"]:
+    """Points as far as they are known without a mesh."""
+    if isinstance(what, AtPoints):
+        return what.points
+    return np.full((what.num_sensors, 1), np.nan)
+
+
+def together(each: Sequence[Observations]) -> Observations:
+    """Several kinds of data as one, one after the other."""
+    if len(each) == 1:
+        return each[0]
+    what = Several(tuple(one.what for one in each))
+    return Observations(where(what), np.concatenate([one.values for one in each]), what)
+
+
+def located(observed: Observations, centres: Float[np.ndarray, "sensor dim"]) -> Observations:
+    """The same, with the places of all sensors."""
+    return dataclasses.replace(observed, points=centres)
 
 
 def tell_duplicates(points: Float[np.ndarray, "sensor dim"], values: Float[np.ndarray, " sensor"]):

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.solve import solve
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
@@ -49,7 +48,7 @@ class ExactStates(AbstractStateMap):
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-            return solve(problem.forward, problem.z(one), linear_solver=self.linear_solver)
+            return problem.state(one, self.linear_solver)
 
         return jax.lax.map(state, coordinates)
 

@@ -150,23 +150,18 @@ class Measured(eqx.Module):
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
         if self.where is None or self.points is None:
-            return measured(key, problem, problem.operator @ state, z)
-        if problem.likelihood.scale(z).ndim:
-            raise RieszError(
-                "each sensor has a noise sd of its own, so that of a new measurement elsewhere is "
-                "not known: predict measurements at the sensors, or the state with 'u'."
-            )
+            return measured(key, problem, problem.predicted(state, z), z)
         there = states_at(problem.forward, self.where, state, z)
         likelihood, own = problem.likelihood, jr.fold_in(key, 1)
         there = likelihood.elsewhere(own, there, z, self.points, self.design)
-        return jnp.asarray(likelihood.noise.distribution(there, z).sample(key))
+        return jnp.asarray(likelihood.new(there, z).sample(key), there.dtype)
 
 
 def measured(
     key: PRNGKeyArray, problem: InverseProblem, values: Float[Array, " point"], z: PyTree
 ) -> Float[Array, " point"]:
     """Values with noise of the likelihood's kind."""
-    return jnp.asarray(problem.likelihood.distribution(values, z).sample(key))
+    return problem.likelihood.sample(key, values, z)
 
 
 def predict(

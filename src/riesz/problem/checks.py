@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from riesz.errors import FormError, MeshError, RieszError
+from riesz.errors import FormError, RieszError
 from riesz.fem.assembly import dirichlet_values, residual
-from riesz.fem.elements.space import PointOperator, Space, point_operator
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, WeakForm
@@ -20,7 +19,8 @@ from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
 from riesz.latent.latent import AbstractLatent, LatentSpace, value_of
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
-from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.likelihood import AbstractLikelihood, scale_at
+from riesz.observe.observables import AbstractSensors
 from riesz.observe.observations import Observations
 
 Coordinates = Float[Array, " coordinate"]
@@ -34,13 +34,25 @@ FAR_OUT = 3.0
 """Priors of what must be positive are looked at so many standard deviations out."""
 
 
+def each_of(given: Any, kind: type) -> tuple[Any, ...]:
+    """One part, or all of a list of such parts."""
+    several = isinstance(given, list | tuple) and all(isinstance(one, kind) for one in given)
+    return tuple(given) if several else (given,)
+
+
 def check_kinds_of_parts(domain: Any, latents: Any, observations: Any, likelihood: Any) -> None:
     """Raise where a part of a problem is something else altogether."""
     wanted = (
         ("domain", domain, Mesh | Hierarchy, "rz.rectangle(...) or rz.hierarchy(mesh, levels)"),
         ("latents", latents, Mapping, "a prior for each name, {'a': prior}"),
-        ("observations", observations, Observations, "rz.observations(points, values)"),
-        ("likelihood", likelihood, AbstractLikelihood, "rz.Gaussian(sd) or rz.StudentT(sd)"),
+        *(
+            ("observations", one, Observations, "rz.observations(points, values)")
+            for one in each_of(observations, Observations)
+        ),
+        *(
+            ("likelihood", one, AbstractLikelihood, "rz.Gaussian(sd) or rz.StudentT(sd)")
+            for one in each_of(likelihood, AbstractLikelihood)
+        ),
     )
     for name, value, kind, advice in wanted:
         if not isinstance(value, kind):
@@ -66,8 +78,10 @@ def names_in(
         if isinstance(value, str | Latent):
             name = value if isinstance(value, str) else value.name
             yield name, f"the Dirichlet value on {tag!r}"
-    if isinstance(likelihood.sd, str):
-        yield likelihood.sd, "the noise sd"
+    for part, _ in likelihood.parts(0):
+        for key, scale in part.scales().items():
+            if isinstance(scale, str):
+                yield scale, f"the noise {key}"
 
 
 def check_names(
@@ -88,59 +102,52 @@ def no_prior(name: str, known: tuple[str, ...]) -> str:
     )
 
 
-def sensor_operator(
-    space: Space, observations: Observations, dtype: np.dtype, tolerance: float | None
-) -> PointOperator:
-    """The state at the sensors, which must lie in the domain."""
-    if observations.points.shape[1] != space.mesh.dim:
-        raise RieszError(
-            f"the observations have {observations.points.shape[1]} coordinates, but the mesh has "
-            f"{space.mesh.dim} dimensions."
-        )
-    try:
-        return point_operator(space, observations.points, dtype=dtype, tolerance=tolerance)
-    except MeshError as error:
-        raise MeshError(f"of the observations, {error}") from None
-
-
 def check_noise_count(likelihood: AbstractLikelihood, num_sensors: int) -> None:
-    if isinstance(likelihood.sd, str) or callable(likelihood.sd):
-        return
-    check_noise_shape(np.shape(likelihood.sd), num_sensors)
+    for part, count in likelihood.parts(num_sensors):
+        for name, scale in part.scales().items():
+            if not (isinstance(scale, str) or callable(scale)):
+                check_noise_shape(np.shape(scale), count, name)
 
 
-def check_noise_shape(shape: tuple[int, ...], num_sensors: int) -> None:
+def check_noise_shape(shape: tuple[int, ...], num_sensors: int, name: str = "sd") -> None:
     if shape not in ((), (num_sensors,)):
         raise RieszError(
-            f"the noise sd has shape {shape}, but there are {num_sensors} observations: give one "
-            "number, or one for each observation."
+            f"the noise {name} has shape {shape}, but there are {num_sensors} observations: give "
+            "one number, or one for each observation."
         )
 
 
-def check_parts(
-    forward: BoundaryValueProblem,
-    latents: LatentSpace,
-    likelihood: AbstractLikelihood,
-    num_sensors: int,
-) -> None:
+class Described(NamedTuple):
+    """All of a problem but its unknowns: equations, what is read off their states, and noise."""
+
+    forwards: tuple[BoundaryValueProblem, ...]
+    sensors: tuple[AbstractSensors, ...]  # of each
+    likelihood: AbstractLikelihood
+    num_sensors: int
+
+
+def check_parts(parts: Described, latents: LatentSpace) -> None:
     """Raise where priors have wrong shapes or signs for their places; warn of what is unused."""
-    for term in forward.form.terms:
-        check_term_priors(term, latents, forward.space.mesh.dim)
-    check_other_priors(forward, latents, likelihood, num_sensors)
-    coordinates = jnp.zeros(latents.num_coordinates, forward.dtype)
+    for forward in parts.forwards:
+        for term in forward.form.terms:
+            check_term_priors(term, latents, forward.space.mesh.dim)
+        check_other_priors(forward, latents)
+    check_noise_priors(parts, latents)
+    coordinates = jnp.zeros(latents.num_coordinates, parts.forwards[0].dtype)
     z = unknowns_at(latents, coordinates)
     try:
-        check_coefficients(forward, z)
-        noise = trace(forward, likelihood, num_sensors, z)
-        check_noise_shape(noise.shape, num_sensors)
+        for forward in parts.forwards:
+            check_coefficients(forward, z)
+        trace(parts, z)
     except KeyError as error:
         name = str(error.args[0])
         raise RieszError(
             f"a function in the problem reads the unknown {name!r}, {no_prior(name, latents.names)}"
         ) from None
-    check_noise_sign(latents, likelihood, z)
-    check_level(forward, z)
-    tell_unused(forward, likelihood, num_sensors, z)
+    check_noise_sign(latents, parts.likelihood, z)
+    for forward in parts.forwards:
+        check_level(forward, z)
+    tell_unused(parts, z)
 
 
 @eqx.filter_jit
@@ -210,7 +217,7 @@ def check_prior_sign(latent: AbstractLatent, name: str, place: str) -> None:
         warnings.warn(
             f"the prior of {name!r} reaches {low:.3g} {where}, but {place} must be positive: use "
             f"{advice}, or a narrower prior.",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
@@ -226,13 +233,8 @@ def nodal_values(latent: AbstractLatent, coordinates: Coordinates) -> Float[np.n
     return np.asarray(latent.field.nodal(value) if is_field else value)
 
 
-def check_other_priors(
-    forward: BoundaryValueProblem,
-    latents: LatentSpace,
-    likelihood: AbstractLikelihood,
-    num_sensors: int,
-) -> None:
-    """Shapes of priors for prescribed values, rates of wells and the noise."""
+def check_other_priors(forward: BoundaryValueProblem, latents: LatentSpace) -> None:
+    """Shapes of priors for prescribed values and rates of wells."""
     for piece in forward.dirichlet:
         if isinstance(piece.value, Latent):
             place, name = f"the Dirichlet value on {piece.tag!r}", piece.value.name
@@ -243,8 +245,13 @@ def check_other_priors(
             wanted = [(), (1,)] if count == 1 else [(count,)]
             place = "the point source, with a rate a point,"
             require_numbers(latents, source.rates.name, wanted, place)
-    if isinstance(likelihood.sd, str):
-        require_numbers(latents, likelihood.sd, [(), (num_sensors,)], "the noise sd")
+
+
+def check_noise_priors(parts: Described, latents: LatentSpace) -> None:
+    for likelihood, count in parts.likelihood.parts(parts.num_sensors):
+        for key, scale in likelihood.scales().items():
+            if isinstance(scale, str):
+                require_numbers(latents, scale, [(), (count,)], f"the noise {key}")
 
 
 def require_numbers(
@@ -261,16 +268,18 @@ def require_numbers(
 
 
 def check_noise_sign(latents: LatentSpace, likelihood: AbstractLikelihood, z: PyTree) -> None:
-    if isinstance(likelihood.sd, str):
-        latent = latents.latents[likelihood.sd]
-        lowest = min(values_at(latent, c).min() for c in (-FAR_OUT, 0.0, FAR_OUT))
-    else:
-        lowest = np.asarray(likelihood.scale(z)).min()
-    if not lowest > 0:
-        raise RieszError(
-            f"the noise sd may be {lowest:.3g} under the priors, but it must be positive: use a "
-            "prior such as numpyro.distributions.LogNormal or HalfNormal."
-        )
+    for part, _ in likelihood.parts(0):
+        for name, scale in part.scales().items():
+            if isinstance(scale, str):
+                latent = latents.latents[scale]
+                lowest = min(values_at(latent, c).min() for c in (-FAR_OUT, 0.0, FAR_OUT))
+            else:
+                lowest = np.asarray(scale_at(scale, z)).min()
+            if not lowest > 0:
+                raise RieszError(
+                    f"the noise {name} may be {lowest:.3g} under the priors, but it must be "
+                    "positive: use a prior such as numpyro.distributions.LogNormal or HalfNormal."
+                )
 
 
 def check_level(forward: BoundaryValueProblem, z: PyTree) -> None:
@@ -294,42 +303,41 @@ def check_level(forward: BoundaryValueProblem, z: PyTree) -> None:
         )
 
 
-def trace(
-    forward: BoundaryValueProblem, likelihood: AbstractLikelihood, num_sensors: int, z: PyTree
-) -> jax.ShapeDtypeStruct:
-    """Follow everything that reads the unknowns, without computing; gives the noise's shape."""
+def trace(parts: Described, z: PyTree) -> None:
+    """Follow everything that reads the unknowns, without computing."""
 
     def everything(z):
-        state = jnp.zeros(forward.space.num_dofs, forward.dtype)
-        sensors = jnp.zeros(num_sensors, forward.dtype)
         # The noise first: where it lacks an unknown, the equation need not be followed.
-        noise = likelihood.scale(z)
-        check_noise_shape(noise.shape, num_sensors)
-        density = likelihood.log_prob(sensors, sensors, z)
-        return (residual(forward, state, z), dirichlet_values(forward, z)), noise, density
+        for likelihood, count in parts.likelihood.parts(parts.num_sensors):
+            for name, value in likelihood.parameters(z).items():
+                check_noise_shape(jnp.shape(value), count, name)
+        zeros = jnp.zeros(parts.num_sensors, parts.forwards[0].dtype)
+        found = [parts.likelihood.log_prob(zeros, zeros, z)]
+        for forward, sensors in zip(parts.forwards, parts.sensors, strict=True):
+            state = jnp.zeros(forward.space.num_dofs, forward.dtype)
+            found += [residual(forward, state, z), dirichlet_values(forward, z)]
+            found += [sensors.predicted(forward, state, z)]
+        return found
 
-    return jax.eval_shape(everything, z)[1]
+    jax.eval_shape(everything, z)
 
 
-def tell_unused(
-    forward: BoundaryValueProblem,
-    likelihood: AbstractLikelihood,
-    num_sensors: int,
-    z: Mapping[str, Array],
-) -> None:
+def tell_unused(parts: Described, z: Mapping[str, Array]) -> None:
     """Warn of unknowns without which everything can be evaluated."""
-    named = {name for name, _ in names_in(forward.form, {}, likelihood)}
-    coefficients = [c for term in forward.form.terms for c in term.coefficients.values()]
-    coefficients += [piece.value for piece in forward.dirichlet]
-    parts = [part for c in coefficients for part in parts_of(c)]
-    named |= {part.name for part in parts if isinstance(part, Latent | FieldCoefficient)}
+    named = set()
+    for forward in parts.forwards:
+        named |= {name for name, _ in names_in(forward.form, {}, parts.likelihood)}
+        coefficients = [c for term in forward.form.terms for c in term.coefficients.values()]
+        coefficients += [piece.value for piece in forward.dirichlet]
+        inside = [part for c in coefficients for part in parts_of(c)]
+        named |= {part.name for part in inside if isinstance(part, Latent | FieldCoefficient)}
     unused = []
     for name in z:
         if name in named:
             continue
         others = {key: value for key, value in z.items() if key != name}
         try:
-            trace(forward, likelihood, num_sensors, others)
+            trace(parts, others)
         except (KeyError, FormError):
             continue
         unused.append(name)
@@ -337,5 +345,5 @@ def tell_unused(
         warnings.warn(
             f"the unknown {', '.join(map(repr, unused))} has a prior, but neither the equation nor "
             "the boundary nor the noise reads it: its posterior is its prior.",
-            stacklevel=4,
+            stacklevel=5,
         )

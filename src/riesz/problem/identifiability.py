@@ -39,11 +39,17 @@ INFORMATIVE = 0.25
 NUM_DRAWS, NUM_PLACES = 64, 64
 
 
-def tell_unidentified_scale(problem: BoundaryValueProblem, latents: LatentSpace) -> None:
-    """Warn if only the priors say how large the terms of the equation are."""
-    groups = (problem.cells, *problem.facets)
+def tell_unidentified_scale(
+    problems: tuple[BoundaryValueProblem, ...], latents: LatentSpace
+) -> None:
+    """Warn if only the priors say how large the terms of the equations are.
+
+    One term of known size fixes the unknowns that several experiments share.
+    """
+    problem = problems[0]
+    groups = [group for one in problems for group in (one.cells, *one.facets)]
     terms = [(term, group) for group in groups for term in group.terms]
-    sources = [source for source, _ in problem.point_sources]
+    sources = [source for one in problems for source, _ in one.point_sources]
     rates = [source.rates for source in sources if not isinstance(source.rates, Latent)]
     if any(is_known(term) for term, _ in terms) or any(np.asarray(one).any() for one in rates):
         return
@@ -60,7 +66,7 @@ def tell_unidentified_scale(problem: BoundaryValueProblem, latents: LatentSpace)
         "stay the same when all are multiplied by one number, so that only their ratios are "
         "identified, and the common scale comes from the priors alone. Give a known source, a "
         "flux, or an informative prior for one of them.",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -169,6 +169,16 @@ class Parts(eqx.Module):
 @once_per_problem
 def linear_parts(problem: InverseProblem) -> Parts:
     """The split of a problem's coordinates; raises where nothing can be integrated out."""
+    if len(problem.forwards) > 1:
+        raise RieszError(
+            "conditional takes one experiment, and there are "
+            f"{len(problem.forwards)}: use laplace or nuts."
+        )
+    if problem.linear is None:
+        raise RieszError(
+            "conditional needs observations that are linear in the state, and there are "
+            f"{problem.observations.what.describe()}: use laplace or nuts."
+        )
     if not problem.likelihood.is_normal:
         raise RieszError(
             f"conditional needs normal noise, and it is {type(problem.likelihood).__name__} "
@@ -219,7 +229,7 @@ def read_by_noise(problem: InverseProblem) -> Int[np.ndarray, " read"]:
         return problem.z(coordinates)
 
     def scale(given):
-        return problem.likelihood.scale(given)
+        return problem.likelihood.parameters(given)
 
     z = jax.eval_shape(unknowns, origin)
     marked = np.zeros(problem.num_coordinates, dtype=bool)

@@ -1,7 +1,7 @@
 """An inverse problem: an equation with unknowns, their priors, and measurements of its solution."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
-from riesz.fem.elements.space import P1, PointOperator
+from riesz.fem.elements.space import P1, Operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import (
     BoundaryValueProblem,
@@ -28,14 +28,17 @@ from riesz.fem.terms.weakform import WeakForm
 from riesz.latent.latent import AbstractFieldPrior, LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
+from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
-from riesz.observe.observations import Observations
+from riesz.observe.observables import AbstractSensors, stacked
+from riesz.observe.observations import Observations, located, together
 from riesz.problem.checks import (
+    Described,
     check_kinds_of_parts,
     check_names,
     check_noise_count,
     check_parts,
-    sensor_operator,
+    each_of,
 )
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.words import problem_text
@@ -129,15 +132,32 @@ class InverseProblem(eqx.Module):
 
     forward: BoundaryValueProblem
     latents: LatentSpace
-    operator: PointOperator  # the state at the sensors
+    linear: Operator | None  # what is observed, where that is linear in the state
+    sensors: tuple[AbstractSensors, ...]  # of each experiment otherwise
     observed: Float[Array, " sensor"]
     likelihood: AbstractLikelihood
     observations: Observations
     hierarchy: Hierarchy | None = eqx.field(static=True)
+    others: tuple[BoundaryValueProblem, ...] = ()  # of further experiments, with the same unknowns
 
     @property
     def num_coordinates(self) -> int:
         return self.latents.num_coordinates
+
+    @property
+    def forwards(self) -> tuple[BoundaryValueProblem, ...]:
+        """The equations of all experiments; their states stand one after the other in one."""
+        return (self.forward, *self.others)
+
+    @property
+    def operator(self) -> Operator:
+        """What is observed, as rows of an operator on the state; raises where it is not linear."""
+        if self.linear is None:
+            raise RieszError(
+                f"observations ({self.observations.what.describe()}) are no linear functions of "
+                "the state: use problem.predicted(state, z)."
+            )
+        return self.linear
 
     @property
     def censored(self) -> Bool[np.ndarray, " sensor"]:
@@ -149,25 +169,42 @@ class InverseProblem(eqx.Module):
         """The quantities that the equation reads."""
         return self.latents.z(coordinates)
 
-    def state(self, coordinates: Coordinates) -> NodeValues:
+    def state(
+        self, coordinates: Coordinates, linear_solver: AbstractLinearSolver | None = None
+    ) -> NodeValues:
         """The exact solution on the mesh."""
-        return solve(self.forward, self.z(coordinates))
+        z = self.z(coordinates)
+        return joined([solve(one, z, linear_solver=linear_solver) for one in self.forwards])
 
     def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""
         z = self.z(coordinates)
-        solution = find_root(self.forward, z, linear_solver, Newton(), None)
-        state = with_dirichlet(self.forward, solution.free_values, z)
-        return jnp.where(solution.converged, state, jnp.nan)
+        states = []
+        for forward in self.forwards:
+            solution = find_root(forward, z, linear_solver, Newton(), None)
+            state = with_dirichlet(forward, solution.free_values, z)
+            states.append(jnp.where(solution.converged, state, jnp.nan))
+        return joined(states)
+
+    def states(self, state: NodeValues) -> list[NodeValues]:
+        """The state of each experiment."""
+        return jnp.split(state, len(self.forwards)) if self.others else [state]
+
+    def predicted(self, state: NodeValues, z: PyTree) -> Float[Array, " sensor"]:
+        """What the sensors see of a state, without noise and effects of covariates."""
+        if self.linear is not None:
+            return self.linear @ state
+        each = zip(self.sensors, self.forwards, self.states(state), strict=True)
+        return joined([sensors.predicted(forward, own, z) for sensors, forward, own in each])
 
     def noise_sd(self, z: PyTree) -> Float[Array, " sensor"]:
-        """The scale of the noise of each observation, in the precision of the state."""
+        """The scale of additive noise of each observation, in the precision of the state."""
         return self.likelihood.noise_sd(self.observed, z)
 
     def log_likelihood(self, coordinates: Coordinates, state: NodeValues) -> Float[Array, ""]:
         """The log-density of the observations for a state."""
         z = self.z(coordinates)
-        return self.likelihood.log_prob(self.observed, self.operator @ state, z)
+        return self.likelihood.log_prob(self.observed, self.predicted(state, z), z)
 
     def log_prob(self, coordinates: Coordinates) -> Float[Array, ""]:
         """The log-posterior up to a constant, by an exact solve."""
@@ -176,7 +213,7 @@ class InverseProblem(eqx.Module):
 
     def describe(self) -> str:
         """The problem in words: mesh, equation, unknowns with their priors, data and noise."""
-        return problem_text(self.forward, self.latents, self.observations, self.likelihood)
+        return problem_text(self.forwards, self.latents, self.observations, self.likelihood)
 
     # Told apart by identity, so that a plain `jax.jit(problem.log_prob)` works.
     def __hash__(self) -> int:
@@ -200,14 +237,28 @@ class InverseProblem(eqx.Module):
         def model():
             with numpyro.plate("coordinate", self.num_coordinates):
                 drawn = numpyro.sample("coordinates", dist.Normal(0.0, 1.0))
-            z = self.z(jnp.asarray(drawn))
+            coordinates = jnp.asarray(drawn)
+            z = self.z(coordinates)
             for name in self.latents.names:
                 numpyro.deterministic(name, z[name])
-            predicted = numpyro.deterministic("predicted", self.operator @ solve(self.forward, z))
+            seen = self.predicted(self.state(coordinates), z)
+            predicted = numpyro.deterministic("predicted", seen)
             scatter = self.likelihood.distribution(jnp.asarray(predicted), z)
             numpyro.sample("observed", scatter, obs=self.observed)
 
         return model
+
+
+class Experiment(eqx.Module):
+    """One of several experiments with the same unknowns: its equation, and what was observed.
+
+    Sources, boundary values and wells that are known may differ from those of others.
+    """
+
+    equation: WeakForm
+    observations: Any  # one data set, or several
+    likelihood: Any  # of each
+    dirichlet: Mapping[str, Any] | None = None
 
 
 def inverse_problem(
@@ -215,8 +266,8 @@ def inverse_problem(
     equation: WeakForm,
     *,
     latents: Mapping[str, Any],
-    observations: Observations,
-    likelihood: AbstractLikelihood,
+    observations: Observations | Sequence[Observations],
+    likelihood: AbstractLikelihood | Sequence[AbstractLikelihood],
     dirichlet: Mapping[str, Any] | None = None,
     tolerance: float | None = None,
     dtype: DTypeLike | None = None,
@@ -226,38 +277,125 @@ def inverse_problem(
     `domain` is a mesh or, for engines that train on mini-patches, a hierarchy of meshes;
     `latents` gives the prior of each unknown that the equation, the Dirichlet values or the noise
     name; observations may lie outside the domain by `tolerance`, a length. Where values on the
-    boundary are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`.
+    boundary are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`. Several
+    kinds of data are lists of `observations` and of a `likelihood` for each.
     """
-    check_kinds_of_parts(domain, latents, observations, likelihood)
+    only = Experiment(equation, observations, likelihood, dirichlet)
+    return posed(domain, (only,), latents, tolerance, dtype)
+
+
+def shared_problem(
+    domain: Mesh | Hierarchy,
+    experiments: Sequence[Experiment],
+    *,
+    latents: Mapping[str, Any],
+    tolerance: float | None = None,
+    dtype: DTypeLike | None = None,
+) -> InverseProblem:
+    """Several experiments on one domain that share their unknowns, for `nuts` and `laplace`.
+
+    States stand one after the other, `problem.states(state)`; predictions are of the first.
+    """
+    for one in experiments:
+        if not isinstance(one, Experiment):
+            raise RieszError(
+                f"an experiment is a {type(one).__name__}: give rz.Experiment(equation, "
+                "observations, likelihood, dirichlet)."
+            )
+    if not experiments:
+        raise RieszError("there are no experiments: give at least one.")
+    return posed(domain, tuple(experiments), latents, tolerance, dtype)
+
+
+def posed(
+    domain: Mesh | Hierarchy,
+    experiments: tuple[Experiment, ...],
+    latents: Mapping[str, Any],
+    tolerance: float | None,
+    dtype: DTypeLike | None,
+) -> InverseProblem:
+    for one in experiments:
+        check_kinds_of_parts(domain, latents, one.observations, one.likelihood)
+    data = [each_of(one.observations, Observations) for one in experiments]
+    noise = [each_of(one.likelihood, AbstractLikelihood) for one in experiments]
     hierarchy = domain if isinstance(domain, Hierarchy) else None
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    finite_elements, dirichlet = P1(mesh), {} if dirichlet is None else dirichlet
-    check_kinds(finite_elements, equation, dirichlet)
-    dirichlet, latents = named_unknowns(dirichlet, latents)
-    check_names(equation, dirichlet, likelihood, tuple(latents))
-    check_noise_count(likelihood, observations.num_sensors)
-    precision = working_dtype(dtype)
-    operator = sensor_operator(finite_elements, observations, precision, tolerance)
-    space = in_precision(latent_space(latents, mesh), precision)
+    finite_elements, precision = P1(mesh), working_dtype(dtype)
+    observed = together([together(own) for own in data])
+    likelihood = joint(sum(data, ()), sum(noise, ()))
+    check_noise_count(likelihood, observed.num_sensors)
+    likelihood.check_values(observed.values)
+    boundaries, every = [], dict(latents)
+    for one in experiments:
+        dirichlet = {} if one.dirichlet is None else one.dirichlet
+        check_kinds(finite_elements, one.equation, dirichlet)
+        values, priors = named_unknowns(dirichlet, latents)
+        for name in values.values():
+            if isinstance(name, str) and name in every and every[name] is not priors.get(name):
+                raise RieszError(
+                    f"two experiments have different priors for {name!r}: unknowns of one name are "
+                    "shared; name them apart in latents."
+                )
+        boundaries.append(values)
+        every |= priors
+    for one, values in zip(experiments, boundaries, strict=True):
+        check_names(one.equation, values, likelihood, tuple(every))
+    space = in_precision(latent_space(every, mesh), precision)
     coefficients = {name: latent.coefficient(name) for name, latent in space.latents.items()}
-    values = {
-        tag: with_field(as_coefficient(value, f"Dirichlet value on {tag!r}"), coefficients)
-        for tag, value in dirichlet.items()
-    }
-    forward = boundary_value_problem(
-        finite_elements, with_fields(equation, coefficients), values, dtype=precision
+    forwards = tuple(
+        boundary_value_problem(
+            finite_elements,
+            with_fields(one.equation, coefficients),
+            prescribed(values, coefficients),
+            dtype=precision,
+        )
+        for one, values in zip(experiments, boundaries, strict=True)
     )
-    check_parts(forward, space, likelihood, observations.num_sensors)
-    tell_unidentified_scale(forward, space)
+    placed = [
+        together(own).what.placed(forward, space, tolerance)
+        for own, forward in zip(data, forwards, strict=True)
+    ]
+    sensors = tuple(one.sensors for one in placed)
+    check_parts(Described(forwards, sensors, likelihood, observed.num_sensors), space)
+    linear = stacked([one.operator for one in sensors], apart=True)
+    if linear is not None:  # measured fluxes and coefficients tell the scale
+        tell_unidentified_scale(forwards, space)
     return InverseProblem(
-        forward=forward,
+        forward=forwards[0],
         latents=space,
-        operator=operator,
-        observed=jnp.asarray(observations.values, precision),
+        linear=linear,
+        sensors=sensors if linear is None else (),
+        observed=jnp.asarray(observed.values, precision),
         likelihood=likelihood,
-        observations=observations,
+        observations=located(observed, np.concatenate([one.centres for one in placed])),
         hierarchy=hierarchy,
+        others=forwards[1:],
     )
+
+
+def joint(
+    data: tuple[Observations, ...], noise: tuple[AbstractLikelihood, ...]
+) -> AbstractLikelihood:
+    """The likelihood of all data sets."""
+    if len(data) != len(noise):
+        raise RieszError(
+            f"there are {len(data)} data sets, but {len(noise)} likelihoods: give one for each."
+        )
+    return noise[0] if len(noise) == 1 else Joint(noise, tuple(one.num_sensors for one in data))
+
+
+def joined(parts: list[Float[Array, " _"]]) -> Float[Array, " _"]:
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+
+
+def prescribed(
+    values: Mapping[str, Any], coefficients: Mapping[str, AbstractCoefficient]
+) -> dict[str, AbstractCoefficient]:
+    """Dirichlet values with the names of unknown fields replaced by the fields."""
+    return {
+        tag: with_field(as_coefficient(value, f"Dirichlet value on {tag!r}"), coefficients)
+        for tag, value in values.items()
+    }
 
 
 def with_observations(
@@ -267,20 +405,25 @@ def with_observations(
     *,
     tolerance: float | None = None,
 ) -> InverseProblem:
-    """The same problem for other measurements.
+    """The same problem of one experiment for other measurements.
 
     What was compiled for one data set serves another with as many observations, where the noise
     is the same or its sd an array, one for each observation.
     """
     check_noise_count(likelihood, observations.num_sensors)
-    check_parts(problem.forward, problem.latents, likelihood, observations.num_sensors)
-    forward = problem.forward
+    likelihood.check_values(observations.values)
+    placed = observations.what.placed(problem.forward, problem.latents, tolerance)
+    parts = Described((problem.forward,), (placed.sensors,), likelihood, observations.num_sensors)
+    check_parts(parts, problem.latents)
+    linear = placed.sensors.operator
     return dataclasses.replace(
         problem,
-        operator=sensor_operator(forward.space, observations, forward.dtype, tolerance),
-        observed=jnp.asarray(observations.values, forward.dtype),
+        linear=linear,
+        sensors=(placed.sensors,) if linear is None else (),
+        observed=jnp.asarray(observations.values, problem.forward.dtype),
         likelihood=likelihood,
-        observations=observations,
+        observations=located(observations, placed.centres),
+        others=(),
     )
 
 

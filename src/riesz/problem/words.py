@@ -19,30 +19,50 @@ from riesz.latent.field import FieldCoefficient
 from riesz.latent.latent import LatentSpace
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
 
 WIDTH = 14
 
 
 def problem_text(
-    forward: BoundaryValueProblem,
+    forwards: tuple[BoundaryValueProblem, ...],
     latents: LatentSpace,
     observations: Observations,
     likelihood: AbstractLikelihood,
 ) -> str:
     """All parts of a problem, one below the other."""
-    prescribed = [f"{piece.tag}: {coefficient_text(piece.value)}" for piece in forward.dirichlet]
+    several = len(forwards) > 1
+    equations = [
+        block
+        for number, forward in enumerate(forwards, start=1)
+        for block in experiment_blocks(forward, f" {number}" if several else "")
+    ]
     unknowns = [f"{name}: {latents.latents[name].describe()}" for name in latents.names]
     parts = [
-        ("mesh", [mesh_text(forward.space.mesh)]),
-        ("equation", equation_lines(forward)),
-        ("Dirichlet", prescribed[::-1] or ["nowhere"]),
+        ("mesh", [mesh_text(forwards[0].space.mesh)]),
+        *equations,
         ("unknowns", unknowns),
         ("coordinates", [f"{latents.num_coordinates}, standard normal before the data are seen"]),
-        ("observations", [f"{observations.num_sensors}, values {range_of(observations.values)}"]),
+        ("observations", [observations_text(observations)]),
         ("noise", [likelihood.describe()]),
     ]
     return "\n".join(["Inverse problem", *headed(parts)])
+
+
+def experiment_blocks(forward: BoundaryValueProblem, number: str) -> list[tuple[str, list[str]]]:
+    """The equation of an experiment, and what is prescribed in it."""
+    prescribed = [f"{piece.tag}: {coefficient_text(piece.value)}" for piece in forward.dirichlet]
+    return [
+        (f"equation{number}", equation_lines(forward)),
+        (f"Dirichlet{number}", prescribed[::-1] or ["nowhere"]),
+    ]
+
+
+def observations_text(observations: Observations) -> str:
+    count, what = observations.num_sensors, observations.what
+    kinds = "" if isinstance(what, AtPoints) else f" ({what.describe()})"
+    return f"{count}{kinds}, values {range_of(observations.values)}"
 
 
 def headed(blocks: list[tuple[str, list[str]]]) -> list[str]:

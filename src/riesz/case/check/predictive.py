@@ -72,8 +72,8 @@ def solved(
 ) -> tuple[Float[Array, "draw node"], Float[Array, "draw sensor"], Float[Array, "draw sensor"]]:
     def one(coordinates: Coordinates):
         state, z = problem.state(coordinates), problem.z(coordinates)
-        mean = problem.likelihood.mean(problem.operator @ state, z)
-        return state, mean, problem.noise_sd(z)
+        predicted, likelihood = problem.predicted(state, z), problem.likelihood
+        return state, likelihood.expected(predicted, z), likelihood.noise_sd(predicted, z)
 
     return jax.lax.map(one, draws)
 

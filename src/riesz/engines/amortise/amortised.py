@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.amortise.simulate import DataSets, Simulator
 from riesz.errors import RieszError
-from riesz.observe.observations import Observations, as_numbers
+from riesz.observe.observables import as_numbers
 from riesz.penalty.norm import solve_positive
 from riesz.posterior.family import FullRank, standard_log_density
 from riesz.posterior.posterior import Posterior, SurrogateStates
@@ -164,7 +164,7 @@ class Amortised(eqx.Module):
         problem = dataclasses.replace(
             self.problem,
             observed=jnp.asarray(values, self.problem.forward.dtype),
-            observations=Observations(self.problem.observations.points, values),
+            observations=dataclasses.replace(self.problem.observations, values=values),
         )
         states = SurrogateStates(self.simulator.surrogate)
         notes = doubts(fit, float(self.usual_fit))

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
-from riesz.fem.elements.space import PointOperator, point_operator
+from riesz.fem.elements.space import Operator, point_operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -121,7 +121,7 @@ def affine_map(
     problem: InverseProblem,
     parts: Parts,
     others: Others,
-    operator: PointOperator,
+    operator: Operator,
     solver: AbstractLinearSolver,
 ) -> tuple[Float[Array, " point"], Float[Array, "point linear"]]:
     """The state at points: its constant part, and how it responds to each linear unknown."""
@@ -137,7 +137,7 @@ def affine_map(
         free = solver(matrix, -residual(forward, known, z)[forward.free])
         return operator @ known.at[forward.free].set(free)
 
-    num_points, own = operator.weights.shape[1], origin[parts.in_state]
+    num_points, own = operator.num_rows, origin[parts.in_state]
     if len(own) < num_points:
         offset, push = jax.linearize(at_points, own)
         responses = some_at_once(push, len(own), zeros).T
@@ -257,7 +257,7 @@ def mixture_of(
     problem: InverseProblem,
     parts: Parts,
     others: Float[Array, "part other"],
-    operator: PointOperator,
+    operator: Operator,
     solver: AbstractLinearSolver,
 ) -> tuple[Float[Array, "part point"], Float[Array, "part point"], Float[Array, " part"]]:
     """Means, sds and noise for each value of the other unknowns."""

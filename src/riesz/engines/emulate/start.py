@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.engines.base import Count, InnerProduct, Settings, as_gram
+from riesz.engines.base import Count, InnerProduct, Settings, as_gram, require_plain_data
 from riesz.errors import RieszError
 from riesz.penalty.dual_norm import check_energy
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
@@ -53,6 +53,7 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
             "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
             "problem file, or use nuts."
         )
+    require_plain_data(problem, engine)
     check_energy(problem.forward, as_gram(gram))
     prescribed_values(problem)
 
@@ -100,7 +101,7 @@ def at_sensors(
     dofs = problem.operator.dofs
     x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
     values = values_at_nodes(surrogate, dofs.ravel(), x, {COORDINATES: coordinates})
-    return jnp.sum(problem.operator.weights * values.reshape(dofs.shape), axis=0)
+    return problem.operator.combined(values.reshape(dofs.shape))
 
 
 @eqx.filter_jit

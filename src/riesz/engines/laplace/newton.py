@@ -37,6 +37,7 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.problem import BoundaryValueProblem
 from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10
@@ -61,7 +62,7 @@ class Place(eqx.Module):
     coordinates: Coordinates
     free_values: FreeValues
     adjoint: FreeValues
-    matrix: SparseMatrix  # J
+    matrices: tuple[SparseMatrix, ...]  # J, block by block
     cost: Float[Array, ""]  # minus the log-posterior, up to a constant
     slope: Coordinates
 
@@ -70,8 +71,9 @@ def misfit(
     problem: InverseProblem, free_values: FreeValues, coordinates: Coordinates
 ) -> Float[Array, ""]:
     """Minus the log-likelihood of a state."""
-    state = with_dirichlet(problem.forward, free_values, problem.z(coordinates))
-    return -problem.log_likelihood(coordinates, state)
+    z = problem.z(coordinates)
+    states = [with_dirichlet(*one, z) for one in blocks(problem, free_values)]
+    return -problem.log_likelihood(coordinates, jnp.concatenate(states))
 
 
 def equations(
@@ -79,7 +81,33 @@ def equations(
 ) -> FreeValues:
     """The residual, which vanishes at the solution."""
     z = problem.z(coordinates)
-    return free_residual(problem.forward, with_dirichlet(problem.forward, free_values, z), z)
+    each = blocks(problem, free_values)
+    return jnp.concatenate(
+        [free_residual(one, with_dirichlet(one, own, z), z) for one, own in each]
+    )
+
+
+def blocks(
+    problem: InverseProblem, values: FreeValues
+) -> list[tuple[BoundaryValueProblem, FreeValues]]:
+    """The equation of each experiment, and its part of the free values of all."""
+    ends = np.cumsum([one.num_free for one in problem.forwards])[:-1].tolist()
+    return list(zip(problem.forwards, jnp.split(values, ends), strict=True))
+
+
+def block_solve(
+    problem: InverseProblem,
+    matrices: tuple[SparseMatrix, ...],
+    side: FreeValues,
+    solver: AbstractLinearSolver,
+    *,
+    transposed: bool,
+) -> FreeValues:
+    """Experiments know nothing of each other: their unknowns are solved for one by one."""
+    each = zip(matrices, blocks(problem, side), strict=True)
+    return jnp.concatenate(
+        [solver.raw_solve(matrix, own, transposed=transposed) for matrix, (_, own) in each]
+    )
 
 
 @eqx.filter_jit
@@ -87,17 +115,19 @@ def place_at(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Place:
     """The solution there, its adjoint, and the slope; a NaN cost where there is no solution."""
-    state = problem.solved(coordinates, solver)
-    values = state[problem.forward.free]
-    matrix = jacobian(problem.forward, state, problem.z(coordinates))
+    z, forwards = problem.z(coordinates), problem.forwards
+    states = problem.states(problem.solved(coordinates, solver))
+    each = list(zip(forwards, states, strict=True))
+    values = jnp.concatenate([state[forward.free] for forward, state in each])
+    matrices = tuple(jacobian(forward, state, z) for forward, state in each)
     cost, (by_state, by_coordinates) = jax.value_and_grad(misfit, argnums=(1, 2))(
         problem, values, coordinates
     )
-    adjoint = -solver.raw_solve(matrix, by_state, transposed=True)
+    adjoint = -block_solve(problem, matrices, by_state, solver, transposed=True)
     _, pull_back = jax.vjp(lambda c: equations(problem, values, c), coordinates)
     slope = coordinates + by_coordinates + pull_back(adjoint)[0]
     cost = cost + 0.5 * coordinates @ coordinates
-    return Place(coordinates, values, adjoint, matrix, cost, slope)
+    return Place(coordinates, values, adjoint, matrices, cost, slope)
 
 
 def data_action(
@@ -122,11 +152,11 @@ def data_action(
 
     at = (place.free_values, place.coordinates)
     _, push = jax.jvp(residual, (place.coordinates,), (direction,))
-    change = -solver.raw_solve(place.matrix, push, transposed=False)
+    change = -block_solve(problem, place.matrices, push, solver, transposed=False)
     _, (by_state, by_coordinates) = jax.jvp(
         jax.grad(lagrangian, argnums=(0, 1)), at, (change, direction)
     )
-    adjoint_change = -solver.raw_solve(place.matrix, by_state, transposed=True)
+    adjoint_change = -block_solve(problem, place.matrices, by_state, solver, transposed=True)
     _, pull_back = jax.vjp(residual, place.coordinates)
     return by_coordinates + pull_back(adjoint_change)[0]
 

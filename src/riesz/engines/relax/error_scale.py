@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from riesz.engines.base import require_plain_data
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, with_dirichlet
 from riesz.fem.linear.linear_solve import SparseLU, host_lu
@@ -196,6 +197,7 @@ def log_evidence(
 
 def check_problem(problem: InverseProblem) -> None:
     require_float64(problem.forward)
+    require_plain_data(problem, "relax")
     if not isinstance(problem.likelihood, Gaussian):
         raise RieszError(
             f"relax needs normal noise, to know how far the data correct the equation, but the "

@@ -192,7 +192,7 @@ def data_part(
     def predicted(mixture):
         mixed = {**z, MIXTURE: mixture}
         values = values_at_nodes(MixedFeatures(surrogate), dofs.ravel(), x, mixed)
-        return jnp.sum(problem.operator.weights * values.reshape(dofs.shape), axis=0)
+        return problem.operator.combined(values.reshape(dofs.shape))
 
     slopes = jax.jacfwd(predicted)(z[MIXTURE])
     weighted = slopes / noise_variances(problem, z[COORDINATES])[:, None]

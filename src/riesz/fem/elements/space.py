@@ -144,7 +144,15 @@ class PointOperator(eqx.Module):
             raise FormError(
                 f"the state has shape {state.shape}, but the space has {self.num_dofs} unknowns."
             )
-        return jnp.sum(self.weights * state[self.dofs], axis=0)
+        return self.combined(state[self.dofs])
+
+    @property
+    def num_rows(self) -> int:
+        return self.dofs.shape[1]
+
+    def combined(self, values: Float[Array, "local point"]) -> Float[Array, " point"]:
+        """The same from the state's values at `dofs` alone."""
+        return jnp.sum(self.weights * values, axis=0)
 
     def transposed(self, rates: Float[Array, " point"]) -> Float[Array, " dof"]:
         """Point loads: the shape functions at each point times its rate, summed."""
@@ -156,6 +164,54 @@ class PointOperator(eqx.Module):
         rows = np.tile(np.arange(num_points), local)
         entries = (np.asarray(self.weights).ravel(), (rows, np.asarray(self.dofs).ravel()))
         return sp.coo_array(entries, shape=(num_points, self.num_dofs)).tocsr()
+
+
+class Functionals(eqx.Module):
+    """Linear functions of the unknowns of a space, such as averages: rows of a sparse matrix."""
+
+    rows: Int[Array, " entry"]
+    dofs: Int[Array, " entry"]
+    weights: Float[Array, " entry"]
+    num_rows: int = eqx.field(static=True)
+    num_dofs: int = eqx.field(static=True)
+
+    def __matmul__(self, state: Float[Array, " dof"]) -> Float[Array, " row"]:
+        if state.shape != (self.num_dofs,):
+            raise FormError(
+                f"the state has shape {state.shape}, but the space has {self.num_dofs} unknowns."
+            )
+        return self.combined(state[self.dofs])
+
+    def combined(self, values: Float[Array, " entry"]) -> Float[Array, " row"]:
+        """The same from the state's values at `dofs` alone."""
+        nothing = jnp.zeros(self.num_rows, jnp.result_type(values, self.weights))
+        return nothing.at[self.rows].add(self.weights * values)
+
+    def transposed(self, rates: Float[Array, " row"]) -> Float[Array, " dof"]:
+        """The rows times their rates, summed."""
+        loads = self.weights * rates[self.rows]
+        return jnp.zeros(self.num_dofs, loads.dtype).at[self.dofs].add(loads)
+
+    def to_scipy(self) -> sp.csr_array:
+        entries = (np.asarray(self.weights), (np.asarray(self.rows), np.asarray(self.dofs)))
+        return sp.coo_array(entries, shape=(self.num_rows, self.num_dofs)).tocsr()
+
+
+Operator = PointOperator | Functionals
+
+
+def functionals(
+    matrix: sp.sparray | Float[np.ndarray, "row dof"], dtype: np.dtype | None = None
+) -> Functionals:
+    """Rows of a matrix, entries that are zero left out."""
+    entries = sp.coo_array(matrix)
+    return Functionals(
+        rows=jnp.asarray(entries.row, dtype=jnp.int32),
+        dofs=jnp.asarray(entries.col, dtype=jnp.int32),
+        weights=jnp.asarray(entries.data, dtype=dtype),
+        num_rows=entries.shape[0],
+        num_dofs=entries.shape[1],
+    )
 
 
 def point_operator(

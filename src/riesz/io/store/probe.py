@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.mesh.mesh import Mesh
+from riesz.observe.observables import AtPoints
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import Coordinates, InverseProblem
 
@@ -23,6 +24,7 @@ TOLERANCE = {"float64": 1e-6, "float32": 1e-3}
 """Relative to the norm, by the precision of the problem; the looser where two differ."""
 
 EQUATION, BOUNDARY, NOISE = "the equation", "the boundary values", "the noise"
+OBSERVED = "what is observed"
 
 
 def probe(problem: InverseProblem) -> dict[str, Numbers]:
@@ -41,7 +43,7 @@ def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> 
     """
     known = saved if isinstance(saved, dict) else {}
     differing = [p for p, numbers in given.items() if not agree(known.get(p), numbers, tolerance)]
-    rest = (EQUATION, BOUNDARY, NOISE)
+    rest = (EQUATION, BOUNDARY, NOISE, OBSERVED)
     return [part for part in differing if part not in rest] or differing
 
 
@@ -58,31 +60,52 @@ def evaluated(
     problem: InverseProblem, coordinates: Coordinates
 ) -> dict[str, list[Float[np.ndarray, " _"]]]:
     """Unknowns, prescribed values, noise and residuals for these coordinates."""
-    forward, z = problem.forward, problem.z(coordinates)
-    space = forward.space
-    state = jnp.asarray(smooth_state(space.mesh), forward.dtype)
-    prescribed = np.zeros((2, space.num_dofs))
-    prescribed[0, np.asarray(forward.fixed)] = 1.0
-    prescribed[1, np.asarray(forward.fixed)] = np.asarray(dirichlet_values(forward, z))
+    z, space, dtype = problem.z(coordinates), problem.forward.space, problem.forward.dtype
+    state = jnp.asarray(smooth_state(space.mesh), dtype)
+    prescribed, residuals = [], []
+    for forward in problem.forwards:
+        known = np.zeros((2, space.num_dofs))
+        known[0, np.asarray(forward.fixed)] = 1.0
+        known[1, np.asarray(forward.fixed)] = np.asarray(dirichlet_values(forward, z))
+        prescribed += list(known)
+        # At zero is nothing but the sources, which are small beside the rest on a fine mesh.
+        residuals += [residual(forward, u, z) for u in (jnp.zeros_like(state), state)]
     unknowns = {
         prior_of(name): [flat(UnknownAt(name)(problem, state, z))] for name in problem.latents.names
     }
-    # At zero there is nothing but the sources, which are small beside the rest on a fine mesh.
-    residuals = [residual(forward, u, z) for u in (jnp.zeros_like(state), state)]
+    whole = jnp.tile(state, len(problem.forwards))
     return unknowns | {
         EQUATION: [flat(one) for one in residuals],
-        BOUNDARY: list(prescribed),
-        NOISE: noise_numbers(problem, state, z),
+        BOUNDARY: prescribed,
+        NOISE: noise_numbers(problem, whole, z),
+        **observed_numbers(problem, whole, z),
     }
+
+
+def observed_numbers(
+    problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
+) -> dict[str, list[Float[np.ndarray, " _"]]]:
+    """What sensors see of a fixed state; of values at points, the points are compared."""
+    if isinstance(problem.observations.what, AtPoints):
+        return {}
+    return {OBSERVED: [flat(problem.predicted(state, z))]}
 
 
 def noise_numbers(
     problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
 ) -> list[Float[np.ndarray, " _"]]:
-    """Its scale, and its density some scales off, which shows its shape."""
-    sd = problem.noise_sd(z)
-    offsets = jnp.asarray(2 * fixed_vector(len(problem.observed), 0), state.dtype)
-    predicted = problem.observed + sd * offsets
+    """Its scale, and its density some scales off, which shows its shape.
+
+    Where what is observed is no linear function of the state, or no sum with noise, it is that of
+    a fixed state, which shows what is observed too.
+    """
+    if problem.linear is None or not problem.likelihood.is_additive:
+        predicted = problem.predicted(state, z)
+        sd = problem.likelihood.noise_sd(predicted, z)
+    else:
+        sd = problem.noise_sd(z)
+        offsets = jnp.asarray(2 * fixed_vector(len(problem.observed), 0), state.dtype)
+        predicted = problem.observed + sd * offsets
     density = problem.likelihood.distribution(predicted, z).log_prob(problem.observed)
     return [flat(sd), flat(jnp.asarray(density))]
 

@@ -1,0 +1,507 @@
+"""What can be measured: the state at points, averages, gradients, differences, fluxes, logarithms,
+and unknowns of the equation themselves.
+
+An observable becomes sensors on a mesh. Those that are linear in the state are rows of a sparse
+operator, which every engine can use; others are functions of the state and the unknowns.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float, Int, PyTree
+
+from riesz.errors import MeshError, RieszError
+from riesz.fem.assembly import residual
+from riesz.fem.elements.domain import Domain, facet_domain
+from riesz.fem.elements.space import Operator, Space, functionals, point_operator
+from riesz.fem.flux import oriented_facets, outflow
+from riesz.fem.places import Places, coefficients_at, fluxes_at, places
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.terms.coefficient import AbstractCoefficient
+from riesz.geometry.lines import polygons_of
+from riesz.latent.field import AbstractFieldLatent
+from riesz.latent.latent import LatentSpace
+from riesz.mesh.integrals import WeightedPoints, along_line, in_area
+from riesz.mesh.locate import locate
+from riesz.mesh.quality import barycentric_gradients
+from riesz.spelling import nearest
+
+State = Float[Array, " node"]
+AtSensors = Float[Array, " sensor"]
+Points = Float[np.ndarray, "sensor dim"]
+
+
+class AbstractSensors(eqx.Module):
+    """What is read off a state and the unknowns that go with it, one number a sensor."""
+
+    @abstractmethod
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        """Without noise."""
+
+    @property
+    def operator(self) -> Operator | None:
+        """The rows of those that are linear in the state and read nothing else."""
+        return None
+
+
+class LinearSensors(AbstractSensors):
+    """Rows of a sparse operator."""
+
+    rows: Operator
+
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return self.rows @ state
+
+    @property
+    def operator(self) -> Operator:
+        return self.rows
+
+
+class FluxComponents(AbstractSensors):
+    """Components of the flux at points."""
+
+    where: Places
+    directions: Float[Array, "sensor dim"]
+
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return jnp.sum(fluxes_at(forward, self.where, state, z) * self.directions, axis=1)
+
+
+class Outflows(AbstractSensors):
+    """What passes stretches of facets: held unknowns, or facets with the cells beside them."""
+
+    stretches: tuple[Int[Array, " held"] | Domain, ...]
+
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        whole = None
+        found = []
+        for one in self.stretches:
+            if isinstance(one, Domain):
+                found.append(outflow(forward, one, state, z))
+                continue
+            # What the equation leaves unbalanced where the state is prescribed is what crosses.
+            whole = residual(forward, state, z) if whole is None else whole
+            found.append(-jnp.sum(whole[one]))
+        return jnp.stack(found)
+
+
+class CoefficientValues(AbstractSensors):
+    """An unknown of the equation at points."""
+
+    coefficient: AbstractCoefficient
+    where: Places
+
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return coefficients_at(forward, self.where, self.coefficient, state, z)
+
+
+class Logarithms(AbstractSensors):
+    """Of what other sensors see."""
+
+    of: AbstractSensors
+
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return jnp.log(self.of.predicted(forward, state, z))
+
+
+class SeveralSensors(AbstractSensors):
+    """One after the other."""
+
+    each: tuple[AbstractSensors, ...]
+
+    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return jnp.concatenate([one.predicted(forward, state, z) for one in self.each])
+
+    @property
+    def operator(self) -> Operator | None:
+        return stacked([one.operator for one in self.each])
+
+
+def stacked(operators: Sequence[Operator | None], *, apart: bool = False) -> Operator | None:
+    """All rows in one operator, where all are known: on one state, or on states one after the
+    other, where they are `apart`."""
+    known = [one for one in operators if one is not None]
+    if len(known) < len(operators):
+        return None
+    if len(known) == 1:
+        return known[0]
+    matrices = [one.to_scipy() for one in known]
+    whole = sp.block_diag(matrices) if apart else sp.vstack(matrices)
+    return functionals(whole, np.asarray(known[0].weights).dtype)
+
+
+class Placed(NamedTuple):
+    """Sensors on a mesh, and where each is, for maps: the middle of what it sees."""
+
+    sensors: AbstractSensors
+    centres: Points
+
+
+class AbstractObservable(eqx.Module):
+    """What one data set measures, sensor by sensor."""
+
+    @property
+    @abstractmethod
+    def num_sensors(self) -> int: ...
+
+    @abstractmethod
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        """The sensors on the mesh of a problem."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """In a few words."""
+
+
+def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
+    if np.iscomplexobj(values):
+        raise RieszError(f"the observed {name} are complex: give real numbers.")
+    try:
+        if isinstance(values, np.ma.MaskedArray):
+            return np.ma.filled(values.astype(float), np.nan)
+        return np.asarray(values, float)
+    except (TypeError, ValueError) as error:
+        raise RieszError(f"the observed {name} are not all numbers ({error}).") from None
+
+
+def as_rows(points: Any) -> Points:
+    """One row of coordinates a point; on an interval, numbers will do."""
+    found = as_numbers(points, "coordinates")
+    found = found[:, None] if found.ndim == 1 else np.atleast_2d(found)
+    if found.ndim != 2:
+        raise RieszError(f"the points have shape {found.shape}: give one row of coordinates each.")
+    bad = np.argwhere(~np.isfinite(found))
+    if len(bad):
+        raise RieszError(
+            f"{len(bad)} of the observed coordinates are NaN or infinite, first in observation "
+            f"{bad[0][0]}: remove or fill them."
+        )
+    return found
+
+
+def check_dimensions(points: Points, space: Space) -> None:
+    if points.shape[1] != space.mesh.dim:
+        raise RieszError(
+            f"the observations have {points.shape[1]} coordinates, but the mesh has "
+            f"{space.mesh.dim} dimensions."
+        )
+
+
+def rows_at(forward: BoundaryValueProblem, points: Points, tolerance: float | None) -> Operator:
+    """The state at points, which must lie in the domain."""
+    check_dimensions(points, forward.space)
+    try:
+        return point_operator(forward.space, points, dtype=forward.dtype, tolerance=tolerance)
+    except MeshError as error:
+        raise MeshError(f"of the observations, {error}") from None
+
+
+def places_of(forward: BoundaryValueProblem, points: Points, tolerance: float | None) -> Places:
+    check_dimensions(points, forward.space)
+    try:
+        return places(forward, points, tolerance=tolerance)
+    except MeshError as error:
+        raise MeshError(f"of the observations, {error}") from None
+
+
+def as_vectors(directions: Any) -> Float[np.ndarray, "..."]:
+    return as_numbers(directions, "directions")
+
+
+def as_areas(areas: Any) -> tuple[Any, ...]:
+    """Names of regions, pairs of numbers, and rings of polygons, all as arrays."""
+    if isinstance(areas, str | np.ndarray):
+        raise RieszError("areas are given as a list, one for each value: write AverageOver([area])")
+    return tuple(one if isinstance(one, str) else as_area(one) for one in areas)
+
+
+def as_area(area: Any) -> Any:
+    if isinstance(area, Sequence | np.ndarray) and np.ndim(area[0]) == 0:
+        return as_numbers(area, "areas")
+    return tuple(map(tuple, polygons_of(area)))
+
+
+def as_lines(lines: Any) -> tuple[Any, ...]:
+    return tuple(as_numbers(one, "lines") for one in lines)
+
+
+def unit_vectors(
+    given: Float[np.ndarray, "..."], count: int, dim: int
+) -> Float[np.ndarray, "sensor dim"]:
+    """One for each sensor, from one for all or one each."""
+    if given.shape not in ((dim,), (count, dim)):
+        raise RieszError(
+            f"the directions have shape {given.shape}: give one of {dim} components, or one for "
+            f"each of {count} observations."
+        )
+    lengths = np.linalg.norm(given, axis=-1, keepdims=True)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise RieszError("a direction has no length: give a vector that is not zero.")
+    return np.broadcast_to(given / lengths, (count, dim))
+
+
+class AtPoints(AbstractObservable):
+    """The state at points, one row of coordinates each."""
+
+    points: Points = eqx.field(converter=as_rows)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.points)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        return Placed(LinearSensors(rows_at(forward, self.points, tolerance)), self.points)
+
+    def describe(self) -> str:
+        return "values at points"
+
+
+def weighted_rows(
+    forward: BoundaryValueProblem, found: Sequence[WeightedPoints]
+) -> tuple[LinearSensors, Points]:
+    """Averages by points and weights, one a row, and their middles."""
+    space, rows = forward.space, []
+    for one in found:
+        shapes = np.stack(space.element.values(list(one.barycentric.T)), axis=1)
+        shares = one.weights / one.weights.sum()
+        row = np.zeros(space.num_dofs)
+        np.add.at(row, space.cell_dofs[one.cell], shapes * shares[:, None])
+        rows.append(sp.coo_array(row[None]))
+    centres = np.stack([one.centre(space.mesh) for one in found])
+    return LinearSensors(functionals(sp.vstack(rows), forward.dtype)), centres
+
+
+class AverageOver(AbstractObservable):
+    """The average of the state over areas: polygons, or regions of the mesh by their names.
+
+    A polygon is an array of its corners, a list of rings, GeoJSON or a shapely geometry; on an
+    interval, two numbers.
+    """
+
+    areas: tuple[Any, ...] = eqx.field(converter=as_areas)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.areas)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        mesh = forward.space.mesh
+        return Placed(*weighted_rows(forward, [in_area(mesh, one) for one in self.areas]))
+
+    def describe(self) -> str:
+        return "averages over areas"
+
+
+class AverageAlong(AbstractObservable):
+    """The average of the state along lines, each an array of its points: a screen, a transect."""
+
+    lines: tuple[Any, ...] = eqx.field(converter=as_lines)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.lines)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        mesh = forward.space.mesh
+        return Placed(*weighted_rows(forward, [along_line(mesh, one) for one in self.lines]))
+
+    def describe(self) -> str:
+        return "averages along lines"
+
+
+class GradientAt(AbstractObservable):
+    """The slope of the state at points, along directions: one for all, or one each.
+
+    It is that of the cell which holds the point, accurate to the first order of the cells' size.
+    """
+
+    points: Points = eqx.field(converter=as_rows)
+    directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.points)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        rows_at(forward, self.points, tolerance)  # raises where they are outside
+        space = forward.space
+        along = unit_vectors(self.directions, len(self.points), space.mesh.dim)
+        cell = locate(space.mesh, self.points, tolerance=tolerance).cell
+        slopes = np.einsum("pcd,pd->pc", barycentric_gradients(space.mesh)[cell], along)
+        number = np.repeat(np.arange(len(cell)), slopes.shape[1])
+        entries = (slopes.ravel(), (number, space.cell_dofs[cell].ravel()))
+        rows = sp.coo_array(entries, shape=(len(cell), space.num_dofs))
+        return Placed(LinearSensors(functionals(rows, forward.dtype)), self.points)
+
+    def describe(self) -> str:
+        return "slopes at points"
+
+
+class DifferenceBetween(AbstractObservable):
+    """The state at points less that at others, as a differential gauge reads it."""
+
+    points: Points = eqx.field(converter=as_rows)
+    others: Points = eqx.field(converter=as_rows)
+
+    def __check_init__(self):
+        if self.points.shape != self.others.shape:
+            raise RieszError(
+                f"the points have shape {self.points.shape}, those they are compared with "
+                f"{self.others.shape}: give pairs."
+            )
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.points)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        here, there = (rows_at(forward, one, tolerance) for one in (self.points, self.others))
+        rows = functionals(here.to_scipy() - there.to_scipy(), forward.dtype)
+        return Placed(LinearSensors(rows), (self.points + self.others) / 2)
+
+    def describe(self) -> str:
+        return "differences between points"
+
+
+class FluxAlong(AbstractObservable):
+    r"""The flux at points along directions, such as Darcy's $-a\nabla u\cdot d$."""
+
+    points: Points = eqx.field(converter=as_rows)
+    directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.points)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        where = places_of(forward, self.points, tolerance)
+        along = unit_vectors(self.directions, len(self.points), forward.space.mesh.dim)
+        return Placed(FluxComponents(where, jnp.asarray(along, forward.dtype)), self.points)
+
+    def describe(self) -> str:
+        return "fluxes at points"
+
+
+def as_names(tags: Any) -> tuple[str, ...]:
+    return (tags,) if isinstance(tags, str) else tuple(tags)
+
+
+class FluxThrough(AbstractObservable):
+    """What leaves through tagged facets, all of each tag together.
+
+    Where the state is prescribed on a tag it is what the equation needs there to balance, accurate
+    as the state is; elsewhere it is read off the gradient beside the facets. A line inside the
+    domain needs the region of cells that the flux comes `out_of`.
+    """
+
+    tags: tuple[str, ...] = eqx.field(static=True, converter=as_names)
+    out_of: str | None = eqx.field(static=True, default=None)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.tags)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        space, stretches, centres = forward.space, [], []
+        held = {piece.tag: forward.fixed[piece.position] for piece in forward.dirichlet}
+        degree = max(term.degree(space.element.degree) for term in forward.cells.terms)
+        for tag in self.tags:
+            facets = oriented_facets(space.mesh, tag, self.out_of)
+            centres.append(space.mesh.nodes[facets.nodes].mean(axis=(0, 1)))
+            beside = facet_domain(space, facets, degree, forward.dtype)
+            stretches.append(held[tag] if tag in held and self.out_of is None else beside)
+        return Placed(Outflows(tuple(stretches)), np.stack(centres))
+
+    def describe(self) -> str:
+        return "fluxes through " + ", ".join(self.tags)
+
+
+class CoefficientAt(AbstractObservable):
+    """An unknown itself at points, such as a conductivity from a pumping test."""
+
+    name: str = eqx.field(static=True)
+    points: Points = eqx.field(converter=as_rows)
+
+    @property
+    def num_sensors(self) -> int:
+        return len(self.points)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        if self.name not in latents.names:
+            raise RieszError(
+                f"{self.name!r} was measured, but is no unknown of the problem: "
+                f"{nearest(self.name, latents.names)}It has {', '.join(latents.names)}."
+            )
+        latent = latents.latents[self.name]
+        if not isinstance(latent, AbstractFieldLatent) and latent.num_coordinates != 1:
+            raise RieszError(
+                f"{self.name!r} was measured, but is {latent.num_coordinates} numbers: a "
+                "measurement is of one number, or of a field at a point."
+            )
+        where = places_of(forward, self.points, tolerance)
+        return Placed(CoefficientValues(latent.coefficient(self.name), where), self.points)
+
+    def describe(self) -> str:
+        return f"values of {self.name!r} at points"
+
+
+class LogOf(AbstractObservable):
+    """The natural logarithm of another observable, which must be positive."""
+
+    of: AbstractObservable
+
+    @property
+    def num_sensors(self) -> int:
+        return self.of.num_sensors
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        inner = self.of.placed(forward, latents, tolerance)
+        return Placed(Logarithms(inner.sensors), inner.centres)
+
+    def describe(self) -> str:
+        return f"logarithms of {self.of.describe()}"
+
+
+class Several(AbstractObservable):
+    """Observables one after the other."""
+
+    each: tuple[AbstractObservable, ...]
+
+    @property
+    def num_sensors(self) -> int:
+        return sum(one.num_sensors for one in self.each)
+
+    def placed(
+        self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
+    ) -> Placed:
+        found = [one.placed(forward, latents, tolerance) for one in self.each]
+        sensors = SeveralSensors(tuple(one.sensors for one in found))
+        return Placed(sensors, np.concatenate([one.centres for one in found]))
+
+    def describe(self) -> str:
+        return ", ".join(f"{one.num_sensors} {one.describe()}" for one in self.each)
