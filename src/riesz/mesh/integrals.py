@@ -21,8 +21,6 @@ from riesz.mesh.tags import check_planar, region_cells
 COVERED = 1 - 1e-6
 """The share of a line or area that must lie in the mesh, to count as all of it."""
 
-Ring = Float[np.ndarray, "vertex 2"]
-
 Polygons = Sequence[Sequence[Line]]
 """The rings of each, its outline first."""
 
@@ -111,11 +109,8 @@ def in_rings(mesh: Mesh, rings: list[Line]) -> WeightedPoints:
     ends = [np.roll(ring, -1, axis=0) for ring in rings]
     away = distance_to_edges(middles, np.concatenate(rings), np.concatenate(ends)) > reach
     (whole,) = np.nonzero(away & inside_polygon(middles, rings))
-    cells, places, weights = (
-        [whole],
-        [middles[whole]],
-        [cell_volumes(mesh.nodes, mesh.cells[whole])],
-    )
+    cells, places = [whole], [middles[whole]]
+    weights = [cell_volumes(mesh.nodes, mesh.cells[whole])]
     for cell in np.flatnonzero(~away):
         area, moment = 0.0, np.zeros(2)
         for number, ring in enumerate(rings):
@@ -131,7 +126,7 @@ def in_rings(mesh: Mesh, rings: list[Line]) -> WeightedPoints:
     return WeightedPoints(cell, inside, np.concatenate(weights))
 
 
-def clipped(ring: Ring, triangle: Float[np.ndarray, "3 2"]) -> Ring:
+def clipped(ring: Line, triangle: Float[np.ndarray, "3 2"]) -> Line:
     """What of a ring lies in a triangle (Sutherland & Hodgman 1974).
 
     Where the ring leaves the triangle and comes back, it runs to and fro along an edge: areas and
@@ -154,7 +149,7 @@ def clipped(ring: Ring, triangle: Float[np.ndarray, "3 2"]) -> Ring:
     return ring
 
 
-def moments(ring: Ring) -> tuple[float, Float[np.ndarray, " 2"]]:
+def moments(ring: Line) -> tuple[float, Float[np.ndarray, " 2"]]:
     """The signed area of a ring, and the integral of the place over it."""
     if len(ring) < 3:
         return 0.0, np.zeros(2)

@@ -186,7 +186,7 @@ class InverseProblem(eqx.Module):
             states.append(jnp.where(solution.converged, state, jnp.nan))
         return joined(states)
 
-    def states(self, state: NodeValues) -> list[NodeValues]:
+    def states(self, state: Float[Array, " every"]) -> list[NodeValues]:
         """The state of each experiment."""
         return jnp.split(state, len(self.forwards)) if self.others else [state]
 

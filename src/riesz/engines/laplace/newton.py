@@ -88,7 +88,7 @@ def equations(
 
 
 def blocks(
-    problem: InverseProblem, values: FreeValues
+    problem: InverseProblem, values: Float[Array, " every"]
 ) -> list[tuple[BoundaryValueProblem, FreeValues]]:
     """The equation of each experiment, and its part of the free values of all."""
     ends = np.cumsum([one.num_free for one in problem.forwards])[:-1].tolist()

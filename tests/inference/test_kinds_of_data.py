@@ -1,0 +1,337 @@
+"""Every likelihood and every kind of observation against NumPyro written by hand.
+
+The equation -(k u')' = f on an interval, with u = 0 on the left and u = b on the right, is solved
+here by a matrix of its own; data are made up and weighed by NumPyro's distributions; k and b are
+integrated over by quadrature.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.handlers import seed, trace
+from numpyro.infer.util import log_density
+
+import riesz as rz
+from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.problem import with_observations as with_data
+
+CELLS, SOURCE, LOG_SD = 16, 8.0, 0.3
+RIGHT, RIGHT_SD = 2.0, 0.5
+TRUTH = jnp.array([0.5, -0.4])
+
+NODES = np.linspace(0, 1, CELLS + 1)
+STEP = 1 / CELLS
+X = np.linspace(0.08, 0.92, 24)
+MESH = rz.interval(CELLS)
+EQUATION, BOUNDARY = rz.diffusion("k") - rz.source(SOURCE), {"left": 0.0, "right": "b"}
+PRIORS = {"k": dist.LogNormal(0.0, LOG_SD), "b": dist.Normal(RIGHT, RIGHT_SD)}
+
+
+def hanging():
+    """The solution for k = f = 1 and zeros on both ends, by a tridiagonal matrix."""
+    inner = CELLS - 1
+    matrix = (2 * np.eye(inner) - np.eye(inner, k=1) - np.eye(inner, k=-1)) / STEP
+    return np.concatenate([[0.0], np.linalg.solve(matrix, np.full(inner, STEP)), [0.0]])
+
+
+def rows(*functionals: Callable[[np.ndarray], Any]):
+    """The matrix of linear functions of the nodal values, from what they make of unit vectors."""
+    return np.stack([[one(unit) for unit in np.eye(CELLS + 1)] for one in functionals])
+
+
+def mean_between(a, b):
+    """Of a piecewise linear function: trapezia between the ends and all nodes inside."""
+    places = np.concatenate([[a], NODES[(a < NODES) & (b > NODES)], [b]])
+    return lambda u: np.trapezoid(np.interp(places, NODES, u), places) / (b - a)
+
+
+def slope_at(x):
+    cell = int(x / STEP)
+    return lambda u: (u[cell + 1] - u[cell]) / STEP
+
+
+HANGING = hanging()
+AT = rows(*(lambda u, x=x: np.interp(x, NODES, u) for x in X))
+AREAS = [(0.03, 0.4), (0.3, 0.55), (0.5, 0.97), (0.1, 0.9)]
+MEANS = rows(*(mean_between(a, b) for a, b in AREAS))
+SLOPES = rows(*map(slope_at, X))
+DISTANCES = np.abs(X[:, None] - X[None])
+
+
+def outflow_left(k, u, source=SOURCE):
+    return k * (u[1] - u[0]) / STEP + source * STEP / 2
+
+
+def outflow_right(k, u):
+    return k * (u[-2] - u[-1]) / STEP + SOURCE * STEP / 2
+
+
+WEAK = 3.0
+
+
+def second_state(k):
+    """Of an experiment with a weaker source, between zero and one."""
+    return NODES + WEAK / k * HANGING
+
+
+EXPOSURE = np.linspace(20.0, 60.0, len(X))
+TRIALS = np.arange(100.0, 100.0 + len(X))
+POINTS = X[:, None]
+
+
+class Laplacian(rz.AbstractLikelihood):
+    """One's own: heavy tails by a double exponential."""
+
+    scale: float
+
+    def distribution(self, predicted, z):
+        return dist.Laplace(predicted, self.scale)
+
+    def describe(self):
+        return f"double exponential, scale {self.scale:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Data sets of a problem, and the distributions of each as one writes them by hand."""
+
+    observed: list[tuple[Any, rz.AbstractLikelihood]]
+    by_hand: list[Callable[..., dist.Distribution]]  # of k and u
+    nearly_normal: bool = True
+
+
+VALUES = (rz.AtPoints(X), rz.Gaussian(0.05))
+
+
+def values_by_hand(k, u):
+    return dist.Normal(AT @ u, 0.05)
+
+
+KINDS = {
+    "poisson": Kind(
+        [(rz.AtPoints(X), rz.Poisson(EXPOSURE))],
+        [lambda k, u: dist.Poisson(EXPOSURE * jnp.exp(AT @ u))],
+    ),
+    "poisson-identity": Kind(
+        [(rz.AtPoints(X), rz.Poisson(200.0, link="identity"))],
+        [lambda k, u: dist.Poisson(200 * (AT @ u))],
+    ),
+    "negative-binomial": Kind(
+        [(rz.AtPoints(X), rz.NegativeBinomial(30.0, EXPOSURE))],
+        [lambda k, u: dist.NegativeBinomial2(EXPOSURE * jnp.exp(AT @ u), 30.0)],
+    ),
+    "binomial": Kind(
+        [(rz.AtPoints(X), rz.Binomial(TRIALS))],
+        [lambda k, u: dist.Binomial(TRIALS.astype(int), logits=AT @ u)],
+    ),
+    "log-normal": Kind(
+        [(rz.AtPoints(X), rz.LogNormal(0.1))],
+        [lambda k, u: dist.LogNormal(jnp.log(AT @ u), 0.1)],
+    ),
+    "correlated": Kind(
+        [(rz.AtPoints(X), rz.CorrelatedNormal(0.1, points=X, length=0.2))],
+        [lambda k, u: dist.MultivariateNormal(AT @ u, 0.01 * np.exp(-DISTANCES / 0.2))],
+    ),
+    "covariance": Kind(
+        [(rz.AtPoints(X), rz.CorrelatedNormal(covariance=0.01 * np.exp(-DISTANCES / 0.2)))],
+        [lambda k, u: dist.MultivariateNormal(AT @ u, 0.01 * np.exp(-DISTANCES / 0.2))],
+    ),
+    "own": Kind(
+        [(rz.AtPoints(X), Laplacian(0.05))],
+        [lambda k, u: dist.Laplace(AT @ u, 0.05)],
+        nearly_normal=False,
+    ),
+    "averages": Kind(
+        [(rz.AverageOver(AREAS), rz.Gaussian(0.05))],
+        [lambda k, u: dist.Normal(MEANS @ u, 0.05)],
+    ),
+    "along": Kind(
+        [(rz.AverageAlong([[[a], [b]] for a, b in AREAS]), rz.Gaussian(0.05))],
+        [lambda k, u: dist.Normal(MEANS @ u, 0.05)],
+    ),
+    "slopes": Kind(
+        [(rz.GradientAt(X, [1.0]), rz.Gaussian(0.2))],
+        [lambda k, u: dist.Normal(SLOPES @ u, 0.2)],
+    ),
+    "differences": Kind(
+        [(rz.DifferenceBetween(X[1:], X[:-1]), rz.Gaussian(0.01))],
+        [lambda k, u: dist.Normal(jnp.diff(AT @ u), 0.01)],
+    ),
+    "fluxes": Kind(
+        [VALUES, (rz.FluxAlong(X[:5], [-1.0]), rz.Gaussian(0.3))],
+        [values_by_hand, lambda k, u: dist.Normal(k * (SLOPES @ u)[:5], 0.3)],
+    ),
+    "outflows": Kind(
+        [VALUES, (rz.FluxThrough(["left", "right"]), rz.Gaussian([0.2, 0.3]))],
+        [
+            values_by_hand,
+            lambda k, u: dist.Normal(
+                jnp.stack([outflow_left(k, u), outflow_right(k, u)]), np.array([0.2, 0.3])
+            ),
+        ],
+    ),
+    "logarithms": Kind(
+        [(rz.LogOf(rz.AtPoints(X)), rz.Gaussian(0.05))],
+        [lambda k, u: dist.Normal(jnp.log(AT @ u), 0.05)],
+    ),
+    "coefficient": Kind(
+        [VALUES, (rz.CoefficientAt("k", X[:2]), rz.LogNormal(0.1))],
+        [values_by_hand, lambda k, u: dist.LogNormal(jnp.log(k) * jnp.ones(2), 0.1)],
+    ),
+    "several": Kind(
+        [
+            VALUES,
+            (rz.AtPoints(X), rz.Poisson(EXPOSURE)),
+            (rz.CoefficientAt("k", X[:2]), rz.LogNormal(0.1)),
+        ],
+        [
+            values_by_hand,
+            lambda k, u: dist.Poisson(EXPOSURE * jnp.exp(AT @ u)),
+            lambda k, u: dist.LogNormal(jnp.log(k) * jnp.ones(2), 0.1),
+        ],
+    ),
+    "experiments": Kind(
+        [VALUES, (rz.AtPoints(X[:8]), rz.Gaussian(0.02)), (rz.FluxThrough("left"), VALUES[1])],
+        [
+            values_by_hand,
+            lambda k, u: dist.Normal((AT @ second_state(k))[:8], 0.02),
+            lambda k, u: dist.Normal(outflow_left(k, second_state(k), WEAK)[None], 0.05),
+        ],
+    ),
+}
+
+
+def model(kind: Kind, values=None):
+    """The whole of a problem by hand; what is given is observed."""
+    coordinates = numpyro.sample("coordinates", dist.Normal(0, 1).expand([2]).to_event(1))
+    k = jnp.exp(LOG_SD * coordinates[0])
+    u = (RIGHT + RIGHT_SD * coordinates[1]) * NODES + SOURCE / k * HANGING
+    for number, one in enumerate(kind.by_hand):
+        numpyro.sample(f"y{number}", one(k, u), obs=None if values is None else values[number])
+
+
+@lru_cache
+def made_up(name: str) -> list[np.ndarray]:
+    """Data of a kind, from its model by hand at the truth."""
+    known = numpyro.handlers.substitute(seed(model, 3), {"coordinates": TRUTH})
+    drawn = trace(known).get_trace(KINDS[name])
+    return [np.asarray(drawn[f"y{i}"]["value"], float) for i in range(len(KINDS[name].by_hand))]
+
+
+@lru_cache
+def blank() -> InverseProblem:
+    """One problem for all data: its solves are compiled once."""
+    return inverse_problem(
+        MESH,
+        EQUATION,
+        latents=PRIORS,
+        observations=rz.observations(X, np.zeros(len(X))),
+        likelihood=rz.Gaussian(1.0),
+        dirichlet=BOUNDARY,
+    )
+
+
+@lru_cache
+def problem_of(name: str) -> InverseProblem:
+    kind, values = KINDS[name], made_up(name)
+    if name == "binomial":
+        values = [values[0] / TRIALS]
+    data = [rz.observations(what, v) for (what, _), v in zip(kind.observed, values, strict=True)]
+    noise = [one for _, one in kind.observed]
+    if len(data) == 1:
+        return with_data(blank(), data[0], noise[0])
+    if name == "experiments":
+        first = rz.Experiment(EQUATION, data[0], noise[0], BOUNDARY)
+        weak = rz.diffusion("k") - rz.source(WEAK)
+        second = rz.Experiment(weak, data[1:], noise[1:], {"left": 0.0, "right": 1.0})
+        return rz.shared_problem(MESH, [first, second], latents=PRIORS)
+    return inverse_problem(
+        MESH,
+        EQUATION,
+        latents=PRIORS,
+        observations=data,
+        likelihood=noise,
+        dirichlet=BOUNDARY,
+    )
+
+
+@lru_cache
+def densities_by_hand(name: str):
+    kind, values = KINDS[name], made_up(name)
+
+    def at(coordinates):
+        return log_density(model, (kind, values), {}, {"coordinates": coordinates})[0]
+
+    return jax.jit(jax.vmap(at))
+
+
+@lru_cache
+def moments_by_hand(name: str):
+    """Mean and standard deviations by quadrature on ever narrower windows."""
+    centre, spread = np.zeros(2), np.ones(2)
+    for _ in range(5):
+        axes = [c + s * np.linspace(-7, 7, 141) for c, s in zip(centre, spread, strict=True)]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+        logs = np.nan_to_num(np.asarray(densities_by_hand(name)(jnp.asarray(grid))), nan=-np.inf)
+        weights = np.exp(logs - logs.max())
+        weights /= weights.sum()
+        centre = weights @ grid
+        spread = np.sqrt(weights @ (grid - centre) ** 2)
+    return centre, spread
+
+
+PLACES = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2)) * 0.5)
+
+
+@eqx.filter_jit
+def states_at(problem):
+    return jax.lax.map(problem.state, PLACES)
+
+
+@eqx.filter_jit
+def densities(problem, states):
+    def one(place, state):
+        return problem.latents.log_prior(place) + problem.log_likelihood(place, state)
+
+    return jax.vmap(one)(PLACES, states)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_densities_are_those_written_by_hand(name):
+    problem = problem_of(name)
+    found = densities(problem, states_at(problem if problem.others else blank()))
+    wanted = densities_by_hand(name)(PLACES)
+    np.testing.assert_allclose(np.diff(found), np.diff(wanted), rtol=1e-6, atol=1e-8)
+
+
+def check_moments(posterior, name):
+    mean, sd = moments_by_hand(name)
+    found = np.sqrt(np.diag(posterior.coordinate_covariance()))
+    np.testing.assert_array_less(np.abs(posterior.coordinate_mean() - mean) / sd, 0.05)
+    np.testing.assert_array_less(np.abs(found / sd - 1), 0.03)
+
+
+def test_laplace_is_right_for_several_kinds_together():
+    check_moments(rz.Laplace().run(problem_of("several")), "several")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.nearly_normal])
+def test_laplace_agrees_with_quadrature(name):
+    check_moments(rz.Laplace().run(problem_of(name)), name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_nuts_agrees_with_quadrature(name):
+    engine = rz.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=rz.Laplace())
+    check_moments(engine.run(problem_of(name)), name)
