@@ -37,7 +37,7 @@ class WeightedPoints(NamedTuple):
         return self.weights @ places / self.weights.sum()
 
 
-def in_area(mesh: Mesh, area: str | Polygons | Float[np.ndarray, " 2"]) -> WeightedPoints:
+def in_area(mesh: Mesh, area: Any) -> WeightedPoints:
     """Over a region of cells by its name, the rings of polygons, or a stretch of an interval."""
     if isinstance(area, str):
         cells = region_cells(mesh, area)

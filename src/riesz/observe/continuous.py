@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -103,7 +104,7 @@ class CorrelatedNormal(AbstractNoise):
         self.correlation, self.squared = None, jnp.asarray(squared_distances(points))
 
     def __check_init__(self):
-        if np.ndim(self.length if not isinstance(self.length, str) else 0.0):
+        if isinstance(self.length, jax.Array):
             raise RieszError("the noise length is one number for all observations.")
 
     def scales(self) -> dict[str, Scale]:

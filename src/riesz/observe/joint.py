@@ -10,7 +10,6 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
-from numpyro.distributions import constraints
 
 from riesz.observe.likelihood import AbstractLikelihood
 
@@ -19,8 +18,6 @@ Predicted = Float[Array, " sensor"]
 
 class OneAfterTheOther(dist.Distribution):
     """Independent vectors in one: a draw is all of them, and so is a density."""
-
-    support = constraints.real_vector
 
     def __init__(self, parts: list[Any], sizes: tuple[int, ...]):
         self.each, self.ends = parts, np.cumsum((0, *sizes)).tolist()

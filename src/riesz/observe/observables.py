@@ -18,7 +18,13 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.errors import MeshError, RieszError
 from riesz.fem.assembly import residual
 from riesz.fem.elements.domain import Domain, facet_domain
-from riesz.fem.elements.space import Operator, Space, functionals, point_operator
+from riesz.fem.elements.space import (
+    Operator,
+    Space,
+    facet_dofs,
+    functionals,
+    point_operator,
+)
 from riesz.fem.flux import oriented_facets, outflow
 from riesz.fem.places import Places, coefficients_at, fluxes_at, places
 from riesz.fem.problem import BoundaryValueProblem
@@ -29,6 +35,7 @@ from riesz.latent.latent import LatentSpace
 from riesz.mesh.integrals import WeightedPoints, along_line, in_area
 from riesz.mesh.locate import locate
 from riesz.mesh.quality import barycentric_gradients
+from riesz.mesh.tags import tagged_facets
 from riesz.spelling import nearest
 
 State = Float[Array, " node"]
@@ -75,7 +82,7 @@ class FluxComponents(AbstractSensors):
 class Outflows(AbstractSensors):
     """What passes stretches of facets: held unknowns, or facets with the cells beside them."""
 
-    stretches: tuple[Int[Array, " held"] | Domain, ...]
+    stretches: tuple[Int[Array, " _"] | Domain, ...]
 
     def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         whole = None
@@ -405,12 +412,30 @@ def as_names(tags: Any) -> tuple[str, ...]:
     return (tags,) if isinstance(tags, str) else tuple(tags)
 
 
+def held_alone(forward: BoundaryValueProblem) -> dict[str, Int[Array, " _"]]:
+    """Unknowns on stretches where the state is prescribed, but for stretches that meet others.
+
+    What is unbalanced at a common node belongs to both.
+    """
+    space = forward.space
+    nodes = {
+        tag: facet_dofs(space, tagged_facets(space.mesh, tag).nodes)
+        for tag in forward.dirichlet_tags
+    }
+    return {
+        tag: jnp.asarray(own, jnp.int32)
+        for tag, own in nodes.items()
+        if not any(np.isin(own, others).any() for name, others in nodes.items() if name != tag)
+    }
+
+
 class FluxThrough(AbstractObservable):
     """What leaves through tagged facets, all of each tag together.
 
-    Where the state is prescribed on a tag it is what the equation needs there to balance, accurate
-    as the state is; elsewhere it is read off the gradient beside the facets. A line inside the
-    domain needs the region of cells that the flux comes `out_of`.
+    On a stretch where the state is prescribed, apart from others, it is what the equation needs
+    there to balance, accurate as the state is; elsewhere it is read off the gradient beside the
+    facets, to the first order of the cells' size. A line inside the domain needs the region of
+    cells that the flux comes `out_of`.
     """
 
     tags: tuple[str, ...] = eqx.field(static=True, converter=as_names)
@@ -424,13 +449,13 @@ class FluxThrough(AbstractObservable):
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         space, stretches, centres = forward.space, [], []
-        held = {piece.tag: forward.fixed[piece.position] for piece in forward.dirichlet}
+        held = held_alone(forward) if self.out_of is None else {}
         degree = max(term.degree(space.element.degree) for term in forward.cells.terms)
         for tag in self.tags:
             facets = oriented_facets(space.mesh, tag, self.out_of)
             centres.append(space.mesh.nodes[facets.nodes].mean(axis=(0, 1)))
             beside = facet_domain(space, facets, degree, forward.dtype)
-            stretches.append(held[tag] if tag in held and self.out_of is None else beside)
+            stretches.append(held.get(tag, beside))
         return Placed(Outflows(tuple(stretches)), np.stack(centres))
 
     def describe(self) -> str:

@@ -182,7 +182,8 @@ def linear_parts(problem: InverseProblem) -> Parts:
     if not problem.likelihood.is_normal:
         raise RieszError(
             f"conditional needs normal noise, and it is {type(problem.likelihood).__name__} "
-            f"({problem.likelihood.describe()}): use laplace, nuts or emulate."
+            f"({problem.likelihood.describe()}): use laplace or nuts"
+            f"{', or emulate' if problem.likelihood.is_additive else ''}."
         )
     linear = affine_coordinates(problem)
     linear = np.intersect1d(linear, affine_beside_the_equation(problem))

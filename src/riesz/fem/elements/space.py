@@ -8,6 +8,7 @@ and traced scalars (a point that differs from cell to cell) alike.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -200,14 +201,13 @@ class Functionals(eqx.Module):
 Operator = PointOperator | Functionals
 
 
-def functionals(
-    matrix: sp.sparray | Float[np.ndarray, "row dof"], dtype: np.dtype | None = None
-) -> Functionals:
-    """Rows of a matrix, entries that are zero left out."""
+def functionals(matrix: Any, dtype: np.dtype | None = None) -> Functionals:
+    """Rows of one of SciPy's sparse matrices."""
     entries = sp.coo_array(matrix)
+    rows, columns = entries.coords
     return Functionals(
-        rows=jnp.asarray(entries.row, dtype=jnp.int32),
-        dofs=jnp.asarray(entries.col, dtype=jnp.int32),
+        rows=jnp.asarray(rows, dtype=jnp.int32),
+        dofs=jnp.asarray(columns, dtype=jnp.int32),
         weights=jnp.asarray(entries.data, dtype=dtype),
         num_rows=entries.shape[0],
         num_dofs=entries.shape[1],

@@ -1,0 +1,166 @@
+"""What is measured beside values at points, in the plane, and which engines take it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.engines.conditional.engine import Conditional
+from riesz.engines.emulate.engine import Emulate
+from riesz.engines.relax.engine import Relax
+from riesz.errors import MeshError, RieszError
+from riesz.inference.fit import choose_engine
+
+MESH = rz.tag_region(rz.rectangle((6, 6)), "west", [[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
+SQUARE = np.array([[0.2, 0.3], [0.8, 0.3], [0.8, 0.6], [0.2, 0.6]])
+PLACES = np.array([[0.3, 0.35], [0.55, 0.7]])
+PRIORS = {"w": dist.Normal(0.0, 1.0).expand([2])}
+
+
+def posed(*data, domain=MESH, likelihood=None, **changed):
+    """-div grad u = w0 + w1 x, with u = 1 + 2 x + 3 y on the boundary."""
+
+    def strength(x, z):
+        return z["w"][0] + z["w"][1] * x[0]
+
+    parts = {
+        "latents": PRIORS,
+        "dirichlet": {"boundary": lambda x: 1 + 2 * x[0] + 3 * x[1]},
+        "likelihood": [rz.Gaussian(0.1)] * len(data) if likelihood is None else likelihood,
+    }
+    equation = rz.diffusion(1.0) - rz.source(strength)
+    return rz.inverse_problem(domain, equation, observations=list(data), **(parts | changed))
+
+
+ALL = [
+    rz.observations(rz.AverageOver(["west", SQUARE]), [0.0, 0.0]),
+    rz.observations(rz.AverageAlong([[[0.0, 0.0], [1.0, 1.0]]]), [0.0]),
+    rz.observations(rz.GradientAt(PLACES, [3.0, 4.0]), [0.0, 0.0]),
+    rz.observations(rz.DifferenceBetween(PLACES, PLACES[::-1]), [0.0, 0.0]),
+    rz.observations(rz.AtPoints(PLACES), [0.0, 0.0]),
+]
+
+
+@pytest.fixture(scope="module")
+def linear():
+    return posed(*ALL)
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Kinds that are no rows of an operator."""
+    return posed(
+        rz.observations(rz.FluxAlong(PLACES, [[1.0, 0.0], [0.0, 2.0]]), [0.0, 0.0]),
+        rz.observations(rz.FluxThrough(["left", "right", "bottom", "top"]), np.zeros(4)),
+        rz.observations(rz.LogOf(rz.AtPoints(PLACES)), [0.0, 0.0]),
+        dirichlet={
+            side: lambda x: 1 + 2 * x[0] + 3 * x[1] for side in ("left", "right", "bottom", "top")
+        },
+    )
+
+
+def test_all_kinds_are_exact_for_a_linear_state(linear, other):
+    z = {"w": jnp.zeros(2)}
+    plane = 1 + MESH.nodes @ [2.0, 3.0]
+    seen = 1 + PLACES @ [2.0, 3.0]
+    found = jax.jit(linear.predicted)(jnp.asarray(plane), z)
+    middles = [1 + 2 * 0.25 + 3 * 0.5, 1 + 2 * 0.5 + 3 * 0.45, 1 + 2 * 0.5 + 3 * 0.5]
+    slopes = [(3 * 2 + 4 * 3) / 5] * 2
+    wanted = [*middles, *slopes, seen[0] - seen[1], seen[1] - seen[0], *seen]
+    np.testing.assert_allclose(found, wanted)
+    # Without a source a plane is the solution, and what comes in on one side leaves on the other.
+    found = jax.jit(other.predicted)(jnp.asarray(plane), z)
+    np.testing.assert_allclose(found, [-2.0, -3.0, 2.0, -2.0, 3.0, -3.0, *np.log(seen)], atol=1e-9)
+
+
+def test_sensors_stand_in_the_middle_of_what_they_see(linear, other):
+    wanted = [[0.25, 0.5], [0.5, 0.45], [0.5, 0.5], *PLACES, *[PLACES.mean(axis=0)] * 2, *PLACES]
+    np.testing.assert_allclose(linear.observations.points, wanted)
+    sides = [[0.0, 0.5], [1.0, 0.5], [0.5, 0.0], [0.5, 1.0]]
+    np.testing.assert_allclose(other.observations.points, [*PLACES, *sides, *PLACES])
+
+
+@pytest.mark.slow
+def test_rows_of_an_operator_are_integrated_out_as_values_are(linear):
+    """The closed form of linear regression, from responses to each unknown."""
+    at = [linear.operator @ linear.state(jnp.asarray(c)) for c in ((0.0, 0.0), (1.0, 0), (0, 1.0))]
+    matrix = np.stack([at[1] - at[0], at[2] - at[0]], axis=1)
+    covariance = np.linalg.inv(np.eye(2) + matrix.T @ matrix / 0.1**2)
+    mean = covariance @ matrix.T @ -np.asarray(at[0]) / 0.1**2
+    posterior = Conditional(num_draws=4000).run(linear)
+    found = np.asarray(posterior.distribution.all())
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.06 * sd.min())
+    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.04)
+
+
+@pytest.fixture(scope="module")
+def for_few():
+    """Problems that only some engines take, and what others say of them."""
+    nested = rz.hierarchy(rz.rectangle((2, 2)), 2)
+    seen = rz.observations(PLACES, [1.0, 2.0])
+    flux = rz.observations(rz.FluxAlong(PLACES, [1.0, 0.0]), [0.0, 0.0])
+    equation, edge = rz.diffusion(1.0) - rz.source("f"), {"boundary": 0.0}
+    twice = [rz.Experiment(equation, seen, rz.Gaussian(0.1), edge)] * 2
+    return {
+        "linear in the state, and there are fluxes at points": posed(flux, domain=nested),
+        "noise.* it is .*Poisson": posed(seen, domain=nested, likelihood=[rz.Poisson()]),
+        "takes one experiment, and there are 2": rz.shared_problem(
+            nested, twice, latents={"f": dist.Normal(0.0, 1.0)}
+        ),
+    }
+
+
+def test_engines_say_beforehand_what_they_cannot_take(for_few):
+    for message, problem in for_few.items():
+        for engine in (Conditional(), Emulate(), Relax()):
+            match = f"{engine.name} .*{message}.*: use laplace or nuts"
+            with pytest.raises(RieszError, match=match):
+                engine.check(problem)
+        assert choose_engine(problem).engine.name == "nuts"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: rz.observations(rz.AtPoints(PLACES), [1.0]), RieszError, "1 values for 2 values"),
+        (lambda: rz.AverageOver("west"), RieszError, r"AverageOver\(\[area\]\)"),
+        (lambda: rz.DifferenceBetween(PLACES, PLACES[:1]), RieszError, "give pairs"),
+        (lambda: posed(rz.observations(rz.AverageOver(["east"]), [1.0])), MeshError, "east"),
+        (
+            lambda: posed(rz.observations(rz.GradientAt(PLACES, [0.0, 0.0]), [1.0, 1.0])),
+            RieszError,
+            "a direction has no length",
+        ),
+        (
+            lambda: posed(rz.observations(rz.GradientAt(PLACES, [1.0]), [1.0, 1.0])),
+            RieszError,
+            r"directions have shape \(1,\): give one of 2 components",
+        ),
+        (
+            lambda: posed(rz.observations(rz.CoefficientAt("v", PLACES), [1.0, 1.0])),
+            RieszError,
+            "'v' was measured, but is no unknown",
+        ),
+        (
+            lambda: posed(rz.observations(rz.CoefficientAt("w", PLACES), [1.0, 1.0])),
+            RieszError,
+            "'w' was measured, but is 2 numbers",
+        ),
+        (
+            lambda: posed(ALL[-1], likelihood=[rz.Gaussian(0.1), rz.Gaussian(0.1)]),
+            RieszError,
+            "there are 1 data sets, but 2 likelihoods",
+        ),
+        (
+            lambda: posed(rz.observations(rz.AtPoints(PLACES + 1), [1.0, 1.0])),
+            MeshError,
+            "of the observations",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
