@@ -209,8 +209,8 @@ def functionals(matrix: Any, dtype: np.dtype | None = None) -> Functionals:
         rows=jnp.asarray(rows, dtype=jnp.int32),
         dofs=jnp.asarray(columns, dtype=jnp.int32),
         weights=jnp.asarray(entries.data, dtype=dtype),
-        num_rows=entries.shape[0],
-        num_dofs=entries.shape[1],
+        num_rows=matrix.shape[0],
+        num_dofs=matrix.shape[1],
     )
 
 
