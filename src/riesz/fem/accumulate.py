@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from riesz.arrays import on_device
+
 CHUNK_CELLS = 1 << 17
 """Cells in a chunk: temporaries of about 10 MB, below what the allocator maps afresh each time."""
 
@@ -102,11 +104,11 @@ def accumulation(dofs: Int[np.ndarray, "cell local"], num_dofs: int) -> Accumula
         over = np.count_nonzero(~fits)
         spilled[k, :over], spilled_to[k, :over] = chunk.position[~fits], owner[~fits]
     return Accumulation(
-        starts=jnp.asarray([chunk.start for chunk in chunks], dtype=jnp.int32),
-        window_starts=jnp.asarray(window_starts, dtype=jnp.int32),
-        slots=jnp.asarray(slots),
-        spilled=jnp.asarray(spilled),
-        spilled_to=jnp.asarray(spilled_to),
+        starts=on_device([chunk.start for chunk in chunks], np.int32),
+        window_starts=on_device(window_starts, np.int32),
+        slots=on_device(slots),
+        spilled=on_device(spilled),
+        spilled_to=on_device(spilled_to),
         num_dofs=num_dofs,
         chunk_cells=chunk_cells,
     )

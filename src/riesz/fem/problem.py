@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.accumulate import Accumulation, accumulation
 from riesz.fem.checks import check_prescribed, check_term
@@ -110,8 +111,8 @@ def boundary_value_problem(
         facets=tuple(groups[1:]),
         point_sources=bound_point_sources(space, form, dtype),
         dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
-        free=jnp.asarray(free, dtype=jnp.int32),
-        fixed=jnp.asarray(fixed, dtype=jnp.int32),
+        free=on_device(free, np.int32),
+        fixed=on_device(fixed, np.int32),
         accumulation=accumulation(space.cell_dofs, space.num_dofs),
         pattern=pattern,
         space=space,
@@ -226,7 +227,7 @@ def group_of(
         facets = tagged_facets(space.mesh, on)
         domain = facet_domain(space, facets, degree, dtype)
         entries = entries[facets.cell]
-    device_entries = jnp.asarray(np.moveaxis(entries, 0, 2), dtype=jnp.int32)
+    device_entries = on_device(np.moveaxis(entries, 0, 2), np.int32)
     return Group(tuple(terms), domain, device_entries)
 
 
@@ -265,7 +266,7 @@ def dirichlet_piece(
     return DirichletPiece(
         tag=tag,
         value=value,
-        position=jnp.asarray(np.searchsorted(fixed, dofs), dtype=jnp.int32),
-        x=jnp.asarray(space.points[dofs], dtype=dtype),
-        ends=jnp.asarray(ends, dtype=jnp.int32),
+        position=on_device(np.searchsorted(fixed, dofs), np.int32),
+        x=on_device(space.points[dofs], dtype),
+        ends=on_device(ends, np.int32),
     )

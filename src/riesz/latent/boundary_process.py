@@ -3,11 +3,11 @@
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.latent.field import (
     AbstractPlaceField,
@@ -86,11 +86,11 @@ class BoundaryGP(AbstractFieldPrior):
         factor = inducing_factor(kernel, places)
         trend_sd = float(kernel.sd) if self.trend_sd is None else self.trend_sd
         low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
-        learned, device_places, nodes = self.learned, jnp.asarray(places), jnp.asarray(mesh.nodes)
+        learned, device_places, nodes = self.learned, on_device(places), on_device(mesh.nodes)
         field = TrendField(
             KernelField(kernel, device_places, nodes, self.mean, None, learned is not None),
-            jnp.asarray((low + high) / 2),
-            jnp.asarray((high - low).max() / 2),
+            on_device((low + high) / 2),
+            on_device((high - low).max() / 2),
         )
         spread = np.hypot(float(kernel.sd), trend_sd)
         description = (
@@ -102,9 +102,9 @@ class BoundaryGP(AbstractFieldPrior):
         )
         if learned is not None:
             description += f"; its sd and length learned, {learned.describe()}"
-            trend = jnp.full(1 + mesh.dim, trend_sd)
+            trend = on_device(np.full(1 + mesh.dim, trend_sd))
             return ScaledField(field, kernel, device_places, trend, learned, description)
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         whitening = sla.block_diag(whitening, trend_sd * np.eye(1 + mesh.dim))
         count = len(places) + 1 + mesh.dim
-        return GaussianField(field, description, count, jnp.asarray(whitening))
+        return GaussianField(field, description, count, on_device(whitening))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.coefficient import FUNCTION_DEGREE, AbstractCoefficient
@@ -169,7 +170,8 @@ def range_text(
 ) -> str:
     """Where values of the field lie before the data are seen, in physical units."""
     low, median, high = (
-        np.asarray(transformed(transform, jnp.asarray(middle + k * sd))) for k in (-1.96, 0, 1.96)
+        middle + k * sd if transform is None else np.asarray(transform(on_device(middle + k * sd)))
+        for k in (-1.96, 0, 1.96)
     )
     ends = np.concatenate([low, high])
     if np.ptp(median) <= 1e-9 * np.abs(median).max(initial=0.0):

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.latent.field import (
     AbstractField,
@@ -246,27 +247,29 @@ class GP(AbstractFieldPrior):
         kernel = kernel_on(self.kernel, mesh)
         places = inducing_points(self.inducing, mesh, kernel)
         factor = inducing_factor(kernel, places)
-        nodes = jnp.asarray(mesh.nodes)
+        nodes = on_device(mesh.nodes)
         mean = mean_at_nodes(self.mean, mesh)
         description = (
             f"GP field, {kernel.describe()}, {len(places)} inducing points keep "
             f"{100 * variance_kept(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )
-        learned, device_places = self.learned, jnp.asarray(places)
-        nodal = NodalField(jnp.asarray(mean), self.transform)
+        learned, device_places = self.learned, on_device(places)
+        nodal = NodalField(on_device(mean), self.transform)
         field = KernelField(
             kernel, device_places, nodes, self.mean, self.transform, learned is not None
         )
         if learned is not None:
             description += f"; sd and length learned, {learned.describe()}"
-            own = ScaledField(field, kernel, device_places, jnp.zeros(0), learned, description)
+            own = ScaledField(
+                field, kernel, device_places, on_device(np.zeros(0)), learned, description
+            )
             return ScaledNodes(nodal, own, nodes) if self.at_nodes else own
         whitening = sla.solve_triangular(factor, np.eye(len(places)), lower=True).T
         if self.at_nodes:
-            at_nodes = jnp.asarray(kernel.matrix(mesh.nodes, places) @ whitening)
+            at_nodes = on_device(kernel.matrix(mesh.nodes, places) @ whitening)
             return GaussianField(nodal, description, mesh.num_nodes, at_nodes)
-        return GaussianField(field, description, len(places), jnp.asarray(whitening))
+        return GaussianField(field, description, len(places), on_device(whitening))
 
 
 def LogGP(

@@ -11,10 +11,12 @@ from types import ModuleType
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import is_traced
 from riesz.mesh.mesh import Mesh
@@ -27,7 +29,9 @@ TINY = 1e-30
 
 
 def as_length_scale(value: Any) -> Float[Array, " axis"] | None:
-    return None if value is None else jnp.atleast_1d(jnp.asarray(value, float))
+    if value is None or isinstance(value, jax.Array):
+        return None if value is None else jnp.atleast_1d(value)
+    return on_device(np.atleast_1d(value), float)
 
 
 class AbstractKernel(eqx.Module):
@@ -38,7 +42,7 @@ class AbstractKernel(eqx.Module):
     """
 
     length_scale: Float[Array, " axis"] | None = eqx.field(default=None, converter=as_length_scale)
-    sd: Float[Array, ""] = eqx.field(default=1.0, converter=partial(jnp.asarray, dtype=float))
+    sd: Float[Array, ""] = eqx.field(default=1.0, converter=partial(on_device, dtype=float))
 
     def __check_init__(self):
         for name, value in (("length_scale", self.length_scale), ("sd", self.sd)):

@@ -19,6 +19,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
 from riesz.mesh.mesh import Mesh
@@ -98,7 +99,7 @@ class Parametric(AbstractLatent):
 
     def where_all_are(self, place: float) -> Float[Array, "..."]:
         """The value where every coordinate is the same."""
-        return value_of(self, jnp.asarray(np.full(self.num_coordinates, place)))
+        return value_of(self, on_device(np.full(self.num_coordinates, place)))
 
     def describe(self) -> str:
         low, middle, high = (self.where_all_are(place) for place in (-1.96, 0.0, 1.96))

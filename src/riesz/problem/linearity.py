@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.latent.latent import LatentSpace
@@ -201,7 +202,7 @@ def linear_parts(problem: InverseProblem) -> Parts:
         if np.isin(np.arange(part.start, part.stop), linear).any()
     )
     in_state = np.flatnonzero(read_by_state(problem)[linear])
-    return Parts(jnp.asarray(linear), jnp.asarray(others), jnp.asarray(in_state), names)
+    return Parts(*map(on_device, (linear, others, in_state)), names)
 
 
 def read_by_state(problem: InverseProblem) -> Bool[np.ndarray, " coordinate"]:

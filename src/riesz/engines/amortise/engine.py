@@ -67,7 +67,7 @@ class EncoderState(eqx.Module):
     """What a step changes."""
 
     network: ResidualNetwork
-    memory: optax.OptState
+    memory: PyTree
 
 
 class EncoderData(eqx.Module):

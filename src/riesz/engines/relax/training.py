@@ -99,9 +99,9 @@ class RelaxState(eqx.Module):
     """What a step changes."""
 
     part: PyTree  # of the surrogate
-    part_memory: optax.OptState
+    part_memory: PyTree
     family: AbstractGaussian
-    family_memory: optax.OptState
+    family_memory: PyTree
     count: Int[Array, ""]
     tail_sum: AbstractGaussian  # of the families since the tail began
 
@@ -163,7 +163,7 @@ class RelaxStep(eqx.Module):
         return after, {**curves, "epsilon_rel": relative}
 
 
-def moved(optimiser, slope: PyTree, memory: optax.OptState, part: PyTree):
+def moved(optimiser, slope: PyTree, memory: PyTree, part: PyTree):
     changes, memory = optimiser.update(slope, memory)
     return eqx.apply_updates(part, changes), memory
 

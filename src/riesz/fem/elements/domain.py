@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.special import roots_jacobi
 
+from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.elements.space import Space
 from riesz.mesh.facets import FacetSet, facet_measures, local_facets, outward_normals
@@ -153,16 +154,14 @@ def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
     mesh = space.mesh
     rule = quadrature(mesh.dim, degree)
     inverse = inverse_jacobians(mesh.nodes, mesh.cells)
-    corners = jnp.asarray(mesh.cells.T, dtype=jnp.int32)
+    corners = on_device(mesh.cells.T, np.int32)
     return Domain(
-        dofs=corners
-        if space.element.degree == 1
-        else jnp.asarray(space.cell_dofs.T, dtype=jnp.int32),
+        dofs=corners if space.element.degree == 1 else on_device(space.cell_dofs.T, np.int32),
         corners=corners,
         cell=None,
-        nodes=jnp.asarray(mesh.nodes.T, dtype=dtype),
-        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
-        measure=jnp.asarray(space.cell_volumes, dtype=dtype),
+        nodes=on_device(mesh.nodes.T, dtype),
+        inverse_jacobian=on_device(np.moveaxis(inverse, 0, 2), dtype),
+        measure=on_device(space.cell_volumes, dtype),
         normal=None,
         facet_points=None,
         cell_points=tuple(tuple(map(float, point)) for point in rule.points),
@@ -179,14 +178,14 @@ def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -
     points = facet_barycentric(rule, facets.opposite, mesh.dim)
     inverse = inverse_jacobians(mesh.nodes, beside)
     return Domain(
-        dofs=jnp.asarray(space.cell_dofs[facets.cell].T, dtype=jnp.int32),
-        corners=jnp.asarray(beside.T, dtype=jnp.int32),
-        cell=jnp.asarray(facets.cell, dtype=jnp.int32),
-        nodes=jnp.asarray(mesh.nodes.T, dtype=dtype),
-        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
-        measure=jnp.asarray(facet_measures(mesh.nodes, facets.nodes), dtype=dtype),
-        normal=jnp.asarray(outward_normals(mesh, facets).T, dtype=dtype),
-        facet_points=jnp.asarray(np.swapaxes(points, 1, 2), dtype=dtype),
+        dofs=on_device(space.cell_dofs[facets.cell].T, np.int32),
+        corners=on_device(beside.T, np.int32),
+        cell=on_device(facets.cell, np.int32),
+        nodes=on_device(mesh.nodes.T, dtype),
+        inverse_jacobian=on_device(np.moveaxis(inverse, 0, 2), dtype),
+        measure=on_device(facet_measures(mesh.nodes, facets.nodes), dtype),
+        normal=on_device(outward_normals(mesh, facets).T, dtype),
+        facet_points=on_device(np.swapaxes(points, 1, 2), dtype),
         cell_points=None,
         weights=tuple(map(float, rule.weights)),
         num_cells=mesh.num_cells,

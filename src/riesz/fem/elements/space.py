@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.mesh.facets import cell_edges, row_keys
 from riesz.mesh.locate import locate
@@ -231,8 +232,8 @@ def point_operator(
     )
     weights = np.stack(space.element.values(list(found.barycentric.T)))
     return PointOperator(
-        cells=jnp.asarray(found.cell, dtype=jnp.int32),
-        dofs=jnp.asarray(space.cell_dofs[found.cell].T, dtype=jnp.int32),
-        weights=jnp.asarray(weights, dtype=dtype),
+        cells=on_device(found.cell, np.int32),
+        dofs=on_device(space.cell_dofs[found.cell].T, np.int32),
+        weights=on_device(weights, dtype),
         num_dofs=space.num_dofs,
     )

@@ -7,6 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
+from riesz.arrays import on_device
+
 
 class SparsePattern(eqx.Module):
     """Rows and columns of the entries of a square matrix, sorted by row (CSR)."""
@@ -75,7 +77,5 @@ def sparse_pattern(
     entries[:, itself, itself] = place[np.where(dofs < num_dofs, dofs, len(order))]
     rows = rows[order]
     starts = np.searchsorted(rows, np.arange(num_dofs + 1))
-    pattern = SparsePattern(
-        *(jnp.asarray(a, dtype=jnp.int32) for a in (rows, columns[order], starts))
-    )
+    pattern = SparsePattern(*(on_device(a, np.int32) for a in (rows, columns[order], starts)))
     return pattern, entries

@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
@@ -227,7 +228,7 @@ def as_floats(value: Any, name: str) -> Float[Array, "..."]:
         array = value if isinstance(value, jax.Array) else np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise FormError(f"{name} is {value!r}: give a number, an array or a function.") from None
-    array = jnp.asarray(array)
+    array = on_device(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         array = array.astype(float)
     if not is_traced(array):
