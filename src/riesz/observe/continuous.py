@@ -1,6 +1,5 @@
 """Noise that multiplies, and noise that sensors share."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,13 +17,9 @@ from riesz.observe.likelihood import (
     AbstractNoise,
     Scale,
     as_scale,
-    by_draw,
     scale_at,
     scale_text,
 )
-
-Parameters = Mapping[str, Float[np.ndarray, "draw *sensor"]]
-Means = Float[np.ndarray, "draw point"]
 
 JITTER = 1e-10
 """Added to correlations of one, so that factors of matrices between near sensors exist."""
@@ -47,10 +42,6 @@ class LogNormal(AbstractLikelihood):
         logs = predicted if self.link == LOG else jnp.log(predicted)
         sd = scale_at(self.sd, z).astype(predicted.dtype)
         return dist.LogNormal(logs, jnp.broadcast_to(sd, predicted.shape))
-
-    def drawn(self, rng: np.random.Generator, mean: Means, parameters: Parameters) -> Means:
-        medians = np.exp(mean) if self.link == LOG else mean
-        return medians * np.exp(by_draw(parameters["sd"], mean) * rng.standard_normal(mean.shape))
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         bad = values <= 0
@@ -135,9 +126,6 @@ class CorrelatedNormal(AbstractNoise):
         if any(jnp.ndim(one) for name, one in self.parameters(z).items() if name not in own):
             return super().new(mean, z)  # which refuses
         return dist.Normal(mean, self.noise_sd(mean, z))
-
-    def drawn(self, rng: np.random.Generator, mean: Means, parameters: Parameters) -> Means:
-        return mean + by_draw(parameters["sd"], mean) * rng.standard_normal(mean.shape)
 
     def describe(self) -> str:
         if self.length is None:

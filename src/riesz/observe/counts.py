@@ -5,7 +5,6 @@ the rate, with `link="logit"` the log-odds of the share, so that any state will 
 `link="identity"` it is the rate or the share itself, and must be positive.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -13,20 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-import scipy.special
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, by_draw, scale_text
+from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
 from riesz.spelling import listed
 
 LOG, LOGIT, IDENTITY = "log", "logit", "identity"
 
 WHOLE = 1e-6
 """Counts may be off a whole number by this, as shares times trials are."""
-
-Parameters = Mapping[str, Float[np.ndarray, "draw *sensor"]]
-Means = Float[np.ndarray, "draw point"]
 
 
 def check_link(link: Any, allowed: tuple[str, ...], name: str) -> None:
@@ -44,14 +39,11 @@ def check_whole(values: Float[np.ndarray, " sensor"], what: str) -> None:
         )
 
 
-def unlinked(link: str, state: Any) -> Any:
-    """What is expected, from what the state says; on the host where that lies there."""
-    on_host = isinstance(state, np.ndarray)
-    if link == LOG:
-        return np.exp(state) if on_host else jnp.exp(state)
-    if link == LOGIT:
-        return scipy.special.expit(state) if on_host else jax.nn.sigmoid(state)
-    return state
+def unlinked(link: str, state: Float[Array, " sensor"]) -> Float[Array, " sensor"]:
+    """What is expected, from what the state says."""
+    if link == IDENTITY:
+        return state
+    return jnp.exp(state) if link == LOG else jax.nn.sigmoid(state)
 
 
 LINKED = {
@@ -76,10 +68,6 @@ class Poisson(AbstractLikelihood):
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         exposure = self.parameters(z)["exposure"].astype(predicted.dtype)
         return dist.Poisson(exposure * unlinked(self.link, predicted))
-
-    def drawn(self, rng: np.random.Generator, mean: Means, parameters: Parameters) -> Means:
-        rates = by_draw(parameters["exposure"], mean) * unlinked(self.link, mean)
-        return rng.poisson(rates).astype(float)
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         check_whole(values, "observed values")
@@ -112,11 +100,6 @@ class NegativeBinomial(AbstractLikelihood):
         own = {key: value.astype(predicted.dtype) for key, value in self.parameters(z).items()}
         mean = own["exposure"] * unlinked(self.link, predicted)
         return dist.NegativeBinomial2(mean, jnp.broadcast_to(own["concentration"], mean.shape))
-
-    def drawn(self, rng: np.random.Generator, mean: Means, parameters: Parameters) -> Means:
-        rates = by_draw(parameters["exposure"], mean) * unlinked(self.link, mean)
-        shape = np.broadcast_to(by_draw(parameters["concentration"], mean), mean.shape)
-        return rng.poisson(rng.gamma(shape, rates / shape)).astype(float)
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         check_whole(values, "observed values")
@@ -181,11 +164,6 @@ class Binomial(AbstractLikelihood):
         else:
             counts = dist.BinomialProbs(predicted, trials)
         return ShareOfTrials(counts, trials)
-
-    def drawn(self, rng: np.random.Generator, mean: Means, parameters: Parameters) -> Means:
-        trials = by_draw(parameters["trials"], mean)
-        shares = np.clip(unlinked(self.link, mean), 0.0, 1.0)
-        return rng.binomial(np.round(trials).astype(int), shares) / trials
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         outside = (values < 0) | (values > 1)

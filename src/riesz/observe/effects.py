@@ -1,6 +1,5 @@
 """What was measured is the state, plus effects of covariates, plus what neighbours share."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -79,16 +78,12 @@ class WithEffects(AbstractLikelihood):
             found[self.local_name] = self.local.by_weight(z[self.local_name])
         return found
 
+    @property
+    def noise(self) -> AbstractLikelihood:
+        return self.base
+
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
         return self.base.new(mean, z)
-
-    def drawn(
-        self,
-        rng: np.random.Generator,
-        mean: Float[np.ndarray, "draw point"],
-        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
-    ) -> Float[np.ndarray, "draw point"]:
-        return self.base.drawn(rng, mean, parameters)
 
     def mean(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         if self.design is not None:

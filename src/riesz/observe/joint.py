@@ -1,6 +1,5 @@
 """Several kinds of data together, each with a likelihood of its own."""
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -88,17 +87,15 @@ class Joint(AbstractLikelihood):
     ) -> Float[Array, " point"]:
         return self.each[0].elsewhere(key, predicted, z, points, design)
 
+    @property
+    def noise(self) -> AbstractLikelihood:
+        return self.each[0].noise
+
+    def scale(self, z: PyTree) -> Float[Array, "..."]:
+        return self.each[0].scale(z)
+
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
         return self.each[0].new(mean, z)
-
-    def drawn(
-        self,
-        rng: np.random.Generator,
-        mean: Float[np.ndarray, "draw point"],
-        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
-    ) -> Float[np.ndarray, "draw point"]:
-        own = {name.partition(".")[2]: p for name, p in parameters.items() if name[:2] == "0."}
-        return self.each[0].drawn(rng, mean, own)
 
     def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
         found: dict[str, Float[Array, "sensor value"]] = {}

@@ -1,7 +1,7 @@
 """How observed values scatter about the state; some are only known to lie below a limit."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -43,13 +43,6 @@ def scale_at(scale: Scale, z: PyTree) -> Float[Array, "..."]:
     return jnp.asarray(scale(z) if callable(scale) else scale)
 
 
-def by_draw(
-    parameter: Float[np.ndarray, "draw *sensor"], like: Float[np.ndarray, "draw point"]
-) -> Float[np.ndarray, "draw #point"]:
-    """A parameter of each draw, to be broadcast over the points."""
-    return np.asarray(parameter, float).reshape(len(like), -1)
-
-
 class AbstractLikelihood(eqx.Module):
     """The density of observations, given what the state says of each.
 
@@ -74,6 +67,15 @@ class AbstractLikelihood(eqx.Module):
     def parameters(self, z: PyTree) -> dict[str, Float[Array, "..."]]:
         """All numbers that the distribution has beside what is predicted, at values of unknowns."""
         return {name: scale_at(scale, z) for name, scale in self.scales().items()}
+
+    def scale(self, z: PyTree) -> Float[Array, "..."]:
+        """The number that tells how widely a new measurement scatters: the first of them."""
+        return next(iter(self.parameters(z).values()), jnp.ones(()))
+
+    @property
+    def noise(self) -> "AbstractLikelihood":
+        """How new measurements scatter about their mean, elsewhere as at the sensors."""
+        return self
 
     def parts(self, num_sensors: int) -> tuple[tuple["AbstractLikelihood", int], ...]:
         """Likelihoods of one kind each, with their numbers of observations, in their order."""
@@ -160,18 +162,6 @@ class AbstractLikelihood(eqx.Module):
         """New observations."""
         return jnp.asarray(self.distribution(predicted, z).sample(key), predicted.dtype)
 
-    def drawn(
-        self,
-        rng: np.random.Generator,
-        mean: Float[np.ndarray, "draw point"],
-        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
-    ) -> Float[np.ndarray, "draw point"]:
-        """New observations on the host, from means and `parameters` of many draws."""
-        raise RieszError(
-            f"{type(self).__name__} does not say how its measurements are drawn on the host: give "
-            "it a method drawn(rng, mean, parameters)."
-        )
-
 
 class AbstractNoise(AbstractLikelihood):
     """Noise of a standard deviation, added to what the state says."""
@@ -206,14 +196,6 @@ class Gaussian(AbstractNoise):
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return dist.Normal(predicted, self.noise_sd(predicted, z))
 
-    def drawn(
-        self,
-        rng: np.random.Generator,
-        mean: Float[np.ndarray, "draw point"],
-        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
-    ) -> Float[np.ndarray, "draw point"]:
-        return mean + by_draw(parameters["sd"], mean) * rng.standard_normal(mean.shape)
-
     @property
     def is_normal(self) -> bool:
         return True
@@ -237,15 +219,6 @@ class StudentT(AbstractNoise):
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         degrees = jnp.asarray(self.degrees_of_freedom, predicted.dtype)
         return dist.StudentT(degrees, predicted, self.noise_sd(predicted, z))
-
-    def drawn(
-        self,
-        rng: np.random.Generator,
-        mean: Float[np.ndarray, "draw point"],
-        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
-    ) -> Float[np.ndarray, "draw point"]:
-        heavy = rng.standard_t(self.degrees_of_freedom, mean.shape)
-        return mean + by_draw(parameters["sd"], mean) * heavy
 
     def describe(self) -> str:
         return (
@@ -296,14 +269,6 @@ class Censored(AbstractNoise):
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         return CensoredNormal(predicted, self.noise_sd(predicted, z), self.below)
-
-    def drawn(
-        self,
-        rng: np.random.Generator,
-        mean: Float[np.ndarray, "draw point"],
-        parameters: Mapping[str, Float[np.ndarray, "draw *sensor"]],
-    ) -> Float[np.ndarray, "draw point"]:
-        return mean + by_draw(parameters["sd"], mean) * rng.standard_normal(mean.shape)
 
     def describe(self) -> str:
         count = int(self.below.sum())
