@@ -12,6 +12,7 @@ from scipy.stats import norm
 import riesz as rz
 from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.linear import linear_system
+from riesz.engines.conditional.points import Solved
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.fit import choose_engine
@@ -40,6 +41,10 @@ def test_the_log_density_of_limits_is_that_of_all_below_them():
     assert likelihood.distribution(predicted, {}).sample(jr.key(0)).shape == (3,)
 
 
+def solved(problem):
+    return Solved(problem.operator, SparseLU())
+
+
 def problem_with(likelihood, latents):
     rng = np.random.default_rng(0)
     points = rng.uniform(0.1, 0.9, size=(7, 2))
@@ -64,7 +69,7 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     parts = linear_parts(problem)
     assert len(parts.linear) == 3
     assert len(parts.others) == 0
-    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), SparseLU())
+    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), solved(problem))
     # By hand: the state is linear in the one number f, which is 1 + 2 c.
     unit = problem_with(rz.Gaussian(0.3), {})
     at_one = unit.operator @ unit.state(jnp.zeros(1))
@@ -76,7 +81,7 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     mean = responses.T @ np.linalg.solve(wanted, misfit)
     order = np.argsort([0 if "f" in n else 1 for n in problem.latents.coordinate_names()])
     np.testing.assert_allclose(system.mean()[order], mean, atol=1e-9)
-    density = MarginalDensity(problem, parts, SparseLU())(jnp.zeros(0))
+    density = MarginalDensity(problem, parts, solved(problem))(jnp.zeros(0))
     sign, volume = np.linalg.slogdet(2 * np.pi * wanted)
     by_hand = -0.5 * (misfit @ np.linalg.solve(wanted, misfit) + sign * volume)
     np.testing.assert_allclose(density, by_hand, rtol=1e-9)
@@ -155,7 +160,7 @@ def test_a_local_effect_is_integrated_out_as_correlated_noise():
         "local[log_sd]",
         "local[log_length]",
     ]
-    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(2), SparseLU())
+    system = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(2), solved(problem))
     at_one = problem.operator @ problem.state(jnp.zeros(10))
     wanted = 4 * np.outer(at_one, at_one) + 0.25 * matern32(PLACES, PLACES, 0.2)
     np.testing.assert_allclose(
@@ -185,7 +190,7 @@ def test_effects_are_integrated_out_where_no_solve_depends_on_them():
     )
     parts = linear_parts(problem)
     assert len(parts.in_state) == 0
-    found = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), SparseLU()).mean()
+    found = eqx.filter_jit(linear_system)(problem, parts, jnp.zeros(0), solved(problem)).mean()
     left = observed - np.asarray(problem.operator @ rz.solve(problem.forward))
     precision = design.T @ design / 0.01**2 + np.eye(2) / 2.0**2
     expected = np.linalg.solve(precision, design.T @ left / 0.01**2)

@@ -8,6 +8,7 @@ elsewhere (Quinonero-Candela & Rasmussen 2005, "subset of regressors").
 Scales of a field that are unknown too: log-normal about those of its kernel.
 """
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -150,6 +151,18 @@ class ScaledNodes(AbstractFieldLatent):
         factor = covariance_factor(kernel, self.weights.inducing)
         weights = jsp.linalg.solve_triangular(factor, rest, lower=True, trans=1)
         return covariances(kernel, self.nodes, self.weights.inducing) @ weights
+
+    def by_rest(self, scales: Float[np.ndarray, " scale"]) -> Float[np.ndarray, "node rest"]:
+        """What each of the other coordinates adds at the nodes, on the host."""
+        own, spread = self.weights.kernel, self.weights.spread
+        kernel = dataclasses.replace(
+            own,
+            sd=float(own.sd) * np.exp(spread.sd * scales[0]),
+            length_scale=np.asarray(own.length_scale) * np.exp(spread.length * scales[1:]),
+        )
+        places = np.asarray(self.weights.inducing, float)
+        near = kernel.matrix(places, np.asarray(self.nodes, float))
+        return sla.solve_triangular(inducing_factor(kernel, places), near, lower=True).T
 
     def labels(self) -> tuple[str, ...]:
         return self.weights.labels()

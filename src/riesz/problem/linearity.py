@@ -205,9 +205,15 @@ def linear_parts(problem: InverseProblem) -> Parts:
     return Parts(*map(on_device, (linear, others, in_state)), names)
 
 
-def read_by_state(problem: InverseProblem) -> Bool[np.ndarray, " coordinate"]:
-    """Which coordinates move the state: others, such as effects of covariates, need no solve."""
-    reads = by_equation(problem).reads | beside_the_equation(problem)[0].reads
+def read_by_state(
+    problem: InverseProblem, *, or_shifts: bool = False
+) -> Bool[np.ndarray, " coordinate"]:
+    """Which coordinates move the state: others, such as effects of covariates, need no solve.
+
+    With `or_shifts`, which move what the data scatter about.
+    """
+    prescribed, shifts = beside_the_equation(problem)
+    reads = by_equation(problem).reads | prescribed.reads | (shifts.reads if or_shifts else set())
     marked = np.zeros(problem.num_coordinates, bool)
     for name, part in problem.latents.slices().items():
         first = part.start + problem.latents.latents[name].num_scales

@@ -17,17 +17,22 @@ import riesz as rz
 from riesz.diagnose.summary import Summary
 from riesz.diagnose.taylor import taylor_test
 from riesz.engines.base import NO_CHECKPOINT, Work
-from riesz.engines.conditional import linear as linear_system_module
+from riesz.engines.conditional import points as points_module
 from riesz.engines.conditional.engine import (
     MarginalDensity,
     around,
     other_unknowns,
+    slope_of,
     spread_about,
+    value_and_slope,
 )
+from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import linear_system
+from riesz.engines.conditional.points import Solved, at_points
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
+from riesz.latent.local import LocalEffect
 from riesz.problem.linearity import linear_parts
 
 MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))
@@ -92,10 +97,10 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
 @pytest.mark.slow
 def test_some_right_hand_sides_at_a_time_give_the_same_gradient(with_noise, monkeypatch):
     problem, _, _ = with_noise
-    density = MarginalDensity(problem, linear_parts(problem), SparseLU())
+    density = MarginalDensity(problem, linear_parts(problem), Solved(problem.operator, SparseLU()))
     place = jnp.array([0.4])
     together = jax.value_and_grad(density.__call__)(place)
-    monkeypatch.setattr(linear_system_module, "NUMBERS_AT_ONCE", 3 * MESH.num_nodes)
+    monkeypatch.setattr(points_module, "NUMBERS_AT_ONCE", 3 * MESH.num_nodes)
     in_parts = jax.value_and_grad(density.__call__)(place)
     for found, expected in zip(in_parts, together, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -137,7 +142,7 @@ def test_what_is_linear_is_found(rich):
 
 
 def test_the_marginal_density_has_the_gradient_it_claims(rich):
-    density = MarginalDensity(rich, linear_parts(rich), SparseLU())
+    density = MarginalDensity(rich, linear_parts(rich), Solved(rich.operator, SparseLU()))
     place = 0.3 * jax.random.normal(jax.random.key(1), (9,))
     assert taylor_test(eqx.filter_jit(density), place).passed
 
@@ -147,7 +152,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     """p(h, y) = p(h, c, y) / p(c | h, y) for any c."""
     parts = linear_parts(rich)
     others = 0.3 * jax.random.normal(jax.random.key(2), (9,))
-    system = linear_system(rich, parts, others, SparseLU())
+    system = linear_system(rich, parts, others, Solved(rich.operator, SparseLU()))
     precision = np.eye(len(parts.linear)) + np.asarray(
         (system.responses / system.noise_sd[:, None] ** 2).T @ system.responses
     )
@@ -157,15 +162,52 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     linear = jax.random.normal(jax.random.key(3), parts.linear.shape)
     joint = rich.log_prob(parts.together(linear, others))
     expected = float(joint) - given.logpdf(np.asarray(linear))
-    found = MarginalDensity(rich, parts, SparseLU())(others)
+    found = MarginalDensity(rich, parts, Solved(rich.operator, SparseLU()))(others)
     np.testing.assert_allclose(float(found), expected, rtol=1e-9)
+
+
+def test_where_no_unknown_changes_the_matrix_the_host_has_density_and_slope_of_the_programs():
+    local = LocalEffect(SENSORS, sd=0.3, length_scale=0.2)
+    problem = problem_with(
+        {"noise": dist.HalfNormal(0.5), "local": local.prior()},
+        source=rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
+        likelihood=rz.WithEffects(rz.Gaussian("noise"), local=local),
+    )
+    parts = linear_parts(problem)
+    at = at_points(problem, problem.operator, SparseLU())
+    assert isinstance(at, Tabulated)
+    model = data_model(problem, parts, at)
+    density = MarginalDensity(problem, parts, Solved(problem.operator, SparseLU()))
+    others = np.random.default_rng(0).normal(size=5) / 2
+    value, slope = value_and_slope(jnp.asarray(others), density)
+    found = model.cost(others)
+    np.testing.assert_allclose(found[0], value, rtol=1e-9)
+    np.testing.assert_allclose(found[1], slope, rtol=1e-6, atol=1e-7)
+    check_left_out(model.system(others))
+
+
+def check_left_out(system):
+    """Against the rule of conditioning, with each datum left out by hand."""
+    data = system.responses @ system.responses.T + np.diag(system.noise_sd**2)
+    residuals, sds = system.left_out()
+    for i in range(len(data)):
+        rest = np.delete(np.arange(len(data)), i)
+        gain = np.linalg.solve(data[np.ix_(rest, rest)], data[rest, i])
+        np.testing.assert_allclose(residuals[i], system.misfit[i] - gain @ system.misfit[rest])
+        np.testing.assert_allclose(sds[i] ** 2, data[i, i] - gain @ data[rest, i])
+
+
+def test_a_matrix_with_unknowns_in_it_is_solved_with_for_each_of_their_values(rich):
+    at = at_points(rich, rich.operator, SparseLU())
+    assert isinstance(at, Solved)
+    assert data_model(rich, linear_parts(rich), at) is None
 
 
 @pytest.fixture(scope="module")
 def with_noise():
     """One unknown cannot be integrated out; its log-density on a grid."""
     problem = problem_with({"noise": dist.LogNormal(-3.0, 0.5)}, likelihood=rz.Gaussian("noise"))
-    marginal = MarginalDensity(problem, linear_parts(problem), SparseLU())
+    marginal = MarginalDensity(problem, linear_parts(problem), Solved(problem.operator, SparseLU()))
     density = eqx.filter_jit(marginal)
     grid = np.linspace(-5, 5, 201)
     return problem, grid, np.array([float(density(jnp.array([h]))) for h in grid])
@@ -180,7 +222,8 @@ def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noi
     problem, grid, logs = with_noise
     engine = rz.Conditional(num_draws=1000, num_others=1000)
     parts, key = linear_parts(problem), jax.random.key(0)
-    found = other_unknowns(problem, parts, engine, key, SparseLU(), Work()).values.ravel()
+    at = at_points(problem, problem.operator, SparseLU())
+    found = other_unknowns(problem, parts, engine, key, at, None, Work()).values.ravel()
     top = int(np.argmax(logs))
     step = grid[1] - grid[0]
     curvature = (2 * logs[top] - logs[top - 1] - logs[top + 1]) / step**2
@@ -260,7 +303,7 @@ class Quadratic(AbstractDensity):
 
 def test_the_spread_about_a_mode_is_the_inverse_of_the_curvature():
     precision = jnp.asarray([[3.0, 1.0], [1.0, 2.0]])
-    spread = spread_about(Quadratic(precision), jnp.zeros(2))
+    spread = spread_about(slope_of(Quadratic(precision)), jnp.zeros(2))
     covariance = (spread.axes * spread.lengths**2) @ spread.axes.T
     np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-6)
     draws = np.asarray(around(spread, jnp.array([1.0, -2.0]), 20_000, jax.random.key(0)))
@@ -270,7 +313,7 @@ def test_the_spread_about_a_mode_is_the_inverse_of_the_curvature():
 
 
 def test_flat_directions_are_told_and_kept_within_the_prior():
-    spread = spread_about(Quadratic(jnp.diag(jnp.array([1e-5, -2.0, 4.0]))), jnp.zeros(3))
+    spread = spread_about(slope_of(Quadratic(jnp.diag(jnp.array([1e-5, -2.0, 4.0])))), jnp.zeros(3))
     np.testing.assert_allclose(np.sort(spread.lengths), [0.5, 2.0, 2.0], rtol=1e-6)
     assert "flat or bends upwards in 2 of 3 directions" in spread.notes[0]
 

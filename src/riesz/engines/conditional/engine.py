@@ -6,6 +6,7 @@ rest follows exactly. $h$ is taken at its most probable value, from the Gaussian
 there makes, or by NUTS. (Marginalisation as in INLA, Rue, Martino & Chopin 2009, but exact.)
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -27,7 +28,9 @@ from riesz.engines.base import (
     as_solver,
     started,
 )
+from riesz.engines.conditional.host import DataModel, data_model
 from riesz.engines.conditional.linear import NAME, Others, linear_system
+from riesz.engines.conditional.points import AbstractAtPoints, at_points
 from riesz.engines.nuts.engine import (
     AbstractDensity,
     NutsSettings,
@@ -37,7 +40,7 @@ from riesz.engines.nuts.engine import (
 )
 from riesz.engines.training import bar, minimised, spoken
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.linearity import Parts, linear_parts
@@ -55,6 +58,9 @@ upwards would put draws beyond anything the prior allows."""
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
 
+Cost = Callable[[Others], tuple[Any, Any]]
+"""The negative log-density and its slope."""
+
 HOW = ("mode", "laplace", "nuts")
 Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{listed(HOW)}")]
 
@@ -64,10 +70,10 @@ class MarginalDensity(AbstractDensity):
 
     problem: InverseProblem
     parts: Parts
-    solver: AbstractLinearSolver
+    at: AbstractAtPoints  # the sensors
 
     def __call__(self, coordinates: Others) -> Float[Array, ""]:
-        system = linear_system(self.problem, self.parts, coordinates, self.solver)
+        system = linear_system(self.problem, self.parts, coordinates, self.at)
         return self.problem.latents.log_prior(coordinates) + system.log_likelihood()
 
     def explain(self, coordinates: Others) -> None:
@@ -125,12 +131,17 @@ class Conditional(AbstractEngine):
         solver = as_solver(self.linear_solver)
         search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
-        found = other_unknowns(problem, parts, self, search_key, solver, work)
+        at = at_points(problem, problem.operator, solver)
+        model = data_model(problem, parts, at)
+        found = other_unknowns(problem, parts, self, search_key, at, model, work)
         chains, count, _ = found.values.shape
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
-        keys = jr.split(draw_key, (chains * count, each))
-        flat = drawn(problem, parts, found.values.reshape(chains * count, -1), keys, solver)
+        others = found.values.reshape(chains * count, -1)
+        if model is None:
+            flat = drawn(problem, parts, others, jr.split(draw_key, (chains * count, each)), at)
+        else:
+            flat = drawn_on_host(model, parts, np.asarray(others), each, work.seed)
         draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
         states = ExactStates(solver)
         return Posterior(problem, draws, states, found.history, self.name, work.seed, found.notes)
@@ -149,49 +160,49 @@ def other_unknowns(
     parts: Parts,
     engine: Conditional,
     key: PRNGKeyArray,
-    solver: AbstractLinearSolver,
+    at: AbstractAtPoints,
+    model: DataModel | None,
     work: Work,
 ) -> FoundOthers:
     """Values of the unknowns that are not integrated out, given the data."""
-    density = MarginalDensity(problem, parts, solver)
+    density = MarginalDensity(problem, parts, at)
+    cost = slope_of(density) if model is None else model.cost
     origin = others_of(parts, started(problem, engine.start, work._replace(seed=0)))
-    mode, history, notes = most_probable(density, origin, engine.max_steps, work)
+    mode, history, notes = most_probable(cost, density, origin, engine.max_steps, work)
     if engine.over == "nuts" and len(origin):
-        values, sampling = by_nuts(density, mode, engine, key, work)
+        values, sampling = by_nuts(density, spread_about(cost, mode), mode, engine, key, work)
         names = problem.latents.coordinate_names()
         notes += warnings_of(sampling, tuple(names[i] for i in np.asarray(parts.others)))
         return FoundOthers(values, history | sampling, notes)
     if engine.over == "mode" or not len(origin):
         return FoundOthers(mode[None, None], history, notes)
-    spread = spread_about(density, mode)
+    spread = spread_about(cost, mode)
     count = min(engine.num_others, engine.num_draws)
     return FoundOthers(around(spread, mode, count, key)[None], history, (*notes, *spread.notes))
 
 
 def most_probable(
-    density: MarginalDensity, origin: Others, max_steps: int, work: Work
+    cost: Cost, density: MarginalDensity, origin: Others, max_steps: int, work: Work
 ) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
     """The mode of the other unknowns, how the search went, and what to warn of."""
-    value = (
-        eqx.filter_jit(density)(origin) if not len(origin) else value_and_slope(origin, density)[0]
-    )
-    if not bool(jnp.isfinite(value)):
+    value = eqx.filter_jit(density)(origin) if not len(origin) else cost(origin)[0]
+    if not np.isfinite(float(value)):
         density.explain(origin)
     if not len(origin):
-        return origin, {"log_density": value[None]}, ()
+        return origin, {"log_density": jnp.asarray([float(value)])}, ()
     with bar(work.progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs = []
 
-        def cost(others: Others):
-            found = value_and_slope(others, density)
+        def counted(others: Others):
+            found = cost(others)
             costs.append(float(found[0]))
             shown.update(task, advance=1, terms=spoken({"cost": costs[-1]}))
             return found
 
-        mode = minimised(origin, cost, max_steps=max_steps)
-    _, slope = value_and_slope(mode, density)
-    steepness = float(jnp.linalg.norm(slope))
+        mode = minimised(origin, counted, max_steps=max_steps)
+    _, slope = cost(mode)
+    steepness = float(np.linalg.norm(slope))
     if not np.isfinite(steepness):
         raise RieszError(
             "the log-density of the unknowns that are not integrated out has no slope where the "
@@ -206,6 +217,10 @@ def most_probable(
     return mode, {"log_density": -jnp.asarray(costs), "mode": mode}, notes
 
 
+def slope_of(density: AbstractDensity) -> Cost:
+    return lambda others: value_and_slope(others, density)
+
+
 @eqx.filter_jit
 def value_and_slope(
     others: Others, density: AbstractDensity
@@ -216,11 +231,11 @@ def value_and_slope(
     return jnp.where(exists, value, jnp.inf), jnp.where(exists, slope, 0.0)
 
 
-def curvature(density: AbstractDensity, mode: Others) -> Float[np.ndarray, "other other"]:
+def curvature(cost: Cost, mode: Others) -> Float[np.ndarray, "other other"]:
     """Of the negative log-density, by differences of slopes."""
-    _, here = value_and_slope(mode, density)
-    ahead = [value_and_slope(mode + STEP * axis, density)[1] for axis in np.eye(len(mode))]
-    matrix = (np.stack([np.asarray(slope) for slope in ahead]) - np.asarray(here)) / STEP
+    here, there = np.asarray(cost(mode)[1]), np.asarray(mode)
+    ahead = [cost(jnp.asarray(there + STEP * axis))[1] for axis in np.eye(len(mode))]
+    matrix = (np.stack([np.asarray(slope) for slope in ahead]) - here) / STEP
     return (matrix + matrix.T) / 2
 
 
@@ -232,8 +247,8 @@ class Spread(NamedTuple):
     notes: tuple[str, ...]
 
 
-def spread_about(density: AbstractDensity, mode: Others) -> Spread:
-    values, axes = np.linalg.eigh(curvature(density, mode))
+def spread_about(cost: Cost, mode: Others) -> Spread:
+    values, axes = np.linalg.eigh(curvature(cost, mode))
     flat = int(np.sum(values < FLAT))
     notes = ()
     if flat:
@@ -267,10 +282,14 @@ def others_of(parts: Parts, start: Any) -> Others:
 
 
 def by_nuts(
-    density: MarginalDensity, mode: Others, engine: Conditional, key: PRNGKeyArray, work: Work
+    density: MarginalDensity,
+    spread: Spread,
+    mode: Others,
+    engine: Conditional,
+    key: PRNGKeyArray,
+    work: Work,
 ) -> tuple[Float[Array, "chain draw other"], dict[str, Array]]:
     """Chains that start at the mode, with the inverse curvature there for a mass."""
-    spread = spread_about(density, mode)
     inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
     how = NutsSettings(engine.num_warmup, engine.target_accept, True, 10, adapt_mass=False)
     sizes = (engine.num_chains, engine.num_samples)
@@ -285,13 +304,25 @@ def drawn(
     parts: Parts,
     others: Float[Array, "value other"],
     keys: Key[Array, "value each"],
-    solver: AbstractLinearSolver,
+    at: AbstractAtPoints,
 ) -> Float[Array, "value each coordinate"]:
     """All coordinates: the linear ones are drawn, some for each value of the others."""
 
     def at_one(given):
         own, own_keys = given
-        system = linear_system(problem, parts, own, solver)
+        system = linear_system(problem, parts, own, at)
         return jax.vmap(lambda key: parts.together(system.draw(key), own))(own_keys)
 
     return jax.lax.map(at_one, (others, keys))
+
+
+def drawn_on_host(
+    model: DataModel, parts: Parts, others: Float[np.ndarray, "value other"], each: int, seed: int
+) -> Float[Array, "value each coordinate"]:
+    """The same by NumPy."""
+    rng = np.random.default_rng(seed)
+    found = np.zeros((len(others), each, parts.num_coordinates))
+    for own, rows in zip(others, found, strict=True):
+        rows[:, np.asarray(parts.others)] = own
+        rows[:, np.asarray(parts.linear)] = model.system(own).draws(rng, each)
+    return jnp.asarray(found)

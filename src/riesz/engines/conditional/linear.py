@@ -7,7 +7,6 @@ each sensor or each coordinate, whichever are fewer. (Linear Gaussian models: Ra
 2006, chapter 2.)
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,17 +18,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
+from riesz.engines.conditional.points import AbstractAtPoints, at_points, some_at_once
 from riesz.errors import RieszError
-from riesz.fem.assembly import dirichlet_values, jacobian, residual
-from riesz.fem.elements.space import Operator, point_operator
+from riesz.fem.elements.space import point_operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
-
-NUMBERS_AT_ONCE = 500_000
-"""In states that are solved for together; a gradient then takes some gigabytes."""
 
 Linear = Float[Array, " linear"]
 Others = Float[Array, " other"]
@@ -78,10 +74,10 @@ class LinearSystem(eqx.Module):
 
 
 def linear_system(
-    problem: InverseProblem, parts: Parts, others: Others, solver: AbstractLinearSolver
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
 ) -> LinearSystem:
-    """For given values of the other unknowns."""
-    offset, responses = affine_map(problem, parts, others, problem.operator, solver)
+    """For given values of the other unknowns; `at` are the sensors."""
+    offset, responses = affine_map(problem, parts, others, at)
     shift, by_unknown = affine_shift(problem, parts, others, offset)
     offset, responses = offset + shift, responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
@@ -118,26 +114,19 @@ def among(
 
 
 def affine_map(
-    problem: InverseProblem,
-    parts: Parts,
-    others: Others,
-    operator: Operator,
-    solver: AbstractLinearSolver,
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
 ) -> tuple[Float[Array, " point"], Float[Array, "point linear"]]:
     """The state at points: its constant part, and how it responds to each linear unknown."""
     forward = problem.forward
     origin = jnp.zeros(len(parts.linear), forward.dtype)
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
-    matrix = jacobian(forward, zeros, parts.z(problem.latents, origin, others))
+    found = at.given(problem, parts.z(problem.latents, origin, others))
 
     def at_points(own: Float[Array, " state"]) -> Float[Array, " point"]:
-        z = parts.z(problem.latents, origin.at[parts.in_state].set(own), others)
-        known = zeros.at[forward.fixed].set(dirichlet_values(forward, z))
-        free = solver(matrix, -residual(forward, known, z)[forward.free])
-        return operator @ known.at[forward.free].set(free)
+        return found(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
 
-    num_points, own = operator.num_rows, origin[parts.in_state]
+    num_points, own = at.num_points(), origin[parts.in_state]
     if len(own) < num_points:
         offset, push = jax.linearize(at_points, own)
         responses = some_at_once(push, len(own), zeros).T
@@ -145,22 +134,6 @@ def affine_map(
         offset, pull = jax.vjp(at_points, own)
         responses = some_at_once(lambda row: pull(row)[0], num_points, zeros)
     return offset, among(responses, parts.in_state, len(origin))
-
-
-def some_at_once(
-    function: Callable[[Float[Array, " size"]], Float[Array, " other"]],
-    size: int,
-    state: Float[Array, " dof"],
-) -> Float[Array, "size other"]:
-    """A linear function of each unit vector: all together, or some at a time.
-
-    In the latter case what gradients need is computed again, not kept.
-    """
-    units = jnp.eye(size, dtype=state.dtype)
-    if size * len(state) <= NUMBERS_AT_ONCE:
-        return jax.vmap(function)(units)
-    together = max(NUMBERS_AT_ONCE // len(state), 1)
-    return jax.lax.map(jax.checkpoint(function), units, batch_size=together)
 
 
 class Mixture(NamedTuple):
@@ -247,7 +220,9 @@ def mixture_at(
     operator = point_operator(
         problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance
     )
-    found = mixture_of(problem, parts, jnp.asarray(others), operator, solver)
+    sensors = at_points(problem, problem.operator, solver)
+    there = at_points(problem, operator, solver)
+    found = mixture_of(problem, parts, jnp.asarray(others), sensors, there)
     means, sds, noise = map(np.asarray, found)
     return Mixture(means, sds, noise, np.full(len(others), 1 / len(others)))
 
@@ -257,14 +232,14 @@ def mixture_of(
     problem: InverseProblem,
     parts: Parts,
     others: Float[Array, "part other"],
-    operator: Operator,
-    solver: AbstractLinearSolver,
+    sensors: AbstractAtPoints,
+    there: AbstractAtPoints,
 ) -> tuple[Float[Array, "part point"], Float[Array, "part point"], Float[Array, " part"]]:
     """Means, sds and noise for each value of the other unknowns."""
 
     def one(own):
-        system = linear_system(problem, parts, own, solver)
-        offset, responses = affine_map(problem, parts, own, operator, solver)
+        system = linear_system(problem, parts, own, sensors)
+        offset, responses = affine_map(problem, parts, own, there)
         mean = offset + responses @ system.mean()
         sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
         return mean, sd, jnp.sqrt(jnp.mean(system.noise_sd**2))

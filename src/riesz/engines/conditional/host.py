@@ -1,0 +1,210 @@
+r"""The same algebra on the host, where unknowns that are not integrated out are scales and noise.
+
+The data are then normal about a mean that nothing changes, with the covariance
+$S = \sum_c R_c(s_c) R_c(s_c)^\top + \operatorname{diag}\sigma^2$: each unknown field $c$ has
+columns $R_c$ that depend on its own scales $s_c$ alone. Small programs give these columns; sums,
+factors and slopes are NumPy's, for which nothing is compiled.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg as sla
+from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
+
+from riesz.engines.conditional.points import AbstractAtPoints, Tabulated
+from riesz.latent.gaussian_process import ScaledNodes
+from riesz.problem.linearity import Parts, beside_the_equation, read_by_state
+from riesz.problem.problem import InverseProblem
+
+STEP = 1e-4
+"""Of central differences of columns by their scales, in prior standard deviations."""
+
+Columns = Float[np.ndarray, "sensor column"]
+Scales = Float[np.ndarray, " other"]
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """What one unknown adds to the data, by its standard normal coordinates."""
+
+    name: str
+    columns: Callable[[Scales], Columns]
+    scales: Int[np.ndarray, " scale"]  # where its scales stand among the others
+    linear: Int[np.ndarray, " column"]  # and its coordinates among the linear ones
+
+
+@dataclass(frozen=True, eq=False)
+class DataSystem:
+    """The data's distribution for given scales and noise."""
+
+    responses: Columns
+    covariance: Float[np.ndarray, "sensor sensor"]
+    misfit: Float[np.ndarray, " sensor"]
+    noise_sd: Float[np.ndarray, " sensor"]
+
+    @cached_property
+    def factor(self) -> tuple[Float[np.ndarray, "sensor sensor"], bool]:
+        return sla.cho_factor(self.covariance, lower=True)
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, " sensor"]:
+        return sla.cho_solve(self.factor, self.misfit)
+
+    @cached_property
+    def precision(self) -> Float[np.ndarray, "sensor sensor"]:
+        return sla.cho_solve(self.factor, np.eye(len(self.misfit)))
+
+    def log_likelihood(self) -> float:
+        volume = np.sum(np.log(np.diag(self.factor[0])))
+        size = len(self.misfit) * np.log(2 * np.pi)
+        return float(-0.5 * (self.misfit @ self.weights + size) - volume)
+
+    def draws(
+        self, rng: np.random.Generator, count: int
+    ) -> Float[np.ndarray, "draw linear"]:
+        """Of the linear unknowns: draws of the prior, corrected by the data (Matheron's rule)."""
+        prior = rng.standard_normal((count, self.responses.shape[1]))
+        noise = self.noise_sd * rng.standard_normal((count, len(self.misfit)))
+        left = self.misfit - prior @ self.responses.T - noise
+        return prior + sla.cho_solve(self.factor, left.T).T @ self.responses
+
+    def left_out(self) -> tuple[Float[np.ndarray, " sensor"], Float[np.ndarray, " sensor"]]:
+        r"""Each datum less what all others say of it, and the sd that they leave it.
+
+        With $Q = S^{-1}$ these are $(Q m)_i / Q_{ii}$ and $Q_{ii}^{-1/2}$ (Dubrule 1983).
+        """
+        own = np.diag(self.precision)
+        return self.weights / own, 1 / np.sqrt(own)
+
+
+@dataclass(frozen=True, eq=False)
+class DataModel:
+    """Data that are normal given scales and noise, which have standard normal coordinates."""
+
+    components: tuple[Component, ...]
+    misfit: Float[np.ndarray, " sensor"]
+    noise_sd: Callable[[Scales], Float[np.ndarray, " sensor"]]
+    noise_places: Int[np.ndarray, " noise"]  # of what the noise reads, among the others
+    num_others: int
+    num_linear: int
+
+    def system(self, others: Scales) -> DataSystem:
+        columns = [one.columns(others[one.scales]) for one in self.components]
+        responses = np.zeros((len(self.misfit), self.num_linear))
+        for one, own in zip(self.components, columns, strict=True):
+            responses[:, one.linear] += own
+        noise = self.noise_sd(others[self.noise_places])
+        covariance = responses @ responses.T + np.diag(noise**2)
+        return DataSystem(responses, covariance, self.misfit, noise)
+
+    def cost(self, others: ArrayLike) -> tuple[float, Scales]:
+        """The negative log-density and its slope; infinite where there is none."""
+        others = np.asarray(others, float)
+        try:
+            system = self.system(others)
+            value = log_prior(others) + system.log_likelihood()
+            # The slope of the log-likelihood by the covariance.
+            by_covariance = 0.5 * (np.outer(system.weights, system.weights) - system.precision)
+        except (np.linalg.LinAlgError, ValueError):
+            return np.inf, np.zeros_like(others)
+        slope = -others
+        for one in self.components:
+            own, here = 2 * by_covariance @ system.responses[:, one.linear], others[one.scales]
+            for index, step in zip(one.scales, STEP * np.eye(len(here)), strict=True):
+                change = (one.columns(here + step) - one.columns(here - step)) / (2 * STEP)
+                slope[index] += np.sum(own * change)
+        here = others[self.noise_places]
+        for index, step in zip(self.noise_places, STEP * np.eye(len(here)), strict=True):
+            ahead, behind = self.noise_sd(here + step), self.noise_sd(here - step)
+            slope[index] += np.diag(by_covariance) @ (ahead**2 - behind**2) / (2 * STEP)
+        if not np.isfinite(value) or not np.isfinite(slope).all():
+            return np.inf, np.zeros_like(others)
+        return -value, -slope
+
+
+def log_prior(others: Scales) -> float:
+    return -0.5 * float(others @ others + len(others) * np.log(2 * np.pi))
+
+
+def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> DataModel | None:
+    """The model of a problem's data; None where other unknowns do more than scale or blur."""
+    if not isinstance(at, Tabulated):
+        return None
+    others, linear = np.asarray(parts.others), np.asarray(parts.linear)
+    components, known = [], []
+    for name in parts.names:
+        part, latent = problem.latents.slices()[name], problem.latents.latents[name]
+        first = part.start + latent.num_scales
+        own = np.arange(first, part.stop)
+        if not np.isin(own, linear).all():
+            return None
+        scales = np.searchsorted(others, np.arange(part.start, first))
+        known.append(scales)
+        components.append(
+            Component(
+                name, columns_of(problem, at, name), scales, np.searchsorted(linear, own)
+            )
+        )
+    noise = np.setdiff1d(np.arange(len(others)), np.concatenate([*known, np.zeros(0, int)]))
+    if read_by_state(problem, or_shifts=True)[others[noise]].any():
+        return None
+    origin = jnp.asarray(np.zeros(parts.num_coordinates))
+    offset = np.asarray(mean_at(problem, at, origin))
+
+    def noise_sd(given: Scales) -> Float[np.ndarray, " sensor"]:
+        whole = np.zeros(parts.num_coordinates)
+        whole[others[noise]] = given
+        return np.asarray(noise_at(problem, jnp.asarray(whole)))
+
+    misfit = np.asarray(problem.observed) - offset
+    return DataModel(tuple(components), misfit, noise_sd, noise, len(others), len(linear))
+
+
+def columns_of(problem: InverseProblem, at: Tabulated, name: str) -> Callable[[Scales], Columns]:
+    """By a program or, for a field at the nodes, which many numbers describe, on the host."""
+    latent, (prescribed, shifts) = problem.latents.latents[name], beside_the_equation(problem)
+    if isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
+        by_node = np.asarray(at.by_value[name])
+        return lambda scales: by_node @ latent.by_rest(scales)
+    return lambda scales: np.asarray(columns_at(problem, at, name, jnp.asarray(scales)))
+
+
+@eqx.filter_jit
+def columns_at(
+    problem: InverseProblem, at: Tabulated, name: str, scales: Float[Array, " scale"]
+) -> Float[Array, "sensor column"]:
+    """How the data respond to the coordinates of one unknown, given its scales."""
+    latent = problem.latents.latents[name]
+    origin = jnp.zeros(latent.num_coordinates - latent.num_scales, scales.dtype)
+    found = at.given(problem, at.origin)
+
+    def at_sensors(rest: Float[Array, " rest"]) -> Float[Array, " sensor"]:
+        z = at.origin | {name: latent.given(scales, rest)}
+        values = found(z)
+        return values + problem.likelihood.mean(jnp.zeros_like(values), z)
+
+    _, push = jax.linearize(at_sensors, origin)
+    return jax.vmap(push)(jnp.eye(len(origin), dtype=origin.dtype)).T
+
+
+@eqx.filter_jit
+def mean_at(
+    problem: InverseProblem, at: Tabulated, coordinates: Float[Array, " coordinate"]
+) -> Float[Array, " sensor"]:
+    z = problem.z(coordinates)
+    values = at.given(problem, z)(z)
+    return values + problem.likelihood.mean(jnp.zeros_like(values), z)
+
+
+@eqx.filter_jit
+def noise_at(
+    problem: InverseProblem, coordinates: Float[Array, " coordinate"]
+) -> Float[Array, " sensor"]:
+    return problem.noise_sd(problem.z(coordinates))
