@@ -28,7 +28,7 @@ from riesz.engines.conditional.engine import (
 )
 from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import Solved, at_points
+from riesz.engines.conditional.points import Solved, Tabulated, at_points
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU

@@ -66,9 +66,7 @@ class DataSystem:
         size = len(self.misfit) * np.log(2 * np.pi)
         return float(-0.5 * (self.misfit @ self.weights + size) - volume)
 
-    def draws(
-        self, rng: np.random.Generator, count: int
-    ) -> Float[np.ndarray, "draw linear"]:
+    def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, "draw linear"]:
         """Of the linear unknowns: draws of the prior, corrected by the data (Matheron's rule)."""
         prior = rng.standard_normal((count, self.responses.shape[1]))
         noise = self.noise_sd * rng.standard_normal((count, len(self.misfit)))
@@ -148,9 +146,7 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
         scales = np.searchsorted(others, np.arange(part.start, first))
         known.append(scales)
         components.append(
-            Component(
-                name, columns_of(problem, at, name), scales, np.searchsorted(linear, own)
-            )
+            Component(name, columns_of(problem, at, name), scales, np.searchsorted(linear, own))
         )
     noise = np.setdiff1d(np.arange(len(others)), np.concatenate([*known, np.zeros(0, int)]))
     if read_by_state(problem, or_shifts=True)[others[noise]].any():
