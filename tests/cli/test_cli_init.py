@@ -218,7 +218,7 @@ def test_a_table_without_a_column_of_values_is_told_with_what_was_looked_for(tmp
     with pytest.raises(FileFormatError) as refusal:
         starter(path, None, tmp_path, Asked())
     told = str(refusal.value)
-    assert "well_id (numbers, not values by its name), x (a coordinate), y (a coord" in told
+    assert "well_id (numbers of rows), x (a coordinate), y (a coord" in told
     assert "level (no numbers: 'low'), one without a name (empty), a (several of that" in told
     assert "looked for numbers in more than half of the rows" in told
     assert told.endswith("Name the column of values by --value.")
@@ -238,8 +238,10 @@ def test_quiet_writes_and_prints_nothing(tmp_path):
 def test_values_that_do_not_differ_are_told(tmp_path):
     path = tmp_path / "wells.csv"
     path.write_text("x,y,value\n0,0,1\n1,0,1\n0,1,1\n")
-    with pytest.raises(FileFormatError, match="their values do not differ"):
+    with pytest.raises(FileFormatError, match=r"value \(the same number in all rows\)"):
         starter(path, None, tmp_path, Asked())
+    with pytest.raises(FileFormatError, match="their values do not differ"):
+        starter(path, None, tmp_path, Asked(value="value"))
 
 
 def archive(folder):

@@ -1,5 +1,7 @@
 """What is odd about numbers in a table: stand-ins for no value, one far from all others."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -39,6 +41,26 @@ def far_outlier(numbers: Numbers) -> int | None:
     if row is not None and (numbers > 0).all() and farthest(np.log(numbers)) != row:
         return None
     return row
+
+
+def outlier_notes(columns: Mapping[str, Numbers], at: Callable[[int], str]) -> list[str]:
+    """Numbers that stand for no value, or are far from all others, in words; `at` tells a row."""
+    notes = []
+    for name, numbers in columns.items():
+        odd = np.flatnonzero(stand_ins(numbers))
+        if odd.size:
+            notes.append(
+                f"{at(int(odd[0]))}: {name} is {numbers[odd[0]]:g} ({odd.size} of {len(numbers)} "
+                "rows are like that): if that stands for no value, filter such rows out by where"
+            )
+        row = far_outlier(numbers) if not odd.size else None
+        if row is not None:
+            notes.append(
+                f"{at(row)}: {name} is {numbers[row]:.10g}, far from all others: is it a slip?"
+            )
+        if len(numbers) > 1 and np.ptp(numbers) == 0:
+            notes.append(f"{name} is {numbers[0]:g} in all rows: there is nothing to tell apart")
+    return notes
 
 
 def farthest(numbers: Numbers) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from riesz.case.data.oddities import outlier_notes
 from riesz.case.data.prepared import Prepared, aggregated, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import table_of
@@ -36,6 +37,7 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         told += more
     table, points, more = located(folder, table, names)
     values, censored = measured(table, names.value)
+    notes = [] if names.aggregate else odd_numbers(table, points, values, names)
     if names.transform == "log":
         needs = "and transform = 'log' needs positive values"
         advice = "write values below a detection limit as <LIMIT, or leave the transform out"
@@ -56,6 +58,7 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         sites=None if names.site is None else identifiers(table, names.site),
         covariates={name: covariate_in(table, name) for name in names.covariates},
         told=(*told, *more),
+        notes=tuple(notes),
         crs=names.crs or table.crs,
     )
     if names.aggregate is None:
@@ -123,6 +126,15 @@ def located(
     rows, points, more = joined(table, sites, str(names.site), axes)
     rows = rows if rows.crs is not None else dataclasses.replace(rows, crs=sites.crs)
     return rows, points, [*(f"{names.sites}: {one}" for one in told), *more]
+
+
+def odd_numbers(
+    table: TextTable, points: Float[np.ndarray, "row 2"], values: Numbers, names: ObservationsTable
+) -> list[str]:
+    """What is odd about places and values, as they are written."""
+    columns = {names.x: points[:, 0], names.y: points[:, 1], names.value: values}
+    place = f"{table.path.name}, {table.place}"
+    return outlier_notes(columns, lambda row: f"{place} {table.lines[row]}")
 
 
 def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError
-from riesz.io.tables.numbers import number_in, number_or_limit
+from riesz.io.tables.numbers import is_none, number_in, number_or_limit
 from riesz.io.tables.text import TextTable, column_of
 
 Box = Float[np.ndarray, "corner 2"]
@@ -48,7 +48,8 @@ VALUES = (
 
 NO_VALUES = (
     r"(.*_)?(id|nr|num|number|code|year|month|day|date|time|lon|lat|longitude|latitude|alt|elev|"
-    r"elevation|depth|sd|err|error|count|index|fid|nummer|datum|jahr|monat|tag|uhrzeit|tiefe|"
+    r"elevation|depth|sd|err|error|count|index|fid|site|station|well|sample|nummer|probe|punkt|"
+    r"datum|jahr|monat|tag|uhrzeit|tiefe|point|"
     r"numéro|année|mois|jour|heure|profondeur)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
 )
 """Short words alone may be elements: Cd, No, Se."""
@@ -223,9 +224,25 @@ def is_numeric(table: TextTable, name: str) -> bool:
     return float(np.mean(np.isfinite(numbers))) > MOSTLY
 
 
+def is_constant(table: TextTable, name: str) -> bool:
+    """Whether all numbers of a column are the same: there is nothing to map."""
+    return len({cell for cell in table.cells(name) if not is_none(cell)}) == 1
+
+
+def counts_rows(table: TextTable, name: str) -> bool:
+    """Whether each number of a column is one more than that before."""
+    numbers = np.array([number_in(cell) for cell in table.cells(name)])
+    return len(numbers) > 1 and bool((np.diff(numbers) == 1).all())
+
+
 def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
     """A column of numbers that is called as values are, or the first that is not something else."""
-    numeric = [name for name in table.header if name not in taken and is_numeric(table, name)]
+    numeric = [
+        name
+        for name in table.header
+        if name not in taken and is_numeric(table, name) and not is_constant(table, name)
+    ]
+    numeric = [name for name in numeric if not counts_rows(table, name)]
     for name in numeric:
         if re.fullmatch(VALUES, bare(name)):
             return name, "its name"
@@ -254,6 +271,10 @@ def kind_of(table: TextTable, name: str, taken: tuple[str, str]) -> str:
         return "a coordinate"
     if table.header.count(name) > 1:
         return "several of that name"
+    if is_numeric(table, name) and is_constant(table, name):
+        return "the same number in all rows"
+    if is_numeric(table, name) and counts_rows(table, name):
+        return "numbers of rows"
     if is_numeric(table, name):
         return "numbers, not values by its name"
     first = next((cell for cell in table.cells(name) if cell), None)

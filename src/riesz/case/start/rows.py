@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.oddities import far_outlier, shared_places, stand_ins
+from riesz.case.data.oddities import outlier_notes, shared_places, stand_ins
 from riesz.case.data.prepared import covariate_in, groups_of
 from riesz.case.data.read import filtered, identifiers, joined
 from riesz.case.start.columns import (
@@ -176,14 +176,8 @@ def odd_rows(
     site: str | None,
 ) -> list[str]:
     """One number far from all others, and places that several rows share."""
-    told = []
-    for name, numbers in ((names.x, places[:, 0]), (names.y, places[:, 1]), (names.value, values)):
-        row = far_outlier(numbers)
-        if row is not None:
-            told.append(
-                f"{table.place} {table.lines[row]}: {name} is {numbers[row]:.10g}, far from all "
-                "others: is it a slip?"
-            )
+    columns = {names.x: places[:, 0], names.y: places[:, 1], names.value: values}
+    told = outlier_notes(columns, lambda row: f"{table.place} {table.lines[row]}")
     shared = shared_places(places) if site is None else np.zeros(0, int)
     if shared.size:
         told.append(
@@ -273,10 +267,10 @@ def checked_covariates(table: TextTable, values: Numbers, names: Guess, asked: A
         if name in (names.x, names.y, names.value):
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
         cells = covariate_in(table, name)
-        if len({*(cells if isinstance(cells, list) else cells.tolist())}) == 1:
+        if len(every := {*(cells if isinstance(cells, list) else cells.tolist())}) == 1:
             raise FileFormatError(
-                f"{table.path}: the covariate {name} is {cells[0]!r} in all {len(cells)} rows, so "
-                "that it can have no effect: leave it out of --covariates."
+                f"{table.path}: the covariate {name} is {every.pop()!r} in all {len(cells)} rows, "
+                "so that it can have no effect: leave it out of --covariates."
             )
         positive += [] if isinstance(cells, list) or not (cells > 0).all() else [name]
     if asked.log and not (values > 0).all():

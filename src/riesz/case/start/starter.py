@@ -145,10 +145,12 @@ def crs_lines(file: OutlineFile | None, systems: Systems) -> str:
     """Which coordinates the problem lives in, and why."""
     crs = systems.problem
     if crs is not None and is_crs_text(crs):
-        why = "all else is projected into these"
+        why = "of all coordinates here"
         if systems.in_degrees:
             why = "longitude and latitude"
-        elif file is not None and file.crs == crs:
+        elif systems.moves_table or systems.moves_outline:
+            why = "all coordinates are projected into these"
+        if file is not None and file.crs == crs:
             why = f"as {file.path.name} says"
         return f"crs = {crs_quoted(crs)}   # {why}"
     return '# crs = "EPSG:32612"         # which coordinates these are: an EPSG code, PROJ or WKT'
