@@ -7,10 +7,12 @@ are kept. They are compared with a tolerance, since another machine rounds other
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.arrays import on_device
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.mesh.mesh import Mesh
 from riesz.observe.observables import AtPoints
@@ -31,9 +33,13 @@ def probe(problem: InverseProblem) -> dict[str, Numbers]:
     """The numbers of every part, each named as an error names it."""
     # The centre of the prior, and a place about one standard deviation from it in each coordinate.
     size = problem.num_coordinates
+    state, dtype = smooth_state(problem.forward.space.mesh), problem.forward.dtype
     places = (np.zeros(size), 1.4 * fixed_vector(size, 0))
-    found = [evaluated(problem, jnp.asarray(one, problem.forward.dtype)) for one in places]
-    return {part: [digest(r) for one in found for r in one[part]] for part in found[0]}
+    found = [evaluated(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
+    # In the order of the unknowns, which compiled functions do not keep.
+    names = (*map(prior_of, problem.latents.names), EQUATION, BOUNDARY, NOISE, OBSERVED)
+    parts = [name for name in names if name in found[0]]
+    return {part: [digest(flat(r)) for one in found for r in one[part]] for part in parts}
 
 
 def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> list[str]:
@@ -56,26 +62,30 @@ def prior_of(name: str) -> str:
     return f"the prior of {name!r}"
 
 
+@eqx.filter_jit
 def evaluated(
-    problem: InverseProblem, coordinates: Coordinates
-) -> dict[str, list[Float[np.ndarray, " _"]]]:
-    """Unknowns, prescribed values, noise and residuals for these coordinates."""
-    z, space, dtype = problem.z(coordinates), problem.forward.space, problem.forward.dtype
-    state = jnp.asarray(smooth_state(space.mesh), dtype)
+    problem: InverseProblem, state: Float[Array, " node"], coordinates: Coordinates
+) -> dict[str, list[Float[Array, "..."]]]:
+    """Unknowns, prescribed values, noise and residuals for these coordinates.
+
+    In one program: one by one, each operation would be compiled by itself.
+    """
+    z, space = problem.z(coordinates), problem.forward.space
     prescribed, residuals = [], []
     for forward in problem.forwards:
-        known = np.zeros((2, space.num_dofs))
-        known[0, np.asarray(forward.fixed)] = 1.0
-        known[1, np.asarray(forward.fixed)] = np.asarray(dirichlet_values(forward, z))
-        prescribed += list(known)
+        nowhere = jnp.zeros(space.num_dofs, state.dtype)
+        prescribed += [
+            nowhere.at[forward.fixed].set(1.0),
+            nowhere.at[forward.fixed].set(dirichlet_values(forward, z)),
+        ]
         # At zero is nothing but the sources, which are small beside the rest on a fine mesh.
         residuals += [residual(forward, u, z) for u in (jnp.zeros_like(state), state)]
     unknowns = {
-        prior_of(name): [flat(UnknownAt(name)(problem, state, z))] for name in problem.latents.names
+        prior_of(name): [UnknownAt(name)(problem, state, z)] for name in problem.latents.names
     }
     whole = jnp.tile(state, len(problem.forwards))
     return unknowns | {
-        EQUATION: [flat(one) for one in residuals],
+        EQUATION: residuals,
         BOUNDARY: prescribed,
         NOISE: noise_numbers(problem, whole, z),
         **observed_numbers(problem, whole, z),
@@ -84,16 +94,16 @@ def evaluated(
 
 def observed_numbers(
     problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
-) -> dict[str, list[Float[np.ndarray, " _"]]]:
+) -> dict[str, list[Float[Array, "..."]]]:
     """What sensors see of a fixed state; of values at points, the points are compared."""
     if isinstance(problem.observations.what, AtPoints):
         return {}
-    return {OBSERVED: [flat(problem.predicted(state, z))]}
+    return {OBSERVED: [problem.predicted(state, z)]}
 
 
 def noise_numbers(
     problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
-) -> list[Float[np.ndarray, " _"]]:
+) -> list[Float[Array, "..."]]:
     """Its scale, and its density some scales off, which shows its shape.
 
     Where what is observed is no linear function of the state, or no sum with noise, it is that of
@@ -107,7 +117,7 @@ def noise_numbers(
         offsets = jnp.asarray(2 * fixed_vector(len(problem.observed), 0), state.dtype)
         predicted = problem.observed + sd * offsets
     density = problem.likelihood.distribution(predicted, z).log_prob(problem.observed)
-    return [flat(sd), flat(jnp.asarray(density))]
+    return [sd, jnp.asarray(density)]
 
 
 def flat(values: Float[Array, "..."]) -> Float[np.ndarray, " _"]:
