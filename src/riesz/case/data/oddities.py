@@ -58,8 +58,6 @@ def outlier_notes(columns: Mapping[str, Numbers], at: Callable[[int], str]) -> l
             notes.append(
                 f"{at(row)}: {name} is {numbers[row]:.10g}, far from all others: is it a slip?"
             )
-        if len(numbers) > 1 and np.ptp(numbers) == 0:
-            notes.append(f"{name} is {numbers[0]:g} in all rows: there is nothing to tell apart")
     return notes
 
 

@@ -134,7 +134,10 @@ def odd_numbers(
     """What is odd about places and values, as they are written."""
     columns = {names.x: points[:, 0], names.y: points[:, 1], names.value: values}
     place = f"{table.path.name}, {table.place}"
-    return outlier_notes(columns, lambda row: f"{place} {table.lines[row]}")
+    notes = outlier_notes(columns, lambda row: f"{place} {table.lines[row]}")
+    if len(values) > 1 and np.ptp(values) == 0:
+        notes.append(f"{names.value} is {values[0]:g} in all rows: there is nothing to map")
+    return notes
 
 
 def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
