@@ -8,12 +8,17 @@ import numpy as np
 from tests.small_problem import problem_toml
 
 from riesz.case.file.problem import read_problem
-from riesz.case.run.folder import write_run
+from riesz.case.run.writing import write_run
+from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.prediction.drawing import posterior_draws
+
+NUM_DRAWS = 30
+"""That are kept: few, since each takes a solve."""
 
 PROBLEM = "# a <b>comment</b> & more\n" + problem_toml(
     crs="EPSG:32612",
@@ -69,11 +74,13 @@ def tiny_run(
     exchange: bool = False,
     num_below: int = 0,
     logarithm: bool = False,
+    num_draws: int = NUM_DRAWS,
 ) -> Path:
     """Write a run folder into `folder`, whose wells have a column called `value`.
 
     With `exchange` there are a well, a river and a region too, of files that are gone afterwards.
-    `num_below` wells, the first ones, are only known to lie below what is written.
+    `num_below` wells, the first ones, are only known to lie below what is written. Without
+    `num_draws` it is like one of an older version, which kept none.
     """
     rng = np.random.default_rng(0)
     points = rng.uniform((350_200, 4_800_200), (353_800, 4_801_800), (9, 2))
@@ -106,11 +113,15 @@ def tiny_run(
         ("a <i>note</i>",),
     )
     short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, (), num_censored=num_below)
+    kept = None
+    if num_draws:
+        kept = posterior_draws(posterior, num_draws=num_draws), fit_facts(posterior)
     write_run(
         folder / name,
         case,
         posterior,
         short,
+        kept,
         choice=Choice(Laplace(), "so"),
         command="riesz fit problem.toml",
         seed=0,

@@ -19,6 +19,7 @@ from .mesh.refine import hierarchy as hierarchy
 from .mesh.refine import refine as refine
 from .mesh.quality import quality_report as quality_report
 from .mesh.locate import locate as locate
+from .mesh.grid import grid as grid
 from .mesh.tags import tag_boundary as tag_boundary
 from .mesh.tags import tag_boundary_inside as tag_boundary_inside
 from .mesh.tags import tag_boundary_near as tag_boundary_near
@@ -118,7 +119,6 @@ from .engines.amortise.simulate import PriorSurrogate as PriorSurrogate
 from .engines.relax.schedule import Annealed as Annealed
 from .engines.relax.schedule import Fixed as Fixed
 from .engines.relax.schedule import Learned as Learned
-from .prediction.quantity import grid as grid
 from .prediction.predict import predict as predict
 from .prediction.predict import predict_data as predict_data
 from .prediction.quantity import BudgetTerm as BudgetTerm

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 import rasterio
 
-from riesz.case.run.folder import check_free, read_run, write_run
+from riesz.case.run.folder import check_free, read_run
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import statistic
+from riesz.case.run.writing import write_run
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.engines.emulate.engine import Emulate
@@ -29,6 +30,7 @@ from riesz.errors import RieszError
 from riesz.inference.fit import Choice
 from riesz.io.tables import layers
 from riesz.mesh.locate import locate
+from riesz.prediction.draws import BITS
 from riesz.prediction.predict import predict
 
 ROOT = Path(__file__).parent.parent.parent
@@ -160,21 +162,21 @@ def test_the_lines_of_the_readme_run(root, fitted, monkeypatch, capsys):
     assert check == ["check", "examples/aquifer/problem.toml"]
     assert fit[1:] == ["examples/aquifer/problem.toml", "--out", "out/aquifer"]
     for words in predictions:
-        status, text, _ = run([*words, "--draws", "7"], monkeypatch, capsys)
+        status, text, _ = run(words, monkeypatch, capsys)
         assert status == 0
         assert f"written: {words[-1]}" in text
     with rasterio.open("head.tif") as head, rasterio.open("head_sd.tif") as sd:
         assert head.res == sd.res == (1500.0, 1500.0)
         assert np.nanmin(sd.read(1)) > 0
     header, *rows = csv.reader(Path("wet.csv").read_text().splitlines())
-    assert header == ["x_m", "y_m", "u_exceed_1450"]
+    assert header == ["x_m", "y_m", "measurement_exceed_1450"]
     assert len(rows) == 80
     assert all(0 <= float(row[2]) <= 1 for row in rows)
 
 
 def test_a_run_folder_holds_all_that_was_used(folder, made):
     out = made
-    kept = {"problem.toml", "observations.csv", "mesh.npz", "posterior", "summary.txt"}
+    kept = {"problem.toml", "observations.csv", "mesh.npz", "posterior", "draws.npz", "summary.txt"}
     assert {path.name for path in out.iterdir()} == kept | {"manifest.json"}
     assert (out / "problem.toml").read_text() == (folder / "problem.toml").read_text()
     header, *rows = csv.reader((folder / "wells.csv").read_text().splitlines())
@@ -192,7 +194,7 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
     assert manifest["config"]["engine"]["nuts"]["num_samples"] == 8
     assert manifest["command"].startswith("riesz fit ")
     archive = next(out.glob("posterior/*.npz"))
-    written = {"summary.txt", "posterior/posterior.json", f"posterior/{archive.name}"}
+    written = {"summary.txt", "draws.npz", "posterior/posterior.json", f"posterior/{archive.name}"}
     assert set(manifest["files"]) == {"problem.toml", "observations.csv", "mesh.npz"} | written
     assert [path.name for path in made.parent.iterdir()] == ["aquifer"]
 
@@ -221,6 +223,7 @@ def written_again(fitted, folder):
         dataclasses.replace(fitted.case, path=gone / "problem.toml", prepared=prepared),
         fitted.posterior,
         Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
+        fitted.kept,
         choice=Choice(Nuts(), "so"),
         command="riesz fit",
         seed=3,
@@ -231,7 +234,7 @@ def written_again(fitted, folder):
 def test_a_run_is_the_same_after_writing_it_again(fitted, made, tmp_path):
     again = written_again(fitted, tmp_path / "new" / "run")
     assert again["engine"] == "nuts"
-    for name in ("problem.toml", "observations.csv"):
+    for name in ("problem.toml", "observations.csv", "draws.npz"):
         assert (tmp_path / "new" / "run" / name).read_bytes() == (made / name).read_bytes()
     posterior = read_run(tmp_path / "new" / "run").posterior
     assert eqx.tree_equal(posterior.states, fitted.posterior.states)
@@ -249,7 +252,7 @@ def test_a_run_that_cannot_take_its_name_is_kept(fitted, made, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["problem.toml", "observations.csv", "mesh.npz", "summary.txt", "posterior/posterior.json"],
+    ["problem.toml", "observations.csv", "mesh.npz", "draws.npz", "posterior/posterior.json"],
 )
 def test_a_file_that_changed_after_the_fit_is_named(name, made, tmp_path):
     shutil.copytree(made, tmp_path / "run")
@@ -259,7 +262,7 @@ def test_a_file_that_changed_after_the_fit_is_named(name, made, tmp_path):
         read_run(tmp_path / "run")
 
 
-@pytest.mark.parametrize("pattern", ["problem.toml", "summary.txt", "posterior/*.npz"])
+@pytest.mark.parametrize("pattern", ["problem.toml", "draws.npz", "posterior/*.npz"])
 def test_a_file_that_is_missing_is_named(pattern, made, tmp_path):
     shutil.copytree(made, tmp_path / "run")
     (path,) = (tmp_path / "run").glob(pattern)
@@ -295,7 +298,7 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
     made, fitted, tmp_path, monkeypatch, capsys
 ):
     out = tmp_path / "head.tif"
-    words = ["predict", made, "--cell", "9000", "--draws", "7", "--out", out, "--json"]
+    words = ["predict", made, "--quantity", "u", "--cell", "9000", "--out", out, "--json"]
     status, text, errors = run(words, monkeypatch, capsys)
     assert status == 0
     assert f"note: {fitted.posterior.notes[-1]}" in errors
@@ -314,8 +317,8 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
     inside = locate(mesh, centres).inside.reshape(values.shape)
     np.testing.assert_array_equal(np.isfinite(values), inside)
     assert 0 < inside.sum() < inside.size
-    there = predict(fitted.posterior, "u", centres[inside.ravel()], num_draws=7, quantiles=())
-    np.testing.assert_allclose(values[inside], there.mean, rtol=1e-12)
+    there = predict(fitted.posterior, "u", centres[inside.ravel()], quantiles=())
+    assert (np.abs(values[inside] - there.mean) <= 2**-BITS * there.sd).all()
     told = json.loads(text.splitlines()[-1])
     assert told["places"] == inside.sum()
     assert told["notes"] == list(fitted.posterior.notes)
@@ -325,27 +328,24 @@ def test_a_raster_is_north_up_with_values_of_the_cell_centres(
 @pytest.mark.parametrize(
     ("quantity", "stat", "columns"),
     [
-        ("u", "q95", ["u_q95"]),
-        ("rim", "exceed:1450", ["rim_exceed_1450"]),
+        ("transmissivity", "q95", ["transmissivity_q95"]),
+        ("u", "exceed:1450", ["u_exceed_1450"]),
         ("flux", "sd", ["flux_sd_0", "flux_sd_1"]),
     ],
 )
 def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted, tmp_path):
     out = tmp_path / "at.csv"
-    told = write_prediction(
-        fitted, out, quantity=quantity, stat=stat, points=folder / "wells.csv", num_draws=9
-    )
+    told = write_prediction(fitted, out, quantity=quantity, stat=stat, points=folder / "wells.csv")
     assert list(told["ranges"]) == columns
     header, *rows = csv.reader(out.read_text().splitlines())
     assert header == ["x_m", "y_m", *columns]
     rows = np.array(rows, float)
     wells = fitted.case.problem.observations.points
     np.testing.assert_array_equal(rows[:, :2], wells)
-    found = predict(
-        fitted.posterior, quantity, wells, num_draws=9, quantiles=(0.95,), exceed=(1450.0,)
-    )
+    found = predict(fitted.posterior, quantity, wells, quantiles=(0.95,), exceed=(1450.0,))
     wanted = {"q95": found.quantiles[0.95], "sd": found.sd, "exceed:1450": found.exceedance[1450.0]}
-    np.testing.assert_allclose(rows[:, 2:].ravel(), wanted[stat].ravel(), rtol=1e-9)
+    rounding = 2**-BITS * found.sd.ravel()
+    assert (np.abs(rows[:, 2:].ravel() - wanted[stat].ravel()) <= rounding).all()
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted
         ({}, "say where by one of points, grid or cell"),
         ({"cell": -1.0}, "the cell size is -1"),
         ({"cell": 1e-9}, "cells: take larger ones"),
-        ({"cell": 9e3, "stat": "median"}, "the statistic is 'median': give mean"),
+        ({"cell": 9e3, "stat": "mode"}, "the statistic is 'mode': give mean"),
         ({"cell": 9e3, "stat": "q100"}, "the statistic is 'q100': give mean"),
         ({"cell": 9e3, "stat": "q00"}, "a quantile in percent between 0 and 100, such as q05"),
         ({"cell": 9e3, "stat": "q955"}, "the statistic is 'q955'"),
@@ -385,11 +385,20 @@ def test_predict_says_no_and_writes_nothing(words, message, fitted, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("text", "level"), [("q05", 0.05), ("q95", 0.95), ("q97.5", 0.975), ("q00.1", 0.001)]
+    ("text", "level"),
+    [
+        *(("q05", 0.05), ("q5", 0.05), ("q95", 0.95), ("q97.5", 0.975), ("q2.5", 0.025)),
+        *(("q00.1", 0.001), ("median", 0.5)),
+    ],
 )
 def test_quantiles_are_in_percent_and_keep_their_names(text, level):
     assert statistic(text).quantiles == pytest.approx((level,))
     assert statistic(text).name == text
+
+
+def test_a_quantile_by_its_probability_is_named_by_the_percentage():
+    assert statistic("q:0.025").quantiles == (0.025,)
+    assert statistic("q:.975").name == "q97.5"
 
 
 def test_a_threshold_keeps_its_digits():
@@ -462,11 +471,11 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("riesz.case.run.folder.write_results", stop)
+    monkeypatch.setattr("riesz.case.run.writing.write_results", stop)
     summary = Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
     details = {"choice": Choice(Emulate(), "so"), "command": "", "seed": 0, "seconds": 1.0}
     with pytest.raises(KeyboardInterrupt):
-        write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, **details)
+        write_run(tmp_path / "run", fitted.case, fitted.posterior, summary, None, **details)
     assert not list(tmp_path.iterdir())
 
 

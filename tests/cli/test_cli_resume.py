@@ -18,9 +18,9 @@ from tests.small_problem import problem_toml, written
 import riesz
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
-from riesz.diagnose.summary import summary
 from riesz.engines.nuts.engine import Nuts
 from riesz.io.store.checkpoint import Checkpoint
+from riesz.prediction.drawing import posterior_draws
 
 TRAINED = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
 PROBLEM = problem_toml(
@@ -33,6 +33,8 @@ PROBLEM = problem_toml(
     },
 )
 """On 25 nodes, with settings that find little, in a number of blocks."""
+
+DRAWN = "riesz.case.run.writing.posterior_draws"
 
 FIT = ("fit", "problem.toml", "--out", "run", "--checkpoint-seconds", "0")
 
@@ -83,7 +85,7 @@ def walking():
         patch.setattr(Nuts, "run", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
         patch.setattr("riesz.inference.fit.with_importance_check", lambda found, seed: found)
-        patch.setattr("riesz.case.run.folder.summary", lambda found: summary(found, num_draws=8))
+        patch.setattr(DRAWN, lambda found: posterior_draws(found, num_draws=8))
         patch.setattr(walk, "SECONDS", 0.0)
         yield
 
@@ -203,7 +205,7 @@ def test_a_full_disk_ends_in_one_message_and_the_fit_is_not_lost(whole, case, mo
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
             return patch.undo()
 
-        patch.setattr("riesz.case.run.folder.summary", lambda p: full() or summary(p))
+        patch.setattr(DRAWN, lambda found: full() or posterior_draws(found, num_draws=8))
         try:
             assert riesz_command(*FIT) == 2
         finally:

@@ -24,15 +24,17 @@ from riesz.diagnose.summary import summary
 from riesz.errors import MeshError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.latent.field import AbstractField, AbstractFieldLatent
+from riesz.mesh.grid import grid
 from riesz.mesh.shapes import disc, l_shape, rectangle
 from riesz.observe.likelihood import Censored, Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws, full_rank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.prediction import predict as predict_module
-from riesz.prediction import predict as prediction
-from riesz.prediction.predict import gathered, predict, predict_data
-from riesz.prediction.quantity import BudgetTerm, Outflow, grid, has_flux
+from riesz.prediction import statistics
+from riesz.prediction.predict import predict, predict_data
+from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
+from riesz.prediction.statistics import gathered
 from riesz.problem.problem import inverse_problem
 
 NUM_DRAWS = 300
@@ -276,7 +278,7 @@ def test_impossible_predictions_are_refused(ramp, monkeypatch):
         predict(ramp, lambda problem, state, z: jnp.nan * state[0], num_draws=2)
     with pytest.raises(RieszError, match="noise of its own"):
         predict_data(ramp, [[0.5, 0.5]], num_draws=2)
-    monkeypatch.setattr(prediction, "KEPT_NUMBERS", 2)
+    monkeypatch.setattr(statistics, "KEPT_NUMBERS", 2)
     with pytest.raises(RieszError, match=r"only the mean and sd, quantiles=\(\)"):
         predict(ramp, "f", num_draws=3)
     assert predict(ramp, "f", num_draws=3, quantiles=()).quantiles == {}

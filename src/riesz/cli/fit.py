@@ -1,7 +1,7 @@
 """`riesz fit`: from a problem file to a run folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from riesz.cli.options import (
     keep_compiled,
     use_float64,
 )
+
+if TYPE_CHECKING:
+    from riesz.case.run.folder import Run
 
 
 def fit_problem(
@@ -72,4 +75,16 @@ def fit_problem(
     if as_json:
         typer.echo(json_of({"out": str(out), **run.numbers}))
     elif not quiet:
-        typer.echo(f"finished already: {out}" if finished else f"{run.summary}\nwritten: {out}")
+        told = f"finished already: {out}" if finished else f"{run.summary}\n{written(run)}"
+        typer.echo(told)
+    if run.numbers.get("failed"):
+        typer.echo(f"riesz: {run.numbers['failed']}", err=True)
+        raise typer.Exit(1)
+
+
+def written(run: "Run") -> str:
+    """What is in the folder, and how large it is."""
+    size = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
+    draws = run.numbers.get("draws")
+    kept = f", {draws} draws to predict from" if draws else ""
+    return f"written: {run.folder}, {size / 1e6:.1f} MB{kept}"

@@ -5,22 +5,35 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, FitSeedOption, QuietOption, json_of, use_float64
+from riesz.cli.options import CheckJsonOption, QuietOption, json_of, use_float64
 
 SHOWN_RANGES = 12
+
+DrawsSeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed", help="Other draws than those kept, which are computed.", min=0, max=2**63 - 1
+    ),
+]
 
 
 def predict_run(
     run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu.")],
     quantity: Annotated[
-        str, typer.Option("--quantity", help="u, value, flux, or the name of an unknown.")
-    ] = "u",
+        str,
+        typer.Option(
+            "--quantity",
+            help="measurement: what a new one would read, noise included; value: without noise; "
+            "u: the state of the equation; flux; or the name of an unknown.",
+        ),
+    ] = "measurement",
     stat: Annotated[
         str,
         typer.Option(
             "--stat",
-            help="mean, sd, q05 or q97.5, exceed:VALUE; several by commas; all; or ensemble.",
+            help="mean, sd, median, q05 or q:0.025, exceed:VALUE; several by commas; all; or "
+            "ensemble.",
         ),
     ] = "mean",
     points: Annotated[
@@ -31,8 +44,13 @@ def predict_run(
         str | None, typer.Option("--grid", help="So many cells along x and y, such as 80x60.")
     ] = None,
     cell: Annotated[float | None, typer.Option("--cell", help="Square cells of this size.")] = None,
-    draws: Annotated[int, typer.Option("--draws", help="How many draws to average.", min=2)] = 400,
-    seed: FitSeedOption = 0,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            "--draws", help="So many [default: all that the run keeps]; more are computed.", min=2
+        ),
+    ] = None,
+    seed: DrawsSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
@@ -67,8 +85,13 @@ def report_run(
     out: Annotated[
         Path | None, typer.Option("--out", help="The page to write [default: report.html in RUN].")
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", help="How many draws to map.", min=20)] = 400,
-    seed: FitSeedOption = 0,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            "--draws", help="So many [default: all that the run keeps]; more are computed.", min=20
+        ),
+    ] = None,
+    seed: DrawsSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:

@@ -4,27 +4,21 @@ How well it meets the data is told by draws of what it predicts for them; of its
 whether its chains agree, and what its draws are worth.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float
 
 from riesz.engines.conditional.engine import Conditional
-from riesz.posterior.checks import ImportanceCheck, SurrogateError
+from riesz.mesh.mesh import Mesh
+from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
-from riesz.prediction.predict import measured, quantity_draws
-from riesz.prediction.quantity import UnknownAt
-from riesz.problem.problem import InverseProblem
-
-AtNodes = Float[Array, " node"]
-
-ENDS = (0.025, 0.975)
-"""Of the predictive intervals, which hold 95 %."""
+from riesz.posterior.posterior import Posterior
+from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.draws import NodalDraws, PosteriorDraws, RegionDraws, Unknown
+from riesz.prediction.sensors import fit_to_data
 
 NUM_DRAWS = 1000
 UNCHECKED = (
@@ -35,88 +29,6 @@ INTEGRATED = (
     "their most probable values: over = 'nuts' samples them"
 )
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
-
-
-class AtSensors(eqx.Module):
-    """What one draw, or each of many, says of the observations."""
-
-    predicted: Float[Any, "*draw sensor"]  # what they scatter about
-    noise: Float[Any, "*draw sensor"]  # by this standard deviation
-    measured: Float[Any, "*draw sensor"]  # new ones
-
-
-def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
-    """Of one draw, for `quantity_draws` to gather."""
-    predicted, likelihood = problem.predicted(state, z), problem.likelihood
-    return AtSensors(
-        predicted=likelihood.expected(predicted, z),
-        noise=likelihood.noise_sd(predicted, z),
-        measured=measured(key, problem, predicted, z),
-    )
-
-
-@dataclass(frozen=True)
-class DataFit:
-    """Residuals and coverage of the values that are exact; None where there are no such values.
-
-    `residual_rms` is the root mean square of (observed - posterior mean) / noise sd, `coverage` the
-    share of values inside their 95 % posterior-predictive interval. A value that is only known to
-    lie below a limit has neither.
-    """
-
-    num_observations: int
-    num_censored: int
-    residual_rms: float | None
-    coverage: float | None
-
-
-def fit_to_data(problem: InverseProblem, drawn: AtSensors) -> DataFit:
-    """From draws of the posterior."""
-    observed, exact = np.asarray(problem.observed), ~problem.censored
-    num_censored = int((~exact).sum())
-    if not exact.any():
-        return DataFit(len(observed), num_censored, None, None)
-    residuals = observed - drawn.predicted.mean(axis=0)
-    residuals = residuals / np.sqrt(np.mean(drawn.noise**2, axis=0))
-    inside = within(observed, drawn.measured, ENDS)
-    return DataFit(
-        num_observations=len(observed),
-        num_censored=num_censored,
-        residual_rms=float(np.sqrt(np.mean(residuals[exact] ** 2))),
-        coverage=float(np.mean(inside[exact])),
-    )
-
-
-def within(
-    observed: Float[np.ndarray, " sensor"],
-    measured: Float[np.ndarray, "draw sensor"],
-    ends: tuple[float, float],
-) -> Bool[np.ndarray, " sensor"]:
-    """Whether values lie in intervals of what was predicted for them.
-
-    By the share of draws below, and half of those that are the same: counts and shares come again,
-    and their whole intervals would hold too many (the mid-p of Lancaster 1961).
-    """
-    below = np.mean(measured < observed, axis=0) + np.mean(measured == observed, axis=0) / 2
-    return (below >= ends[0]) & (below <= ends[1])
-
-
-@dataclass(frozen=True)
-class SamplerCheck:
-    """Over all coordinates the worst agreement of chains, and the fewest effective draws."""
-
-    num_chains: int
-    num_draws: int
-    r_hat: float
-    effective_draws: float
-    divergences: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.num_chains} chain{'' if self.num_chains == 1 else 's'} of {self.num_draws} "
-            f"draws by exact solves: r_hat at most {self.r_hat:.3f} (1 where chains agree), worth "
-            f"at least {self.effective_draws:.0f} independent draws, {self.divergences} diverged"
-        )
 
 
 def sampler_check(posterior: Posterior) -> SamplerCheck | None:
@@ -182,12 +94,17 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
 
     Those that are one number a region are shown by these.
     """
-    drawn = quantity_draws(posterior, overview, num_draws=num_draws, seed=seed)
-    problem = posterior.problem
-    met = fit_to_data(problem, drawn["sensors"])
+    drawn = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
+    return summary_of(posterior, drawn)
+
+
+def summary_of(posterior: Posterior, draws: PosteriorDraws) -> Summary:
+    """By draws that were made already."""
+    observed = draws.observed
+    met = fit_to_data(observed.values, observed.censored, observed.drawn)
     return Summary(
         engine=posterior.engine,
-        rows=tuple(rows_of(problem, drawn["unknowns"])),
+        rows=tuple(rows_of(draws.unknowns, draws.mesh)),
         num_observations=met.num_observations,
         residual_rms=met.residual_rms,
         coverage=met.coverage,
@@ -198,35 +115,27 @@ def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) 
     )
 
 
-def overview(
-    key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
-) -> dict[str, Any]:
-    """All that a summary needs from one draw."""
-    unknowns = {name: shown(problem, name, state, z) for name in problem.latents.names}
-    return {"unknowns": unknowns, "sensors": at_sensors(key, problem, state, z)}
-
-
-def shown(problem: InverseProblem, name: str, state: AtNodes, z: PyTree) -> Float[Array, "*shape"]:
-    if regions_of(problem, name):
-        return z[name]
-    value = UnknownAt(name)(problem, state, z)
-    return jnp.mean(value) if is_field(problem, name) else value
-
-
-def rows_of(
-    problem: InverseProblem, unknowns: dict[str, Float[np.ndarray, "..."]]
-) -> Iterator[dict[str, Any]]:
+def rows_of(unknowns: Mapping[str, Unknown], mesh: Mesh) -> Iterator[dict[str, Any]]:
     """One row a number: components of a vector are numbered, regions named."""
-    for name in problem.latents.names:
-        columns = unknowns[name].reshape(len(unknowns[name]), -1).T
-        for i, values in enumerate(columns):
-            label = label_of(problem, name, i, len(columns))
-            if is_field(problem, name) and not regions_of(problem, name):
-                label = f"{label} (mean over the nodes)"
+    for name, unknown in unknowns.items():
+        for label, values in shown(name, unknown, mesh):
             quantiles = np.quantile(values, list(LEVELS.values()))
             spread = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
             levels = dict(zip(LEVELS, map(float, quantiles), strict=True))
             yield {"unknown": label} | spread | levels
+
+
+def shown(
+    name: str, unknown: Unknown, mesh: Mesh
+) -> Iterator[tuple[str, Float[np.ndarray, " draw"]]]:
+    """The numbers by which an unknown is shown, and what they are called."""
+    if isinstance(unknown, NodalDraws):
+        yield f"{name} (mean over the nodes)", unknown.at(mesh, None).mean(axis=1)
+        return
+    names = unknown.names if isinstance(unknown, RegionDraws) else None
+    count = unknown.values.shape[1]
+    for i, values in enumerate(unknown.values.T):
+        yield name if count == 1 and not names else f"{name}[{names[i] if names else i}]", values
 
 
 def table(rows: tuple[dict[str, Any], ...]) -> list[str]:

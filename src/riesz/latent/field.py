@@ -49,6 +49,11 @@ class AbstractField(eqx.Module):
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         """The values at all mesh nodes."""
 
+    @property
+    def is_log(self) -> bool:
+        """Whether it is the exponential of what was thought of."""
+        return False
+
     def degree(self) -> int:
         """The polynomial degree for which to choose a quadrature rule."""
         return FUNCTION_DEGREE
@@ -195,6 +200,10 @@ class NodalField(AbstractField):
         values = weights[corners] + mean
         inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
         return transformed(self.transform, jnp.asarray(inside))
+
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
 
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         return transformed(self.transform, self.mean + weights)

@@ -224,6 +224,10 @@ class KernelField(AbstractPlaceField):
         covariances = jax.vmap(lambda inducing: kernel(x, inducing))(self.inducing)
         return transformed(self.transform, mean_at(self.mean, x) + covariances @ weights)
 
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
+
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         return over_nodes(lambda x: self.at_place(x, weights), self.nodes)
 

@@ -55,6 +55,10 @@ class InterpolatedField(AbstractField):
         middle = sum(mean[i] * shape for i, shape in enumerate(point.barycentric))
         return transformed(self.transform, middle + functions @ weights)
 
+    @property
+    def is_log(self) -> bool:
+        return self.transform is jnp.exp
+
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
         return transformed(self.transform, self.mean + weights @ self.basis)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -14,8 +13,8 @@ from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import AbstractField, AbstractFieldLatent, Scalar, Weights, cell_values
 from riesz.latent.latent import AbstractFieldPrior, Parametric, parametric
-from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.tags import REST, region_of_cells
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.tags import REST, node_shares, region_of_cells
 
 
 class PiecewiseConstant(AbstractField):
@@ -94,17 +93,6 @@ class Regions(AbstractFieldPrior):
                 "everywhere."
             )
         return dict.fromkeys(mesh.regions, self.priors)
-
-
-def node_shares(
-    mesh: Mesh, region: Int[np.ndarray, " cell"], num_regions: int
-) -> Float[np.ndarray, "node region"]:
-    """How much of the volume around each node belongs to each region."""
-    volumes = np.repeat(cell_volumes(mesh.nodes, mesh.cells), mesh.dim + 1)
-    place = mesh.cells.ravel() * num_regions + np.repeat(region, mesh.dim + 1)
-    total = np.bincount(place, volumes, minlength=mesh.num_nodes * num_regions)
-    total = total.reshape(mesh.num_nodes, num_regions)
-    return total / total.sum(axis=1, keepdims=True)
 
 
 def scalar_prior(prior: Any, name: str) -> Parametric:

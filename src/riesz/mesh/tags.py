@@ -27,7 +27,7 @@ from riesz.geometry.lines import (
     polygons_of,
 )
 from riesz.mesh.facets import FacetSet, boundary_facets, cell_edges, find_facets
-from riesz.mesh.mesh import BOUNDARY, Mesh
+from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes
 
 WIDTH = 4.0
 """A path is sought this many tolerances around its line, so that an error can say how far off."""
@@ -305,3 +305,14 @@ def check_tolerance(name: str, tolerance: float | int) -> None:
             f"the tolerance for tag {name!r} is {tolerance}: give a positive length in the "
             "mesh's unit."
         )
+
+
+def node_shares(
+    mesh: Mesh, region: Int[np.ndarray, " cell"], num_regions: int
+) -> Float[np.ndarray, "node region"]:
+    """How much of the volume around each node belongs to each region."""
+    volumes = np.repeat(cell_volumes(mesh.nodes, mesh.cells), mesh.dim + 1)
+    place = mesh.cells.ravel() * num_regions + np.repeat(region, mesh.dim + 1)
+    total = np.bincount(place, volumes, minlength=mesh.num_nodes * num_regions)
+    total = total.reshape(mesh.num_nodes, num_regions)
+    return total / total.sum(axis=1, keepdims=True)

@@ -20,6 +20,7 @@ from riesz.observe.likelihood import (
     scale_at,
     scale_text,
 )
+from riesz.observe.scatter import AbstractScatter, LogNormalScatter, NormalScatter
 
 JITTER = 1e-10
 """Added to correlations of one, so that factors of matrices between near sensors exist."""
@@ -42,6 +43,10 @@ class LogNormal(AbstractLikelihood):
         logs = predicted if self.link == LOG else jnp.log(predicted)
         sd = scale_at(self.sd, z).astype(predicted.dtype)
         return dist.LogNormal(logs, jnp.broadcast_to(sd, predicted.shape))
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return LogNormalScatter(self.link)
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         bad = values <= 0
@@ -126,6 +131,10 @@ class CorrelatedNormal(AbstractNoise):
         if any(jnp.ndim(one) for name, one in self.parameters(z).items() if name not in own):
             return super().new(mean, z)  # which refuses
         return dist.Normal(mean, self.noise_sd(mean, z))
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return NormalScatter()
 
     def describe(self) -> str:
         if self.length is None:

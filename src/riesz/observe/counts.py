@@ -16,6 +16,12 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
+from riesz.observe.scatter import (
+    AbstractScatter,
+    BinomialScatter,
+    NegativeBinomialScatter,
+    PoissonScatter,
+)
 from riesz.spelling import listed
 
 LOG, LOGIT, IDENTITY = "log", "logit", "identity"
@@ -73,6 +79,10 @@ class Poisson(AbstractLikelihood):
         check_whole(values, "observed values")
 
     @property
+    def scatter(self) -> AbstractScatter:
+        return PoissonScatter(self.link)
+
+    @property
     def is_discrete(self) -> bool:
         return True
 
@@ -103,6 +113,10 @@ class NegativeBinomial(AbstractLikelihood):
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         check_whole(values, "observed values")
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return NegativeBinomialScatter(self.link)
 
     @property
     def is_discrete(self) -> bool:
@@ -176,6 +190,10 @@ class Binomial(AbstractLikelihood):
             )
         if not (isinstance(self.trials, str) or callable(self.trials)):
             check_whole(values * np.asarray(self.trials), "observed shares times trials")
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return BinomialScatter(self.link)
 
     @property
     def is_discrete(self) -> bool:

@@ -12,6 +12,7 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
+from riesz.observe.scatter import AbstractScatter, NormalScatter, StudentScatter
 
 Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
 """A known standard deviation, one for all or one each; the name of a latent that is to be learned;
@@ -124,6 +125,11 @@ class AbstractLikelihood(eqx.Module):
         return self.distribution(mean, z)
 
     @property
+    def scatter(self) -> AbstractScatter | None:
+        """The noise of one new measurement on the host; None where it is not known there."""
+        return None
+
+    @property
     def is_normal(self) -> bool:
         """Whether all observations scatter normally about their mean, each by itself."""
         return False
@@ -197,6 +203,10 @@ class Gaussian(AbstractNoise):
         return dist.Normal(predicted, self.noise_sd(predicted, z))
 
     @property
+    def scatter(self) -> AbstractScatter:
+        return NormalScatter()
+
+    @property
     def is_normal(self) -> bool:
         return True
 
@@ -219,6 +229,10 @@ class StudentT(AbstractNoise):
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         degrees = jnp.asarray(self.degrees_of_freedom, predicted.dtype)
         return dist.StudentT(degrees, predicted, self.noise_sd(predicted, z))
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return StudentScatter(float(self.degrees_of_freedom))
 
     def describe(self) -> str:
         return (
@@ -262,6 +276,10 @@ class Censored(AbstractNoise):
 
     sd: Scale = eqx.field(converter=as_scale)
     below: Bool[Array, " sensor"] = eqx.field(converter=jnp.asarray)
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return NormalScatter()
 
     @property
     def censored(self) -> Bool[Array, " sensor"]:

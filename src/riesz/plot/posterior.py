@@ -16,7 +16,7 @@ from riesz.mesh.mesh import Mesh
 from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure
 from riesz.posterior.posterior import Posterior, is_field
-from riesz.prediction.predict import Prediction
+from riesz.prediction.statistics import Prediction
 
 Draws = Float[np.ndarray, " draw"]
 

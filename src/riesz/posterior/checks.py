@@ -113,6 +113,23 @@ class ImportanceCheck(eqx.Module):
         )
 
 
+class SamplerCheck(eqx.Module):
+    """Over all coordinates the worst agreement of chains, and the fewest effective draws."""
+
+    num_chains: int
+    num_draws: int
+    r_hat: float
+    effective_draws: float
+    divergences: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_chains} chain{'' if self.num_chains == 1 else 's'} of {self.num_draws} "
+            f"draws by exact solves: r_hat at most {self.r_hat:.3f} (1 where chains agree), worth "
+            f"at least {self.effective_draws:.0f} independent draws, {self.divergences} diverged"
+        )
+
+
 class SurrogateError(eqx.Module):
     """For draws of a posterior: estimate and true error, by the energy norm of the state.
 

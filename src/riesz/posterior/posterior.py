@@ -42,13 +42,16 @@ class AbstractStateMap(eqx.Module):
 
 
 class ExactStates(AbstractStateMap):
-    """The equation is solved for each draw, one after the other to keep memory small."""
+    """The equation is solved for each draw, one after the other to keep memory small.
+
+    Where it has no solution the state is NaN: one draw must not stop the others.
+    """
 
     linear_solver: AbstractLinearSolver = SparseLU()
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-            return problem.state(one, self.linear_solver)
+            return problem.solved(one, self.linear_solver)
 
         return jax.lax.map(state, coordinates)
 

@@ -1,7 +1,7 @@
 """Predictions: statistics of any quantity under the posterior, from draws in chunks."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,118 +14,19 @@ from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
 from riesz.fem.places import Places, places, states_at
+from riesz.mesh.grid import Grid
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Posterior, check_levels, representative
-from riesz.prediction.quantity import Grid, Quantity, quantity_named
+from riesz.prediction.quantity import Quantity, quantity_named
+from riesz.prediction.statistics import LEVELS, NUM_DRAWS, Prediction, gathered
 from riesz.problem.problem import InverseProblem
-
-Chunk = Float[np.ndarray, "draw *shape"]
-Statistic = Float[np.ndarray, "*shape"]
-
-KEPT_NUMBERS = 200_000_000
-"""Quantiles need every draw; no more numbers than this (1.6 GB) are kept for them."""
-
-NUMBERS_AT_ONCE = 10_000_000
-"""Quantiles are taken over this many numbers at a time, since sorting copies them."""
-
-NUM_DRAWS = 400
-"""For predictions, each of which may cost a solve."""
 
 CHUNK_NUMBERS = 4_000_000
 """States and predicted values that are held at once on the device, as numbers."""
 
-LEVELS = (0.05, 0.5, 0.95)
-
 Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree], Any]
 """A quantity that may also draw: `sampler(key, problem, state, z)`."""
-
-
-class Prediction(eqx.Module):
-    """A quantity under the posterior: mean, sd, quantiles by level, and P(quantity > value)."""
-
-    mean: Statistic
-    sd: Statistic
-    quantiles: dict[float, Statistic]
-    exceedance: dict[float, Statistic]
-    num_draws: int = eqx.field(static=True)
-
-
-class Running(eqx.Module):
-    """Count, mean and sum of squared deviations of the draws seen so far."""
-
-    count: int
-    mean: Statistic
-    squares: Statistic
-
-
-def running(draws: Chunk) -> Running:
-    mean = draws.mean(axis=0)
-    squares = np.sum((draws - mean) ** 2, axis=0)
-    return Running(len(draws), np.asarray(mean), np.asarray(squares))
-
-
-def merged(a: Running, b: Running) -> Running:
-    """Of both together, without the cancellation of sums of squares (Chan et al. 1979)."""
-    count, step = a.count + b.count, b.mean - a.mean
-    between = step**2 * a.count * b.count / count
-    return Running(
-        count,
-        np.asarray(a.mean + step * b.count / count),
-        np.asarray(a.squares + b.squares + between),
-    )
-
-
-def gathered(
-    chunks: Iterable[Chunk], num_draws: int, quantiles: Sequence[float], exceed: Sequence[float]
-) -> Prediction:
-    """Statistics of draws that arrive in chunks."""
-    total, kept, above = None, [], dict.fromkeys(map(float, exceed), 0)
-    for chunk in checked_size(chunks, num_draws, keep=bool(quantiles)):
-        check_finite(chunk)
-        total = running(chunk) if total is None else merged(total, running(chunk))
-        above = {value: count + (chunk > value).sum(axis=0) for value, count in above.items()}
-        kept += [chunk] if quantiles else []
-    if total is None:
-        raise RieszError("statistics need at least one draw.")
-    return Prediction(
-        mean=total.mean,
-        sd=np.asarray(np.sqrt(total.squares / max(total.count - 1, 1))),
-        quantiles=quantiles_of(np.concatenate(kept), quantiles) if kept else {},
-        exceedance={value: np.asarray(count / total.count) for value, count in above.items()},
-        num_draws=total.count,
-    )
-
-
-def check_finite(chunk: Chunk) -> None:
-    bad = ~np.isfinite(chunk.reshape(len(chunk), -1)).all(axis=1)
-    if bad.any():
-        raise RieszError(
-            f"the quantity is NaN or infinite in {bad.sum()} of {len(chunk)} draws: look at the "
-            "function that computes it, or at priors that allow impossible coefficients."
-        )
-
-
-def checked_size(chunks: Iterable[Chunk], num_draws: int, *, keep: bool) -> Iterator[Chunk]:
-    for chunk in chunks:
-        size = num_draws * chunk[0].size
-        if keep and size > KEPT_NUMBERS:
-            raise RieszError(
-                f"quantiles of {num_draws} draws at {chunk[0].size} places would keep {size} "
-                "numbers: take fewer draws or places, or only the mean and sd, quantiles=()."
-            )
-        yield chunk
-
-
-def quantiles_of(draws: Chunk, levels: Sequence[float]) -> dict[float, Statistic]:
-    """Quantiles over the draws, a block of places at a time."""
-    flat = draws.reshape(len(draws), -1)
-    blocks = np.array_split(flat, 1 + flat.size // NUMBERS_AT_ONCE, axis=1)
-    found = np.concatenate([np.quantile(block, levels, axis=0) for block in blocks], axis=1)
-    return {
-        float(level): values.reshape(draws.shape[1:])
-        for level, values in zip(levels, found, strict=True)
-    }
 
 
 class Plain(eqx.Module):

@@ -17,9 +17,9 @@ from riesz.case.data.prepared import prepared_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.equation import as_tensor
 from riesz.case.file.problem import read_case, read_problem
-from riesz.case.report.drawn import mapped_fields, unknowns_of
 from riesz.diagnose.summary import rows_of
 from riesz.mesh.mesh import Mesh
+from riesz.prediction.drawing import mapped_fields, unknown_draws
 
 STRIP = """crs = "EPSG:32612"
 [domain]
@@ -243,10 +243,9 @@ def test_all_together_is_the_same_problem_as_in_python(tmp_path):
     found, wanted = (np.asarray(residual(one, coordinates)) for one in (problem, own))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     assert mapped_fields(problem) == ("k", "r")
-    z = problem.z(coordinates)
-    np.testing.assert_array_equal(unknowns_of(problem, z, jnp.arange(2))["r"], z["r"])
-    draws = {name: np.ones((2, 3 if name == "r" else 1)) for name in problem.latents.names}
-    assert [row["unknown"] for row in rows_of(problem, draws)] == [
+    sizes = dict.fromkeys(problem.latents.names, 1) | {"k": mesh.num_nodes, "r": 3}
+    draws = {name: unknown_draws(problem, name, np.ones((2, n))) for name, n in sizes.items()}
+    assert [row["unknown"] for row in rows_of(draws, mesh)] == [
         *("k (mean over the nodes)", "bulk", "r[gravel]", "r[clay]", "r[rest]", "bed", "q")
     ]
     told = str(problem)

@@ -26,7 +26,7 @@ def run_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def content(run_folder):
-    return content_of(read_run(run_folder), num_draws=30)
+    return content_of(read_run(run_folder))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_the_page_shows_all_that_was_promised(text, content):
     assert "riesz fit problem.toml" in text
     assert "nobody compared this" in text.lower()
     assert len(text) < 1e6
-    assert [one.name for one in content.maps] == ["value", "conductivity"]
+    assert [one.name for one in content.maps] == ["measurement", "value", "conductivity"]
 
 
 def test_arrows_of_flow_point_where_the_flux_goes(content, text):
@@ -119,11 +119,11 @@ def test_arrows_of_flow_point_where_the_flux_goes(content, text):
 
 
 def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
-    level = next(one for one in content.parameters if one.name == "level")
+    level = next(one for one in content.parameters if one.label == "level")
     assert level.posterior[1] == pytest.approx(100.5, abs=0.3)  # 100 + 5 * 0.1
     assert level.posterior[2] - level.posterior[0] == pytest.approx(3.92 * 0.5, rel=0.4)
     assert level.prior[2] - level.prior[0] == pytest.approx(3.92 * 5.0, rel=0.1)
-    assert level.contraction == pytest.approx(0.99, abs=0.01)
+    assert level.share == pytest.approx(0.99, abs=0.01)
     lines = {line.name: line.mean for line in content.budget}
     assert lines["source"] == pytest.approx(2e-4 * 8e6)
     assert lines["wells"] == pytest.approx(-40.0)
@@ -138,7 +138,7 @@ def test_the_numbers_of_the_page_are_those_of_the_posterior(content):
 def limited(tmp_path_factory):
     """The content of a run of logarithms, of which four of nine are only below a limit."""
     folder = tiny_run(tmp_path_factory.mktemp("limits"), num_below=4, logarithm=True)
-    return content_of(read_run(folder), num_draws=30)
+    return content_of(read_run(folder))
 
 
 def test_limits_have_no_residual_anywhere(limited):
@@ -160,8 +160,9 @@ def test_limits_have_no_residual_anywhere(limited):
 
 def test_where_the_state_is_a_logarithm_numbers_of_both_are_told_apart(limited):
     text = page(limited)
-    assert [one.title for one in limited.maps] == ["head_m", "log of head_m", "conductivity"]
-    assert [one.unit for one in limited.maps] == ["mg/l", None, None]
+    names = ["a new measurement of head_m", "head_m", "log of head_m", "conductivity"]
+    assert [one.title for one in limited.maps] == names
+    assert [one.unit for one in limited.maps] == ["mg/l", "mg/l", None, None]
     assert "predicted head_m [mg/l], logarithmic" in text
     assert text.count("The equation is about the log of head_m") == 2
     assert "times the gradient of log of head_m" in text

@@ -8,6 +8,7 @@ from riesz.case.report.trust import (
     DOUBTFUL,
     EXACT,
     GOOD,
+    OPEN,
     PARTLY,
     SAMPLED,
     Verdict,
@@ -15,8 +16,8 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.diagnose.summary import DataFit, SamplerCheck
-from riesz.posterior.checks import ImportanceCheck, SurrogateError
+from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
+from riesz.prediction.sensors import DataFit
 
 
 def importance(k_hat=0.1, effective=900.0, shift=0.0, ratio=1.0):
@@ -86,8 +87,8 @@ def test_a_surrogate_is_judged_at_the_sensors_and_by_its_residual():
     assert poor["Dual residual"].level == BAD
 
 
-def test_an_approximation_that_nobody_checked_is_doubtful_and_an_exact_one_is_not():
-    assert told()["Check by exact solves"].level == DOUBTFUL
+def test_an_approximation_that_nobody_checked_is_called_so_and_an_exact_one_is_not():
+    assert told()["Check by exact solves"].level == told(method=PARTLY)["Method"].level == OPEN
     assert "--check" in told()["Check by exact solves"].words
     assert told(method=EXACT)["Method"].level == GOOD
     assert 'over = "nuts"' in told(method=PARTLY)["Method"].words
@@ -126,4 +127,8 @@ def test_the_worst_counts_and_a_warning_is_doubt():
     good, bad = (Verdict("x", "", level, "") for level in (GOOD, BAD))
     assert overall([good], ()) == GOOD
     assert overall([good], ("a warning",)) == DOUBTFUL
+    # That nothing was checked is no reason to doubt it, nor to call it good.
+    unseen = Verdict("x", "", OPEN, "")
+    assert overall([good, unseen], ()) == OPEN
+    assert overall([good, unseen], ("a warning",)) == DOUBTFUL
     assert overall([good, bad], ("a warning",)) == BAD

@@ -11,14 +11,15 @@ from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.check.words import describe_case
 from riesz.case.file.problem import read_problem
-from riesz.case.report.drawn import drawn
-from riesz.case.run.folder import Run
+from riesz.case.report.content import maps_of
+from riesz.case.run.measured import measured_as
 from riesz.case.run.predict import write_prediction
+from riesz.case.run.writing import made_run
 from riesz.errors import RieszError
+from riesz.mesh.grid import grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.predict import predict_data
-from riesz.prediction.quantity import grid
 
 PROBLEM = problem_toml(
     domain=rectangle([4, 2], max_edge=1.0),
@@ -53,7 +54,7 @@ def run(tmp_path_factory):
     case = read_problem(written(folder, PROBLEM, SOIL, data="soil.csv"))
     normals = np.random.default_rng(0).normal(size=(1, NUM_DRAWS, case.problem.num_coordinates))
     posterior = Posterior(case.problem, EmpiricalDraws(jnp.asarray(normals)), ExactStates())
-    return Run(folder, case, posterior, {})
+    return made_run(folder, case, posterior, {})
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def predicted(run, tmp_path, table, **words):
     places.write_text(table)
     words = {"points": places, "quantity": "value", "stat": "ensemble"} | words
     out = tmp_path / "value.csv"
-    told = write_prediction(run, out, num_draws=NUM_DRAWS, **words)
+    told = write_prediction(run, out, **words)
     rows = list(csv.reader(out.read_text().splitlines()))
     return np.array(rows[1:], float)[:, 2:].T, told
 
@@ -153,6 +154,9 @@ def test_the_check_and_the_report_tell_of_the_local_effect(run):
     assert "effects[1]: rock: marl against chalk" in text
     assert re.search(r"local: what neighbours share: sd about 0\.\d+, range about 0\.09, ", text)
     pixels = grid(run.case.problem.forward.space.mesh, (2, 2))
-    found = drawn(run.posterior, pixels, None, num_draws=NUM_DRAWS)
-    assert found.value is not None
-    assert (found.value.std(axis=0) > found.state.std(axis=0)).all()
+    maps = maps_of(measured_as(run.observations), run.draws(), pixels, seed=0)
+    assert [one.name for one in maps] == ["measurement", "value", "u"]
+    measured, value = (np.diff(np.log(one.quantiles[[0, -1]]), axis=0) for one in maps[:2])
+    state = np.diff(maps[2].quantiles[[0, -1]], axis=0)
+    assert (measured > value).all()
+    assert (value > state).all()

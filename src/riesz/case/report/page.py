@@ -20,6 +20,7 @@ from riesz.case.report.sections import (
     facts_table,
     fit_section,
     flow_checkbox,
+    level_mark,
     marks_note,
     measurements_table,
     parameters_table,
@@ -27,11 +28,10 @@ from riesz.case.report.sections import (
     trust_list,
     warnings_list,
 )
-from riesz.case.report.trust import BAD, DOUBTFUL, GOOD
+from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN
 from riesz.case.run.folder import Run, read_run
 from riesz.errors import FileFormatError
 from riesz.io.store.files import write_bytes
-from riesz.prediction.predict import NUM_DRAWS
 
 REPORT = "report.html"
 COLOUR_MAPS = {"mean": "viridis", "sd": "magma", "exceed": "cividis"}
@@ -41,6 +41,7 @@ LONGEST = 0.95
 
 IN_SHORT = {
     GOOD: "Nothing speaks against trusting it.",
+    OPEN: "Nothing speaks against it, but not all of it was checked.",
     DOUBTFUL: "Some of it is to be taken with care.",
     BAD: "It should not be used as it is.",
 }
@@ -50,7 +51,7 @@ def write_report(
     run: Run | Path | str,
     out: Path | str | None = None,
     *,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Write the report of a run, one web page: maps, parameters, fit, and how far to trust it.
@@ -99,7 +100,7 @@ def page(content: Content) -> str:
         script_hash=digest,
         data=embedded(page_data(content)),
         summary=summary(content),
-        level=content.level,
+        level=level_mark(content.level),
         level_words=escape(IN_SHORT[content.level]),
         warnings=warnings_list(content.warnings),
         flow=flow_checkbox(content),

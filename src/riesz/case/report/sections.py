@@ -10,7 +10,7 @@ from riesz.case.report.charts import bar, curve, data_fit, number, span
 from riesz.case.report.content import Content
 from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
 from riesz.case.run.measured import LOG
-from riesz.diagnose.summary import DataFit
+from riesz.prediction.sensors import DataFit
 
 MOST_ROWS = 500
 """Rows of the table of measurements; the map shows them all."""
@@ -112,7 +112,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") ->
 def parameters_table(content: Content) -> str:
     rows = [
         (
-            escape(one.name),
+            escape(one.label),
             span(one.prior),
             f"<strong>{span(one.posterior)}</strong>",
             bar(one.prior, one.posterior),
@@ -179,11 +179,16 @@ def measurements_table(content: Content) -> str:
     return table(("place", "measured", "predicted", "residual", "sd"), rows, "numbers")
 
 
+def level_mark(level: str) -> str:
+    """A verdict in its colour."""
+    return f'<span class="level {level.replace(" ", "-")}">{level}</span>'
+
+
 def trust_list(content: Content) -> str:
     rows = [
         (
             escape(one.name),
-            f'<span class="level {one.level}">{one.level}</span>',
+            level_mark(one.level),
             escape(one.found),
             escape(one.words),
         )

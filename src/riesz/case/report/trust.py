@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riesz.diagnose.summary import DataFit, SamplerCheck
 from riesz.posterior.checks import DOUBTFUL as K_HAT_BAD
 from riesz.posterior.checks import GOOD as K_HAT_GOOD
-from riesz.posterior.checks import ImportanceCheck, SurrogateError, rms
+from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError, rms
+from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED
+from riesz.prediction.sensors import DataFit
 
-GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
+GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
+"""Open is what nobody looked at, which is no reason to doubt it, nor to trust it."""
 
 R_HAT_GOOD, R_HAT_BAD = 1.01, 1.05
 DRAWS_GOOD, DRAWS_BAD = 400.0, 100.0
@@ -40,9 +42,6 @@ class Verdict:
     words: str
 
 
-EXACT, PARTLY, SAMPLED, APPROXIMATE = "exact", "partly", "sampled", "approximate"
-"""How a posterior was found that no check came with."""
-
 UNCHECKED = {
     EXACT: Verdict(
         "Method",
@@ -53,7 +52,7 @@ UNCHECKED = {
     PARTLY: Verdict(
         "Method",
         "exact in part",
-        DOUBTFUL,
+        OPEN,
         "Most unknowns were integrated out exactly, the others taken to be normal about their most "
         'probable values. To sample those, set over = "nuts" in [engine.conditional].',
     ),
@@ -66,7 +65,7 @@ UNCHECKED = {
     APPROXIMATE: Verdict(
         "Check by exact solves",
         "not done",
-        DOUBTFUL,
+        OPEN,
         "Nobody compared this approximation with exact solves. Run riesz fit again with --check.",
     ),
 }
@@ -106,7 +105,7 @@ def verdicts(
 def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
     """The worst of all; a warning alone is doubt."""
     levels = {one.level for one in found} | ({DOUBTFUL} if warnings else set())
-    return next(level for level in (BAD, DOUBTFUL, GOOD) if level in levels or level == GOOD)
+    return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
 
 def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:

@@ -5,14 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from riesz.case.file.problem import Case, read_problem
-from riesz.case.run.folder import (
-    Run,
-    check_free,
-    checkpoint_of,
-    finished_run,
-    is_finished,
-    run_case,
-)
+from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
+from riesz.case.run.writing import finished_run, run_case
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import check_engine
 from riesz.io.store.checkpoint import Checkpoint

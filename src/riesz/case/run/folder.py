@@ -1,39 +1,34 @@
 """Run folders: a fit with all that it takes to predict from it again.
 
-All is written to a folder beside and renamed at the end: a run folder is whole or not there. What
-was read is kept as it was, and the digests of all files stand in the manifest: a posterior goes
-with the very files that were fitted.
+What was read is kept as it was, and the digests of all files stand in the manifest: a posterior
+goes with the very files that were fitted. Draws of it stand beside: whoever reads a run to predict
+from it needs no more than these, and no compiler.
 """
 
-import dataclasses
-import math
 import shutil
-import warnings
+import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
-from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from riesz.case.data.prepared import prepared_content
-from riesz.case.file.boundary import regions_content
-from riesz.case.file.problem import Case, read_case
-from riesz.case.file.rivers import rivers_content
-from riesz.case.file.wells import wells_content
-from riesz.diagnose.summary import SamplerCheck, Summary, summary
-from riesz.engines.base import NO_CHECKPOINT
+from riesz.case.data.prepared import Prepared, read_prepared
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.table import table_of
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice, fit
-from riesz.io.meshes.files import read_npz, write_npz
-from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
-from riesz.io.store.files import read_bytes, settle, write_bytes
-from riesz.io.store.posterior import load_posterior, save_posterior
-from riesz.io.store.results import read_results, results, versions, write_results
-from riesz.posterior.checks import ImportanceCheck
-from riesz.posterior.posterior import Posterior
+from riesz.io.store.draws import read_draws
+from riesz.io.store.files import read_bytes
+from riesz.io.store.results import read_results, versions
+from riesz.posterior.facts import FitFacts
+from riesz.prediction.draws import PosteriorDraws
+
+if TYPE_CHECKING:
+    from riesz.case.file.problem import Case
+    from riesz.posterior.posterior import Posterior
 
 CHECKPOINT = "checkpoint"
 RUN = "run"
@@ -46,6 +41,7 @@ WELLS, RIVERS, REGIONS = "wells.csv", "rivers.csv", "regions.geojson"
 
 GOES_WITH = (PROBLEM, TABLE, MESH)
 POSTERIOR = "posterior"
+DRAWS = "draws.npz"
 MANIFEST = "manifest.json"
 SUMMARY = "summary.txt"
 
@@ -75,20 +71,69 @@ def clear(folder: Path) -> None:
         beside.rmdir()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+OPENED = "riesz.case.run.opened"
+"""The module of what takes the equation: it is imported where that is asked for, since it brings
+all engines with it, which takes longer than most predictions."""
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
-    """A fit that is kept in a folder: the problem as it was fitted, and its posterior."""
+    """A fit that is kept in a folder: the problem as it was fitted, its posterior, and draws of it.
+
+    All but names and numbers is read when it is first asked for.
+    """
 
     folder: Path
-    case: Case
-    posterior: Posterior
+    observations: ObservationsTable  # what columns are called, and what they hold
+    crs: str | None
     numbers: dict[str, Any]  # the engine and why, seconds, sizes, how well the data are met
     notes: tuple[str, ...] = ()  # about the version that wrote it
+    fitted: "tuple[Case, Posterior] | None" = None  # where they are at hand
+    computed: dict[tuple[int | None, int], PosteriorDraws] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
         """What `rz.summary` said of the posterior."""
         return read_bytes(self.folder / SUMMARY).decode().rstrip()
+
+    @cached_property
+    def case(self) -> "Case":
+        """The problem file, and the problem that it describes."""
+        return self.fitted[0] if self.fitted else import_module(OPENED).case_in(self.folder)
+
+    @cached_property
+    def posterior(self) -> "Posterior":
+        if self.fitted:
+            return self.fitted[1]
+        return import_module(OPENED).posterior_in(self.folder, self.case)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The observations."""
+        if self.fitted:
+            return self.case.prepared
+        return read_prepared(self.folder / TABLE, self.observations)
+
+    @cached_property
+    def kept(self) -> tuple[PosteriorDraws, FitFacts] | None:
+        """What stands in the folder beside the posterior; runs of older versions have none."""
+        path = self.folder / DRAWS
+        return read_draws(path) if path.is_file() else None
+
+    @property
+    def facts(self) -> FitFacts:
+        return self.kept[1] if self.kept else import_module(OPENED).fit_facts(self.posterior)
+
+    def draws(self, num_draws: int | None = None, seed: int = 0) -> PosteriorDraws:
+        """So many draws by this seed: those that are kept, or others, which takes solves."""
+        if self.kept and self.kept[0].serve(num_draws, seed):
+            return self.kept[0].first(num_draws)
+        if (num_draws, seed) not in self.computed:
+            drawn = import_module(OPENED).posterior_draws(
+                self.posterior, num_draws=num_draws, seed=seed
+            )
+            self.computed[num_draws, seed] = drawn
+        return self.computed[num_draws, seed]
 
 
 def is_finished(folder: Path) -> bool:
@@ -135,137 +180,6 @@ def try_making(folder: Path) -> None:
                 path.rmdir()
 
 
-def run_case(
-    case: Case,
-    choice: Choice,
-    folder: Path,
-    *,
-    seed: int,
-    command: str,
-    check: bool | None = None,
-    progress: bool = True,
-    checkpoint: Checkpoint | None = None,
-) -> Run:
-    """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
-    start = perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        posterior = fit(
-            case.problem,
-            choice.engine,
-            seed=seed,
-            progress=progress,
-            check=check,
-            checkpoint=checkpoint or NO_CHECKPOINT,
-        )
-    seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
-    # The engine's own are notes of the posterior already; others come from below it.
-    told = [str(one.message) for one in caught]
-    others = (one for one in told if not one.startswith(f"{choice.engine.name}: "))
-    posterior = dataclasses.replace(posterior, notes=(*posterior.notes, *dict.fromkeys(others)))
-    found = summary(posterior)
-    numbers = write_run(
-        folder, case, posterior, found, choice=choice, command=command, seed=seed, seconds=seconds
-    )
-    return Run(folder, case, posterior, numbers)
-
-
-def write_run(
-    folder: Path,
-    case: Case,
-    posterior: Posterior,
-    found: Summary,
-    *,
-    choice: Choice,
-    command: str,
-    seed: int,
-    seconds: float,
-) -> dict[str, Any]:
-    """Write a run folder; returns the summary that its manifest holds.
-
-    A run that is complete but cannot take its name stays under another, which the error tells.
-    """
-    short = {
-        "engine": choice.engine.name,
-        "why": choice.why,
-        "settings": plain_settings(choice.engine.settings()),
-        "seconds": round(seconds, 2),
-        "nodes": case.problem.forward.space.mesh.num_nodes,
-        "unknown_numbers": case.problem.num_coordinates,
-        "observations": found.num_observations,
-        "censored": found.num_censored,
-        "residual_rms": found.residual_rms,
-        "coverage": found.coverage,
-        "check": None if found.check is None else json_numbers(found.check),
-        "notes": [*case.notes, *found.notes],
-    }
-    config = case.tables.model_dump(mode="json", exclude_none=True)
-    folder = folder.resolve()
-    partial = unfinished_of(folder) / RUN
-    shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
-    try:
-        partial.mkdir(parents=True)
-        write_bytes(partial / PROBLEM, case.content)
-        write_bytes(partial / TABLE, prepared_content(case.prepared))
-        if any(well.file is not None for well in case.tables.wells):
-            write_bytes(partial / WELLS, wells_content(case.wells, case.tables.wells))
-        if case.rivers:
-            write_bytes(partial / RIVERS, rivers_content(case.rivers))
-        if case.regions:
-            write_bytes(partial / REGIONS, regions_content(case.regions, case.coarse))
-        write_npz(partial / MESH, case.coarse, {}, {})
-        save_posterior(partial / POSTERIOR, posterior)
-        write_bytes(partial / SUMMARY, f"{found}\n".encode())
-        content = results(command, config, seed, found.rows, short)
-        names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
-        write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        with suppress(OSError):
-            partial.parent.rmdir()  # where there is no checkpoint in it
-        cause = error.__cause__ if isinstance(error, FileFormatError) else error
-        if isinstance(cause, OSError):
-            raise RieszError(not_written(folder, cause)) from None
-        raise
-    take_name(partial, folder)
-    settle(folder)
-    settle(folder.parent)  # before the checkpoint goes: a power cut may come between the two
-    clear(folder)
-    return short
-
-
-def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
-    """The figures of a check, by name; infinity, which JSON has no word for, is null."""
-
-    def spoken(value: Any) -> Any:
-        if isinstance(value, list):
-            return [spoken(one) for one in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    found = dataclasses.asdict(check)
-    return {name: spoken(np.asarray(value).tolist()) for name, value in found.items()}
-
-
-def not_written(folder: Path, error: OSError) -> str:
-    kept = checkpoint_of(folder)
-    advice = f" The fit is kept in {kept.parent}: mend that, and add --resume."
-    told = f"the run folder {folder} cannot be written: {error.strerror}."
-    return f"{told}{advice if kept.exists() else ''}"
-
-
-def take_name(partial: Path, folder: Path) -> None:
-    """The last step of writing a run."""
-    try:
-        if folder.exists():
-            folder.rmdir()
-        partial.rename(folder)
-    except OSError as error:
-        raise RieszError(
-            f"the run is complete but cannot be named {folder}: {error.strerror}; it is kept as "
-            f"{partial}: move it where you want it."
-        ) from None
-
-
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: blake2b(read_bytes(folder / name), digest_size=16).hexdigest() for name in names}
 
@@ -291,7 +205,7 @@ def check_unchanged(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_run(folder: Path | str) -> Run:
-    """Read a run folder: the problem as it was fitted, and its posterior."""
+    """Read a run folder: the problem as it was fitted, its posterior, and draws of it."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileFormatError(f"{folder} is not a run folder: there is no such folder.")
@@ -300,31 +214,14 @@ def read_run(folder: Path | str) -> Run:
         raise FileFormatError(f"{folder} is not a run folder: it has no {', '.join(missing)}.")
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
-    case = read_case(
-        folder / PROBLEM,
-        coarse=read_npz(folder / MESH),
-        table=folder / TABLE,
-        kept=(folder / WELLS, folder / RIVERS, folder / REGIONS),
-    )
-    posterior = load_posterior(folder / POSTERIOR, case.problem)
+    path = folder / PROBLEM
+    tables = tomllib.loads(read_bytes(path).decode())
     saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
     notes = () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
-    return Run(folder, case, posterior, manifest["summary"], notes)
-
-
-def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
-    """A finished run, which must be of this very fit."""
-    run = read_run(folder)
-    differing = differing_fits(
-        fit_identity(
-            *(run.case.problem, run.posterior.engine, run.posterior.seed), run.numbers["settings"]
-        ),
-        fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
+    return Run(
+        folder,
+        table_of(ObservationsTable, tables["observations"], path),
+        tables.get("crs"),
+        manifest["summary"],
+        notes,
     )
-    if differing:
-        raise RieszError(
-            f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "
-            "choose another --out."
-        )
-    clear(folder.resolve())  # where a fit was killed between its last two steps
-    return run

@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.file.problem import Case
-from riesz.diagnose.summary import ENDS, AtSensors
+from riesz.case.data.schema import ObservationsTable
 from riesz.io.maps.geopackage import Table, geopackage_modules
-from riesz.problem.problem import InverseProblem
+from riesz.prediction.draws import Observed
+from riesz.prediction.sensors import ENDS
 
 LOG = "log"
 
-VALUE = "value"
-"""The name of the measured quantity, among those that can be predicted."""
+VALUE, MEASUREMENT = "value", "measurement"
+"""The measured quantity, and what a new measurement of it would read: among those that can be
+predicted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +41,14 @@ class Measured:
 
     def unit_of(self, quantity: str) -> str | None:
         """The unit of a quantity by its name, as far as it is known."""
-        if quantity == VALUE:
+        if quantity in (VALUE, MEASUREMENT):
             return self.unit
         return self.unit if quantity == "u" and self.transform is None else None
 
 
-def measured_as(case: Case) -> Measured:
+def measured_as(names: ObservationsTable) -> Measured:
     """What a problem file says of its measurements."""
-    return Measured(name=case.tables.observations.value, unit=case.unit, transform=case.transform)
+    return Measured(name=names.value, unit=names.unit, transform=names.transform)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +69,19 @@ class Measurements:
         return np.where(self.censored, np.nan, self.measured - self.predicted)
 
 
-def measurements_of(problem: InverseProblem, of: Measured, drawn: AtSensors) -> Measurements:
+def measurements_of(of: Measured, observed: Observed) -> Measurements:
     """From draws of the posterior."""
+    drawn = observed.drawn
     values = np.asarray(of.of(drawn.predicted))
     low, high = np.quantile(of.of(drawn.measured), ENDS, axis=0)
     return Measurements(
-        points=problem.observations.points,
-        measured=np.asarray(of.of(np.asarray(problem.observed))),
+        points=observed.points,
+        measured=np.asarray(of.of(observed.values)),
         predicted=values.mean(axis=0),
         sd=values.std(axis=0, ddof=1),
         low=low,
         high=high,
-        censored=problem.censored,
+        censored=observed.censored,
     )
 
 

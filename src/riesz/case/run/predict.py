@@ -1,22 +1,25 @@
-"""Predictions as files: tables, rasters and maps, by the ending of the file's name."""
+"""Predictions as files: tables, rasters and maps, by the ending of the file's name.
+
+They are made from the draws that a run keeps, by interpolation: nothing is solved or compiled,
+except for fluxes and for draws that are not kept.
+"""
 
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Float
 
 from riesz.case.data.covariates import design_of, encodings_of
 from riesz.case.data.prepared import Columns, check_inside, covariate_in, read_columns
-from riesz.case.run.folder import Run, read_run
+from riesz.case.run.folder import OPENED, Run, read_run
 from riesz.case.run.measured import (
-    LOG,
+    MEASUREMENT,
     VALUE,
     Measured,
     measured_as,
@@ -33,9 +36,7 @@ from riesz.case.run.request import (
     check_request,
     statistics_in,
 )
-from riesz.diagnose.summary import at_sensors
 from riesz.errors import FileFormatError, RieszError
-from riesz.fem.places import Places
 from riesz.geometry.crs import projected
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
@@ -52,20 +53,15 @@ from riesz.io.maps.raster import (
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import read_table
-from riesz.posterior.posterior import is_field
-from riesz.prediction.predict import (
-    NUM_DRAWS,
-    Plain,
-    Sampler,
-    located,
-    predict,
-    quantity_draws,
-    statistics,
-)
-from riesz.prediction.quantity import Grid, StateAt, arrow_grid, quantity_named
-from riesz.prediction.quantity import grid as cells_over
-from riesz.problem.problem import FLUX, STATE, InverseProblem
+from riesz.mesh.grid import Grid, arrow_grid
+from riesz.mesh.grid import grid as cells_over
+from riesz.mesh.locate import Location, locate
+from riesz.mesh.mesh import Mesh
+from riesz.prediction.draws import PosteriorDraws, spread_probabilities
+from riesz.prediction.statistics import Prediction, over_places
 from riesz.spelling import nearest
+
+STATE, FLUX = "u", "flux"
 
 MOST_CELLS = 2e7
 """Of a grid, which is held in memory."""
@@ -76,42 +72,30 @@ MOST_ARROWS = 40
 Where = Grid | Float[np.ndarray, "point 2"] | None
 """A grid, points, or the mesh itself."""
 
-
-class ValueAt(eqx.Module):
-    """What was measured, from the state: with all that shifts it, and the exponential where the
-    state is a logarithm. Without covariates, at average numbers and the most frequent words."""
-
-    where: Places | None
-    points: Float[Array, "point 2"]
-    design: Float[Array, "point effect"] | None
-    transform: str | None = eqx.field(static=True)
-
-    def __call__(
-        self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
-    ) -> Float[Array, " point"]:
-        states = StateAt(self.where)(problem, state, z)
-        values = problem.likelihood.elsewhere(key, states, z, self.points, self.design)
-        return jnp.exp(values) if self.transform == LOG else values
+Drawn = Callable[[slice], Float[np.ndarray, "draw place *components"]]
+"""Draws at some of the places."""
 
 
 def write_prediction(
     run: Run | Path | str,
     out: Path | str,
     *,
-    quantity: str = STATE,
+    quantity: str = MEASUREMENT,
     stat: str = "mean",
     points: Any = None,
     grid: str | tuple[int, int] | None = None,
     cell: float | None = None,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Predict from a run and write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu.
 
-    The quantity is u, value (what was measured), flux or an unknown; the statistic mean, sd, a
+    The quantity is measurement, what a new one would read, noise included; value, the same without
+    noise; u, the state of the equation; flux, or an unknown. The statistic is mean, sd, median, a
     quantile such as q05, exceed:VALUE, several by commas, all, or ensemble. Where is said by one of
     `points`, a file of places or an array, `grid`, cells along x and y, and `cell`, their size; a
-    .vtu file holds the nodes of the mesh. Returns in short what was written.
+    .vtu file holds the nodes of the mesh. All draws that the run keeps are taken, or `num_draws` of
+    them; more, and those of another `seed`, are computed. Returns in short what was written.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     places = Path(points) if isinstance(points, str) else points
@@ -122,115 +106,184 @@ def write_prediction(
     )
     check_request(request)
     run = run if isinstance(run, Run) else read_run(folder)
-    measured = measured_as(run.case)
-    check_quantity(run.case.problem, request)
-    at = wanted_places(request, run)
-    bands = predicted(request, run, measured, at)
-    written = write_bands(request, run, measured, at, bands)
+    measured, draws = measured_as(run.observations), run.draws(num_draws, seed)
+    check_quantity(draws, request)
+    at = wanted_places(request, run, draws.mesh)
+    bands = predicted(request, run, draws, measured, at)
+    written = write_bands(request, run, draws, measured, at, bands)
     inside = bands[0].values[at.inside] if isinstance(at, Grid) else bands[0].values
     return {
         "out": str(request.out),
         "places": len(inside),
         "ranges": {band.name: list(finite_range(band)) for band in bands},
-        "notes": [*run.posterior.notes, *run.notes, *notes_on(request, run)],
+        "notes": [*run.numbers.get("notes", ()), *run.notes, *notes_on(request, run, draws)],
         "files": [str(path) for path in written],
     }
 
 
-def check_quantity(problem: InverseProblem, request: PredictionRequest) -> None:
-    """Raise, before any draw, where a quantity is not known, or has no place in such a file."""
+def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
+    """Raise where there is no such quantity, or it cannot go into the file."""
     name = request.quantity
-    known = (STATE, VALUE, FLUX, *problem.latents.names)
+    known = (MEASUREMENT, VALUE, STATE, FLUX, *draws.names)
     if name not in known:
         raise RieszError(
-            f"there is no quantity {name!r}: {nearest(name, known)}It may be u, the state; value, "
-            "what was measured; flux; or one of the unknowns "
-            f"{', '.join(problem.latents.names)}."
+            f"there is no quantity {name!r}: {nearest(name, known)}It may be measurement, what a "
+            "new one would read; value, the same without noise; u, the state; flux; or one of the "
+            f"unknowns {', '.join(draws.names)}."
         )
-    is_number = name in problem.latents.names and not is_field(problem, name)
-    if request.suffix == VTU and is_number:
+    if name == FLUX and draws.flux is None:
+        raise RieszError("the equation has no flux: no term of it moves anything.")
+    if request.suffix == VTU and draws.is_number(name):
         raise RieszError(
             f"{request.out}: {name} is a number, not a function of place: write it to a .csv."
         )
 
 
-def predicted(request: PredictionRequest, run: Run, measured: Measured, at: Where) -> list[Band]:
+def predicted(
+    request: PredictionRequest, run: Run, draws: PosteriorDraws, measured: Measured, at: Where
+) -> list[Band]:
     """Each statistic of each component of the quantity, or each draw."""
-    posterior, name = run.posterior, request.quantity
-    sampler = sampler_of(request, run, measured, at)
-    num_axes = 2 if isinstance(at, Grid) else 1
+    name, num_axes = request.quantity, 2 if isinstance(at, Grid) else 1
     unit = measured.unit_of(name)
     if request.stat == ENSEMBLE:
-        draws = quantity_draws(posterior, sampler, num_draws=request.num_draws, seed=request.seed)
         return [
             band
-            for i, draw in enumerate(draws)
+            for i, draw in enumerate(ensemble(request, run, draws, measured, at))
             for band in bands_of(f"{name}_draw{i:04d}", filled(draw, at), num_axes, unit=unit)
         ]
-    wanted = statistics_in(request.stat)
-    found = statistics(
-        posterior,
-        sampler,
-        at,
-        request.num_draws,
-        request.seed,
-        [level for one in wanted for level in one.quantiles],
-        [value for one in wanted for value in one.exceed],
-    )
+    found = statistics(request, run, draws, measured, at)
     return [
         band
-        for one in wanted
+        for one in statistics_in(request.stat)
         for band in bands_of(
             f"{name}_{one.name}",
-            one.of(found),
+            filled(one.of(found), at),
             num_axes,
-            about=f"{one.about} of {measured.name if name == VALUE else name}",
+            about=f"{one.about} of {spoken(name, measured)}",
             unit=one.unit(unit),
         )
     ]
 
 
-def sampler_of(request: PredictionRequest, run: Run, measured: Measured, at: Where) -> Sampler:
-    problem, name = run.case.problem, request.quantity
-    where = located(problem, at, None)
-    if name != VALUE or name in problem.latents.names:
-        return Plain(quantity_named(problem, name, where))
+def spoken(name: str, measured: Measured) -> str:
+    told = {VALUE: measured.name, MEASUREMENT: f"a new measurement of {measured.name}"}
+    return told.get(name, name)
+
+
+def ensemble(
+    request: PredictionRequest, run: Run, draws: PosteriorDraws, measured: Measured, at: Where
+) -> Float[np.ndarray, "draw place *components"]:
+    """Every draw by itself: what is not shared between places is drawn for each."""
+    if request.quantity == FLUX:
+        return import_module(OPENED).flux_draws(run.posterior, at, draws.num_draws, request.seed)
+    sampler = drawn_at(request, run, draws, measured, at, together=False)
+    return sampler(slice(None))
+
+
+def statistics(
+    request: PredictionRequest, run: Run, draws: PosteriorDraws, measured: Measured, at: Where
+) -> Prediction:
+    wanted = statistics_in(request.stat)
+    quantiles = [level for one in wanted for level in one.quantiles]
+    exceed = [value for one in wanted for value in one.exceed]
+    if request.quantity == FLUX:
+        settings = (draws.num_draws, request.seed, quantiles, exceed)
+        points = at.points if isinstance(at, Grid) else at
+        return import_module(OPENED).flux_statistics(run.posterior, points, *settings)
+    sampler = drawn_at(request, run, draws, measured, at, together=True)
+    num_places = len(points_of(draws.mesh, at))
+    return over_places(sampler, num_places, draws.num_draws, quantiles, exceed)
+
+
+def points_of(mesh: Mesh, at: Where) -> Float[np.ndarray, "place 2"]:
     points = at.points if isinstance(at, Grid) else at
-    points = problem.forward.space.mesh.nodes if points is None else points
-    return ValueAt(where, jnp.asarray(points), design_at(request, run), measured.transform)
+    return mesh.nodes if points is None else points
 
 
-def design_at(request: PredictionRequest, run: Run) -> Float[Array, "point effect"] | None:
+def drawn_at(
+    request: PredictionRequest,
+    run: Run,
+    draws: PosteriorDraws,
+    measured: Measured,
+    at: Where,
+    *,
+    together: bool,
+) -> Drawn:
+    """Draws of the quantity at places, some of them at a time.
+
+    What is open at a place beside the draw, noise above all, is the same quantile at all places of
+    a draw where they are looked at one by one, `together`: maps of it are smooth.
+    """
+    name, shifts = request.quantity, draws.shifts
+    points = points_of(draws.mesh, at)
+    where = None if at is None else locate(draws.mesh, points)
+    design = design_at(request, run) if name in (VALUE, MEASUREMENT) else None
+    rng = np.random.default_rng(request.seed)
+    shape = (draws.num_draws, len(points))
+    if together:
+        local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
+    else:
+        local, noise = rng.uniform(size=(2, *shape))
+
+    def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
+        here = None if where is None else Location(*(a[part] for a in location_arrays(where)))
+        if name in draws.names:
+            values = draws.unknown_at(name, points[part], here)
+            return values[:, part] if here is None else values
+        states = draws.state.at(draws.mesh, here)
+        states = states[:, part] if here is None else states
+        if name == STATE:
+            return states
+        own = None if design is None else design[part]
+        said = shifts.said(states, points[part], own, local if together else local[:, part])
+        if name == VALUE:
+            return np.asarray(measured.of(shifts.expected(said)))
+        return np.asarray(measured.of(shifts.measured(said, noise if together else noise[:, part])))
+
+    return of
+
+
+def location_arrays(where: Location) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return where.cell, where.barycentric, where.inside
+
+
+def design_at(request: PredictionRequest, run: Run) -> Float[np.ndarray, "point effect"] | None:
     """Covariates in the table of places; a grid has none."""
-    names, prepared = run.case.tables.observations, run.case.prepared
+    names = run.observations
     if request.points is None or not names.covariates:
         return None
     if not isinstance(request.points, Path):
         raise RieszError(
-            "the quantity value needs the covariates at its places: give points as a file that has "
-            "them, or ask for u, which is without their effects."
+            f"the quantity {request.quantity} needs the covariates at its places: give points as a "
+            "file that has them, or ask for u, which is without their effects."
         )
     table = read_table(request.points, value=names.y)
     missing = [name for name in names.covariates if name not in table.header]
     if missing:
         raise FileFormatError(
-            f"{request.points} has no column {', '.join(missing)}: --quantity value needs the "
-            "covariates at its places; add them, or ask for u, which is without their effects."
+            f"{request.points} has no column {', '.join(missing)}: --quantity {request.quantity} "
+            "needs the covariates at its places; add them, or ask for u, which is without their "
+            "effects."
         )
     cells = {name: covariate_in(table, name) for name in names.covariates}
-    encodings = encodings_of(prepared, names.log_covariates)
-    return jnp.asarray(design_of(request.points, encodings, cells))
+    encodings = encodings_of(run.prepared, names.log_covariates)
+    return design_of(request.points, encodings, cells)
 
 
-def notes_on(request: PredictionRequest, run: Run) -> list[str]:
-    """What is not seen in the numbers: which covariates they are for."""
-    names = run.case.tables.observations.covariates
-    if request.quantity != VALUE or not names or request.points is not None:
-        return []
-    return [
-        f"values are for average numbers and the most frequent words of {', '.join(names)}: "
-        "a table of places, by --points, may hold these columns"
-    ]
+def notes_on(request: PredictionRequest, run: Run, draws: PosteriorDraws) -> list[str]:
+    """What is not seen in the numbers: which covariates and which noise they are for."""
+    names, told = run.observations.covariates, []
+    is_measured = request.quantity in (VALUE, MEASUREMENT)
+    if is_measured and names and request.points is None:
+        told.append(
+            f"values are for average numbers and the most frequent words of {', '.join(names)}: "
+            "a table of places, by --points, may hold these columns"
+        )
+    if request.quantity == MEASUREMENT and draws.shifts.differs:
+        told.append(
+            "each observation has a noise of its own: that of a new measurement is their median"
+        )
+    return told
 
 
 def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
@@ -238,10 +291,15 @@ def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..
 
 
 def write_bands(
-    request: PredictionRequest, run: Run, measured: Measured, at: Where, bands: Sequence[Band]
+    request: PredictionRequest,
+    run: Run,
+    draws: PosteriorDraws,
+    measured: Measured,
+    at: Where,
+    bands: Sequence[Band],
 ) -> list[Path]:
     """Write the file, and what goes with it; returns their names."""
-    path, crs = request.out, run.case.tables.crs
+    path, crs = request.out, run.crs
     tags = {"quantity": request.quantity, "statistic": request.stat}
     match request.suffix:
         case suffix if suffix == TIF and isinstance(at, Grid):
@@ -251,20 +309,16 @@ def write_bands(
         case suffix if suffix == NC and isinstance(at, Grid):
             write_netcdf(path, at, bands, crs=crs, attributes=tags)
         case suffix if suffix == GPKG and isinstance(at, Grid):
-            layers = {"contours": contours(at, bands), **flow_layer(request, run)}
-            drawn = quantity_draws(
-                run.posterior, at_sensors, num_draws=request.num_draws, seed=request.seed
-            )
-            measurements = measurements_of(run.posterior.problem, measured, drawn)
+            layers = {"contours": contours(at, bands), **flow_layer(request, draws)}
+            measurements = measurements_of(measured, draws.observed)
             layers["measurements"] = measurements_layer(measurements, measured.unit)
             write_geopackage(path, layers, crs=crs)
         case suffix if suffix == VTU:
-            mesh = run.case.problem.forward.space.mesh
             # Values at nodes; those of fluxes are constant on cells.
             place = "cell_data" if request.quantity == FLUX else "point_data"
-            write_mesh(path, mesh, **{place: {band.name: band.values for band in bands}})
+            write_mesh(path, draws.mesh, **{place: {band.name: band.values for band in bands}})
         case _:
-            names = run.case.tables.observations
+            names = run.observations
             inside = [b.values[at.inside] if isinstance(at, Grid) else b.values for b in bands]
             points = at.points if isinstance(at, Grid) else at
             assert points is not None  # only a mesh has no points, and goes to another file
@@ -275,33 +329,22 @@ def write_bands(
     return [path]
 
 
-def flow_layer(request: PredictionRequest, run: Run) -> dict[str, Any]:
+def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, Any]:
     """Where the quantity is the state, or what was measured, the mean flux that it drives."""
-    if request.quantity not in (STATE, VALUE, FLUX):
+    if request.quantity in draws.names or draws.flux is None:
         return {}
-    spread = arrow_grid(run.case.problem, MOST_ARROWS)
-    if spread is None:
-        return {}
-    found = predict(
-        run.posterior,
-        FLUX,
-        spread.points,
-        num_draws=request.num_draws,
-        seed=request.seed,
-        quantiles=(),
-    )
-    return {"flow": arrows(spread.points, found.mean)}
+    points = arrow_grid(draws.mesh, MOST_ARROWS).points
+    return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
 
 
-def wanted_places(request: PredictionRequest, run: Run) -> Where:
+def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
     if request.suffix == VTU:
         return None
-    mesh = run.case.problem.forward.space.mesh
     if request.points is not None:
-        names = run.case.tables.observations
+        names = run.observations
         axes, places = (names.x, names.y), request.points
         if isinstance(places, Path):
-            columns = read_columns(places, axes, own=names.crs, crs=run.case.tables.crs)
+            columns = read_columns(places, axes, own=names.crs, crs=run.crs)
         else:
             columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
         check_inside(columns, mesh)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.run.folder import GOES_WITH, RIVERS, WELLS
+from riesz.case.run.folder import DRAWS, GOES_WITH, RIVERS, WELLS
+from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
-from riesz.prediction.predict import NUM_DRAWS, Prediction
+from riesz.prediction.statistics import Prediction
 from riesz.spelling import listed, nearest
 
 CSV, TIF, GPKG, NC, VTU = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu")
@@ -23,7 +24,7 @@ MODULES = {TIF: rasterio_modules, GPKG: geopackage_modules, NC: netcdf_modules}
 
 NEEDS_GRID = {TIF: "a raster", GPKG: "a map of contours", NC: "a NetCDF map"}
 
-ALL, ENSEMBLE = "all", "ensemble"
+ALL, ENSEMBLE, MEDIAN = "all", "ensemble", "median"
 STANDS_FOR_ALL = "mean,sd,q05,q50,q95"
 PROBABILITY = "1"
 """The unit of what has none, as files have it."""
@@ -35,12 +36,12 @@ class PredictionRequest:
 
     run: Path
     out: Path
-    quantity: str = "u"
+    quantity: str = MEASUREMENT
     stat: str = "mean"
     points: Path | Float[np.ndarray, "point 2"] | None = None
     grid: str | tuple[int, int] | None = None
     cell: float | None = None
-    num_draws: int = NUM_DRAWS
+    num_draws: int | None = None
     seed: int = 0
 
     @property
@@ -96,7 +97,7 @@ def check_target(request: PredictionRequest) -> None:
         raise FileFormatError(f"{path} is a folder: give the name of a file.")
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
-    inputs = [request.run / name for name in (*GOES_WITH, WELLS, RIVERS)]
+    inputs = [request.run / name for name in (*GOES_WITH, DRAWS, WELLS, RIVERS)]
     inputs += [request.points] if isinstance(request.points, Path) else []
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")
@@ -117,27 +118,40 @@ class Statistic:
 
 
 def statistic(text: str) -> Statistic:
-    """`mean`, `sd`, a quantile in percent such as `q05` or `q97.5`, or `exceed:VALUE`, the
-    probability of more; what is written is named by the text given."""
+    """`mean`, `sd`, `median`, a quantile in percent such as `q05` or `q97.5` or by its probability
+    such as `q:0.025`, or `exceed:VALUE`, the probability of more."""
     if text == "mean":
         return Statistic(text, "mean", (), (), lambda found: found.mean)
     if text == "sd":
         return Statistic(text, "standard deviation", (), (), lambda found: found.sd)
-    percent = re.fullmatch(r"q([0-9]{2}(\.[0-9]+)?)", text)
-    level = float(percent[1]) / 100 if percent else 0.0
+    level = quantile_level(text)
     if 0 < level < 1:
-        about = f"{100 * level:g} % quantile"
-        return Statistic(text, about, (level,), (), lambda found: found.quantiles[level])
+        percent = f"{100 * level:g}"
+        name = f"q{percent}" if text.startswith("q:") else text
+        about = "median" if text == MEDIAN else f"{percent} % quantile"
+        return Statistic(name, about, (level,), (), lambda found: found.quantiles[level])
     number = re.fullmatch(r"exceed:([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?)", text)
     value = float(number[1]) if number else math.inf
     if number and math.isfinite(value):
         name, about = f"exceed_{number[1]}", f"probability of more than {number[1]}"
         return Statistic(name, about, (), (value,), lambda found: found.exceedance[value])
     raise RieszError(
-        f"the statistic is {text!r}: give mean, sd, a quantile in percent between 0 and 100, such "
-        "as q05 or q97.5, or exceed:VALUE with a finite number, such as exceed:1500; several by "
-        "commas, such as mean,sd; all; or ensemble, every draw by itself."
+        f"the statistic is {text!r}: give mean, sd, median, a quantile in percent between 0 and "
+        "100, such as q05 or q97.5, or by its probability, such as q:0.025, or exceed:VALUE with a "
+        "finite number, such as exceed:1500; several by commas, such as mean,sd; all; or ensemble, "
+        "every draw by itself."
     )
+
+
+def quantile_level(text: str) -> float:
+    """The probability that a text names; zero where it names none."""
+    if text == MEDIAN:
+        return 0.5
+    percent = re.fullmatch(r"q([0-9]{1,2}(\.[0-9]+)?)", text)
+    share = re.fullmatch(r"q:(0?\.[0-9]+)", text)
+    if percent:
+        return float(percent[1]) / 100
+    return float(share[1]) if share else 0.0
 
 
 def statistics_in(text: str) -> tuple[Statistic, ...]:

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from riesz.errors import FileFormatError
 from riesz.io.maps.raster import Band, finite_range
 from riesz.io.tables.layers import gis_module
-from riesz.prediction.quantity import Grid
+from riesz.mesh.grid import Grid
 
 NUM_LEVELS = 12
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)

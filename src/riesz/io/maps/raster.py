@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from riesz.errors import RieszError
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import gis_module
-from riesz.prediction.quantity import Grid
+from riesz.mesh.grid import Grid
 
 Values = Float[np.ndarray, "..."]
 

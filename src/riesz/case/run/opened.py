@@ -1,0 +1,68 @@
+"""What a run needs the equation for: its posterior, draws that are not kept, and fluxes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.case.file.problem import Case, read_case
+from riesz.case.run.folder import MESH, POSTERIOR, PROBLEM, REGIONS, RIVERS, TABLE, WELLS
+from riesz.diagnose.facts import fit_facts
+from riesz.io.meshes.files import read_npz
+from riesz.io.store.posterior import load_posterior
+from riesz.mesh.grid import Grid
+from riesz.posterior.posterior import Posterior
+from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.predict import Plain, located, predict, quantity_draws
+from riesz.prediction.quantity import quantity_named
+from riesz.prediction.statistics import Prediction
+from riesz.problem.problem import FLUX
+
+__all__ = [
+    "case_in",
+    "fit_facts",
+    "flux_draws",
+    "flux_statistics",
+    "posterior_draws",
+    "posterior_in",
+]
+
+
+def case_in(folder: Path) -> Case:
+    """The problem as it was fitted."""
+    return read_case(
+        folder / PROBLEM,
+        coarse=read_npz(folder / MESH),
+        table=folder / TABLE,
+        kept=(folder / WELLS, folder / RIVERS, folder / REGIONS),
+    )
+
+
+def posterior_in(folder: Path, case: Case) -> Posterior:
+    return load_posterior(folder / POSTERIOR, case.problem)
+
+
+Where = Grid | Float[np.ndarray, "point 2"] | None
+
+
+def flux_statistics(
+    posterior: Posterior,
+    at: Where,
+    num_draws: int,
+    seed: int,
+    quantiles: Sequence[float],
+    exceed: Sequence[float],
+) -> Prediction:
+    """The flux at points or on a grid, or in the middle of each cell."""
+    return predict(
+        posterior, FLUX, at, num_draws=num_draws, seed=seed, quantiles=quantiles, exceed=exceed
+    )
+
+
+def flux_draws(
+    posterior: Posterior, at: Where, num_draws: int, seed: int
+) -> Float[np.ndarray, "draw point 2"]:
+    problem = posterior.problem
+    quantity = quantity_named(problem, FLUX, located(problem, at, None))
+    return quantity_draws(posterior, Plain(quantity), num_draws=num_draws, seed=seed)

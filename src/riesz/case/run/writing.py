@@ -1,0 +1,258 @@
+"""From a fit to its run folder.
+
+All is written to a folder beside and renamed at the end: a run folder is whole or not there.
+"""
+
+import dataclasses
+import math
+import shutil
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from riesz.case.data.prepared import prepared_content
+from riesz.case.file.boundary import regions_content
+from riesz.case.file.problem import Case
+from riesz.case.file.rivers import rivers_content
+from riesz.case.file.wells import wells_content
+from riesz.case.run.folder import (
+    DRAWS,
+    FILES,
+    MANIFEST,
+    MESH,
+    POSTERIOR,
+    PROBLEM,
+    REGIONS,
+    RIVERS,
+    RUN,
+    SUMMARY,
+    TABLE,
+    WELLS,
+    Run,
+    checkpoint_of,
+    clear,
+    digests,
+    read_run,
+    unfinished_of,
+)
+from riesz.diagnose.facts import fit_facts
+from riesz.diagnose.summary import Summary, summary_of
+from riesz.engines.base import NO_CHECKPOINT
+from riesz.errors import FileFormatError, RieszError
+from riesz.inference.fit import Choice, fit
+from riesz.io.meshes.files import write_npz
+from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
+from riesz.io.store.draws import write_draws
+from riesz.io.store.files import settle, write_bytes
+from riesz.io.store.posterior import save_posterior
+from riesz.io.store.results import results, write_results
+from riesz.posterior.checks import ImportanceCheck, SamplerCheck
+from riesz.posterior.facts import FitFacts
+from riesz.posterior.posterior import Posterior
+from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.draws import PosteriorDraws
+
+
+def run_case(
+    case: Case,
+    choice: Choice,
+    folder: Path,
+    *,
+    seed: int,
+    command: str,
+    check: bool | None = None,
+    progress: bool = True,
+    checkpoint: Checkpoint | None = None,
+) -> Run:
+    """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
+    start = perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        posterior = fit(
+            case.problem,
+            choice.engine,
+            seed=seed,
+            progress=progress,
+            check=check,
+            checkpoint=checkpoint or NO_CHECKPOINT,
+        )
+    seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
+    # The engine's own are notes of the posterior already; others come from below it.
+    told = [str(one.message) for one in caught]
+    others = (one for one in told if not one.startswith(f"{choice.engine.name}: "))
+    posterior = dataclasses.replace(posterior, notes=(*posterior.notes, *dict.fromkeys(others)))
+    numbers = write_run(
+        folder,
+        case,
+        *accounted(posterior),
+        choice=choice,
+        command=command,
+        seed=seed,
+        seconds=seconds,
+    )
+    return made_run(folder, case, posterior, numbers)
+
+
+class Account(NamedTuple):
+    """A posterior with what is told of it; or, where that could not be made, why."""
+
+    posterior: Posterior
+    summary: Summary | None
+    kept: tuple[PosteriorDraws, FitFacts] | None
+    failed: str | None = None
+
+
+def accounted(posterior: Posterior) -> Account:
+    """Draws, summary and facts of a posterior.
+
+    Whatever goes wrong here comes after the fit, which may have taken hours: it is told, and what
+    was fitted is kept.
+    """
+    try:
+        drawn = posterior_draws(posterior)
+        if drawn.num_lost:
+            asked = drawn.num_draws + drawn.num_lost
+            note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"
+            posterior = dataclasses.replace(posterior, notes=(*posterior.notes, note))
+        found = summary_of(posterior, drawn)
+        return Account(posterior, found, (drawn, fit_facts(posterior)))
+    except Exception as error:
+        text = str(error).strip() or type(error).__name__
+        told = (
+            f"the posterior is kept, but could not be summarised: {text.splitlines()[0]} "
+            "Predictions may fail the same way: look for priors that allow impossible "
+            "coefficients, or fit with another --engine or --seed."
+        )
+        notes = (*posterior.notes, told)
+        return Account(dataclasses.replace(posterior, notes=notes), None, None, told)
+
+
+def made_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
+    """A run whose problem and posterior are at hand."""
+    tables = case.tables
+    return Run(folder, tables.observations, tables.crs, numbers, fitted=(case, posterior))
+
+
+def write_run(
+    folder: Path,
+    case: Case,
+    posterior: Posterior,
+    found: Summary | None,
+    kept: tuple[PosteriorDraws, FitFacts] | None,
+    failed: str | None = None,
+    *,
+    choice: Choice,
+    command: str,
+    seed: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Write a run folder; returns the summary that its manifest holds.
+
+    A run that is complete but cannot take its name stays under another, which the error tells.
+    """
+    short = {
+        "engine": choice.engine.name,
+        "why": choice.why,
+        "settings": plain_settings(choice.engine.settings()),
+        "seconds": round(seconds, 2),
+        "nodes": case.problem.forward.space.mesh.num_nodes,
+        "unknown_numbers": case.problem.num_coordinates,
+        "observations": len(case.problem.observed),
+        "censored": int(case.problem.censored.sum()),
+        "residual_rms": found and found.residual_rms,
+        "coverage": found and found.coverage,
+        "check": json_numbers(found.check) if found and found.check else None,
+        "draws": kept[0].num_draws if kept else 0,
+        "notes": [*case.notes, *posterior.notes],
+        "failed": failed,
+    }
+    config = case.tables.model_dump(mode="json", exclude_none=True)
+    folder = folder.resolve()
+    partial = unfinished_of(folder) / RUN
+    shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
+    try:
+        partial.mkdir(parents=True)
+        write_bytes(partial / PROBLEM, case.content)
+        write_bytes(partial / TABLE, prepared_content(case.prepared))
+        if any(well.file is not None for well in case.tables.wells):
+            write_bytes(partial / WELLS, wells_content(case.wells, case.tables.wells))
+        if case.rivers:
+            write_bytes(partial / RIVERS, rivers_content(case.rivers))
+        if case.regions:
+            write_bytes(partial / REGIONS, regions_content(case.regions, case.coarse))
+        write_npz(partial / MESH, case.coarse, {}, {})
+        save_posterior(partial / POSTERIOR, posterior)
+        told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
+        write_bytes(partial / SUMMARY, f"{told}\n".encode())
+        if kept:
+            write_draws(partial / DRAWS, *kept)
+        content = results(command, config, seed, found.rows if found else (), short)
+        names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
+        write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
+            partial.parent.rmdir()  # where there is no checkpoint in it
+        cause = error.__cause__ if isinstance(error, FileFormatError) else error
+        if isinstance(cause, OSError):
+            raise RieszError(not_written(folder, cause)) from None
+        raise
+    take_name(partial, folder)
+    settle(folder)
+    settle(folder.parent)  # before the checkpoint goes: a power cut may come between the two
+    clear(folder)
+    return short
+
+
+def json_numbers(check: ImportanceCheck | SamplerCheck) -> dict[str, Any]:
+    """The figures of a check, by name; infinity, which JSON has no word for, is null."""
+
+    def spoken(value: Any) -> Any:
+        if isinstance(value, list):
+            return [spoken(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    found = dataclasses.asdict(check)
+    return {name: spoken(np.asarray(value).tolist()) for name, value in found.items()}
+
+
+def not_written(folder: Path, error: OSError) -> str:
+    kept = checkpoint_of(folder)
+    advice = f" The fit is kept in {kept.parent}: mend that, and add --resume."
+    told = f"the run folder {folder} cannot be written: {error.strerror}."
+    return f"{told}{advice if kept.exists() else ''}"
+
+
+def take_name(partial: Path, folder: Path) -> None:
+    """The last step of writing a run."""
+    try:
+        if folder.exists():
+            folder.rmdir()
+        partial.rename(folder)
+    except OSError as error:
+        raise RieszError(
+            f"the run is complete but cannot be named {folder}: {error.strerror}; it is kept as "
+            f"{partial}: move it where you want it."
+        ) from None
+
+
+def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
+    """A finished run, which must be of this very fit."""
+    run = read_run(folder)
+    differing = differing_fits(
+        fit_identity(
+            *(run.case.problem, run.posterior.engine, run.posterior.seed), run.numbers["settings"]
+        ),
+        fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
+    )
+    if differing:
+        raise RieszError(
+            f"{folder} is a finished run of another fit, which differs in {', '.join(differing)}: "
+            "choose another --out."
+        )
+    clear(folder.resolve())  # where a fit was killed between its last two steps
+    return run

@@ -1,0 +1,119 @@
+"""Draws on disk: one archive of arrays and a header in JSON; nothing in it is ever executed.
+
+The bytes of each array are stored by their significance, all the first ones, then all the second:
+signs and exponents of neighbours are alike, and deflate finds that out.
+"""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from riesz.errors import FileFormatError
+from riesz.io.store.files import arrays_in, read_bytes, write_bytes
+from riesz.io.store.modules import from_plain, to_plain
+from riesz.io.store.results import check_not_newer
+from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
+from riesz.latent.local import LocalEffect
+from riesz.mesh.mesh import Mesh
+from riesz.observe.scatter import (
+    BinomialScatter,
+    LogNormalScatter,
+    NegativeBinomialScatter,
+    NormalScatter,
+    PoissonScatter,
+    StudentScatter,
+)
+from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
+from riesz.posterior.facts import FitFacts
+from riesz.prediction.draws import (
+    NodalDraws,
+    NumberDraws,
+    Observed,
+    PosteriorDraws,
+    RegionDraws,
+    Rounded,
+    Shifts,
+)
+from riesz.prediction.learned import Learned
+
+SCHEMA = 1
+HEADER = "header"
+DRAWS, FACTS = "draws", "facts"
+
+SAVED = {
+    kind.__name__: kind
+    for kind in (
+        PosteriorDraws,
+        NodalDraws,
+        RegionDraws,
+        NumberDraws,
+        Rounded,
+        Observed,
+        Shifts,
+        Learned,
+        Mesh,
+        LocalEffect,
+        Matern12,
+        Matern32,
+        Matern52,
+        RBF,
+        NormalScatter,
+        StudentScatter,
+        LogNormalScatter,
+        PoissonScatter,
+        NegativeBinomialScatter,
+        BinomialScatter,
+        FitFacts,
+        ImportanceCheck,
+        SamplerCheck,
+        SurrogateError,
+    )
+}
+"""All that the file may hold beside numbers, each under a name that never changes."""
+
+
+def shuffled(array: np.ndarray) -> UInt8[np.ndarray, "significance number"]:
+    raw = np.ascontiguousarray(array).view(np.uint8) if array.size else array.astype(np.uint8)
+    return np.ascontiguousarray(raw.reshape(-1, array.itemsize).T)
+
+
+def unshuffled(
+    stored: UInt8[np.ndarray, "significance number"], dtype: str, shape: list[int]
+) -> np.ndarray:
+    return np.frombuffer(np.ascontiguousarray(stored.T).tobytes(), dtype).reshape(shape).copy()
+
+
+def write_draws(path: Path, draws: PosteriorDraws, facts: FitFacts) -> None:
+    arrays: dict[str, np.ndarray] = {}
+    parts = {
+        name: to_plain(part, name, arrays, SAVED) for name, part in ((DRAWS, draws), (FACTS, facts))
+    }
+    kinds = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    header = json.dumps({"schema": SCHEMA, "arrays": kinds, **parts}, allow_nan=False).encode()
+    stored = {name: shuffled(np.atleast_1d(array)) for name, array in arrays.items()}
+    content = io.BytesIO()
+    np.savez_compressed(
+        content, allow_pickle=False, **{HEADER: np.frombuffer(header, np.uint8)}, **stored
+    )
+    write_bytes(path, content.getvalue())
+
+
+def read_draws(path: Path) -> tuple[PosteriorDraws, FitFacts]:
+    stored = arrays_in(path, read_bytes(path))
+    try:
+        header: Any = json.loads(stored.pop(HEADER).tobytes())
+        check_not_newer(path, header, SCHEMA)
+        kinds = header["arrays"]
+        arrays = {name: unshuffled(stored[name], *kinds[name]) for name in kinds}
+        draws, facts = (from_plain(header[name], name, arrays, SAVED) for name in (DRAWS, FACTS))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(f"{path} does not hold draws, or is damaged: fit again.") from error
+    if not (isinstance(draws, PosteriorDraws) and isinstance(facts, FitFacts)):
+        raise FileFormatError(f"{path} does not hold draws, or is damaged: fit again.")
+    return draws, facts

@@ -1,0 +1,267 @@
+"""From a posterior to draws of all that can be asked of it, by one compiled program."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from riesz.errors import RieszError
+from riesz.fem.flux import budget
+from riesz.fem.terms.coefficient import parts_of
+from riesz.latent.field import FieldCoefficient
+from riesz.latent.regions import PiecewiseConstant
+from riesz.observe.effects import WithEffects
+from riesz.observe.likelihood import AbstractLikelihood
+from riesz.posterior.family import EmpiricalDraws
+from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
+from riesz.prediction.draws import (
+    NodalDraws,
+    NumberDraws,
+    Observed,
+    PosteriorDraws,
+    RegionDraws,
+    Shifts,
+    Unknown,
+    exactly,
+    rounded,
+)
+from riesz.prediction.learned import Learned, learned
+from riesz.prediction.predict import measured, quantity_draws
+from riesz.prediction.quantity import FluxAt, UnknownAt, has_flux
+from riesz.prediction.sensors import AtSensors
+from riesz.prediction.statistics import NUM_DRAWS
+from riesz.problem.problem import InverseProblem
+
+AtNodes = Float[Array, " node"]
+
+MOST_NODES = 300
+"""At which the widths of a field before and after the data are compared."""
+
+PRIOR_DRAWS = 4
+"""For each draw of the posterior; one where a field has an unknown at each node: it takes a
+solve."""
+
+MOST_NUMBERS = 40_000_000
+"""In the draws that are kept by default: of larger meshes there are fewer, but some."""
+
+FEWEST_DRAWS = 50
+
+
+def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
+    """Of one draw, for `quantity_draws` to gather."""
+    predicted, likelihood = problem.predicted(state, z), problem.likelihood
+    return AtSensors(
+        predicted=likelihood.expected(predicted, z),
+        noise=likelihood.noise_sd(predicted, z),
+        measured=measured(key, problem, predicted, z),
+    )
+
+
+class Everything(eqx.Module):
+    """All that is kept of one draw; beside it draws of the prior, to compare.
+
+    A summary needs less: no budget, no flux, and nothing of the prior.
+    """
+
+    nodes: Int[Array, " shown"]
+    for_summary: bool = eqx.field(static=True)
+    has_flux: bool = eqx.field(static=True)
+    prior_draws: int = eqx.field(static=True)
+
+    def __call__(
+        self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
+    ) -> dict[str, Any]:
+        own, before = jr.split(key)
+        effects = effects_of(problem.likelihood)
+        seen = at_sensors(own, problem, state, z)
+        state = problem.states(state)[0]  # of several experiments the first is mapped
+        found = {
+            "state": state,
+            "unknowns": {name: kept_value(problem, name, z) for name in problem.latents.names},
+            "sensors": seen,
+            "noise": {
+                name: jnp.ravel(value)
+                for name, value in problem.likelihood.noise.parameters(z).items()
+            },
+            "effects": z[effects.name] if effects and effects.design is not None else (),
+            "local": z[effects.local_name] if effects and effects.local is not None else (),
+        }
+        if self.for_summary:
+            return found
+        lines = budget(problem.forward, state, z)
+        shape = (self.prior_draws, problem.num_coordinates)
+        normals = jr.normal(before, shape, problem.forward.dtype)
+        return found | {
+            "before": jax.vmap(lambda one: self.shown(problem, problem.z(one)))(normals),
+            "after": self.shown(problem, z),
+            "flux": FluxAt()(problem, state, z) if self.has_flux else (),
+            "gains": lines.gains,
+            "outflows": lines.outflows,
+        }
+
+    def shown(self, problem: InverseProblem, z: PyTree) -> dict[str, Float[Array, " component"]]:
+        """Numbers, also of regions, as they are; fields at some nodes."""
+        state = jnp.zeros(problem.forward.space.num_dofs, problem.forward.dtype)  # none asks for it
+
+        def of(name: str) -> Float[Array, " component"]:
+            if is_field(problem, name) and not regions_of(problem, name):
+                return UnknownAt(name)(problem, state, z)[self.nodes]
+            return jnp.ravel(z[name])
+
+        return {name: of(name) for name in problem.latents.names}
+
+
+def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
+    return likelihood if isinstance(likelihood, WithEffects) else None
+
+
+def field_of(problem: InverseProblem, name: str) -> Any:
+    coefficient = problem.latents.latents[name].coefficient(name)
+    return coefficient.field if isinstance(coefficient, FieldCoefficient) else None
+
+
+def kept_value(problem: InverseProblem, name: str, z: PyTree) -> Float[Array, " place"]:
+    """Values at the nodes, or their logarithms; numbers as they are."""
+    field = field_of(problem, name)
+    if field is None or isinstance(field, PiecewiseConstant):
+        return jnp.ravel(z[name])
+    values = field.nodal(z[name])
+    return jnp.log(values) if field.is_log else values
+
+
+def posterior_draws(
+    posterior: Posterior,
+    *,
+    num_draws: int | None = None,
+    seed: int = 0,
+    for_summary: bool = False,
+) -> PosteriorDraws:
+    """So many draws of everything, or of what a summary needs.
+
+    Without a number, as many as predictions take, or fewer where the mesh is so large that files
+    would be.
+    """
+    problem = posterior.problem
+    num_nodes = problem.forward.space.mesh.num_nodes
+    num_fields = 1 + sum(is_field(problem, name) for name in problem.latents.names)
+    if num_draws is None:
+        fitting = max(MOST_NUMBERS // (num_fields * num_nodes), FEWEST_DRAWS)
+        num_draws = min(NUM_DRAWS, fitting)
+    sampler = Everything(
+        nodes=jnp.asarray(np.arange(0, num_nodes, -(-num_nodes // MOST_NODES))),
+        for_summary=for_summary,
+        has_flux=not for_summary and has_flux(problem),
+        prior_draws=PRIOR_DRAWS if problem.num_coordinates < num_nodes else 1,
+    )
+    every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed)
+    found = finite_draws(every)
+    distribution = posterior.distribution
+    return PosteriorDraws(
+        mesh=problem.forward.space.mesh,
+        seed=seed,
+        num_lost=len(every["state"]) - len(found["state"]),
+        is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
+        state=NodalDraws(rounded(found["state"]), False),
+        unknowns={
+            name: unknown_draws(problem, name, found["unknowns"][name])
+            for name in problem.latents.names
+        },
+        observed=observed_draws(problem, found["sensors"]),
+        shifts=shifts_of(problem.likelihood, found),
+        local_name=local_name(problem.likelihood),
+        mapped=mapped_fields(problem),
+        flux=found["flux"].mean(axis=0) if sampler.has_flux else None,
+        gains=found.get("gains", {}),
+        outflows=found.get("outflows", {}),
+        learned=() if for_summary else learned_of(problem, found["before"], found["after"]),
+    )
+
+
+def finite_draws(found: dict[str, Any]) -> dict[str, Any]:
+    """Those for which the equation has a solution; raises where that is less than half of them."""
+    finite = np.isfinite(found["state"]).all(axis=1)
+    if finite.all():
+        return found
+    if finite.mean() < 0.5:
+        raise RieszError(
+            f"the equation has no solution for {(~finite).sum()} of {len(finite)} draws of the "
+            "posterior: look for priors that allow impossible coefficients, and give them bounds "
+            "or smaller spreads."
+        )
+    return jax.tree.map(lambda leaf: leaf[finite], found)
+
+
+def unknown_draws(
+    problem: InverseProblem, name: str, values: Float[np.ndarray, "draw place"]
+) -> Unknown:
+    field = field_of(problem, name)
+    if field is None:
+        coordinates = jax.ShapeDtypeStruct((problem.num_coordinates,), problem.forward.dtype)
+        shape = jax.eval_shape(problem.z, coordinates)[name].shape
+        return NumberDraws(values, tuple(shape))
+    if isinstance(field, PiecewiseConstant):
+        return RegionDraws(values, np.asarray(field.region), regions_of(problem, name))
+    return NodalDraws(rounded(values), field.is_log)
+
+
+def observed_draws(problem: InverseProblem, drawn: AtSensors) -> Observed:
+    return Observed(
+        points=problem.observations.points,
+        values=np.asarray(problem.observed, float),
+        censored=problem.censored,
+        predicted=rounded(drawn.predicted),
+        noise=rounded(drawn.noise),
+        measured=(exactly if problem.likelihood.is_discrete else rounded)(drawn.measured),
+    )
+
+
+def shifts_of(likelihood: AbstractLikelihood, found: dict[str, Any]) -> Shifts:
+    effects, noise = effects_of(likelihood), found["noise"]
+    local = None if effects is None else effects.local
+    has_design = effects is not None and effects.design is not None
+    return Shifts(
+        effects=found["effects"] if has_design else None,
+        local=local,
+        local_weights=None if local is None else found["local"],
+        parameters={name: np.median(one, axis=1)[:, None] for name, one in noise.items()},
+        differs=any(one.shape[1] > 1 for one in noise.values()),
+        scatter=likelihood.noise.scatter,
+    )
+
+
+def local_name(likelihood: AbstractLikelihood) -> str | None:
+    effects = effects_of(likelihood)
+    return effects.local_name if effects is not None and effects.local is not None else None
+
+
+def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
+    """Unknown fields that the equation reads inside the domain, not only on its boundary."""
+    names = {
+        part.name
+        for term in problem.forward.form.terms
+        if term.on is None
+        for coefficient in term.coefficients.values()
+        for part in parts_of(coefficient)
+        if isinstance(part, FieldCoefficient)
+    }
+    return tuple(name for name in problem.latents.names if name in names)
+
+
+def learned_of(
+    problem: InverseProblem, before: dict[str, Any], after: dict[str, Any]
+) -> tuple[Learned, ...]:
+    """In the order of the unknowns, which compiled functions do not keep."""
+    rows: list[Learned] = []
+    for name in problem.latents.names:
+        own, prior = after[name], before[name]
+        count = own.shape[1]
+        if is_field(problem, name) and not regions_of(problem, name):
+            labels = (f"{name} (mean over the domain)",)
+        else:
+            labels = tuple(label_of(problem, name, i, count) for i in range(count))
+        rows += learned(name, labels, prior.reshape(-1, count), own)
+    return tuple(rows)

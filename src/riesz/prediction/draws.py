@@ -1,0 +1,271 @@
+"""Draws of a posterior as plain arrays: predictions are made from them without a solve.
+
+Whoever has them needs neither the equation nor a compiler: the state and fields are known at the
+nodes and interpolated between them, numbers and regions as they are.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Bool, Float, Int
+from scipy.special import ndtri
+
+from riesz.errors import RieszError
+from riesz.latent.local import LocalEffect
+from riesz.mesh.locate import Location
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.tags import node_shares
+from riesz.observe.scatter import AbstractScatter
+from riesz.prediction.learned import Learned
+from riesz.prediction.sensors import AtSensors
+
+AtPlaces = Float[np.ndarray, "draw place"]
+Rows = Int[np.ndarray, " chosen"]
+
+BITS = 14
+"""Draws are kept to this many binary digits below their spread: an error of a 30,000th of it."""
+
+
+class Rounded(eqx.Module):
+    """Draws at places, as good as they are needed: about their mean, in single precision."""
+
+    mean: Float[np.ndarray, " place"]
+    offsets: Float[np.ndarray, "draw place"]
+
+    def values(self) -> AtPlaces:
+        return self.mean + self.offsets.astype(float)
+
+    def chosen(self, rows: Rows) -> "Rounded":
+        return Rounded(self.mean, self.offsets[rows])
+
+
+def exactly(values: AtPlaces) -> Rounded:
+    """Of counts and shares, which come again, no digit may be lost."""
+    return Rounded(np.zeros(values.shape[1]), np.asarray(values, float))
+
+
+def rounded(values: AtPlaces) -> Rounded:
+    """Digits that tell nothing are zero, which is what makes files small."""
+    mean = values.mean(axis=0, dtype=float)
+    offsets = values - mean
+    # Not by the sd: one draw far out must not cost all others their digits.
+    spread = np.subtract(*np.quantile(offsets, (0.84, 0.16), axis=0)) / 2
+    known = spread > np.finfo(np.float32).tiny
+    step = np.exp2(np.floor(np.log2(np.where(known, spread, 1.0))) - BITS)
+    offsets = np.where(known, np.rint(offsets / step) * step, offsets)
+    return Rounded(mean, offsets.astype(np.float32))
+
+
+def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:
+    """From values at the nodes to those at points, linear in each cell."""
+    num_points, corners = where.barycentric.shape
+    rows = np.repeat(np.arange(num_points), corners)
+    columns = mesh.cells[where.cell].ravel()
+    shape = (num_points, mesh.num_nodes)
+    return sp.csr_array((where.barycentric.ravel(), (rows, columns)), shape=shape)
+
+
+class NodalDraws(eqx.Module):
+    """A field at the nodes; with `is_log` its logarithm, which then is what is linear."""
+
+    at_nodes: Rounded
+    is_log: bool
+
+    def at(self, mesh: Mesh, where: Location | None) -> AtPlaces:
+        values = self.at_nodes.values()
+        if where is not None:
+            values = (interpolation(mesh, where) @ values.T).T
+        return np.exp(values) if self.is_log else values
+
+    def chosen(self, rows: Rows) -> "NodalDraws":
+        return NodalDraws(self.at_nodes.chosen(rows), self.is_log)
+
+
+class RegionDraws(eqx.Module):
+    """One number a region."""
+
+    values: Float[np.ndarray, "draw region"]
+    region: Int[np.ndarray, " cell"]
+    names: tuple[str, ...]
+
+    def at(self, mesh: Mesh, where: Location | None) -> AtPlaces:
+        if where is None:  # between regions, the mean over the cells around a node
+            return self.values @ node_shares(mesh, self.region, self.values.shape[1]).T
+        return self.values[:, self.region[where.cell]]
+
+    def chosen(self, rows: Rows) -> "RegionDraws":
+        return RegionDraws(self.values[rows], self.region, self.names)
+
+
+class NumberDraws(eqx.Module):
+    """A number, or a vector of them, the same everywhere."""
+
+    values: Float[np.ndarray, "draw component"]
+    shape: tuple[int, ...]
+
+    def at(
+        self, mesh: Mesh, where: Location | None
+    ) -> Float[np.ndarray, "draw place *components"] | Float[np.ndarray, "draw *components"]:
+        values = self.values.reshape(-1, *self.shape)
+        if where is None:
+            return values
+        return np.broadcast_to(values[:, None], (len(values), len(where.cell), *values.shape[1:]))
+
+    def chosen(self, rows: Rows) -> "NumberDraws":
+        return NumberDraws(self.values[rows], self.shape)
+
+
+class Observed(eqx.Module):
+    """The observations, and what each draw says of them."""
+
+    points: Float[np.ndarray, "sensor dim"]
+    values: Float[np.ndarray, " sensor"]
+    censored: Bool[np.ndarray, " sensor"]  # known only to lie below the value
+    predicted: Rounded
+    noise: Rounded
+    measured: Rounded
+
+    @property
+    def drawn(self) -> AtSensors:
+        return AtSensors(self.predicted.values(), self.noise.values(), self.measured.values())
+
+    def chosen(self, rows: Rows) -> "Observed":
+        parts = {
+            name: getattr(self, name).chosen(rows) for name in ("predicted", "noise", "measured")
+        }
+        return dataclasses.replace(self, **parts)
+
+
+class Shifts(eqx.Module):
+    """What measurements have beside the state: effects, what neighbours share, and noise."""
+
+    effects: Float[np.ndarray, "draw effect"] | None
+    local: LocalEffect | None
+    local_weights: Float[np.ndarray, "draw weight"] | None
+    parameters: Mapping[str, Float[np.ndarray, "draw 1"]]  # of noise; medians over sensors
+    differs: bool  # whether sensors have noise of their own
+    scatter: AbstractScatter | None
+
+    def chosen(self, rows: Rows) -> "Shifts":
+        def own(values: Any) -> Any:
+            return None if values is None else values[rows]
+
+        return dataclasses.replace(
+            self,
+            effects=own(self.effects),
+            local_weights=own(self.local_weights),
+            parameters={name: values[rows] for name, values in self.parameters.items()},
+        )
+
+    def said(
+        self,
+        states: AtPlaces,
+        points: Float[np.ndarray, "place dim"],
+        design: Float[np.ndarray, "place effect"] | None,
+        probability: Float[np.ndarray, "draw #place"],
+    ) -> AtPlaces:
+        """The state with all that shifts it for new measurements at points.
+
+        Without a design covariates are those for which effects are zero. What neighbours leave
+        open at a point is as large as what is exceeded with the complement of the probability.
+        """
+        found = states
+        if self.effects is not None and design is not None:
+            found = found + self.effects @ design.T
+        if self.local is not None and self.local_weights is not None:
+            moments = self.local.moments_at(points, self.local_weights)
+            found = found + moments.mean + moments.sd * ndtri(probability)
+        return found
+
+    def expected(self, said: AtPlaces) -> AtPlaces:
+        """What new measurements scatter about, in their unit."""
+        return said if self.scatter is None else self.scatter.expected(said, self.parameters)
+
+    def measured(self, said: AtPlaces, probability: Float[np.ndarray, "draw #place"]) -> AtPlaces:
+        """New measurements, with noise."""
+        if self.scatter is None:
+            raise RieszError(
+                "how new measurements scatter elsewhere is not known for this kind of noise: ask "
+                "for the state, u."
+            )
+        return self.scatter.quantile(probability, said, self.parameters)
+
+
+Unknown = NodalDraws | RegionDraws | NumberDraws
+
+
+class PosteriorDraws(eqx.Module):
+    """Draws of all that can be asked for. `is_all` where the posterior has no others."""
+
+    mesh: Mesh
+    seed: int
+    num_lost: int  # for which the equation has no solution
+    is_all: bool
+    state: NodalDraws
+    unknowns: Mapping[str, Unknown]
+    observed: Observed
+    shifts: Shifts
+    local_name: str | None  # of the unknown that neighbours share
+    mapped: tuple[str, ...]  # fields that the equation reads inside the domain
+    flux: Float[np.ndarray, "cell dim"] | None  # its mean in the middle of each cell
+    gains: Mapping[str, Float[np.ndarray, " draw"]]
+    outflows: Mapping[str, Float[np.ndarray, " draw"]]
+    learned: tuple[Learned, ...]
+
+    @property
+    def num_draws(self) -> int:
+        return len(self.state.at_nodes.offsets)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the unknowns."""
+        return tuple(self.unknowns)
+
+    def serve(self, num_draws: int | None, seed: int) -> bool:
+        """Whether so many draws, by that seed, are among these; without a number, all will do."""
+        if seed != self.seed:
+            return False
+        return num_draws is None or self.is_all or num_draws <= self.num_draws + self.num_lost
+
+    def first(self, num_draws: int | None) -> "PosteriorDraws":
+        """So many, from all chains and for all scales alike."""
+        if num_draws is None or num_draws >= self.num_draws:
+            return self
+        rows = np.linspace(0, self.num_draws - 1, num_draws).round().astype(int)
+        return dataclasses.replace(
+            self,
+            state=self.state.chosen(rows),
+            unknowns={name: one.chosen(rows) for name, one in self.unknowns.items()},
+            observed=self.observed.chosen(rows),
+            shifts=self.shifts.chosen(rows),
+            gains={name: values[rows] for name, values in self.gains.items()},
+            outflows={name: values[rows] for name, values in self.outflows.items()},
+        )
+
+    def is_number(self, name: str) -> bool:
+        return isinstance(self.unknowns.get(name), NumberDraws)
+
+    def unknown_at(
+        self, name: str, points: Float[np.ndarray, "place dim"], where: Location | None
+    ) -> Float[np.ndarray, "draw place *components"]:
+        """An unknown at points, or at the nodes; what neighbours share is told by its mean."""
+        shifts = self.shifts
+        if name == self.local_name and shifts.local is not None:
+            assert shifts.local_weights is not None
+            return shifts.local.moments_at(points, shifts.local_weights).mean
+        return self.unknowns[name].at(self.mesh, where)
+
+    def flux_at(self, where: Location) -> Float[np.ndarray, "place dim"]:
+        """The mean flux in the cells that hold points."""
+        assert self.flux is not None
+        return self.flux[where.cell]
+
+
+def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
+    """One for each draw, evenly spread, in random order: the same at all places, maps of what they
+    make are as smooth as what they are made from, and of the right width."""
+    return ((rng.permutation(num_draws) + 0.5) / num_draws)[:, None]

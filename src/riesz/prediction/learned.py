@@ -1,0 +1,62 @@
+"""What the data told of each unknown: intervals before and after, and the share learned."""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+INTERVAL = (0.025, 0.5, 0.975)
+
+Before = Float[np.ndarray, "prior_draw component"]
+After = Float[np.ndarray, "draw component"]
+Ends = tuple[float, float, float]
+
+
+class Learned(eqx.Module):
+    """An unknown number, or the mean of a field over nodes, before and after the data.
+
+    `share` is of the number itself, `unknown_share` of the whole unknown that it belongs to.
+    """
+
+    unknown: str
+    label: str
+    prior: Ends  # ends of the 95 % interval and the median between
+    posterior: Ends
+    share: float
+    unknown_share: float
+
+
+def learned(unknown: str, labels: tuple[str, ...], before: Before, after: After) -> list[Learned]:
+    """For each component; a single label of several stands for their mean."""
+    whole = contraction(before, after)
+    if len(labels) == 1 and after.shape[1] > 1:
+        means = before.mean(axis=1), after.mean(axis=1)
+        return [Learned(unknown, labels[0], interval(means[0]), interval(means[1]), whole, whole)]
+    return [
+        Learned(
+            unknown,
+            label,
+            interval(before[:, i]),
+            interval(after[:, i]),
+            contraction(before[:, i : i + 1], after[:, i : i + 1]),
+            whole,
+        )
+        for i, label in enumerate(labels)
+    ]
+
+
+def interval(values: Float[np.ndarray, " draw"]) -> Ends:
+    low, middle, high = np.quantile(values, INTERVAL).tolist()
+    return low, middle, high
+
+
+def contraction(before: Before, after: After) -> float:
+    """The share of the prior's variance that the data took away, of the component in the middle.
+
+    Of quantities that are positive before the data, that of the logarithm: their prior has a tail
+    in which any width could hide.
+    """
+    if (before > 0).all() and (after > 0).all():
+        before, after = np.log(before), np.log(after)
+    widths = [np.subtract(*np.quantile(draws, (0.84, 0.16), axis=0)) for draws in (after, before)]
+    ratios = widths[0] / np.where(widths[1] > 0, widths[1], np.inf)
+    return float(1 - np.median(ratios) ** 2)
