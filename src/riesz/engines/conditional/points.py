@@ -15,9 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from riesz.arrays import on_device
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.host_lu import lu_solve
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import once_per_problem
 from riesz.problem.problem import STATE, InverseProblem
@@ -96,11 +98,10 @@ def at_points(
 
 
 def origin_of(problem: InverseProblem) -> dict[str, Array]:
-    zeros = jnp.asarray(np.zeros(problem.num_coordinates, problem.forward.dtype))
+    zeros = on_device(np.zeros(problem.num_coordinates), problem.forward.dtype)
     return eqx.filter_jit(type(problem.latents).z)(problem.latents, zeros)
 
 
-@eqx.filter_jit
 def tables(
     problem: InverseProblem,
     origin: dict[str, Array],
@@ -108,21 +109,50 @@ def tables(
     operator: Operator,
     solver: AbstractLinearSolver,
 ) -> tuple[Values, Float[Array, "point fixed"], dict[str, Float[Array, "point value"]]]:
-    """The state at points and its derivatives by prescribed values and by `z`, by adjoints."""
+    """The state at points and its derivatives by prescribed values and by `z`, by adjoints.
+
+    The solves stand between two programs: a program that calls the host back cannot be kept for
+    the next run.
+    """
+    forward = problem.forward
+    matrix = jacobian(forward, on_device(np.zeros(forward.space.num_dofs), forward.dtype), origin)
+    rows = operator.to_scipy().toarray().astype(forward.dtype)
+    sides = rows[:, np.asarray(forward.free)]
+    if isinstance(solver, SparseLU):
+        pattern = matrix.pattern
+        parts = (matrix.values, pattern.columns, pattern.row_starts, sides)
+        adjoints = on_device(lu_solve(*parts, transposed=True), forward.dtype)
+    else:
+        adjoints = jax.vmap(lambda side: solver.raw_solve(matrix, side, transposed=True))(
+            on_device(sides)
+        )
+    offset, by_state, by_z = pulled_back(problem, origin, names, adjoints)
+    by_prescribed = (by_state + rows)[:, np.asarray(forward.fixed)]
+    count = len(rows)
+    return offset, by_prescribed, {name: one.reshape(count, -1) for name, one in by_z.items()}
+
+
+@eqx.filter_jit
+def pulled_back(
+    problem: InverseProblem,
+    origin: dict[str, Array],
+    names: tuple[str, ...],
+    adjoints: Float[Array, "point free"],
+) -> tuple[Values, Float[Array, "point dof"], dict[str, Float[Array, "point *value"]]]:
+    """What residuals do at the points: of the origin, and by the state and `z`."""
     forward = problem.forward
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
-    matrix = jacobian(forward, zeros, origin)
 
-    def at_points(prescribed: Float[Array, " fixed"], own: PyTree) -> Values:
-        known = zeros.at[forward.fixed].set(prescribed)
-        free = solver(matrix, -residual(forward, known, origin | own)[forward.free])
-        return operator @ known.at[forward.free].set(free)
+    def residuals(state: Float[Array, " dof"], own: PyTree) -> Float[Array, " free"]:
+        return -residual(forward, state, origin | own)[forward.free]
 
-    none = jnp.zeros(len(forward.fixed), forward.dtype)
-    offset, pull = jax.vjp(at_points, none, {name: origin[name] for name in names})
-    by_prescribed, by_z = some_at_once(pull, len(offset), zeros)
-    count = len(offset)
-    return offset, by_prescribed, {name: rows.reshape(count, -1) for name, rows in by_z.items()}
+    found, pull = jax.vjp(residuals, zeros, {name: origin[name] for name in names})
+    if adjoints.shape[0] * len(zeros) <= NUMBERS_AT_ONCE:
+        by_state, by_z = jax.vmap(pull)(adjoints)
+    else:
+        together = max(NUMBERS_AT_ONCE // len(zeros), 1)
+        by_state, by_z = jax.lax.map(pull, adjoints, batch_size=together)
+    return adjoints @ found, by_state, by_z
 
 
 def some_at_once(
