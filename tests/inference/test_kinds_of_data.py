@@ -64,7 +64,7 @@ AT = rows(*(lambda u, x=x: np.interp(x, NODES, u) for x in X))
 AREAS = [(0.03, 0.4), (0.3, 0.55), (0.5, 0.97), (0.1, 0.9)]
 MEANS = rows(*(mean_between(a, b) for a, b in AREAS))
 SLOPES = rows(*map(slope_at, X))
-DISTANCES = np.abs(X[:, None] - X[None])
+COVARIANCE = 0.02**2 * np.exp(-np.abs(X[:, None] - X[None]) / 0.2)
 
 
 def outflow_left(k, u, source=SOURCE):
@@ -83,8 +83,8 @@ def second_state(k):
     return NODES + WEAK / k * HANGING
 
 
-EXPOSURE = np.linspace(20.0, 60.0, len(X))
-TRIALS = np.arange(100.0, 100.0 + len(X))
+EXPOSURE = np.linspace(80.0, 240.0, len(X))
+TRIALS = np.arange(4000.0, 4000.0 + len(X))
 POINTS = X[:, None]
 
 
@@ -122,28 +122,28 @@ KINDS = {
         [lambda k, u: dist.Poisson(EXPOSURE * jnp.exp(AT @ u))],
     ),
     "poisson-identity": Kind(
-        [(rz.AtPoints(X), rz.Poisson(200.0, link="identity"))],
-        [lambda k, u: dist.Poisson(200 * (AT @ u))],
+        [(rz.AtPoints(X), rz.Poisson(1000.0, link="identity"))],
+        [lambda k, u: dist.Poisson(1000 * (AT @ u))],
     ),
     "negative-binomial": Kind(
-        [(rz.AtPoints(X), rz.NegativeBinomial(30.0, EXPOSURE))],
-        [lambda k, u: dist.NegativeBinomial2(EXPOSURE * jnp.exp(AT @ u), 30.0)],
+        [(rz.AtPoints(X), rz.NegativeBinomial(1500.0, EXPOSURE))],
+        [lambda k, u: dist.NegativeBinomial2(EXPOSURE * jnp.exp(AT @ u), 1500.0)],
     ),
     "binomial": Kind(
         [(rz.AtPoints(X), rz.Binomial(TRIALS))],
         [lambda k, u: dist.Binomial(TRIALS.astype(int), logits=AT @ u)],
     ),
     "log-normal": Kind(
-        [(rz.AtPoints(X), rz.LogNormal(0.1))],
-        [lambda k, u: dist.LogNormal(jnp.log(AT @ u), 0.1)],
+        [(rz.AtPoints(X), rz.LogNormal(0.03))],
+        [lambda k, u: dist.LogNormal(jnp.log(AT @ u), 0.03)],
     ),
     "correlated": Kind(
-        [(rz.AtPoints(X), rz.CorrelatedNormal(0.1, points=X, length=0.2))],
-        [lambda k, u: dist.MultivariateNormal(AT @ u, 0.01 * np.exp(-DISTANCES / 0.2))],
+        [(rz.AtPoints(X), rz.CorrelatedNormal(0.02, points=X, length=0.2))],
+        [lambda k, u: dist.MultivariateNormal(AT @ u, COVARIANCE)],
     ),
     "covariance": Kind(
-        [(rz.AtPoints(X), rz.CorrelatedNormal(covariance=0.01 * np.exp(-DISTANCES / 0.2)))],
-        [lambda k, u: dist.MultivariateNormal(AT @ u, 0.01 * np.exp(-DISTANCES / 0.2))],
+        [(rz.AtPoints(X), rz.CorrelatedNormal(covariance=COVARIANCE))],
+        [lambda k, u: dist.MultivariateNormal(AT @ u, COVARIANCE)],
     ),
     "own": Kind(
         [(rz.AtPoints(X), Laplacian(0.05))],
@@ -151,20 +151,20 @@ KINDS = {
         nearly_normal=False,
     ),
     "averages": Kind(
-        [(rz.AverageOver(AREAS), rz.Gaussian(0.05))],
-        [lambda k, u: dist.Normal(MEANS @ u, 0.05)],
+        [(rz.AverageOver(AREAS), rz.Gaussian(0.012))],
+        [lambda k, u: dist.Normal(MEANS @ u, 0.012)],
     ),
     "along": Kind(
-        [(rz.AverageAlong([[[a], [b]] for a, b in AREAS]), rz.Gaussian(0.05))],
-        [lambda k, u: dist.Normal(MEANS @ u, 0.05)],
+        [(rz.AverageAlong([[[a], [b]] for a, b in AREAS]), rz.Gaussian(0.012))],
+        [lambda k, u: dist.Normal(MEANS @ u, 0.012)],
     ),
     "slopes": Kind(
         [(rz.GradientAt(X, [1.0]), rz.Gaussian(0.2))],
         [lambda k, u: dist.Normal(SLOPES @ u, 0.2)],
     ),
     "differences": Kind(
-        [(rz.DifferenceBetween(X[1:], X[:-1]), rz.Gaussian(0.01))],
-        [lambda k, u: dist.Normal(jnp.diff(AT @ u), 0.01)],
+        [(rz.DifferenceBetween(X[1:], X[:-1]), rz.Gaussian(0.006))],
+        [lambda k, u: dist.Normal(jnp.diff(AT @ u), 0.006)],
     ),
     "fluxes": Kind(
         [VALUES, (rz.FluxAlong(X[:5], [-1.0]), rz.Gaussian(0.3))],
@@ -180,8 +180,8 @@ KINDS = {
         ],
     ),
     "logarithms": Kind(
-        [(rz.LogOf(rz.AtPoints(X)), rz.Gaussian(0.05))],
-        [lambda k, u: dist.Normal(jnp.log(AT @ u), 0.05)],
+        [(rz.LogOf(rz.AtPoints(X)), rz.Gaussian(0.02))],
+        [lambda k, u: dist.Normal(jnp.log(AT @ u), 0.02)],
     ),
     "coefficient": Kind(
         [VALUES, (rz.CoefficientAt("k", X[:2]), rz.LogNormal(0.1))],
