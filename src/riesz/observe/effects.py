@@ -122,7 +122,8 @@ def design_elsewhere(
 
     Without any, measurements there are not known.
     """
-    effects = likelihood.design if isinstance(likelihood, WithEffects) else None
+    main = likelihood.main
+    effects = main.design if isinstance(main, WithEffects) else None
     if design is None:
         if effects is None:
             return None

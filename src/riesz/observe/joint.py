@@ -88,6 +88,10 @@ class Joint(AbstractLikelihood):
         return self.each[0].elsewhere(key, predicted, z, points, design)
 
     @property
+    def main(self) -> AbstractLikelihood:
+        return self.each[0]
+
+    @property
     def noise(self) -> AbstractLikelihood:
         return self.each[0].noise
 

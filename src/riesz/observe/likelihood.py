@@ -78,6 +78,11 @@ class AbstractLikelihood(eqx.Module):
         """How new measurements scatter about their mean, elsewhere as at the sensors."""
         return self
 
+    @property
+    def main(self) -> "AbstractLikelihood":
+        """Of the first data set, which new measurements elsewhere are like."""
+        return self
+
     def parts(self, num_sensors: int) -> tuple[tuple["AbstractLikelihood", int], ...]:
         """Likelihoods of one kind each, with their numbers of observations, in their order."""
         return ((self, num_sensors),)

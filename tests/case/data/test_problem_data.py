@@ -134,7 +134,7 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
     assert case.censored.tolist() == [False, False, False, True, False]
     np.testing.assert_allclose(case.problem.observed, np.log([1, 2, 4, 1.5, 5]))
     likelihood = case.problem.likelihood
-    np.testing.assert_allclose(likelihood.sd, [0.1, 0.2, 0.3, 0.4, 0.5])
+    np.testing.assert_allclose(likelihood.base.sd, [0.1, 0.2, 0.3, 0.4, 0.5])
     assert likelihood.labels[1:] == ("rock: b against a", "rock: c against a")
     assert case.problem.latents.names == ("f", "effects")
     assert case.choice().engine.name == "nuts"

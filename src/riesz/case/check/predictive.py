@@ -63,7 +63,7 @@ def prior_predictive(case: Case, *, seed: int = 0) -> PriorPredictive:
     above = observed > predicted.max(axis=0) + slack
     below = observed < predicted.min(axis=0) - slack
     # A limit is met by all that lies below it.
-    return PriorPredictive(states, predicted, observed, (above & ~case.censored) | below)
+    return PriorPredictive(states, predicted, observed, (above & ~problem.censored) | below)
 
 
 @eqx.filter_jit

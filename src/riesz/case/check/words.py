@@ -142,7 +142,7 @@ def observations_lines(case: Case) -> list[str]:
 
 
 def effect_lines(case: Case) -> list[str]:
-    likelihood = case.problem.likelihood
+    likelihood = case.problem.likelihood.main
     if not isinstance(likelihood, WithEffects):
         return []
     told = [f"{EFFECTS}[{i}]: {label}" for i, label in enumerate(likelihood.labels)]

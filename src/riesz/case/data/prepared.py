@@ -25,7 +25,7 @@ from riesz.io.tables.text import TextTable, read_csv
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 
-AXES, VALUE, SD = ("x", "y"), "value", "sd"
+AXES, VALUE, SD, OVER = ("x", "y"), "value", "sd", "over"
 CENSORED, SITE, READINGS = "censored", "site", "readings"
 COVARIATE = "covariate:"
 """Before the names of covariates, which might be those of other columns."""
@@ -115,6 +115,7 @@ class Prepared:
     censored: Bool[np.ndarray, " row"]
     lines: Int[np.ndarray, " row"]  # of the first reading of each
     sd: Float[np.ndarray, " row"] | None = None
+    over: Float[np.ndarray, " row"] | None = None  # exposures, or numbers of trials
     sites: list[str] | None = None
     readings: Int[np.ndarray, " row"] | None = None  # how many were aggregated
     covariates: Mapping[str, Covariate] = field(default_factory=dict)
@@ -143,7 +144,7 @@ class Prepared:
     def rows(self, which: Int[np.ndarray, " row"], **changes: Any) -> "Prepared":
         """Some rows, by their numbers."""
         of = dict(self.__dict__)
-        for name in ("points", "values", "censored", "lines", "sd", "readings"):
+        for name in ("points", "values", "censored", "lines", "sd", "over", "readings"):
             of[name] = None if of[name] is None else of[name][which]
         of["sites"] = None if self.sites is None else [self.sites[i] for i in which]
         of["covariates"] = {
@@ -162,6 +163,8 @@ def prepared_content(prepared: Prepared) -> bytes:
     }
     if prepared.sd is not None:
         columns[SD] = prepared.sd.tolist()
+    if prepared.over is not None:
+        columns[OVER] = prepared.over.tolist()
     if prepared.censored.any():
         columns[CENSORED] = prepared.censored.astype(int).tolist()
     if prepared.sites is not None:
@@ -193,6 +196,7 @@ def read_prepared(path: Path, names: ObservationsTable) -> Prepared:
         censored=flags != 0,
         lines=table.lines,
         sd=table.numbers(SD) if has_sd else None,
+        over=None if names.over is None else table.numbers(OVER),
         sites=[cell or "" for cell in table.cells(SITE)] if names.site is not None else None,
         readings=table.numbers(READINGS).astype(int) if aggregated else None,
         covariates={name: covariate_in(table, COVARIATE + name) for name in names.covariates},

@@ -48,6 +48,9 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
     sd = None if names.sd is None else table.numbers(names.sd)
     if names.sd is not None and sd is not None:
         check_positive(table, names.sd, sd, "but a noise sd must be positive")
+    over = None if names.over is None else table.numbers(names.over)
+    if names.over is not None and over is not None:
+        check_positive(table, names.over, over, "but what values were counted over is positive")
     readings = Prepared(
         path=table.path,
         points=points,
@@ -55,6 +58,7 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         censored=censored,
         lines=table.lines,
         sd=sd,
+        over=over,
         sites=None if names.site is None else identifiers(table, names.site),
         covariates={name: covariate_in(table, name) for name in names.covariates},
         told=(*told, *more),

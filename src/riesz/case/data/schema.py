@@ -77,6 +77,8 @@ class ObservationsTable(Table):
     aggregate: Literal["median", "mean", "last"] | None = None
     sd: str | None = None
     sd_from_scatter: bool = False
+    exposure: str | None = None
+    trials: str | None = None
     transform: Literal["log"] | None = None
     outside: Literal["refuse", "drop"] = "refuse"
     covariates: list[str] = Field(default_factory=list)
@@ -95,8 +97,18 @@ class ObservationsTable(Table):
             raise ValueError(f"goes from {self.from_} to {self.to}: from must be before to")
         if self.sd is not None and self.sd_from_scatter:
             raise ValueError("has both sd and sd_from_scatter: keep one of them")
+        if self.over is not None and self.aggregate is not None:
+            raise ValueError(
+                "has aggregate, and a column that values were counted over: add counts up in the "
+                "file, one row a site"
+            )
         self.check_effects()
         return self
+
+    @property
+    def over(self) -> str | None:
+        """The column of what counts were taken over."""
+        return self.exposure or self.trials
 
     def needs(self) -> list[tuple[str, str, str]]:
         """Keys that are given, each with another one that it makes no sense without."""

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpyro.distributions as dist
@@ -29,6 +29,13 @@ from riesz.case.file.boundary import (
     with_stretches,
 )
 from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
+from riesz.case.file.measurements import (
+    Measured,
+    data_of,
+    kept_measurements,
+    read_measurements,
+)
+from riesz.case.file.noise import Readings, likelihood_of, spread_of, values_of
 from riesz.case.file.rivers import (
     River,
     RiverLines,
@@ -59,20 +66,24 @@ from riesz.latent.local import LocalEffect
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.observe.effects import WithEffects
-from riesz.observe.likelihood import AbstractLikelihood, Censored, Gaussian, StudentT
+from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import observations
 from riesz.problem.problem import InverseProblem, inverse_problem
+
+MEASUREMENTS = "measurements.json"
+"""Further measurements in a run folder, beside the problem file."""
 
 LOCAL_RANGE, LOCAL_SD = 0.03, 0.5
 """Medians of the local effect, as shares of the observations' extent and of their values' sd."""
 
 
-def likelihood_of(
+def with_effects(
     tables: ProblemTables, prepared: Prepared
 ) -> tuple[AbstractLikelihood, dict[str, Any]]:
     """Noise, limits and effects where the data have them; and the priors of the latter."""
-    names, spread = tables.observations, float(prepared.values.std())
-    base, design, labels, priors = noise_of(tables, prepared), None, (), {}
+    names, read = tables.observations, readings_of(prepared)
+    spread = spread_of(tables.noise, read)
+    base, design, labels, priors = likelihood_of(tables.noise, read), None, (), {}
     if prepared.covariates:
         encodings = encodings_of(prepared, names.log_covariates)
         design = design_of(prepared.path, encodings, prepared.covariates)
@@ -98,17 +109,16 @@ def local_of(names: ObservationsTable, prepared: Prepared, spread: float) -> Loc
     return LocalEffect(prepared.points, sd, length)
 
 
-def noise_of(tables: ProblemTables, prepared: Prepared) -> AbstractLikelihood:
-    noise = tables.noise
-    sd = noise.sd if prepared.sd is None else prepared.sd
-    if not prepared.censored.any():
-        return Gaussian(sd) if noise.kind == "normal" else StudentT(sd, noise.degrees_of_freedom)
-    if noise.kind != "normal":
-        raise FileFormatError(
-            f"{prepared.path}: {prepared.censored.sum()} values are below a detection limit, which "
-            f"noise.kind = {noise.kind!r} cannot take: use 'normal'."
-        )
-    return Censored(sd, prepared.censored)
+def readings_of(prepared: Prepared) -> Readings:
+    """What noise reads of the observations."""
+    return Readings(
+        path=prepared.path,
+        points=prepared.points,
+        values=prepared.values,
+        censored=prepared.censored,
+        sd=prepared.sd,
+        over=prepared.over,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +133,7 @@ class Case:
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
     regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
+    measurements: tuple[Measured, ...]  # beside the observations
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
 
@@ -193,14 +204,14 @@ def read_case(
         named.sort(key=lambda one: in_degrees(one[1]))
         tables, content = with_crs(tables, content, named)
         prepared, file = prepared.within(tables.crs), outline_of(path, tables.domain, tables.crs)
-    wells, lines, regions = mapped(path, tables, kept)
+    wells, lines, regions, further = mapped(path, tables, kept)
     told: list[str] = []
     if coarse is None:
         named = [(one.columns.path, one.crs) for one in wells]
-        named += [(one.path, one.crs) for one in (*lines, *regions)]
+        named += [(one.path, one.crs) for one in (*lines, *regions, *further)]
         if tables.crs is None:
             tables, content = with_crs(tables, content, named)
-            wells, lines, regions = mapped(path, tables, kept)
+            wells, lines, regions, further = mapped(path, tables, kept)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
@@ -218,45 +229,61 @@ def read_case(
     with warnings.catch_warnings(record=True) as caught, told_of(path):
         warnings.simplefilter("always")
         form = tables.equation.form(mesh) + boundary_exchange(tables.boundary) + exchange
-        problem = built(tables, prepared, domain, form)
+        problem = built(tables, prepared, further, domain, form)
     told += idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
     notes = tuple(dict.fromkeys(told))
-    return Case(path, content, tables, coarse, prepared, wells, rivers, regions, problem, notes)
+    own = (prepared, wells, rivers, regions, further)
+    return Case(path, content, tables, coarse, *own, problem, notes)
 
 
-def mapped(
-    path: Path, tables: ProblemTables, kept: tuple[Path, Path, Path] | None
-) -> tuple[tuple[WellPoints, ...], tuple[RiverLines, ...], tuple[Region, ...]]:
-    """Wells, lines of rivers and regions, from the files that are named or from a run's own."""
+class Mapped(NamedTuple):
+    """What files beside the observations hold."""
+
+    wells: tuple[WellPoints, ...]
+    rivers: tuple[RiverLines, ...]
+    regions: tuple[Region, ...]
+    measurements: tuple[Measured, ...]
+
+
+def mapped(path: Path, tables: ProblemTables, kept: tuple[Path, Path, Path] | None) -> Mapped:
+    """From the files that are named, or from a run's own."""
     if kept is not None:
-        return (
+        return Mapped(
             kept_wells(path, kept[0], tables.wells),
             kept_rivers(kept[1], tables.rivers),
             kept_regions(kept[2], tables.regions),
+            kept_measurements(path.parent / MEASUREMENTS, tables.measurements),
         )
     folder = path.parent
-    return (
+    return Mapped(
         read_wells(path, tables.wells, tables.crs),
         read_rivers(folder, tables.rivers, tables.crs),
         read_regions(folder, tables.regions, tables.crs),
+        read_measurements(path, tables.measurements, tables.crs),
     )
 
 
 def built(
-    tables: ProblemTables, prepared: Prepared, domain: Mesh | Hierarchy, form: WeakForm
+    tables: ProblemTables,
+    prepared: Prepared,
+    further: tuple[Measured, ...],
+    domain: Mesh | Hierarchy,
+    form: WeakForm,
 ) -> InverseProblem:
     """The inverse problem that the tables describe, with its equation."""
-    likelihood, own = likelihood_of(tables, prepared)
+    likelihood, own = with_effects(tables, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
+    seen = observations(prepared.points, values_of(tables.noise, readings_of(prepared)))
+    data, noise = data_of(tables.measurements, further)
     return inverse_problem(
         domain,
         form,
         latents=priors | own,
-        observations=observations(prepared.points, prepared.values),
-        likelihood=likelihood,
+        observations=[seen, *data],
+        likelihood=[likelihood, *noise],
         dirichlet=prescribed_values(tables.boundary),
     )
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import (
     Field,
@@ -18,10 +18,12 @@ from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import CRS, ObservationsTable
 from riesz.case.file.boundary import BoundaryTable, RegionTable
 from riesz.case.file.equation import EquationTable
+from riesz.case.file.measurements import MeasurementTable
+from riesz.case.file.noise import BINOMIAL, COUNTS, NoiseTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.rivers import RiverTable
 from riesz.case.file.wells import WellTable
-from riesz.case.table import Coefficient, Table
+from riesz.case.table import Table
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
 from riesz.errors import RieszError
@@ -78,21 +80,6 @@ class DomainTable(Table):
         ):
             if getattr(self, key) is not None and not suits:
                 raise ValueError(f"has the key {key!r}, which goes with {kind}: leave it out")
-
-
-class NoiseTable(Table):
-    """How observed values scatter about the state."""
-
-    sd: Coefficient = None
-    kind: Literal["normal", "student-t"] = "normal"
-    degrees_of_freedom: PositiveFloat = 4.0
-
-    @field_validator("sd")
-    @classmethod
-    def check_sd(cls, sd: Any) -> Any:
-        if not isinstance(sd, str | float) or (isinstance(sd, float) and sd <= 0):
-            raise ValueError(f"is {sd!r}: give a positive number, or the name of an unknown")
-        return sd
 
 
 @contextmanager
@@ -162,6 +149,7 @@ class ProblemTables(Table):
     regions: dict[str, RegionTable] = Field(default_factory=dict)
     wells: list[WellTable] = Field(default_factory=list)
     rivers: list[RiverTable] = Field(default_factory=list)
+    measurements: list[MeasurementTable] = Field(default_factory=list)
     unknowns: dict[str, PriorTable] = Field(
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )
@@ -224,7 +212,9 @@ class ProblemTables(Table):
     def check_noise(self):
         """The noise must come from one place, and be one that can be built on."""
         names, sd = self.observations, self.noise.sd
-        if sd is None and names.sd is None:
+        if not self.noise.has_sd:
+            self.check_counts()
+        elif sd is None and names.sd is None:
             raise ValueError(
                 "lacks noise.sd: give a number in the unit of the values, or an unknown's name "
                 "(or name a column of the observations by observations.sd)"
@@ -243,6 +233,34 @@ class ProblemTables(Table):
             raise ValueError(f"has [unknowns.{name}], a name of the effects on values: rename it")
         return self
 
+    def check_counts(self) -> None:
+        """Counts and shares come as they are, over what they were counted."""
+        names, kind = self.observations, self.noise.kind
+        for key in ("sd", "sd_from_scatter", "transform"):
+            if getattr(names, key):
+                raise ValueError(
+                    f"has observations.{key} and noise.kind = {kind!r}, whose values scatter by "
+                    f"themselves and are taken as they are: leave {key} out"
+                )
+        if kind == BINOMIAL and (self.noise.trials is None) == (names.trials is None):
+            raise ValueError(
+                "has noise.kind = 'binomial', which needs either noise.trials, a number, or "
+                "observations.trials, the name of a column"
+            )
+        if self.noise.exposure is not None and names.exposure is not None:
+            raise ValueError("has noise.exposure and observations.exposure: keep one of them")
+
+    @model_validator(mode="after")
+    def check_columns_of_counts(self):
+        names, kind = self.observations, self.noise.kind
+        for key, kinds in (("exposure", COUNTS), ("trials", (BINOMIAL,))):
+            if getattr(names, key) is not None and kind not in kinds:
+                raise ValueError(
+                    f"has observations.{key}, which is for noise.kind = {listed(kinds)}, and it is "
+                    f"{kind!r}"
+                )
+        return self
+
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
         stretches = {
@@ -252,5 +270,10 @@ class ProblemTables(Table):
         }
         rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells, 1)}
         beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers, 1)}
-        named = self.equation.coefficients() | stretches | rates | beds
-        return named | {"noise.sd": self.noise.sd}
+        further = {
+            f"measurements.{i}.{key}": value
+            for i, one in enumerate(self.measurements, 1)
+            for key, value in one.unknowns().items()
+        }
+        named = self.equation.coefficients() | stretches | rates | beds | further
+        return named | {f"noise.{key}": value for key, value in self.noise.unknowns().items()}

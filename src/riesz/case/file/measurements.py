@@ -1,0 +1,298 @@
+"""Further measurements beside the observations: the tables [[measurements]].
+
+Each has a kind, what there is of it in the file or in a table of its own, and its own noise.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field, model_validator
+
+from riesz.case.data.prepared import AXES, columns_of
+from riesz.case.file.noise import NoiseTable, Readings, likelihood_of, values_of
+from riesz.case.table import NumberOrName, Table
+from riesz.errors import FileFormatError
+from riesz.io.maps.outlines import read_features
+from riesz.io.store.files import read_bytes
+from riesz.io.tables.layers import read_table
+from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observables import (
+    AbstractObservable,
+    AtPoints,
+    AverageAlong,
+    AverageOver,
+    CoefficientAt,
+    DifferenceBetween,
+    FluxAlong,
+    FluxThrough,
+    GradientAt,
+    LogOf,
+)
+from riesz.observe.observations import Observations, observations
+from riesz.spelling import listed
+
+VALUE, AVERAGE, FLUX = "value", "average", "flux"
+GRADIENT, DIFFERENCE, COEFFICIENT = "gradient", "difference", "coefficient"
+ANGLE, OTHERS = "angle", ("to_x", "to_y")
+
+SHAPES = ("region", "over", "along", "polygons", "lines")
+"""Keys that say what an average is over: one of them."""
+
+POINT_KEYS = ("file", "layer", "x", "y")
+KEYS = {
+    VALUE: POINT_KEYS,
+    GRADIENT: (*POINT_KEYS, ANGLE),
+    FLUX: (*POINT_KEYS, ANGLE, "through", "out_of"),
+    DIFFERENCE: (*POINT_KEYS, *OTHERS),
+    COEFFICIENT: (*POINT_KEYS, "of"),
+    AVERAGE: (*SHAPES, "layer"),
+}
+"""What each kind takes beside its value, its noise and log."""
+
+Points = Float[np.ndarray, "row 2"]
+
+
+class MeasurementTable(Table):
+    """One measurement by numbers, or a file of them by the names of its columns."""
+
+    kind: Literal["value", "average", "flux", "gradient", "difference", "coefficient"] = Field(
+        description="what was measured: value, average, flux, gradient, difference or coefficient"
+    )
+    value: NumberOrName = None
+    noise: NoiseTable = Field(description="how well it was measured, as { sd = 0.1 }")
+    log: bool = False
+    file: str | None = None
+    layer: str | None = None
+    x: NumberOrName = None
+    y: NumberOrName = None
+    to_x: NumberOrName = None
+    to_y: NumberOrName = None
+    angle: NumberOrName = None
+    through: str | None = None
+    out_of: str | None = None
+    of: str | None = None
+    region: str | None = None
+    over: list[list[float]] | None = None
+    along: list[list[float]] | None = None
+    polygons: str | None = None
+    lines: str | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        allowed = ("kind", "value", "noise", "log", *KEYS[self.kind])
+        for key in sorted(self.model_fields_set - set(allowed)):
+            raise ValueError(
+                f"has the key {key!r}, which kind = {self.kind!r} does not take: it takes "
+                f"{listed(allowed)}"
+            )
+        if self.noise.has_sd and self.noise.sd is None:
+            raise ValueError("lacks noise.sd: give a number, or the name of an unknown")
+        if self.kind == AVERAGE:
+            self.check_shape()
+        elif self.through is None:
+            self.check_points()
+        self.check_value()
+        return self
+
+    def check_shape(self) -> None:
+        given = [key for key in SHAPES if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"is an average and needs one of {listed(SHAPES)}, but holds "
+                f"{' and '.join(given) or 'none of them'}"
+            )
+        if self.layer is not None and self.map_file is None:
+            raise ValueError("has the key 'layer', which goes with polygons or lines: leave it out")
+        for key, least in (("over", 3), ("along", 2)):
+            corners = getattr(self, key)
+            if corners is not None and (
+                len(corners) < least or any(len(one) != 2 for one in corners)
+            ):
+                raise ValueError(f"has {key} = {corners}: give {least} points [x, y] at least")
+
+    def check_points(self) -> None:
+        if self.kind == COEFFICIENT and self.of is None:
+            raise ValueError("lacks the key 'of': the name of the unknown that was measured")
+        if self.kind in (GRADIENT, FLUX) and self.angle is None:
+            raise ValueError(
+                "lacks the key 'angle': the direction, in degrees from the x axis towards the y "
+                "axis" + (", or 'through': a stretch of the boundary" if self.kind == FLUX else "")
+            )
+        for key in self.columns():
+            value = getattr(self, key)
+            if self.file is None and not isinstance(value, float):
+                raise ValueError(f"lacks the key {key!r}: a number; or name a file of them, 'file'")
+
+    def check_value(self) -> None:
+        from_file = self.file is not None or self.map_file is not None
+        if from_file and isinstance(self.value, float):
+            raise ValueError(f"has a file and value = {self.value:g}: give the name of its column")
+        if not from_file and not isinstance(self.value, float):
+            raise ValueError("lacks the key 'value': what was measured, a number")
+
+    @property
+    def map_file(self) -> str | None:
+        """Of polygons or lines that averages are over."""
+        return self.polygons or self.lines
+
+    def columns(self) -> tuple[str, ...]:
+        """Keys of places, which are numbers or the names of columns."""
+        more = {DIFFERENCE: OTHERS, GRADIENT: (ANGLE,), FLUX: (ANGLE,)}.get(self.kind, ())
+        return (*AXES, *more)
+
+    def unknowns(self) -> dict[str, Any]:
+        """What may be the name of an unknown, by key."""
+        noise = {f"noise.{key}": value for key, value in self.noise.unknowns().items()}
+        return noise | {"of": self.of}
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The rows of one table: values, and numbers or shapes for each."""
+
+    path: Path
+    values: Float[np.ndarray, " row"]
+    numbers: Float[np.ndarray, "row column"]  # x, y and what else the kind has
+    shapes: list[Any]  # polygons or lines, as GeoJSON
+    crs: str | None = None
+
+    @property
+    def points(self) -> Float[np.ndarray, "row _"]:
+        return self.numbers[:, :2]
+
+
+def read_measurements(
+    path: Path, tables: Sequence[MeasurementTable], crs: str | None = None
+) -> tuple[Measured, ...]:
+    return tuple(measured(path, table, crs) for table in tables)
+
+
+def measured(path: Path, table: MeasurementTable, crs: str | None) -> Measured:
+    nowhere = np.zeros((1, 0))
+    if table.map_file is not None:
+        return on_map(path.parent, table, crs)
+    if table.file is None:
+        value = np.array([table.value], float)
+        if table.kind == AVERAGE or table.through is not None:
+            return Measured(path, value, nowhere, [])
+        numbers = np.array([[getattr(table, key) for key in table.columns()]], float)
+        return Measured(path, value, numbers, [])
+    name = str(table.value or VALUE)
+    found = read_table(path.parent / table.file, layer=table.layer, value=name)
+    names = [getattr(table, key) or key for key in table.columns()]
+    for key, column in zip(table.columns(), names, strict=True):
+        if isinstance(column, float) and key != ANGLE:
+            raise FileFormatError(
+                f"{path}: a measurement names the file {table.file} and {key} = {column:g}: give "
+                "the name of its column."
+            )
+    columns = [
+        np.full(found.num_rows, one) if isinstance(one, float) else found.numbers(one)
+        for one in names
+    ]
+    here = columns_of(found, (str(names[0]), str(names[1]))).within(found.crs, crs).points
+    numbers = np.column_stack([here, *columns[2:]])
+    if table.kind == DIFFERENCE:
+        there = columns_of(found, (str(names[2]), str(names[3]))).within(found.crs, crs).points
+        numbers = np.column_stack([here, there])
+    return Measured(found.path, found.numbers(name), numbers, [], crs or found.crs)
+
+
+def on_map(folder: Path, table: MeasurementTable, crs: str | None) -> Measured:
+    """Averages over the polygons or lines of a layer."""
+    kind = "polygon" if table.polygons is not None else "line"
+    found = read_features(folder / str(table.map_file), table.layer, kind, into=crs)
+    values = found.table.numbers(str(table.value or VALUE))
+    numbers = np.zeros((len(values), 0))
+    return Measured(found.table.path, values, numbers, list(found.shapes), crs or found.table.crs)
+
+
+def directions(degrees: Float[np.ndarray, " row"]) -> Points:
+    return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
+
+
+def observable_of(table: MeasurementTable, rows: Measured) -> AbstractObservable:
+    """What was measured."""
+    match table.kind:
+        case "average":
+            found = average_of(table, rows)
+        case "flux" if table.through is not None:
+            found = FluxThrough([table.through], table.out_of)
+        case "flux":
+            found = FluxAlong(rows.points, directions(rows.numbers[:, 2]))
+        case "gradient":
+            found = GradientAt(rows.points, directions(rows.numbers[:, 2]))
+        case "difference":
+            found = DifferenceBetween(rows.points, rows.numbers[:, 2:])
+        case "coefficient":
+            found = CoefficientAt(str(table.of), rows.points)
+        case _:
+            found = AtPoints(rows.points)
+    return LogOf(found) if table.log else found
+
+
+def average_of(table: MeasurementTable, rows: Measured) -> AbstractObservable:
+    if table.region is not None:
+        return AverageOver([table.region])
+    if table.along is not None:
+        return AverageAlong([table.along])
+    if table.over is not None:
+        return AverageOver([np.array(table.over)])
+    if table.polygons is not None:
+        return AverageOver(rows.shapes)
+    return AverageAlong([vertices_of(rows, number) for number in range(len(rows.shapes))])
+
+
+def vertices_of(rows: Measured, number: int) -> Any:
+    shape = rows.shapes[number]
+    lines = shape["coordinates"] if shape["type"] == "MultiLineString" else [shape["coordinates"]]
+    if len(lines) != 1:
+        raise FileFormatError(
+            f"{rows.path}, row {number + 1}: an average is along one line, and there are "
+            f"{len(lines)}: join them, or give each a row."
+        )
+    return np.array(lines[0], float)[:, :2]
+
+
+def data_of(
+    tables: Sequence[MeasurementTable], measured: Sequence[Measured]
+) -> tuple[list[Observations], list[AbstractLikelihood]]:
+    """All further data sets of a problem, and how each scatters."""
+    data, noise = [], []
+    for table, rows in zip(tables, measured, strict=True):
+        read = Readings(rows.path, rows.points, rows.values)
+        data.append(observations(observable_of(table, rows), values_of(table.noise, read)))
+        noise.append(likelihood_of(table.noise, read))
+    return data, noise
+
+
+def measurements_content(measured: Sequence[Measured]) -> bytes:
+    """As a run folder keeps them: files may change."""
+    rows = [
+        {"values": one.values.tolist(), "numbers": one.numbers.tolist(), "shapes": one.shapes}
+        for one in measured
+    ]
+    return json.dumps(rows).encode()
+
+
+def kept_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[Measured, ...]:
+    """The same again from a run folder."""
+    if not tables:
+        return ()
+    found = json.loads(read_bytes(path))
+    if not isinstance(found, list) or len(found) != len(tables):
+        raise FileFormatError(f"{path} does not go with the problem of its run: fit again.")
+    return tuple(
+        Measured(
+            path,
+            np.array(one["values"], float),
+            np.array(one["numbers"], float).reshape(len(one["values"]), -1),
+            one["shapes"],
+        )
+        for one in found
+    )

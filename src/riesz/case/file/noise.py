@@ -1,0 +1,161 @@
+"""How observed values scatter: the table [noise], and the likelihood that it stands for."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from pydantic import PositiveFloat, field_validator, model_validator
+
+from riesz.case.table import Coefficient, Table
+from riesz.errors import FileFormatError
+from riesz.observe.continuous import CorrelatedNormal, LogNormal
+from riesz.observe.counts import IDENTITY, LOG, LOGIT, Binomial, NegativeBinomial, Poisson
+from riesz.observe.likelihood import AbstractLikelihood, Censored, Gaussian, StudentT
+from riesz.spelling import listed
+
+NORMAL, STUDENT, LOG_NORMAL, CORRELATED = "normal", "student-t", "log-normal", "correlated"
+POISSON, NEGATIVE_BINOMIAL, BINOMIAL = "poisson", "negative-binomial", "binomial"
+COUNTS = (POISSON, NEGATIVE_BINOMIAL)
+
+KEYS = {
+    NORMAL: ("sd",),
+    STUDENT: ("sd", "degrees_of_freedom"),
+    LOG_NORMAL: ("sd", "link"),
+    CORRELATED: ("sd", "length"),
+    POISSON: ("exposure", "link"),
+    NEGATIVE_BINOMIAL: ("concentration", "exposure", "link"),
+    BINOMIAL: ("trials", "link"),
+}
+"""What each kind takes."""
+
+NEEDED = {CORRELATED: "length", NEGATIVE_BINOMIAL: "concentration"}
+"""What it must be given, beside a standard deviation."""
+
+
+class NoiseTable(Table):
+    """How observed values scatter about the state."""
+
+    kind: Literal[
+        "normal",
+        "student-t",
+        "log-normal",
+        "correlated",
+        "poisson",
+        "negative-binomial",
+        "binomial",
+    ] = NORMAL
+    sd: Coefficient = None
+    length: Coefficient = None
+    concentration: Coefficient = None
+    degrees_of_freedom: PositiveFloat = 4.0
+    exposure: PositiveFloat | None = None
+    trials: PositiveFloat | None = None
+    link: Literal["log", "logit", "identity"] | None = None
+
+    @field_validator("sd", "length", "concentration")
+    @classmethod
+    def check_scale(cls, scale: Any) -> Any:
+        if not isinstance(scale, str | float) or (isinstance(scale, float) and scale <= 0):
+            raise ValueError(f"is {scale!r}: give a positive number, or the name of an unknown")
+        return scale
+
+    @model_validator(mode="after")
+    def check(self):
+        for key in sorted(self.model_fields_set - {"kind", *KEYS[self.kind]}):
+            raise ValueError(
+                f"has the key {key!r}, which kind = {self.kind!r} does not take: it takes "
+                f"{listed(KEYS[self.kind])}"
+            )
+        needed = NEEDED.get(self.kind)
+        if needed is not None and getattr(self, needed) is None:
+            raise ValueError(
+                f"lacks the key {needed!r}, which kind = {self.kind!r} needs: a positive number, "
+                "or the name of an unknown"
+            )
+        if self.kind != BINOMIAL and self.link == LOGIT:
+            raise ValueError("has link = 'logit', which is for kind = 'binomial': use 'log'")
+        if self.kind == BINOMIAL and self.link == LOG:
+            raise ValueError("has link = 'log', which is not for kind = 'binomial': use 'logit'")
+        return self
+
+    @property
+    def has_sd(self) -> bool:
+        """Whether a standard deviation is what tells how values scatter."""
+        return "sd" in KEYS[self.kind]
+
+    def unknowns(self) -> dict[str, Any]:
+        """What may be the name of an unknown, by key."""
+        return {key: getattr(self, key) for key in ("sd", "length", "concentration")}
+
+
+class Readings(NamedTuple):
+    """Values as files have them, with what there is for each row."""
+
+    path: Path
+    points: Float[np.ndarray, "row dim"]
+    values: Float[np.ndarray, " row"]
+    censored: Bool[np.ndarray, " row"] | None = None
+    sd: Float[np.ndarray, " row"] | None = None
+    over: Float[np.ndarray, " row"] | None = None  # exposures, or numbers of trials
+
+
+def values_of(noise: NoiseTable, read: Readings) -> Float[np.ndarray, " row"]:
+    """Values as a likelihood takes them: of numbers found among trials, the shares."""
+    if noise.kind != BINOMIAL or not (read.values > 1).any():
+        return read.values
+    return read.values / trials_of(noise, read)
+
+
+def trials_of(noise: NoiseTable, read: Readings) -> Any:
+    trials = noise.trials if read.over is None else read.over
+    if trials is None:
+        raise FileFormatError(
+            f"{read.path}: binomial values are numbers found among trials, or shares of them: say "
+            "how many there were by noise.trials, or by a column, observations.trials."
+        )
+    whole = (read.values == np.round(read.values)).all() and (read.values > 0).any()
+    if whole and (read.values <= 1).all() and np.max(trials) > 1:
+        raise FileFormatError(
+            f"{read.path}: all values are 0 or 1, which may be numbers found or shares: write "
+            "shares with a decimal point, such as 0.05, or give the numbers of trials as 1."
+        )
+    return trials
+
+
+def likelihood_of(noise: NoiseTable, read: Readings) -> AbstractLikelihood:
+    """Of values that were read."""
+    sd = noise.sd if read.sd is None else read.sd
+    limits = 0 if read.censored is None else int(read.censored.sum())
+    if limits and noise.kind != NORMAL:
+        raise FileFormatError(
+            f"{read.path}: {limits} values are below a detection limit, which noise.kind = "
+            f"{noise.kind!r} cannot take: use 'normal'."
+        )
+    link, exposure = noise.link, (noise.exposure or 1.0) if read.over is None else read.over
+    makers: dict[str, Callable[[], AbstractLikelihood]] = {
+        NORMAL: lambda: Censored(sd, read.censored) if limits else Gaussian(sd),
+        STUDENT: lambda: StudentT(sd, noise.degrees_of_freedom),
+        LOG_NORMAL: lambda: LogNormal(sd, link or IDENTITY),
+        CORRELATED: lambda: CorrelatedNormal(sd, points=read.points, length=noise.length),
+        POISSON: lambda: Poisson(exposure, link or LOG),
+        NEGATIVE_BINOMIAL: lambda: NegativeBinomial(noise.concentration, exposure, link or LOG),
+        BINOMIAL: lambda: Binomial(trials_of(noise, read), link or LOGIT),
+    }
+    return makers[noise.kind]()
+
+
+def spread_of(noise: NoiseTable, read: Readings) -> float:
+    """The standard deviation of values in the scale of the state."""
+    values = values_of(noise, read)
+    if noise.kind in COUNTS:
+        values = values / ((noise.exposure or 1.0) if read.over is None else read.over)
+    link = noise.link or (LOGIT if noise.kind == BINOMIAL else LOG)
+    if noise.kind in (*COUNTS, BINOMIAL) and link != IDENTITY:
+        # Half of the least that was found stands for nothing.
+        least = values[values > 0].min(initial=1.0) / 2
+        values = np.maximum(values, least)
+        odds = values / np.maximum(1 - values, least) if link == LOGIT else values
+        values = np.log(odds)
+    return float(values.std())

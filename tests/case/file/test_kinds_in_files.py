@@ -1,0 +1,191 @@
+"""Counts, shares and other noise, and further measurements, written down in problem files."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.small_problem import problem_toml, table, written
+
+import riesz as rz
+from riesz.case.file.measurements import measurements_content
+from riesz.case.file.problem import MEASUREMENTS, read_case
+from riesz.errors import FileFormatError
+
+COUNTS = "x,y,value,hours\n0.5,0.5,6,2.0\n0.75,0.25,5,1.0\n0.3,0.6,0,1.5\n"
+SHARES = "x,y,value,n\n0.5,0.5,6,20\n0.75,0.25,5,10\n0.3,0.6,0,15\n"
+
+
+def likelihood(folder, *, wells, noise, observations=None, **parts):
+    text = problem_toml(noise=noise, observations=observations, **parts)
+    return rz.read_problem(written(folder, text, wells)).problem
+
+
+def test_counts_over_a_column_of_exposures(tmp_path):
+    problem = likelihood(
+        tmp_path, wells=COUNTS, noise={"kind": "poisson"}, observations={"exposure": "hours"}
+    )
+    assert isinstance(problem.likelihood, rz.Poisson)
+    np.testing.assert_array_equal(problem.likelihood.exposure, [2.0, 1.0, 1.5])
+    np.testing.assert_array_equal(problem.observed, [6.0, 5.0, 0.0])
+
+
+def test_numbers_found_among_trials_become_shares(tmp_path):
+    problem = likelihood(
+        tmp_path, wells=SHARES, noise={"kind": "binomial"}, observations={"trials": "n"}
+    )
+    assert isinstance(problem.likelihood, rz.Binomial)
+    np.testing.assert_allclose(problem.observed, [0.3, 0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("noise", "told"),
+    [
+        ({"kind": "log-normal", "sd": 0.2}, "log-normal, sd 0.2 of the logarithm"),
+        ({"kind": "correlated", "sd": 0.1, "length": "a"}, "Matern12, length 'a' learned"),
+        (
+            {"kind": "negative-binomial", "concentration": 5.0, "exposure": 2.0},
+            "negative binomial counts, concentration 5, the state is the log of the rate, exp",
+        ),
+        ({"kind": "poisson", "link": "identity"}, "Poisson counts, the state is the rate"),
+        ({"kind": "binomial", "trials": 20.0}, "binomial shares, trials 20, the state is the log"),
+    ],
+    ids=lambda given: given["kind"] if isinstance(given, dict) else "",
+)
+def test_kinds_of_noise_have_their_keys(tmp_path, noise, told):
+    wells = "x,y,value\n0.5,0.5,6\n0.75,0.25,5\n"
+    assert told in likelihood(tmp_path, wells=wells, noise=noise).likelihood.describe()
+
+
+FURTHER = """
+[[measurements]]
+kind = "average"
+over = [[0.2, 0.2], [0.8, 0.2], [0.8, 0.8]]
+value = 0.4
+noise = { sd = 0.1 }
+
+[[measurements]]
+kind = "average"
+lines = "screens.geojson"
+value = "level"
+noise = { sd = 0.1 }
+
+[[measurements]]
+kind = "flux"
+through = "left"
+value = 1.0
+noise = { sd = 0.2 }
+
+[[measurements]]
+kind = "flux"
+x = 0.5
+y = 0.5
+angle = 180
+value = 0.5
+noise = { sd = 0.2 }
+
+[[measurements]]
+kind = "gradient"
+file = "slopes.csv"
+angle = "towards"
+value = "slope"
+noise = { kind = "student-t", sd = 0.2 }
+
+[[measurements]]
+kind = "difference"
+x = 0.75
+y = 0.5
+to_x = 0.25
+to_y = 0.5
+value = 0.2
+noise = { sd = 0.05 }
+
+[[measurements]]
+kind = "coefficient"
+of = "a"
+x = 0.5
+y = 0.5
+value = 1.2
+noise = { kind = "log-normal", sd = 0.3 }
+
+[[measurements]]
+kind = "value"
+file = "counts.csv"
+log = true
+noise = { sd = 0.5 }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    line = {"type": "LineString", "coordinates": [[0.1, 0.1], [0.9, 0.7]]}
+    feature = {"type": "Feature", "properties": {"level": 0.45}, "geometry": line}
+    layer = {"type": "FeatureCollection", "features": [feature]}
+    (tmp_path / "screens.geojson").write_text(json.dumps(layer))
+    (tmp_path / "slopes.csv").write_text("x,y,towards,slope\n0.3,0.3,0,0.6\n0.6,0.6,90,0.1\n")
+    (tmp_path / "counts.csv").write_text("x,y,value\n0.4,0.4,-1.0\n")
+    return tmp_path
+
+
+def test_further_measurements_stand_behind_the_observations(folder):
+    problem = rz.read_problem(written(folder, problem_toml() + FURTHER)).problem
+    values = [0.6, 0.5, 0.4, 0.45, 1.0, 0.5, 0.6, 0.1, 0.2, 1.2, -1.0]
+    np.testing.assert_allclose(problem.observed, values)
+    told = problem.observations.what.describe()
+    for kind in ("averages over areas", "averages along lines", "fluxes through left",
+                 "fluxes at points", "slopes at points", "differences between points",
+                 "values of 'a' at points", "logarithms of values at points"):  # fmt: skip
+        assert f"1 {kind}" in told or f"2 {kind}" in told
+
+
+def test_a_run_folder_keeps_measurements_whose_files_are_gone(folder):
+    path = written(folder, problem_toml() + FURTHER)
+    first = read_case(path)
+    kept = folder / "kept"
+    kept.mkdir()
+
+    (kept / "problem.toml").write_bytes(first.content)
+    (kept / MEASUREMENTS).write_bytes(measurements_content(first.measurements))
+    own = tuple(kept / name for name in ("wells.csv", "rivers.csv", "regions.geojson"))
+    again = read_case(
+        kept / "problem.toml", coarse=first.coarse, table=folder / "wells.csv", kept=own
+    )
+    np.testing.assert_array_equal(again.problem.observed, first.problem.observed)
+    np.testing.assert_allclose(again.problem.observations.points, first.problem.observations.points)
+
+
+def entry(**keys):
+    return table("[measurements]", {"noise": {"sd": 0.1}} | keys)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"noise": {"kind": "poisson", "sd": 1.0}}, "key 'sd', which kind = 'poisson' does not"),
+        ({"noise": {"kind": "binomial"}}, "needs either noise.trials, a number, or obs"),
+        ({"noise": {"kind": "correlated", "sd": 0.1}}, "lacks the key 'length'"),
+        ({"noise": {"kind": "poisson", "link": "logit"}}, "link = 'logit', which is for"),
+        (
+            {"noise": {"kind": "poisson"}, "observations": {"transform": "log"}},
+            "observations.transform and noise.kind = 'poisson'",
+        ),
+        ({"observations": {"trials": "n"}}, "observations.trials, which is for noise.kind"),
+        ({"noise": {"kind": "poisson"}}, "0.6 of observation 0: give whole numbers"),
+        ({"more": entry(kind="flux", x=0.5, y=0.5, value=1.0)}, "lacks the key 'angle'"),
+        ({"more": entry(kind="average", value=1.0)}, "needs one of .* but holds none of them"),
+        ({"more": entry(kind="average", region="clay", value=1.0)}, "clay"),
+        ({"more": entry(kind="coefficient", of="b", x=0.5, y=0.5, value=1.0)}, "no .unknowns.b."),
+        ({"more": entry(kind="value", x=0.5, y=0.5)}, "lacks the key 'value'"),
+        ({"more": entry(kind="value", x=0.5, value=1.0)}, "lacks the key 'y'"),
+        ({"more": entry(kind="value", x=5.0, y=0.5, value=1.0)}, "of the observations, 1 of 1"),
+        ({"more": entry(kind="value", x=0.5, y=0.5, value=1.0, angle=3.0)}, "does not take"),
+        ({"more": entry(kind="level", value=1.0)}, "'level': .*may be"),
+        (
+            {"more": table("[measurements]", {"kind": "value", "value": 1.0})},
+            "lacks the key 'noise'",
+        ),
+    ],
+)
+def test_mistakes_are_told_before_any_work(tmp_path, parts, message):
+    more = parts.pop("more", "")
+    with pytest.raises((FileFormatError, rz.RieszError), match=message):
+        rz.read_problem(written(tmp_path, problem_toml(**parts) + "\n" + more))
