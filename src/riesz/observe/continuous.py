@@ -48,6 +48,10 @@ class LogNormal(AbstractLikelihood):
     def scatter(self) -> AbstractScatter:
         return LogNormalScatter(self.link)
 
+    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """The median, which the state is."""
+        return jnp.exp(predicted) if self.link == LOG else predicted
+
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
         bad = values <= 0
         if bad.any():

@@ -95,9 +95,6 @@ class Joint(AbstractLikelihood):
     def noise(self) -> AbstractLikelihood:
         return self.each[0].noise
 
-    def scale(self, z: PyTree) -> Float[Array, "..."]:
-        return self.each[0].scale(z)
-
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
         return self.each[0].new(mean, z)
 

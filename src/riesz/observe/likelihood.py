@@ -69,10 +69,6 @@ class AbstractLikelihood(eqx.Module):
         """All numbers that the distribution has beside what is predicted, at values of unknowns."""
         return {name: scale_at(scale, z) for name, scale in self.scales().items()}
 
-    def scale(self, z: PyTree) -> Float[Array, "..."]:
-        """The number that tells how widely a new measurement scatters: the first of them."""
-        return next(iter(self.parameters(z).values()), jnp.ones(()))
-
     @property
     def noise(self) -> "AbstractLikelihood":
         """How new measurements scatter about their mean, elsewhere as at the sensors."""

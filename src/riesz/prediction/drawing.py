@@ -117,8 +117,8 @@ class Everything(eqx.Module):
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
     """Of the first kind of data, which new measurements are of."""
-    first, _ = likelihood.parts(0)[0]
-    return first if isinstance(first, WithEffects) else None
+    main = likelihood.main
+    return main if isinstance(main, WithEffects) else None
 
 
 def field_of(problem: InverseProblem, name: str) -> Any:

@@ -27,7 +27,8 @@ class StateAt(eqx.Module):
     where: Places | None = None
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
-        return state if self.where is None else states_at(problem.forward, self.where, state, z)
+        first = problem.states(state)[0]  # of experiments
+        return first if self.where is None else states_at(problem.forward, self.where, first, z)
 
 
 class UnknownAt(eqx.Module):
@@ -81,7 +82,8 @@ class Outflow(eqx.Module):
     out_of: str | None = eqx.field(static=True, default=None)
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
-        return flux_through(problem.forward, state, z, on=self.on, out_of=self.out_of)
+        first = problem.states(state)[0]
+        return flux_through(problem.forward, first, z, on=self.on, out_of=self.out_of)
 
 
 class BudgetTerm(eqx.Module):
@@ -94,7 +96,7 @@ class BudgetTerm(eqx.Module):
     region: str | None = eqx.field(static=True, default=None)
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
-        found = budget(problem.forward, state, z, region=self.region)
+        found = budget(problem.forward, problem.states(state)[0], z, region=self.region)
         lines = found.gains | found.outflows
         if self.name not in lines:
             raise RieszError(

@@ -106,7 +106,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         unknowns=draws.names,
         maps=maps_of(measured, draws, pixels, seed),
         parameters=draws.learned,
-        measurements=measurements_of(measured, observed),
+        measurements=measurements_of(measured, observed, run.prepared.num_rows),
         flow=None if draws.flux is None else flow_of(draws),
         curves=dict(facts.curves),
         verdicts=tuple(told),

@@ -69,19 +69,22 @@ class Measurements:
         return np.where(self.censored, np.nan, self.measured - self.predicted)
 
 
-def measurements_of(of: Measured, observed: Observed) -> Measurements:
-    """From draws of the posterior."""
+def measurements_of(of: Measured, observed: Observed, count: int) -> Measurements:
+    """The first so many, which are the observations, from draws of the posterior.
+
+    Further measurements, behind them, are of other kinds and units.
+    """
     drawn = observed.drawn
-    values = np.asarray(of.of(drawn.predicted))
-    low, high = np.quantile(of.of(drawn.measured), ENDS, axis=0)
+    values = np.asarray(of.of(drawn.predicted[:, :count]))
+    low, high = np.quantile(of.of(drawn.measured[:, :count]), ENDS, axis=0)
     return Measurements(
-        points=observed.points,
-        measured=np.asarray(of.of(observed.values)),
+        points=observed.points[:count],
+        measured=np.asarray(of.of(observed.values[:count])),
         predicted=values.mean(axis=0),
         sd=values.std(axis=0, ddof=1),
         low=low,
         high=high,
-        censored=observed.censored,
+        censored=observed.censored[:count],
     )
 
 

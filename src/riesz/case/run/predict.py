@@ -310,7 +310,7 @@ def write_bands(
             write_netcdf(path, at, bands, crs=crs, attributes=tags)
         case suffix if suffix == GPKG and isinstance(at, Grid):
             layers = {"contours": contours(at, bands), **flow_layer(request, draws)}
-            measurements = measurements_of(measured, draws.observed)
+            measurements = measurements_of(measured, draws.observed, run.prepared.num_rows)
             layers["measurements"] = measurements_layer(measurements, measured.unit)
             write_geopackage(path, layers, crs=crs)
         case suffix if suffix == VTU:

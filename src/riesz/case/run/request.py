@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from riesz.case.file.problem import MEASUREMENTS
 from riesz.case.run.folder import DRAWS, GOES_WITH, RIVERS, WELLS
 from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError
@@ -97,7 +98,7 @@ def check_target(request: PredictionRequest) -> None:
         raise FileFormatError(f"{path} is a folder: give the name of a file.")
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
-    inputs = [request.run / name for name in (*GOES_WITH, DRAWS, WELLS, RIVERS)]
+    inputs = [request.run / name for name in (*GOES_WITH, DRAWS, WELLS, RIVERS, MEASUREMENTS)]
     inputs += [request.points] if isinstance(request.points, Path) else []
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")

@@ -16,7 +16,8 @@ import numpy as np
 
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.boundary import regions_content
-from riesz.case.file.problem import Case
+from riesz.case.file.measurements import measurements_content
+from riesz.case.file.problem import MEASUREMENTS, Case
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.wells import wells_content
 from riesz.case.run.folder import (
@@ -184,6 +185,8 @@ def write_run(
             write_bytes(partial / RIVERS, rivers_content(case.rivers))
         if case.regions:
             write_bytes(partial / REGIONS, regions_content(case.regions, case.coarse))
+        if case.measurements:
+            write_bytes(partial / MEASUREMENTS, measurements_content(case.measurements))
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
         told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
