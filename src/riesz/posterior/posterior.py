@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.latent.field import FieldCoefficient
@@ -16,6 +17,7 @@ from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
+from riesz.posterior.solved import linear_states
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 
@@ -40,6 +42,19 @@ class AbstractStateMap(eqx.Module):
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         """The states at the mesh nodes."""
 
+    def from_outside(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> States:
+        """The same, asked for by Python: solves need not be called from within a program."""
+        return compiled_states(self, problem, key, coordinates)
+
+
+@eqx.filter_jit
+def compiled_states(
+    states: AbstractStateMap, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+) -> States:
+    return states(problem, key, coordinates)
+
 
 class ExactStates(AbstractStateMap):
     """The equation is solved for each draw, one after the other to keep memory small.
@@ -54,6 +69,15 @@ class ExactStates(AbstractStateMap):
             return problem.solved(one, self.linear_solver)
 
         return jax.lax.map(state, coordinates)
+
+    def from_outside(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+    ) -> States:
+        by_host = isinstance(self.linear_solver, SparseLU)
+        found = linear_states(problem, coordinates) if by_host else None
+        if found is None:
+            return super().from_outside(problem, key, coordinates)
+        return on_device(found)
 
 
 class SurrogateStates(AbstractStateMap):

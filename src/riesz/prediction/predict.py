@@ -17,7 +17,7 @@ from riesz.fem.places import Places, places, states_at
 from riesz.mesh.grid import Grid
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import AbstractStateMap, Posterior, check_levels, representative
+from riesz.posterior.posterior import Posterior, check_levels, representative
 from riesz.prediction.quantity import Quantity, quantity_named
 from riesz.prediction.statistics import LEVELS, NUM_DRAWS, Prediction, gathered
 from riesz.problem.problem import InverseProblem
@@ -164,37 +164,38 @@ def drawn_chunks(
     coordinates = representative(posterior, coordinate_key, num_draws)
     num_draws = len(coordinates)
     problem, states = posterior.problem, posterior.states
-    size = chunk_size(problem, states, sampler, coordinates)
+    size = chunk_size(problem, sampler, coordinates)
     for number, start in enumerate(range(0, num_draws, size)):
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
-        values = of_chunk(problem, states, sampler, key, coordinates[rows])
+        own, now = coordinates[rows], jr.split(key)
+        values = of_chunk(problem, sampler, now[1], own, states.from_outside(problem, now[0], own))
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
 
 
 @eqx.filter_jit
 def of_chunk(
     problem: InverseProblem,
-    states: AbstractStateMap,
     sampler: Sampler,
     key: PRNGKeyArray,
     coordinates: Draws,
+    states: Float[Array, "draw node"],
 ) -> PyTree[Array]:
     """The quantity for each of some draws."""
-    state_key, own_key = jr.split(key)
-    keys = jr.split(own_key, len(coordinates))
+    keys = jr.split(key, len(coordinates))
 
     def of_draw(own: PRNGKeyArray, one: Float[Array, " coordinate"], state: Float[Array, " node"]):
         return jax.tree.map(jnp.asarray, sampler(own, problem, state, problem.z(one)))
 
-    return jax.vmap(of_draw)(keys, coordinates, states(problem, state_key, coordinates))
+    return jax.vmap(of_draw)(keys, coordinates, states)
 
 
-def chunk_size(
-    problem: InverseProblem, states: AbstractStateMap, sampler: Sampler, coordinates: Draws
-) -> int:
+def chunk_size(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
     """As many draws as fit at once, in chunks of nearly equal size."""
-    one = eqx.filter_eval_shape(of_chunk, problem, states, sampler, jr.key(0), coordinates[:1])
+    size = len(problem.forwards) * problem.forward.space.num_dofs
+    state = jax.ShapeDtypeStruct((1, size), problem.forward.dtype)
+    own = jax.ShapeDtypeStruct((1, coordinates.shape[1]), coordinates.dtype)
+    one = eqx.filter_eval_shape(of_chunk, problem, sampler, jr.key(0), own, state)
     values = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
-    fitting = max(CHUNK_NUMBERS // max(values, problem.forward.space.num_dofs), 1)
+    fitting = max(CHUNK_NUMBERS // max(values, size), 1)
     return math.ceil(len(coordinates) / math.ceil(len(coordinates) / fitting))
