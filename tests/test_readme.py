@@ -14,6 +14,7 @@ from riesz.engines.table import ENGINES
 ROOT = Path(__file__).parent.parent
 README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"
 PLUG_IN_PAGE = ROOT / "docs" / "plug-in.md"
+MEASURED_PAGE = ROOT / "docs" / "measured.md"
 
 
 def blocks_of(page):
@@ -115,3 +116,22 @@ def default_in(cell: str) -> float | str:
     """A number, or a word in quotes."""
     word = re.fullmatch(r'`"(\w+)"`', cell.strip())
     return word[1] if word else float(cell)
+
+
+def test_what_can_be_measured_is_put_together_as_printed():
+    scope = {}
+    for block in blocks_of(MEASURED_PAGE):
+        exec(compile(block, MEASURED_PAGE.name, "exec"), scope)
+    assert [len(scope[name].observed) for name in ("problem", "robust", "shared")] == [4, 2, 4]
+    assert "double exponential, scale 0.01" in scope["robust"].describe()
+
+    # At the median of the prior, by the formula of the density.
+    @eqx.filter_jit
+    def density_and_values(problem):
+        here = jnp.zeros(1)
+        state = problem.state(here)
+        return problem.log_likelihood(here, state), problem.predicted(state, problem.z(here))
+
+    found, seen = density_and_values(scope["robust"])
+    misfit = np.abs(np.asarray(scope["robust"].observed) - np.asarray(seen))
+    np.testing.assert_allclose(found, np.sum(-misfit / 0.01 - np.log(2 * 0.01)))

@@ -333,5 +333,6 @@ def test_laplace_agrees_with_quadrature(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_nuts_agrees_with_quadrature(name):
-    engine = rz.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=rz.Laplace())
+    start = rz.Laplace() if KINDS[name].nearly_normal else None
+    engine = rz.Nuts(num_samples=6000, num_chains=2, linear_solver="dense", start=start)
     check_moments(engine.run(problem_of(name)), name)

@@ -173,10 +173,11 @@ class Binomial(AbstractLikelihood):
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         trials = self.parameters(z)["trials"].astype(predicted.dtype)
         trials = jnp.broadcast_to(trials, predicted.shape)
+        whole = jnp.round(trials).astype(int)  # draws ask for that
         if self.link == LOGIT:
-            counts = dist.BinomialLogits(predicted, trials)
+            counts = dist.BinomialLogits(predicted, whole)
         else:
-            counts = dist.BinomialProbs(predicted, trials)
+            counts = dist.BinomialProbs(predicted, whole)
         return ShareOfTrials(counts, trials)
 
     def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
