@@ -64,6 +64,21 @@ def test_densities_and_moments_are_those_of_scipy(name):
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.12)
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        (rz.Poisson(), "Poisson counts, the state is the log of the rate"),
+        (rz.Poisson([1.0, 2.0], "identity"), "the rate, exposure 1 .. 2, one for each observation"),
+        (rz.NegativeBinomial("c"), "negative binomial counts, concentration 'c' learned, the st"),
+        (rz.Binomial([5.0, 9.0]), "binomial shares, trials 5 .. 9, one for each observation"),
+        (rz.LogNormal(0.2, "log"), "log-normal, sd 0.2 of the logarithm, the state is the log of"),
+        (rz.CorrelatedNormal(covariance=COVARIANCE), "normal, correlated by a known matrix, sd"),
+    ],
+)
+def test_noise_is_described(likelihood, words):
+    assert words in likelihood.describe()
+
+
 def test_noise_that_sensors_share_is_one_normal_vector():
     values = jnp.array([0.2, 1.5, 0.9])
     wanted = stats.multivariate_normal(np.asarray(STATE), COVARIANCE).logpdf(values)

@@ -130,7 +130,8 @@ class NegativeBinomial(AbstractLikelihood):
 
 
 def over(exposure: Scale) -> str:
-    return "" if exposure == 1.0 else f", {scale_text(exposure, 'exposure')}"
+    is_one = isinstance(exposure, float) and exposure == 1.0
+    return "" if is_one else f", {scale_text(exposure, 'exposure')}"
 
 
 class ShareOfTrials(dist.Distribution):

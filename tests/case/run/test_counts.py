@@ -66,6 +66,12 @@ def test_a_new_count_is_whole_and_scatters_about_the_rate(run, levels, tmp_path)
     assert abs(counts.var() / variance - 1) < 0.35
 
 
+def test_the_state_is_called_what_it_is(run):
+    measured = measured_as(run.observations).linked(run.draws(None, 0).shifts.scatter)
+    assert measured.state == "log of n"
+    assert measured.unit_of("u") is None
+
+
 def test_maps_show_the_observations_and_the_fit_counts_all(run):
     observed = run.draws(None, 0).observed
     shown = measurements_of(measured_as(run.observations), observed, run.prepared.num_rows)

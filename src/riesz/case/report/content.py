@@ -83,7 +83,8 @@ class Content:
 def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Content:
     """What the report of a run shows."""
     draws, facts = run.draws(num_draws, seed), run.facts
-    measured, observed = measured_as(run.observations), draws.observed
+    measured = measured_as(run.observations).linked(draws.shifts.scatter)
+    observed = draws.observed
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
     told = verdicts(
         facts.check,

@@ -1,5 +1,6 @@
 """What was measured, its unit, and measurements beside what was predicted for them."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.io.maps.geopackage import Table, geopackage_modules
+from riesz.observe.scatter import AbstractScatter
 from riesz.prediction.draws import Observed
 from riesz.prediction.sensors import ENDS
 
@@ -25,6 +27,14 @@ class Measured:
     name: str
     unit: str | None
     transform: str | None
+    rate: str | None = (
+        None  # "log of" or "log-odds of", where the state is that of what is expected
+    )
+
+    def linked(self, scatter: AbstractScatter | None) -> "Measured":
+        """The same, where counts or shares are linked to the state by their noise."""
+        words = {"log": "log of", "logit": "log-odds of"}
+        return dataclasses.replace(self, rate=words.get(getattr(scatter, "link", "")))
 
     def of(self, states: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
         """Values in the unit of the measurements, from states of the equation."""
@@ -37,13 +47,16 @@ class Measured:
     @property
     def state(self) -> str:
         """What the state of the equation is called."""
+        if self.rate is not None:
+            return f"{self.rate} {self.name}"
         return self.name if self.transform is None else f"{self.transform} of {self.name}"
 
     def unit_of(self, quantity: str) -> str | None:
         """The unit of a quantity by its name, as far as it is known."""
         if quantity in (VALUE, MEASUREMENT):
             return self.unit
-        return self.unit if quantity == "u" and self.transform is None else None
+        is_measured = self.transform is None and self.rate is None
+        return self.unit if quantity == "u" and is_measured else None
 
 
 def measured_as(names: ObservationsTable) -> Measured:
