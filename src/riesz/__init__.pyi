@@ -120,7 +120,7 @@ from .engines.relax.schedule import Annealed as Annealed
 from .engines.relax.schedule import Fixed as Fixed
 from .engines.relax.schedule import Learned as Learned
 from .prediction.predict import predict as predict
-from .prediction.predict import predict_data as predict_data
+from .prediction.data import predict_data as predict_data
 from .prediction.quantity import BudgetTerm as BudgetTerm
 from .prediction.quantity import Outflow as Outflow
 from .diagnose.summary import summary as summary

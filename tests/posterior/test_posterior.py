@@ -32,7 +32,8 @@ from riesz.posterior.family import EmpiricalDraws, full_rank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
 from riesz.prediction import predict as predict_module
 from riesz.prediction import statistics
-from riesz.prediction.predict import predict, predict_data
+from riesz.prediction.data import predict_data
+from riesz.prediction.predict import predict
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
 from riesz.prediction.statistics import gathered
 from riesz.problem.problem import inverse_problem

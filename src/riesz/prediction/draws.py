@@ -263,9 +263,3 @@ class PosteriorDraws(eqx.Module):
         """The mean flux in the cells that hold points."""
         assert self.flux is not None
         return self.flux[where.cell]
-
-
-def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
-    """One for each draw, evenly spread, in random order: the same at all places, maps of what they
-    make are as smooth as what they are made from, and of the right width."""
-    return ((rng.permutation(num_draws) + 0.5) / num_draws)[:, None]

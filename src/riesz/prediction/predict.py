@@ -19,7 +19,13 @@ from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import Posterior, check_levels, representative
 from riesz.prediction.quantity import Quantity, quantity_named
-from riesz.prediction.statistics import LEVELS, NUM_DRAWS, Prediction, gathered
+from riesz.prediction.statistics import (
+    LEVELS,
+    NUM_DRAWS,
+    Prediction,
+    check_thresholds,
+    gathered,
+)
 from riesz.problem.problem import InverseProblem
 
 CHUNK_NUMBERS = 4_000_000
@@ -90,23 +96,6 @@ def predict(
     return statistics(posterior, Plain(quantity), at, num_draws, seed, quantiles, exceed)
 
 
-def predict_data(
-    posterior: Posterior,
-    at: ArrayLike | Grid | None = None,
-    *,
-    num_draws: int = NUM_DRAWS,
-    seed: int = 0,
-    quantiles: Sequence[float] = (0.025, 0.5, 0.975),
-    exceed: Sequence[float] = (),
-    tolerance: float | None = None,
-    design: ArrayLike | None = None,
-) -> Prediction:
-    """Posterior-predictive statistics of new measurements, noise included; at the sensors if not
-    told where. `design` holds covariates there, as `WithEffects` has them at the sensors."""
-    sampler = new_measurements(posterior.problem, at, design, tolerance)
-    return statistics(posterior, sampler, at, num_draws, seed, quantiles, exceed)
-
-
 def new_measurements(
     problem: InverseProblem,
     at: ArrayLike | Grid | None,
@@ -149,8 +138,7 @@ def statistics(
 ) -> Prediction:
     """Statistics over draws, on the grid where one was given."""
     check_levels(quantiles)
-    if not all(map(np.isfinite, exceed)):
-        raise RieszError(f"values to exceed are {tuple(exceed)}: they must be finite.")
+    check_thresholds(exceed)
     chunks = drawn_chunks(posterior, sampler, num_draws, seed)
     found = gathered(chunks, num_draws, quantiles, exceed)
     return jax.tree.map(at.filled, found) if isinstance(at, Grid) else found

@@ -96,6 +96,11 @@ def over_places(
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
+def check_thresholds(exceed: Sequence[float]) -> None:
+    if not all(map(np.isfinite, exceed)):
+        raise RieszError(f"values to exceed are {tuple(exceed)}: they must be finite.")
+
+
 def check_finite(chunk: Chunk) -> None:
     bad = ~np.isfinite(chunk.reshape(len(chunk), -1)).all(axis=1)
     if bad.any():

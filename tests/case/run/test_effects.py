@@ -19,7 +19,7 @@ from riesz.errors import RieszError
 from riesz.mesh.grid import grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.prediction.predict import predict_data
+from riesz.prediction.data import predict_data
 
 PROBLEM = problem_toml(
     domain=rectangle([4, 2], max_edge=1.0),

@@ -21,7 +21,8 @@ from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
 from riesz.mesh.grid import Grid, arrow_grid
 from riesz.mesh.locate import locate
-from riesz.prediction.draws import PosteriorDraws, spread_probabilities
+from riesz.prediction.draws import PosteriorDraws
+from riesz.prediction.elsewhere import elsewhere
 from riesz.prediction.learned import Learned
 from riesz.prediction.sensors import DataFit, fit_to_data
 
@@ -132,18 +133,17 @@ def maps_of(
     itself where that is another, and the fields."""
     points = pixels.points
     where, shifts = locate(draws.mesh, points), draws.shifts
-    states = draws.state.at(draws.mesh, where)
-    rng = np.random.default_rng(seed)
-    local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
-    said = shifts.said(states, points, None, local)
+    there = elsewhere(draws, points, where, seed=seed)
+    said = there.said(slice(None))
     name, unit = measured.name, measured.unit
     maps = []
     if shifts.scatter is not None:
-        new = np.asarray(measured.of(shifts.measured(said, noise)))
+        new = np.asarray(measured.of(shifts.measured(said, there.noise)))
         maps.append(field_map(MEASUREMENT, f"a new measurement of {name}", unit, new))
     maps.append(field_map(VALUE, name, unit, np.asarray(measured.of(shifts.expected(said)))))
     if measured.transform is not None or shifts.local is not None:
         alone = "" if shifts.local is None else ", without what neighbours share"
+        states = there.states(slice(None))
         maps.append(field_map("u", measured.state + alone, None, states))
     maps += [
         field_map(one, one, None, draws.unknown_at(one, points, where)) for one in draws.mapped

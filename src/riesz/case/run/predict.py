@@ -55,9 +55,10 @@ from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import read_table
 from riesz.mesh.grid import Grid, arrow_grid
 from riesz.mesh.grid import grid as cells_over
-from riesz.mesh.locate import Location, locate
+from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
-from riesz.prediction.draws import PosteriorDraws, spread_probabilities
+from riesz.prediction.draws import PosteriorDraws
+from riesz.prediction.elsewhere import elsewhere
 from riesz.prediction.statistics import Prediction, over_places
 from riesz.spelling import nearest
 
@@ -210,42 +211,21 @@ def drawn_at(
     *,
     together: bool,
 ) -> Drawn:
-    """Draws of the quantity at places, some of them at a time.
-
-    What is open at a place beside the draw, noise above all, is the same quantile at all places of
-    a draw where they are looked at one by one, `together`: maps of it are smooth.
-    """
-    name, shifts = request.quantity, draws.shifts
-    points = points_of(draws.mesh, at)
+    """Draws of the quantity at places, some of them at a time."""
+    name, points = request.quantity, points_of(draws.mesh, at)
     where = None if at is None else locate(draws.mesh, points)
     design = design_at(request, run) if name in (VALUE, MEASUREMENT) else None
-    rng = np.random.default_rng(request.seed)
-    shape = (draws.num_draws, len(points))
-    if together:
-        local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
-    else:
-        local, noise = rng.uniform(size=(2, *shape))
+    there = elsewhere(draws, points, where, design, seed=request.seed, together=together)
 
     def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
-        here = None if where is None else Location(*(a[part] for a in location_arrays(where)))
         if name in draws.names:
-            values = draws.unknown_at(name, points[part], here)
-            return values[:, part] if here is None else values
-        states = draws.state.at(draws.mesh, here)
-        states = states[:, part] if here is None else states
+            return there.unknown(name, part)
         if name == STATE:
-            return states
-        own = None if design is None else design[part]
-        said = shifts.said(states, points[part], own, local if together else local[:, part])
-        if name == VALUE:
-            return np.asarray(measured.of(shifts.expected(said)))
-        return np.asarray(measured.of(shifts.measured(said, noise if together else noise[:, part])))
+            return there.states(part)
+        values = there.expected(part) if name == VALUE else there.measured(part)
+        return np.asarray(measured.of(values))
 
     return of
-
-
-def location_arrays(where: Location) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return where.cell, where.barycentric, where.inside
 
 
 def design_at(request: PredictionRequest, run: Run) -> Float[np.ndarray, "point effect"] | None:

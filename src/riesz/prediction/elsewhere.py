@@ -1,0 +1,85 @@
+"""New measurements at other places, from draws: the state, what shifts it, and noise."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.mesh.locate import Location
+from riesz.prediction.draws import AtPlaces, PosteriorDraws
+
+Probabilities = Float[np.ndarray, "draw #place"]
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """Places, some of which are asked for at a time; without `where` the nodes of the mesh.
+
+    `design` holds covariates there. What is open at a place beside the draw is told by its
+    probability: what neighbours share, `local`, and `noise`.
+    """
+
+    draws: PosteriorDraws
+    points: Float[np.ndarray, "place dim"]
+    where: Location | None
+    design: Float[np.ndarray, "place effect"] | None
+    local: Probabilities
+    noise: Probabilities
+
+    def located(self, part: slice) -> Location | None:
+        where = self.where
+        if where is None:
+            return None
+        return Location(where.cell[part], where.barycentric[part], where.inside[part])
+
+    def states(self, part: slice) -> AtPlaces:
+        draws, here = self.draws, self.located(part)
+        states = draws.state.at(draws.mesh, here)
+        return states[:, part] if here is None else states
+
+    def said(self, part: slice) -> AtPlaces:
+        """The state with all that shifts it for measurements."""
+        design = None if self.design is None else self.design[part]
+        shifts, own = self.draws.shifts, of_part(self.local, part)
+        return shifts.said(self.states(part), self.points[part], design, own)
+
+    def expected(self, part: slice) -> AtPlaces:
+        """What new measurements scatter about, in their unit."""
+        return self.draws.shifts.expected(self.said(part))
+
+    def measured(self, part: slice) -> AtPlaces:
+        """New measurements, noise included."""
+        return self.draws.shifts.measured(self.said(part), of_part(self.noise, part))
+
+    def unknown(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
+        here = self.located(part)
+        values = self.draws.unknown_at(name, self.points[part], here)
+        return values[:, part] if here is None else values
+
+
+def of_part(probability: Probabilities, part: slice) -> Probabilities:
+    return probability if probability.shape[1] == 1 else probability[:, part]
+
+
+def elsewhere(
+    draws: PosteriorDraws,
+    points: Float[np.ndarray, "place dim"],
+    where: Location | None,
+    design: Float[np.ndarray, "place effect"] | None = None,
+    *,
+    seed: int = 0,
+    together: bool = True,
+) -> Elsewhere:
+    """Where places are looked at one by one, what is open is the same quantile at all of them, so
+    that maps are smooth; where draws are, not `together`, each place has its own."""
+    rng, shape = np.random.default_rng(seed), (draws.num_draws, len(points))
+    if together:
+        local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
+    else:
+        local, noise = rng.uniform(size=(2, *shape))
+    return Elsewhere(draws, points, where, design, local, noise)
+
+
+def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
+    """One for each draw, evenly spread, in random order: what they make has the right width."""
+    return ((rng.permutation(num_draws) + 0.5) / num_draws)[:, None]
