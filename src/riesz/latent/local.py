@@ -6,7 +6,6 @@ $k(x, P)\,K^{-1} v$ with the variance $k(x, x) - k(x, P)\,K^{-1} k(P, x)$. It is
 Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
 """
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,13 +16,14 @@ import jax.scipy as jsp
 import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.spatial.distance import cdist
 
 from riesz.latent.gaussian_process import (
     GP,
+    JITTER,
     LearnedScales,
     covariance_factor,
     covariances,
-    inducing_factor,
     num_scales,
     with_scales,
 )
@@ -32,6 +32,11 @@ from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
 SPREAD = LearnedScales(sd=1.0, length=1.0)
 NUMBERS_AT_ONCE = 50_000
 """Covariances between places and sensors that each draw holds at a time."""
+
+
+MOST_LENGTHS = 8
+"""Of draws, for which a matrix between the sensors is factorised: what follows from it changes
+little from one to the next."""
 
 
 class LocalMoments(NamedTuple):
@@ -100,22 +105,47 @@ class LocalEffect(eqx.Module):
     ) -> LocalMoments:
         """Of it at other points for draws of its weights, on the host, where nothing is compiled.
 
-        Draws that share their scales share a factorisation. A draw at a point is the mean plus the
-        sd times a normal number; `LocalEffect` itself is at the sensors.
+        Lengths share factorisations: where there are many, what follows from them is interpolated
+        between a few. A draw at a point is the mean plus the sd times a normal number;
+        `LocalEffect` itself is at the sensors.
         """
-        places, count = np.asarray(self.places, float), num_scales(self.kernel)
-        shape = (len(weights), len(points))
-        mean, sd = np.empty(shape), np.empty(shape)
-        scales, group = np.unique(np.asarray(weights)[:, :count], axis=0, return_inverse=True)
-        for number, own in enumerate(scales):
-            rows = np.flatnonzero(group.reshape(-1) == number)
-            kernel = dataclasses.replace(self.kernel, length_scale=own[1:], sd=own[0])
-            near = kernel.matrix(places, np.asarray(points, float))
-            white = sla.solve_triangular(inducing_factor(kernel, places), near, lower=True)
-            mean[rows] = np.asarray(weights)[rows, count:] @ near
-            sd[rows] = np.sqrt(np.maximum(own[0] ** 2 - np.sum(white**2, axis=0), 0.0))
-        return LocalMoments(mean, sd)
+        places = np.asarray(self.places, float)
+        sd, lengths, own = np.split(np.asarray(weights, float), [1, 2], axis=1)
+        values = np.empty(own.shape)  # at the places
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length)
+            matrix = self.correlations(length, places, places) + JITTER * np.eye(len(places))
+            values[rows] = sd[rows] ** 2 * own[rows] @ matrix
+        mean, left = np.zeros((2, len(weights), len(points)))
+        for length, share in zip(*shares_of(lengths[:, 0]), strict=True):
+            rows = np.flatnonzero(share)
+            matrix = self.correlations(length, places, places) + JITTER * np.eye(len(places))
+            factor, near = np.linalg.cholesky(matrix), self.correlations(length, places, points)
+            white = sla.solve_triangular(factor, near, lower=True)
+            solved = sla.solve_triangular(factor, values[rows].T, lower=True).T
+            mean[rows] += share[rows, None] * (solved @ white)
+            left[rows] += share[rows, None] * (1 - np.einsum("ij,ij->j", white, white))
+        return LocalMoments(mean, sd * np.sqrt(np.maximum(left, 0.0)))
+
+    def correlations(
+        self,
+        length: float,
+        points: Float[np.ndarray, "point dim"],
+        others: Float[np.ndarray, "other dim"],
+    ) -> Float[np.ndarray, "point other"]:
+        return self.kernel.profile(cdist(points / length, others / length, "sqeuclidean"), np)
 
     def describe(self) -> str:
         sd, length = float(self.kernel.sd), float(known_length_scale(self.kernel)[0])
         return f"what neighbours share: sd about {sd:.4g}, range about {length:.4g}, both learned"
+
+
+def shares_of(
+    lengths: Float[np.ndarray, " draw"],
+) -> tuple[Float[np.ndarray, " knot"], Float[np.ndarray, "knot draw"]]:
+    """Lengths to compute at, and how much each tells of every draw: linear in the logarithm."""
+    logs = np.log(lengths)
+    knots = np.unique(logs)
+    if len(knots) > MOST_LENGTHS:
+        knots = np.linspace(knots[0], knots[-1], MOST_LENGTHS)
+    return np.exp(knots), np.array([np.interp(logs, knots, one) for one in np.eye(len(knots))])
