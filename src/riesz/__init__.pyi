@@ -145,6 +145,7 @@ from .case.run.folder import Run as Run
 from .case.run.folder import read_run as read_run
 from .case.run.predict import write_prediction as write_prediction
 from .case.report.page import write_report as write_report
+from .errors import EngineError as EngineError
 from .errors import FileFormatError as FileFormatError
 from .errors import FormError as FormError
 from .errors import MeshError as MeshError

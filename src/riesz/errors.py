@@ -1,7 +1,8 @@
-"""What Riesz raises when its input is wrong.
+"""What Riesz raises when its input is wrong, or an engine gives up.
 
 Every message says what was found, where, and what to do. The command line turns each of these
-into one line and exit status 2, so nothing else may derive from `RieszError`.
+into one line and exit status 2, that of an engine into 1, so nothing else may derive from
+`RieszError`.
 """
 
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ class FormError(RieszError):
 
 class SolveError(RieszError):
     """The discrete equations have no solution that the solver could find."""
+
+
+class EngineError(RieszError):
+    """An engine failed in the middle of a fit that it had accepted."""
 
 
 class FileFormatError(RieszError):

@@ -277,12 +277,17 @@ def test_impossible_predictions_are_refused(ramp, monkeypatch):
         ramp.sd("f", num_draws=-1)
     with pytest.raises(RieszError, match="NaN or infinite in 2 of 2 draws"):
         predict(ramp, lambda problem, state, z: jnp.nan * state[0], num_draws=2)
-    with pytest.raises(RieszError, match="noise of its own"):
-        predict_data(ramp, [[0.5, 0.5]], num_draws=2)
     monkeypatch.setattr(statistics, "KEPT_NUMBERS", 2)
     with pytest.raises(RieszError, match=r"only the mean and sd, quantiles=\(\)"):
         predict(ramp, "f", num_draws=3)
     assert predict(ramp, "f", num_draws=3, quantiles=()).quantiles == {}
+
+
+def test_noise_elsewhere_is_the_median_of_that_of_the_sensors(ramp):
+    place, count = [[0.5, 0.5]], 200
+    state, new = predict(ramp, "u", place, num_draws=count), predict_data(ramp, place)
+    median = np.median(np.asarray(ramp.problem.likelihood.sd))
+    np.testing.assert_allclose(new.sd, np.hypot(state.sd, median), rtol=4 / np.sqrt(count))
 
 
 def test_a_distribution_must_fit_the_problem():

@@ -1,7 +1,8 @@
 """The `riesz` command.
 
 Heavy imports happen inside the commands, so that `--help` answers at once. A `RieszError` is one
-line on the error stream and exit status 2; anything else is a bug and keeps its traceback.
+line on the error stream and exit status 2, or 1 where an engine failed; anything else is a bug and
+keeps its traceback.
 Other distributions add commands through the entry-point group `riesz.commands`: each entry is a
 function that is given the application.
 """
@@ -17,7 +18,7 @@ from riesz.cli.fit import fit_problem
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.predict import predict_run, report_run
-from riesz.errors import RieszError
+from riesz.errors import EngineError, RieszError
 
 PLUG_INS = "riesz.commands"
 
@@ -42,7 +43,7 @@ app.command("fit", epilog="Example: riesz fit examples/aquifer/problem.toml --ou
 )
 app.command(
     "predict",
-    epilog="Example: riesz predict out/aquifer --quantity u --stat mean --cell 1000 --out head.tif",
+    epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",
 )(predict_run)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 app.command(epilog="Example: riesz demo --out demo-output")(demo)
@@ -56,4 +57,4 @@ def main() -> None:
         app()
     except RieszError as error:
         typer.echo(f"riesz: {error}", err=True)
-        sys.exit(2)
+        sys.exit(1 if isinstance(error, EngineError) else 2)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+import numpy as np
 
 from riesz.diagnose.importance import with_importance_check
 from riesz.diagnose.surrogate_error import with_surrogate_error
@@ -19,7 +20,7 @@ from riesz.engines.conditional.engine import Conditional
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import AUTO, check_engine, engine_of
-from riesz.errors import RieszError
+from riesz.errors import EngineError, RieszError
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.linearity import linear_parts
@@ -42,6 +43,16 @@ class Choice:
 
     engine: AbstractEngine
     why: str
+
+
+FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
+"""What numbers do: solves without a solution, overflow, matrices that have no factor."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, as a sentence; compiled code adds pages to it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return f"{lines[0].rstrip('. ')}."
 
 
 def choose_engine(problem: InverseProblem) -> Choice:
@@ -122,6 +133,11 @@ def fit(
     except KeyboardInterrupt:
         checkpoint.flush()
         raise
+    except FAILURES as error:
+        raise EngineError(
+            f"the engine {engine.name} failed: {first_line(error)} Look for priors that allow "
+            "impossible coefficients and for noise that is far too small, or take another engine."
+        ) from error
     checkpoint.flush()
     posterior = checked(posterior, check, seed)
     for note in posterior.notes:
@@ -147,6 +163,6 @@ def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what
     """The posterior after a check, or with a note of why there is none."""
     try:
         return check(posterior, seed=seed)
-    except RieszError as error:
-        note = f"{what} could not be checked: {error}"
+    except (RieszError, *FAILURES) as error:
+        note = f"{what} could not be checked: {first_line(error)}"
         return dataclasses.replace(posterior, notes=(*posterior.notes, note))

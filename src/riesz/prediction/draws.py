@@ -31,16 +31,16 @@ BITS = 14
 
 
 class Rounded(eqx.Module):
-    """Draws at places, as good as they are needed: about their mean, in single precision."""
+    """Draws at places, as good as they are needed: about their median, in single precision."""
 
-    mean: Float[np.ndarray, " place"]
+    middle: Float[np.ndarray, " place"]
     offsets: Float[np.ndarray, "draw place"]
 
     def values(self) -> AtPlaces:
-        return self.mean + self.offsets.astype(float)
+        return self.middle + self.offsets.astype(float)
 
     def chosen(self, rows: Rows) -> "Rounded":
-        return Rounded(self.mean, self.offsets[rows])
+        return Rounded(self.middle, self.offsets[rows])
 
 
 def exactly(values: AtPlaces) -> Rounded:
@@ -50,14 +50,14 @@ def exactly(values: AtPlaces) -> Rounded:
 
 def rounded(values: AtPlaces) -> Rounded:
     """Digits that tell nothing are zero, which is what makes files small."""
-    mean = values.mean(axis=0, dtype=float)
-    offsets = values - mean
-    # Not by the sd: one draw far out must not cost all others their digits.
-    spread = np.subtract(*np.quantile(offsets, (0.84, 0.16), axis=0)) / 2
+    values = np.asarray(values, float)
+    # Not mean and sd: one draw far out must not cost all others their digits.
+    low, middle, high = np.quantile(values, (0.16, 0.5, 0.84), axis=0)
+    offsets, spread = values - middle, (high - low) / 2
     known = spread > np.finfo(np.float32).tiny
     step = np.exp2(np.floor(np.log2(np.where(known, spread, 1.0))) - BITS)
     offsets = np.where(known, np.rint(offsets / step) * step, offsets)
-    return Rounded(mean, offsets.astype(np.float32))
+    return Rounded(middle, offsets.astype(np.float32))
 
 
 def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:

@@ -7,8 +7,8 @@ from it needs no more than these, and no compiler.
 
 import shutil
 import tomllib
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -76,6 +76,16 @@ OPENED = "riesz.case.run.opened"
 all engines with it, which takes longer than most predictions."""
 
 
+@contextmanager
+def told_to_refit(folder: Path) -> Iterator[None]:
+    """What is raised inside ends with the command that makes the run again: versions differ."""
+    try:
+        yield
+    except RieszError as error:
+        command = read_results(folder / MANIFEST)["command"]
+        raise type(error)(f"{error} The run was made by: {command}") from None
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """A fit that is kept in a folder: the problem as it was fitted, its posterior, and draws of it.
@@ -99,13 +109,18 @@ class Run:
     @cached_property
     def case(self) -> "Case":
         """The problem file, and the problem that it describes."""
-        return self.fitted[0] if self.fitted else import_module(OPENED).case_in(self.folder)
+        if self.fitted:
+            return self.fitted[0]
+        with told_to_refit(self.folder):
+            return import_module(OPENED).case_in(self.folder)
 
     @cached_property
     def posterior(self) -> "Posterior":
         if self.fitted:
             return self.fitted[1]
-        return import_module(OPENED).posterior_in(self.folder, self.case)
+        case = self.case
+        with told_to_refit(self.folder):
+            return import_module(OPENED).posterior_in(self.folder, case)
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -118,7 +133,8 @@ class Run:
     def kept(self) -> tuple[PosteriorDraws, FitFacts] | None:
         """What stands in the folder beside the posterior; runs of older versions have none."""
         path = self.folder / DRAWS
-        return read_draws(path) if path.is_file() else None
+        with told_to_refit(self.folder):
+            return read_draws(path) if path.is_file() else None
 
     @property
     def facts(self) -> FitFacts:

@@ -44,7 +44,7 @@ from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.base import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice, fit
+from riesz.inference.fit import Choice, first_line, fit
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.draws import write_draws
@@ -122,9 +122,8 @@ def accounted(posterior: Posterior) -> Account:
         found = summary_of(posterior, drawn)
         return Account(posterior, found, (drawn, fit_facts(posterior)))
     except Exception as error:
-        text = str(error).strip() or type(error).__name__
         told = (
-            f"the posterior is kept, but could not be summarised: {text.splitlines()[0]} "
+            f"the posterior is kept, but could not be summarised: {first_line(error)} "
             "Predictions may fail the same way: look for priors that allow impossible "
             "coefficients, or fit with another --engine or --seed."
         )

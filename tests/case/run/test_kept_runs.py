@@ -1,0 +1,181 @@
+"""A run is predicted from without a solve, and what was fitted is never lost."""
+
+import json
+import shutil
+import sys
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.small_problem import written
+from tests.tiny_run import tiny_run
+
+from riesz.case.file.problem import read_problem
+from riesz.case.report.page import write_report
+from riesz.case.run.folder import read_run
+from riesz.case.run.predict import write_prediction
+from riesz.case.run.writing import accounted, write_run
+from riesz.cli.main import main
+from riesz.engines.nuts.engine import Nuts
+from riesz.errors import FileFormatError, RieszError
+from riesz.inference.fit import Choice
+from riesz.posterior.family import EmpiricalDraws
+from riesz.posterior.posterior import ExactStates, Posterior
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_run(tmp_path_factory.mktemp("kept"), exchange=True)
+
+
+@pytest.fixture
+def programs():
+    """Counts those that are compiled, from here on."""
+    counted = []
+
+    def listen(event, duration, **_):
+        if "backend_compile" in event:
+            counted.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield counted
+    jax.monitoring.clear_event_listeners()
+
+
+def test_what_is_kept_is_predicted_without_compiling_anything(folder, tmp_path, programs):
+    jax.jit(lambda x: x + 1.2345)(1.0)
+    assert len(programs) >= 1  # they are counted
+    programs.clear()
+    for quantity in ("u", "value", "measurement", "conductivity", "level"):
+        words = {"quantity": quantity, "stat": "mean,sd,q2.5,exceed:100", "cell": 400.0}
+        for suffix in ("csv", "tif", "gpkg"):
+            write_prediction(folder, tmp_path / f"a.{suffix}", **words)
+    write_prediction(folder, tmp_path / "a.vtu", quantity="conductivity", stat="all")
+    write_prediction(folder, tmp_path / "a.csv", stat="ensemble", cell=400.0, num_draws=5)
+    write_report(folder, tmp_path / "page.html")
+    assert programs == []
+
+
+def test_a_measurement_is_wider_than_the_value_by_the_noise(folder, tmp_path):
+    found = {}
+    for quantity in ("value", "measurement"):
+        out = tmp_path / f"{quantity}.csv"
+        write_prediction(folder, out, quantity=quantity, stat="sd", cell=400.0)
+        found[quantity] = np.loadtxt(out, delimiter=",", skiprows=1)[:, 2]
+    # Thirty draws go together with their noise by chance, up to half of it or so.
+    together = (found["measurement"] ** 2 - found["value"] ** 2 - 4) / (4 * found["value"])
+    assert np.abs(together).max() < 3 / np.sqrt(30)
+
+
+def test_without_being_asked_for_anything_else_a_prediction_is_of_measurements(folder, tmp_path):
+    told = write_prediction(folder, tmp_path / "a.csv", stat="sd", cell=400.0)
+    assert list(told["ranges"]) == ["measurement_sd"]
+    assert told["ranges"]["measurement_sd"][0] > 1.5  # the noise alone has 2
+
+
+def test_draws_that_are_not_kept_are_computed(folder, tmp_path, monkeypatch):
+    run, asked = read_run(folder), []
+
+    def drawn(posterior, **words):
+        asked.append(words)
+        return run.kept[0]
+
+    monkeypatch.setattr("riesz.case.run.opened.posterior_draws", drawn)
+    write_prediction(run, tmp_path / "a.csv", cell=400.0, num_draws=30)
+    assert asked == []
+    write_prediction(run, tmp_path / "a.csv", cell=400.0, num_draws=31)
+    write_prediction(run, tmp_path / "a.csv", cell=400.0, seed=1)
+    write_prediction(run, tmp_path / "b.csv", cell=400.0, seed=1)  # once is enough
+    assert asked == [{"num_draws": 31, "seed": 0}, {"num_draws": None, "seed": 1}]
+
+
+def test_a_run_of_a_version_that_kept_no_draws_is_read(folder, tmp_path, monkeypatch):
+    old = tmp_path / "old"
+    shutil.copytree(folder, old)
+    (old / "draws.npz").unlink()
+    manifest = json.loads((old / "manifest.json").read_text())
+    del manifest["files"]["draws.npz"]
+    (old / "manifest.json").write_text(json.dumps(manifest))
+    kept = read_run(folder).kept[0]
+    monkeypatch.setattr("riesz.case.run.opened.posterior_draws", lambda posterior, **_: kept)
+    write_prediction(old, tmp_path / "old.csv", cell=400.0)
+    write_prediction(folder, tmp_path / "new.csv", cell=400.0)
+    assert (tmp_path / "old.csv").read_text() == (tmp_path / "new.csv").read_text()
+
+
+def test_what_this_version_cannot_read_is_told_with_the_command_that_makes_it_again(
+    folder, tmp_path, monkeypatch
+):
+    def refused(path):
+        raise FileFormatError("a saved thing is of another version: fit again.")
+
+    monkeypatch.setattr("riesz.case.run.folder.read_draws", refused)
+    with pytest.raises(RieszError, match=r"fit again\. The run was made by: riesz fit problem\."):
+        write_prediction(folder, tmp_path / "a.csv", cell=400.0)
+
+
+def posterior_of(folder, coordinates):
+    """Of a diffusivity, by draws of its coordinate: far out it is infinite."""
+    case = read_problem(written(folder))
+    draws = EmpiricalDraws(jnp.asarray(coordinates, float).reshape(1, -1, 1))
+    return case, Posterior(case.problem, draws, ExactStates(), {}, "nuts", 0)
+
+
+def test_draws_without_a_solution_are_left_out_and_told(tmp_path):
+    _, posterior = posterior_of(tmp_path, [0.0, 0.5, 1e5, -0.5])
+    found = accounted(posterior)
+    assert found.failed is None
+    assert found.kept[0].num_draws == 3
+    assert "no solution for 1 of 4 draws: left out" in found.posterior.notes[-1]
+    assert np.isfinite(found.summary.residual_rms)
+
+
+def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
+    case, posterior = posterior_of(tmp_path, [1e5, 2e5, 3e5, 0.0])
+    details = {"choice": Choice(Nuts(), "so"), "command": "", "seed": 0, "seconds": 1.0}
+    numbers = write_run(tmp_path / "run", case, *accounted(posterior), **details)
+    assert "has no solution for 3 of 4 draws" in numbers["failed"]
+    run = read_run(tmp_path / "run")
+    assert run.numbers["failed"] in run.numbers["notes"]
+    assert run.numbers["failed"] in run.summary
+    np.testing.assert_array_equal(run.posterior.distribution.all(), posterior.distribution.all())
+
+
+def run_command(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, words)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return stop.value.code or 0, capsys.readouterr().err
+
+
+def fails(*_, **__):
+    raise RuntimeError("the linear solve broke down\nfollowed by pages of it")
+
+
+def test_an_engine_that_fails_leaves_a_message_and_status_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Nuts, "run", fails)
+    words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
+    status, errors = run_command(words, monkeypatch, capsys)
+    assert status == 1
+    assert "riesz: the engine nuts failed: the linear solve broke down. Look for" in errors
+    assert "Traceback" not in errors
+    assert "pages" not in errors
+
+
+def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
+    tmp_path, monkeypatch, capsys
+):
+    def fitted(engine, problem, **_):
+        draws = EmpiricalDraws(jnp.zeros((1, 4, problem.num_coordinates)))
+        return Posterior(problem, draws, ExactStates(), {}, "nuts", 0)
+
+    monkeypatch.setattr(Nuts, "run", fitted)
+    monkeypatch.setattr("riesz.case.run.writing.posterior_draws", fails)
+    words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
+    status, errors = run_command(words, monkeypatch, capsys)
+    assert status == 1
+    assert "the posterior is kept, but could not be summarised: the linear solve broke" in errors
+    assert "Traceback" not in errors
+    assert read_run(tmp_path / "run").posterior.distribution.num_draws == 4
