@@ -143,7 +143,8 @@ def test_a_run_reads_its_regions_again_without_the_map(tmp_path):
     assert len(json.loads(regions.read_bytes())["features"]) == 3  # one is far away
     (tmp_path / "geology.geojson").unlink()
     nothing = tmp_path / "nothing.csv"
-    again = read_case(case.path, coarse=case.coarse, table=table, kept=(nothing, nothing, regions))
+    kept = (nothing, nothing, regions, nothing)
+    again = read_case(case.path, coarse=case.coarse, table=table, kept=kept)
     found, wanted = (one.problem.forward.space.mesh for one in (again, case))
     np.testing.assert_array_equal(found.nodes, wanted.nodes)
     for name in ("gravel", "clay"):

@@ -8,7 +8,7 @@ from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
 from riesz.case.file.measurements import measurements_content
-from riesz.case.file.problem import MEASUREMENTS, read_case
+from riesz.case.file.problem import read_case
 from riesz.errors import FileFormatError
 
 COUNTS = "x,y,value,hours\n0.5,0.5,6,2.0\n0.75,0.25,5,1.0\n0.3,0.6,0,1.5\n"
@@ -144,8 +144,9 @@ def test_a_run_folder_keeps_measurements_whose_files_are_gone(folder):
     kept.mkdir()
 
     (kept / "problem.toml").write_bytes(first.content)
-    (kept / MEASUREMENTS).write_bytes(measurements_content(first.measurements))
-    own = tuple(kept / name for name in ("wells.csv", "rivers.csv", "regions.geojson"))
+    names = ("wells.csv", "rivers.csv", "regions.geojson", "measurements.json")
+    own = tuple(kept / name for name in names)
+    own[-1].write_bytes(measurements_content(first.measurements))
     again = read_case(
         kept / "problem.toml", coarse=first.coarse, table=folder / "wells.csv", kept=own
     )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import jax
@@ -56,6 +57,15 @@ def test_what_is_kept_is_predicted_without_compiling_anything(folder, tmp_path, 
     write_prediction(folder, tmp_path / "a.csv", stat="ensemble", cell=400.0, num_draws=5)
     write_report(folder, tmp_path / "page.html")
     assert programs == []
+
+
+def test_whoever_predicts_imports_no_engine():
+    """They bring most of what Riesz is made of, and take longer than most predictions."""
+    words = "import sys, riesz.case.run.predict, riesz.case.report.page; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    modules = told.stdout.split()
+    assert "riesz.prediction.draws" in modules
+    assert not [name for name in modules if name.startswith(("riesz.engines", "optax"))]
 
 
 def test_a_measurement_is_wider_than_the_value_by_the_noise(folder, tmp_path):

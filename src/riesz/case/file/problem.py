@@ -70,8 +70,8 @@ from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import observations
 from riesz.problem.problem import InverseProblem, inverse_problem
 
-MEASUREMENTS = "measurements.json"
-"""Further measurements in a run folder, beside the problem file."""
+Kept = tuple[Path, Path, Path, Path]
+"""A run's own wells, rivers, regions and further measurements."""
 
 LOCAL_RANGE, LOCAL_SD = 0.03, 0.5
 """Medians of the local effect, as shares of the observations' extent and of their values' sd."""
@@ -180,12 +180,12 @@ def read_case(
     *,
     coarse: Mesh | None = None,
     table: Path | None = None,
-    kept: tuple[Path, Path, Path] | None = None,
+    kept: Kept | None = None,
 ) -> Case:
     """A case from a problem file or from a run folder, which passes its own mesh and tables.
 
-    The table of observations and, as `kept`, wells, rivers and regions stand in place of those that
-    the file names.
+    The table of observations and, as `kept`, what maps and further tables hold stand in place of
+    what the file names.
     """
     content = read_bytes(path)
     tables = tables_in(path, content)
@@ -248,14 +248,14 @@ class Mapped(NamedTuple):
     measurements: tuple[Measured, ...]
 
 
-def mapped(path: Path, tables: ProblemTables, kept: tuple[Path, Path, Path] | None) -> Mapped:
+def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
     """From the files that are named, or from a run's own."""
     if kept is not None:
         return Mapped(
             kept_wells(path, kept[0], tables.wells),
             kept_rivers(kept[1], tables.rivers),
             kept_regions(kept[2], tables.regions),
-            kept_measurements(path.parent / MEASUREMENTS, tables.measurements),
+            kept_measurements(kept[3], tables.measurements),
         )
     folder = path.parent
     return Mapped(

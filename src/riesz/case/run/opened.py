@@ -7,7 +7,16 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.problem import Case, read_case
-from riesz.case.run.folder import MESH, POSTERIOR, PROBLEM, REGIONS, RIVERS, TABLE, WELLS
+from riesz.case.run.folder import (
+    MEASUREMENTS,
+    MESH,
+    POSTERIOR,
+    PROBLEM,
+    REGIONS,
+    RIVERS,
+    TABLE,
+    WELLS,
+)
 from riesz.diagnose.facts import fit_facts
 from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
@@ -35,7 +44,7 @@ def case_in(folder: Path) -> Case:
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
-        kept=(folder / WELLS, folder / RIVERS, folder / REGIONS),
+        kept=(folder / WELLS, folder / RIVERS, folder / REGIONS, folder / MEASUREMENTS),
     )
 
 

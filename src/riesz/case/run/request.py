@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.file.problem import MEASUREMENTS
-from riesz.case.run.folder import DRAWS, GOES_WITH, RIVERS, WELLS
+from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, WELLS
 from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.geopackage import geopackage_modules

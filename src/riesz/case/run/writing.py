@@ -17,13 +17,14 @@ import numpy as np
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.measurements import measurements_content
-from riesz.case.file.problem import MEASUREMENTS, Case
+from riesz.case.file.problem import Case
 from riesz.case.file.rivers import rivers_content
 from riesz.case.file.wells import wells_content
 from riesz.case.run.folder import (
     DRAWS,
     FILES,
     MANIFEST,
+    MEASUREMENTS,
     MESH,
     POSTERIOR,
     PROBLEM,
