@@ -154,6 +154,31 @@ def test_a_run_folder_keeps_measurements_whose_files_are_gone(folder):
     np.testing.assert_allclose(again.problem.observations.points, first.problem.observations.points)
 
 
+EXPERIMENT = """
+[[experiments]]
+file = "second.csv"
+source = 2.0
+wells = [{ x = 0.5, y = 0.5, rate = -0.3 }]
+boundary = { left = { value = 1.0 } }
+"""
+
+
+def test_experiments_share_unknowns_and_differ_in_what_they_say(tmp_path):
+    (tmp_path / "second.csv").write_text("x,y,value\n0.25,0.5,0.9\n")
+    case = rz.read_problem(written(tmp_path, problem_toml() + EXPERIMENT))
+    problem = case.problem
+    first, second = problem.forwards
+    assert [problem.latents.names, len(problem.observed)] == [("a",), 3]
+    by_hand = rz.boundary_value_problem(
+        first.space,
+        rz.diffusion(2.0) - rz.source(2.0) - rz.point_source([[0.5, 0.5]], [-0.3]),
+        {"left": 1.0},
+    )
+    z = {"a": np.array(2.0)}
+    np.testing.assert_allclose(rz.solve(second, z), rz.solve(by_hand), atol=1e-10)
+    assert case.choice().engine.name == "nuts"
+
+
 def entry(**keys):
     return table("[measurements]", {"noise": {"sd": 0.1}} | keys)
 
@@ -179,6 +204,11 @@ def entry(**keys):
         ({"more": entry(kind="value", x=0.5, value=1.0)}, "lacks the key 'y'"),
         ({"more": entry(kind="value", x=5.0, y=0.5, value=1.0)}, "of the observations, 1 of 1"),
         ({"more": entry(kind="value", x=0.5, y=0.5, value=1.0, angle=3.0)}, "does not take"),
+        (
+            {"more": EXPERIMENT, "observations": {"local": True}},
+            "has experiments and observations.local",
+        ),
+        ({"more": EXPERIMENT.replace("2.0", '"b"')}, "experiments.1.source = 'b', but there is no"),
         ({"more": entry(kind="level", value=1.0)}, "'level': .*may be"),
         (
             {"more": table("[measurements]", {"kind": "value", "value": 1.0})},

@@ -29,6 +29,7 @@ from riesz.case.file.boundary import (
     with_stretches,
 )
 from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
+from riesz.case.file.experiments import Posed, posed_experiments
 from riesz.case.file.measurements import (
     Measured,
     data_of,
@@ -68,7 +69,7 @@ from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import observations
-from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.problem import Experiment, InverseProblem, shared_problem
 
 Kept = tuple[Path, Path, Path, Path]
 """A run's own wells, rivers, regions and further measurements."""
@@ -133,7 +134,7 @@ class Case:
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
     regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
-    measurements: tuple[Measured, ...]  # beside the observations
+    measurements: tuple[Measured, ...]  # beside the observations, and of further experiments
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
 
@@ -204,14 +205,15 @@ def read_case(
         named.sort(key=lambda one: in_degrees(one[1]))
         tables, content = with_crs(tables, content, named)
         prepared, file = prepared.within(tables.crs), outline_of(path, tables.domain, tables.crs)
-    wells, lines, regions, further = mapped(path, tables, kept)
+    found = mapped(path, tables, kept)
     told: list[str] = []
     if coarse is None:
-        named = [(one.columns.path, one.crs) for one in wells]
-        named += [(one.path, one.crs) for one in (*lines, *regions, *further)]
+        named = [(one.columns.path, one.crs) for one in found.wells]
+        mapping = (*found.rivers, *found.regions, *found.measurements)
+        named += [(one.path, one.crs) for one in mapping]
         if tables.crs is None:
             tables, content = with_crs(tables, content, named)
-            wells, lines, regions, further = mapped(path, tables, kept)
+            found = mapped(path, tables, kept)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
@@ -219,23 +221,21 @@ def read_case(
     check_size(path, coarse.num_cells, levels)
     nested = hierarchy(coarse, levels) if levels > 1 else None
     prepared = within(prepared, coarse, names)
-    for one in wells:
+    for one in found.wells:
         check_inside(one.columns, coarse)
-    mesh = with_regions(path, nested.meshes[-1] if nested else coarse, regions)
+    mesh = with_regions(path, nested.meshes[-1] if nested else coarse, found.regions)
     domain = replace(nested, meshes=(*nested.meshes[:-1], mesh)) if nested else mesh
-    beds = zip(lines, tables.rivers, strict=True)
+    beds = zip(found.rivers, tables.rivers, strict=True)
     rivers = tuple(river_on(mesh, own, table.conductance) for own, table in beds)
-    exchange = river_exchange(rivers) - well_sources(wells)
     with warnings.catch_warnings(record=True) as caught, told_of(path):
         warnings.simplefilter("always")
-        form = tables.equation.form(mesh) + boundary_exchange(tables.boundary) + exchange
-        problem = built(tables, prepared, further, domain, form)
+        problem = built(path, tables, prepared, found, domain, river_exchange(rivers))
     told += idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
     notes = tuple(dict.fromkeys(told))
-    own = (prepared, wells, rivers, regions, further)
+    own = (prepared, found.wells, rivers, found.regions, found.measurements)
     return Case(path, content, tables, coarse, *own, problem, notes)
 
 
@@ -255,36 +255,54 @@ def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
             kept_wells(path, kept[0], tables.wells),
             kept_rivers(kept[1], tables.rivers),
             kept_regions(kept[2], tables.regions),
-            kept_measurements(kept[3], tables.measurements),
+            kept_measurements(kept[3], tables.further_measurements()),
         )
     folder = path.parent
     return Mapped(
         read_wells(path, tables.wells, tables.crs),
         read_rivers(folder, tables.rivers, tables.crs),
         read_regions(folder, tables.regions, tables.crs),
-        read_measurements(path, tables.measurements, tables.crs),
+        read_measurements(path, tables.further_measurements(), tables.crs),
     )
 
 
 def built(
+    path: Path,
     tables: ProblemTables,
     prepared: Prepared,
-    further: tuple[Measured, ...],
+    found: Mapped,
     domain: Mesh | Hierarchy,
-    form: WeakForm,
+    exchange: WeakForm,
 ) -> InverseProblem:
-    """The inverse problem that the tables describe, with its equation."""
+    """The inverse problem that the tables describe; `exchange` is that with rivers."""
     likelihood, own = with_effects(tables, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     seen = observations(prepared.points, values_of(tables.noise, readings_of(prepared)))
-    data, noise = data_of(tables.measurements, further)
-    return inverse_problem(
+    count, further = len(tables.measurements), tables.further_measurements()
+    data, noise = data_of(tables.measurements, found.measurements[:count])
+    first = Posed(
+        tables.equation, tables.boundary, found.wells, [seen, *data], [likelihood, *noise]
+    )
+    others = posed_experiments(
+        *(path, tables.experiments, further[count:], found.measurements[count:], first),
+        logged=tables.observations.transform is not None,
+    )
+    mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
+    return shared_problem(
         domain,
-        form,
+        [
+            Experiment(
+                one.equation.form(mesh)
+                + boundary_exchange(one.boundary)
+                + exchange
+                - well_sources(one.wells),
+                one.data,
+                one.noise,
+                prescribed_values(one.boundary),
+            )
+            for one in (first, *others)
+        ],
         latents=priors | own,
-        observations=[seen, *data],
-        likelihood=[likelihood, *noise],
-        dirichlet=prescribed_values(tables.boundary),
     )
 
 

@@ -18,6 +18,7 @@ from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.data.schema import CRS, ObservationsTable
 from riesz.case.file.boundary import BoundaryTable, RegionTable
 from riesz.case.file.equation import EquationTable
+from riesz.case.file.experiments import ExperimentTable, check_plain
 from riesz.case.file.measurements import MeasurementTable
 from riesz.case.file.noise import BINOMIAL, COUNTS, NoiseTable
 from riesz.case.file.priors import PriorTable
@@ -150,6 +151,7 @@ class ProblemTables(Table):
     wells: list[WellTable] = Field(default_factory=list)
     rivers: list[RiverTable] = Field(default_factory=list)
     measurements: list[MeasurementTable] = Field(default_factory=list)
+    experiments: list[ExperimentTable] = Field(default_factory=list)
     unknowns: dict[str, PriorTable] = Field(
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )
@@ -261,6 +263,17 @@ class ProblemTables(Table):
                 )
         return self
 
+    @model_validator(mode="after")
+    def check_experiments(self):
+        if self.experiments:
+            check_plain(self.observations)
+        return self
+
+    def further_measurements(self) -> list[MeasurementTable]:
+        """Those beside the observations, and then those of further experiments."""
+        names, noise = self.observations, self.noise
+        return [*self.measurements, *(one.measurements(names, noise) for one in self.experiments)]
+
     def coefficients(self) -> dict[str, Any]:
         """All that may be the name of an unknown, by key."""
         stretches = {
@@ -273,6 +286,11 @@ class ProblemTables(Table):
         further = {
             f"measurements.{i}.{key}": value
             for i, one in enumerate(self.measurements, 1)
+            for key, value in one.unknowns().items()
+        }
+        further |= {
+            f"experiments.{i}.{key}": value
+            for i, one in enumerate(self.experiments, 1)
             for key, value in one.unknowns().items()
         }
         named = self.equation.coefficients() | stretches | rates | beds | further
