@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -52,6 +52,14 @@ docs: $(READY) $(DOCS_READY)
 	done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open out/site/index.html"
+
+# The plugin as QGIS installs it, by Plugins, Install from ZIP. Nothing of the environment is needed.
+qgis-plugin:
+	rm -rf $(OUT)/qgis && mkdir -p $(OUT)/qgis
+	cp -r qgis/riesz_processing $(OUT)/qgis/ && cp LICENSE $(OUT)/qgis/riesz_processing/
+	find $(OUT)/qgis -name __pycache__ -prune -exec rm -r {} +
+	cd $(OUT)/qgis && $(PYTHON) -m zipfile -c riesz_processing.zip riesz_processing
+	@echo "written: $(OUT)/qgis/riesz_processing.zip"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""What the toolbox offers."""
