@@ -175,7 +175,9 @@ def of_chunk(
     def of_draw(own: PRNGKeyArray, one: Float[Array, " coordinate"], state: Float[Array, " node"]):
         return jax.tree.map(jnp.asarray, sampler(own, problem, state, problem.z(one)))
 
-    return jax.vmap(of_draw)(keys, coordinates, states)
+    # One after the other: several factorisations of many matrices at a time have been seen to wait
+    # for each other forever, on two cores.
+    return jax.lax.map(lambda own: of_draw(*own), (keys, coordinates, states))
 
 
 def chunk_size(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
