@@ -24,6 +24,9 @@ POLL = 0.2
 X, Y, VALUE = "x", "y", "value"
 """The columns of the tables that the plugin writes."""
 
+GRID = "100x100"
+"""Cells of a map where nobody says how large they are."""
+
 OF_QGIS = ("PYTHONHOME", "PYTHONPATH", "PYTHONEXECUTABLE")
 """What QGIS sets for its own Python, and would lead that of the command astray."""
 
@@ -72,7 +75,7 @@ def fit_words(problem, run, *, engine=None, seed=0):
 
 def predict_words(run, out, *, quantity, stat, cell=None):
     words = ["predict", str(run), "--out", str(out), "--quantity", quantity, "--stat", stat]
-    return [*words, *(["--cell", repr(float(cell))] if cell else []), "--json"]
+    return [*words, *(["--cell", repr(float(cell))] if cell else ["--grid", GRID]), "--json"]
 
 
 def report_words(run, out):

@@ -39,8 +39,9 @@ class RieszAlgorithm(QgsProcessingAlgorithm):
         self.addParameter(
             QgsProcessingParameterString(
                 self.QUANTITY,
-                "What to map: value, u (the state of the equation), or an unknown's name",
-                "value",
+                "What to map: measurement (what a new one would read, noise included), value "
+                "(without noise), u (the state of the equation), or an unknown's name",
+                "measurement",
             )
         )
         self.addParameter(
@@ -51,7 +52,7 @@ class RieszAlgorithm(QgsProcessingAlgorithm):
         self.addParameter(
             QgsProcessingParameterNumber(
                 self.CELL,
-                "Size of a cell, in metres for layers in degrees (0: about 100 along the map)",
+                "Size of a cell, in metres for layers in degrees (0: 100 x 100 cells)",
                 QgsProcessingParameterNumber.Double,
                 0.0,
                 minValue=0.0,
