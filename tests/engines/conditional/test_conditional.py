@@ -21,19 +21,20 @@ from riesz.engines.conditional import points as points_module
 from riesz.engines.conditional.engine import (
     MarginalDensity,
     around,
+    drawn_on_host,
     other_unknowns,
     slope_of,
     spread_about,
     value_and_slope,
 )
-from riesz.engines.conditional.host import data_model
+from riesz.engines.conditional.host import Component, DataModel, data_model
 from riesz.engines.conditional.linear import linear_system
 from riesz.engines.conditional.points import Solved, Tabulated, at_points
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.local import LocalEffect
-from riesz.problem.linearity import linear_parts
+from riesz.problem.linearity import Parts, linear_parts
 
 MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))
 SENSORS = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (9, 2))
@@ -408,3 +409,16 @@ def test_the_summary_says_what_is_exact():
     text = str(Summary("conditional", (row,), 9, 0.9, 1.0, ()))
     assert "by exact solves; unknowns that are not integrated out, if any," in text
     assert "not checked" not in text
+
+
+def test_values_for_which_the_data_have_no_covariance_are_left_out_of_draws():
+    rows = np.array([[1.0, 0.0], [1.0, 0.0]])  # two data that only noise tells apart
+    source = Component("f", lambda scales: rows, np.arange(0), np.arange(2))
+    noise = (lambda given: np.full(2, np.exp(given[0])), np.arange(1))
+    model = DataModel((source,), np.array([1.0, 1.1]), *noise, 1, 2)
+    parts = Parts(jnp.array([1, 2]), jnp.array([0]), jnp.array([0, 1]), ("f",))
+    found = drawn_on_host(model, parts, np.array([[0.0], [-1e3], [0.5]]), 4, seed=0)
+    assert found.shape == (2, 4, 3)
+    np.testing.assert_array_equal(found[:, 0, 0], [0.0, 0.5])
+    with pytest.raises(RieszError, match="2 of 3 values of scales and noise leave a covariance"):
+        drawn_on_host(model, parts, np.array([[0.0], [-1e3], [-2e3]]), 4, seed=0)

@@ -7,6 +7,7 @@ there makes, or by NUTS. (Marginalisation as in INLA, Rue, Martino & Chopin 2009
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -138,13 +139,17 @@ class Conditional(AbstractEngine):
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
         others = found.values.reshape(chains * count, -1)
+        notes = found.notes
         if model is None:
             flat = drawn(problem, parts, others, jr.split(draw_key, (chains * count, each)), at)
         else:
             flat = drawn_on_host(model, parts, np.asarray(others), each, work.seed)
-        draws = EmpiricalDraws(flat.reshape(chains, count * each, parts.num_coordinates))
+            lost = len(others) - len(flat)
+            notes += (singular(lost, len(others)),) if lost else ()
+        by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
+        draws = EmpiricalDraws(flat.reshape(*by_chain, parts.num_coordinates))
         states = ExactStates(solver)
-        return Posterior(problem, draws, states, found.history, self.name, work.seed, found.notes)
+        return Posterior(problem, draws, states, found.history, self.name, work.seed, notes)
 
 
 class FoundOthers(NamedTuple):
@@ -318,11 +323,26 @@ def drawn(
 
 def drawn_on_host(
     model: DataModel, parts: Parts, others: Float[np.ndarray, "value other"], each: int, seed: int
-) -> Float[Array, "value each coordinate"]:
-    """The same by NumPy."""
-    rng = np.random.default_rng(seed)
-    found = np.zeros((len(others), each, parts.num_coordinates))
-    for own, rows in zip(others, found, strict=True):
-        rows[:, np.asarray(parts.others)] = own
-        rows[:, np.asarray(parts.linear)] = model.system(own).draws(rng, each)
-    return jnp.asarray(found)
+) -> Float[Array, "kept each coordinate"]:
+    """The same by NumPy, without values for which the data's covariance has no factor.
+
+    Where data are met exactly, noise of any smallness is likely, down to what numbers can hold.
+    """
+    rng, found = np.random.default_rng(seed), []
+    for own in others:
+        with suppress(np.linalg.LinAlgError):
+            linear = model.system(own).draws(rng, each)
+            rows = np.zeros((each, parts.num_coordinates))
+            rows[:, np.asarray(parts.others)], rows[:, np.asarray(parts.linear)] = own, linear
+            found.append(rows)
+    if 2 * len(found) < len(others):
+        raise RieszError(singular(len(others) - len(found), len(others)))
+    return jnp.asarray(np.stack(found))
+
+
+def singular(lost: int, count: int) -> str:
+    return (
+        f"{lost} of {count} values of scales and noise leave a covariance of the data that cannot "
+        "be told from a singular one, and are left out: the data are met too well; give the noise "
+        "a prior that keeps it away from zero, such as what instruments allow."
+    )
