@@ -529,4 +529,7 @@ class Several(AbstractObservable):
         return Placed(sensors, np.concatenate([one.centres for one in found]))
 
     def describe(self) -> str:
-        return ", ".join(f"{one.num_sensors} {one.describe()}" for one in self.each)
+        return ", ".join(
+            one.describe() if isinstance(one, Several) else f"{one.num_sensors} {one.describe()}"
+            for one in self.each
+        )

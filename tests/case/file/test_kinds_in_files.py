@@ -1,38 +1,34 @@
 """Counts, shares and other noise, and further measurements, written down in problem files."""
 
 import json
+from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
-from riesz.case.file.measurements import measurements_content
-from riesz.case.file.problem import read_case
+from riesz.case.file.measurements import kept_measurements, measurements_content
+from riesz.case.file.noise import NoiseTable, Readings, likelihood_of
 from riesz.errors import FileFormatError
+from riesz.fem.assembly import dirichlet_values
 
 COUNTS = "x,y,value,hours\n0.5,0.5,6,2.0\n0.75,0.25,5,1.0\n0.3,0.6,0,1.5\n"
 SHARES = "x,y,value,n\n0.5,0.5,6,20\n0.75,0.25,5,10\n0.3,0.6,0,15\n"
 
 
-def likelihood(folder, *, wells, noise, observations=None, **parts):
-    text = problem_toml(noise=noise, observations=observations, **parts)
-    return rz.read_problem(written(folder, text, wells)).problem
-
-
 def test_counts_over_a_column_of_exposures(tmp_path):
-    problem = likelihood(
-        tmp_path, wells=COUNTS, noise={"kind": "poisson"}, observations={"exposure": "hours"}
-    )
+    text = problem_toml(noise={"kind": "poisson"}, observations={"exposure": "hours"})
+    problem = rz.read_problem(written(tmp_path, text, COUNTS)).problem
     assert isinstance(problem.likelihood, rz.Poisson)
     np.testing.assert_array_equal(problem.likelihood.exposure, [2.0, 1.0, 1.5])
     np.testing.assert_array_equal(problem.observed, [6.0, 5.0, 0.0])
 
 
 def test_numbers_found_among_trials_become_shares(tmp_path):
-    problem = likelihood(
-        tmp_path, wells=SHARES, noise={"kind": "binomial"}, observations={"trials": "n"}
-    )
+    text = problem_toml(noise={"kind": "binomial"}, observations={"trials": "n"})
+    problem = rz.read_problem(written(tmp_path, text, SHARES)).problem
     assert isinstance(problem.likelihood, rz.Binomial)
     np.testing.assert_allclose(problem.observed, [0.3, 0.5, 0.0])
 
@@ -51,9 +47,10 @@ def test_numbers_found_among_trials_become_shares(tmp_path):
     ],
     ids=lambda given: given["kind"] if isinstance(given, dict) else "",
 )
-def test_kinds_of_noise_have_their_keys(tmp_path, noise, told):
-    wells = "x,y,value\n0.5,0.5,6\n0.75,0.25,5\n"
-    assert told in likelihood(tmp_path, wells=wells, noise=noise).likelihood.describe()
+def test_kinds_of_noise_have_their_keys(noise, told):
+    points, values = np.array([[0.5, 0.5], [0.75, 0.25]]), np.array([6.0, 5.0])
+    read = Readings(Path("wells.csv"), points, values)
+    assert told in likelihood_of(NoiseTable.model_validate(noise), read).describe()
 
 
 FURTHER = """
@@ -115,19 +112,20 @@ noise = { sd = 0.5 }
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("further")
     line = {"type": "LineString", "coordinates": [[0.1, 0.1], [0.9, 0.7]]}
     feature = {"type": "Feature", "properties": {"level": 0.45}, "geometry": line}
     layer = {"type": "FeatureCollection", "features": [feature]}
     (tmp_path / "screens.geojson").write_text(json.dumps(layer))
     (tmp_path / "slopes.csv").write_text("x,y,towards,slope\n0.3,0.3,0,0.6\n0.6,0.6,90,0.1\n")
     (tmp_path / "counts.csv").write_text("x,y,value\n0.4,0.4,-1.0\n")
-    return tmp_path
+    return rz.read_problem(written(tmp_path, problem_toml() + FURTHER))
 
 
-def test_further_measurements_stand_behind_the_observations(folder):
-    problem = rz.read_problem(written(folder, problem_toml() + FURTHER)).problem
+def test_further_measurements_stand_behind_the_observations(case):
+    problem = case.problem
     values = [0.6, 0.5, 0.4, 0.45, 1.0, 0.5, 0.6, 0.1, 0.2, 1.2, -1.0]
     np.testing.assert_allclose(problem.observed, values)
     told = problem.observations.what.describe()
@@ -137,21 +135,14 @@ def test_further_measurements_stand_behind_the_observations(folder):
         assert f"1 {kind}" in told or f"2 {kind}" in told
 
 
-def test_a_run_folder_keeps_measurements_whose_files_are_gone(folder):
-    path = written(folder, problem_toml() + FURTHER)
-    first = read_case(path)
-    kept = folder / "kept"
-    kept.mkdir()
-
-    (kept / "problem.toml").write_bytes(first.content)
-    names = ("wells.csv", "rivers.csv", "regions.geojson", "measurements.json")
-    own = tuple(kept / name for name in names)
-    own[-1].write_bytes(measurements_content(first.measurements))
-    again = read_case(
-        kept / "problem.toml", coarse=first.coarse, table=folder / "wells.csv", kept=own
-    )
-    np.testing.assert_array_equal(again.problem.observed, first.problem.observed)
-    np.testing.assert_allclose(again.problem.observations.points, first.problem.observations.points)
+def test_a_run_folder_keeps_measurements_whose_files_are_gone(case, tmp_path):
+    kept = tmp_path / "measurements.json"
+    kept.write_bytes(measurements_content(case.measurements))
+    again = kept_measurements(kept, case.tables.further_measurements())
+    for one, other in zip(case.measurements, again, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.numbers, other.numbers)
+        assert json.dumps(one.shapes) == json.dumps(other.shapes)
 
 
 EXPERIMENT = """
@@ -174,8 +165,10 @@ def test_experiments_share_unknowns_and_differ_in_what_they_say(tmp_path):
         rz.diffusion(2.0) - rz.source(2.0) - rz.point_source([[0.5, 0.5]], [-0.3]),
         {"left": 1.0},
     )
-    z = {"a": np.array(2.0)}
-    np.testing.assert_allclose(rz.solve(second, z), rz.solve(by_hand), atol=1e-10)
+    rough = jnp.asarray(np.random.default_rng(0).normal(size=first.space.num_dofs))
+    wanted = rz.residual(by_hand, rough)
+    np.testing.assert_allclose(rz.residual(second, rough, {"a": jnp.array(2.0)}), wanted)
+    np.testing.assert_allclose(dirichlet_values(second), 1.0)
     assert case.choice().engine.name == "nuts"
 
 

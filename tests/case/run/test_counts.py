@@ -56,6 +56,7 @@ def ensemble(run, folder, quantity):
     return np.array(list(csv.reader(out.read_text().splitlines()))[1:], float)[0, 2:]
 
 
+@pytest.mark.slow
 def test_a_new_count_is_whole_and_scatters_about_the_rate(run, levels, tmp_path):
     rates = ensemble(run, tmp_path, "value")
     np.testing.assert_allclose(np.sort(rates), np.sort(10 * np.exp(levels)), rtol=1e-3)
@@ -67,11 +68,12 @@ def test_a_new_count_is_whole_and_scatters_about_the_rate(run, levels, tmp_path)
 
 
 def test_the_state_is_called_what_it_is(run):
-    measured = measured_as(run.observations).linked(run.draws(None, 0).shifts.scatter)
+    measured = measured_as(run.observations).linked(run.case.problem.likelihood.noise.scatter)
     assert measured.state == "log of n"
     assert measured.unit_of("u") is None
 
 
+@pytest.mark.slow
 def test_maps_show_the_observations_and_the_fit_counts_all(run):
     observed = run.draws(None, 0).observed
     shown = measurements_of(measured_as(run.observations), observed, run.prepared.num_rows)
