@@ -41,7 +41,7 @@ def problem_file(folder: Path, table: Path, case, without: tuple[str, ...]) -> s
 
     names = (*case.secondaries, "landuse", "rock")
     text = starter(table, None, folder, Asked(value=case.metal, covariates=names, log=True)).text
-    text = text.replace("# local = true", "local = true")
+    text = text.replace('local = "auto"', "local = true")
     text = re.sub(r"max_edge = \S+", f"max_edge = {MAX_EDGE}", text)
     return "".join(
         line for line in text.splitlines(keepends=True) if line.split(" ")[0] not in without

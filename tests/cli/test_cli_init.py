@@ -88,7 +88,8 @@ def test_columns_may_be_named(tmp_path):
     with pytest.raises(FileFormatError, match="no two columns look like coordinates among name"):
         starter(path, None, tmp_path, Asked())
     found = tables_of(starter(path, None, tmp_path, Asked("b", "a", "c")))["observations"]
-    assert found == {"file": "wells.csv", "x": "b", "y": "a", "value": "c"}
+    columns = {"file": "wells.csv", "x": "b", "y": "a", "value": "c"}
+    assert found == columns | {"local": "auto"}
     with pytest.raises(FileFormatError, match="has no column 'd'"):
         starter(path, None, tmp_path, Asked("d", "a"))
 
@@ -295,7 +296,7 @@ def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
     assert case.transform == "log"
     assert set(case.prepared.covariates) == {"rock", "Zn"}
     names = case.tables.observations
-    assert (names.log_covariates, names.local) == (["Zn"], False)
+    assert (names.log_covariates, names.local) == (["Zn"], "auto")
     assert abs(case.problem.observations.values.mean()) < 1.0
 
 

@@ -84,7 +84,7 @@ class ObservationsTable(Table):
     covariates: list[str] = Field(default_factory=list)
     log_covariates: list[str] = Field(default_factory=list)
     effect_sd: PositiveFloat | None = None
-    local: bool = False
+    local: bool | Literal["auto"] = False
     local_range: PositiveFloat | None = None
     local_sd: PositiveFloat | None = None
 

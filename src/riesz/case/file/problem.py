@@ -74,7 +74,7 @@ from riesz.problem.problem import Experiment, InverseProblem, shared_problem
 Kept = tuple[Path, Path, Path, Path]
 """A run's own wells, rivers, regions and further measurements."""
 
-LOCAL_RANGE, LOCAL_SD = 0.03, 0.5
+LOCAL_RANGE, LOCAL_SD = 0.06, 0.5
 """Medians of the local effect, as shares of the observations' extent and of their values' sd."""
 
 
@@ -137,6 +137,7 @@ class Case:
     measurements: tuple[Measured, ...]  # beside the observations, and of further experiments
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
+    remarks: tuple[str, ...] = ()  # what was decided from the data, and why
 
     @property
     def unit(self) -> str | None:
@@ -182,13 +183,14 @@ def read_case(
     coarse: Mesh | None = None,
     table: Path | None = None,
     kept: Kept | None = None,
+    content: bytes | None = None,
 ) -> Case:
     """A case from a problem file or from a run folder, which passes its own mesh and tables.
 
     The table of observations and, as `kept`, what maps and further tables hold stand in place of
-    what the file names.
+    what the file names, `content` in place of what it says.
     """
-    content = read_bytes(path)
+    content = read_bytes(path) if content is None else content
     tables = tables_in(path, content)
     names = tables.observations
     if table is None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from riesz.case.file.problem import Case, read_problem
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
+from riesz.case.run.settle import settled
 from riesz.case.run.writing import finished_run, run_case
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import check_engine
@@ -40,11 +41,14 @@ def fit_case(
         check_free(out, resume=resume)
     case = case if isinstance(case, Case) else read_problem(case)
     choice = case.choice(engine)
+    case = settled(case, choice.engine)
     if finished:
         return finished_run(out, case, choice, seed)
     told(f"engine {choice.engine.name}: {choice.why}")
     for note in case.notes:
         told(f"note: {note}")
+    for remark in case.remarks:
+        told(remark)
     checkpoint = Checkpoint(
         checkpoint_of(out),
         seconds=checkpoint_seconds,

@@ -169,6 +169,7 @@ def write_run(
         "check": json_numbers(found.check) if found and found.check else None,
         "draws": kept[0].num_draws if kept else 0,
         "notes": [*case.notes, *posterior.notes],
+        "remarks": list(case.remarks),
         "failed": failed,
     }
     config = case.tables.model_dump(mode="json", exclude_none=True)
@@ -190,7 +191,7 @@ def write_run(
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
         told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
-        write_bytes(partial / SUMMARY, f"{told}\n".encode())
+        write_bytes(partial / SUMMARY, "\n".join([str(told), *case.remarks, ""]).encode())
         if kept:
             write_draws(partial / DRAWS, *kept)
         content = results(command, config, seed, found.rows if found else (), short)

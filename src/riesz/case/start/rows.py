@@ -397,7 +397,6 @@ def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> lis
         measured_in,
         log if asked.log else '# transform = "log"          # for skewed positive values',
         *effects,
-        "# local = true               # neighbours share more than equation and covariates tell",
     ]
 
 

@@ -38,6 +38,16 @@ NUTS = (
     "but needs numbers for noise and scales"
 )
 
+LOCAL = (
+    'local = "auto"               # neighbours may share more than the equation tells: leaving '
+    "out observations decides"
+)
+NOT_LOCAL = (
+    "# local = true               # neighbours share more than the equation tells; slow with nuts"
+)
+SKEWED = 1.0
+"""Of positive values whose logarithms are less skewed; an exponential distribution has 2."""
+
 
 @dataclass(frozen=True)
 class Starter:
@@ -110,6 +120,7 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
         edge=number(edge),
         observations=measured.lines,
+        local=NOT_LOCAL if measured.num_limits else LOCAL,
         mean=number(rounded(float(values.mean()), 3)),
         spread=number(rounded(spread)),
         trend=number(rounded(spread * extent_beyond(outline, points))),
@@ -118,6 +129,8 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         engine=NUTS if measured.num_limits else CONDITIONAL,
     )
     notes = [*measured.notes, f"mesh: edges up to {number(edge)}"]
+    if not asked.log and is_skewed(values):
+        notes.append("values are positive and skewed: --log models their logarithm")
     if measured.num_limits:
         notes.append(
             f"engine: nuts, for values below a limit, of which there are {measured.num_limits}"
@@ -128,6 +141,19 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
             "init does where pyproj is installed"
         )
     return Starter(text, tuple(notes))
+
+
+def is_skewed(values: Float[np.ndarray, " row"]) -> bool:
+    """Whether values ask for logarithms."""
+    if not (values > 0).all():
+        return False
+    plain, logged = (skewness(one) for one in (values, np.log(values)))
+    return plain > SKEWED and abs(logged) < plain
+
+
+def skewness(values: Float[np.ndarray, " row"]) -> float:
+    centred = values - values.mean()
+    return float(np.mean(centred**3) / np.mean(centred**2) ** 1.5)
 
 
 def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float:

@@ -1,0 +1,37 @@
+"""What a problem file leaves to the data: whether neighbours share more than the equation tells."""
+
+import dataclasses
+import re
+
+from riesz.case.data.covariates import LOCAL
+from riesz.case.file.problem import Case, read_case
+from riesz.engines.base import AbstractEngine
+from riesz.engines.conditional.compare import WITH, compared
+from riesz.engines.conditional.engine import Conditional
+
+AUTO = "auto"
+WRITTEN = re.compile(rb"""\blocal\s*=\s*("auto"|'auto')""")
+
+
+def settled(case: Case, engine: AbstractEngine) -> Case:
+    """The case with `local` decided by leaving out each observation; its remarks say how.
+
+    The decision is written into the case's own text of the problem, which a run folder keeps.
+    """
+    if case.tables.observations.local != AUTO:
+        return case
+    found = compared(case.problem, LOCAL) if isinstance(engine, Conditional) else None
+    if found is None:
+        told = "with what neighbours share: whether it helps is found out by conditional alone"
+        return decided(case, (told,), keep=True)
+    return decided(case, found.sentences(), keep=found.best == WITH)
+
+
+def decided(case: Case, remarks: tuple[str, ...], *, keep: bool) -> Case:
+    content = WRITTEN.sub(b"local = " + (b"true" if keep else b"false"), case.content, count=1)
+    if not keep:
+        again = read_case(case.path, coarse=case.coarse, content=content)
+        return dataclasses.replace(again, notes=case.notes, remarks=remarks)
+    names = case.tables.observations.model_copy(update={"local": True})
+    tables = case.tables.model_copy(update={"observations": names})
+    return dataclasses.replace(case, content=content, tables=tables, remarks=remarks)

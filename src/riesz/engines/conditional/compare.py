@@ -1,0 +1,121 @@
+"""Which model of the data would have foretold each of them best from all others?
+
+With and without what neighbours share, and against a Gaussian process with a linear trend, which
+is kriging whose variogram is learned: each at its most probable scales, by closed forms.
+"""
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from riesz.engines.conditional.host import Columns, Component, DataModel, Scales, data_model
+from riesz.engines.conditional.points import at_points
+from riesz.engines.training import minimised
+from riesz.fem.linear.linear_solve import SparseLU
+from riesz.latent.gaussian_process import inducing_factor
+from riesz.latent.kernels import Matern32
+from riesz.problem.linearity import linear_parts, read_by_state
+from riesz.problem.problem import InverseProblem
+
+WITH, WITHOUT, KRIGING = "with", "without", "kriging"
+
+REACH, TREND = 0.15, 3.0
+"""Medians of kriging: its range as a share of the extent, and its trend in sds of the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The log-density of each observation given all others, by the name of the model."""
+
+    log_densities: dict[str, Float[np.ndarray, " sensor"]]
+
+    def mean(self, name: str) -> float:
+        return float(self.log_densities[name].mean())
+
+    @property
+    def best(self) -> str:
+        """With or without what neighbours share."""
+        return WITH if self.mean(WITH) > self.mean(WITHOUT) else WITHOUT
+
+    def over_kriging(self) -> tuple[float, float]:
+        """By how much the better one foretells an observation better, and the standard error."""
+        apart = self.log_densities[self.best] - self.log_densities[KRIGING]
+        return float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
+
+    def sentences(self) -> tuple[str, ...]:
+        ours, error = self.over_kriging()
+        chosen = (
+            f"{self.best} what neighbours share beyond the equation: left out, an observation has "
+            f"the log-density {self.mean(WITH):.3f} with it and {self.mean(WITHOUT):.3f} without"
+        )
+        figures = f"(log-density of left-out observations {ours:+.3f} +- {error:.2g})"
+        against = f"the equation foretells these data better than kriging {figures}"
+        if ours <= error:
+            against = (
+                f"kriging does as well here: these data show no gain by the equation {figures}"
+            )
+        return chosen, against
+
+
+def compared(problem: InverseProblem, local: str) -> Comparison | None:
+    """For a problem in which neighbours share the unknown `local`; None where there is no such
+    closed form."""
+    parts = linear_parts(problem)
+    model = data_model(problem, parts, at_points(problem, problem.operator, SparseLU()))
+    if model is None or local not in parts.names:
+        return None
+    in_state = np.asarray(parts.linear)[read_by_state(problem)[np.asarray(parts.linear)]]
+    equation = {
+        name
+        for name, part in problem.latents.slices().items()
+        if np.isin(np.arange(part.start, part.stop), in_state).any()
+    }
+    models = {
+        WITH: model,
+        WITHOUT: without(model, {local}),
+        KRIGING: kriging(without(model, {local, *equation}), problem),
+    }
+    return Comparison({name: left_out_densities(one) for name, one in models.items()})
+
+
+def without(model: DataModel, names: Collection[str]) -> DataModel:
+    kept = tuple(one for one in model.components if one.name not in names)
+    return dataclasses.replace(model, components=kept)
+
+
+def kriging(model: DataModel, problem: InverseProblem) -> DataModel:
+    """The noise and the effects of covariates of a model, about a trend and a process of places."""
+    points, observed = np.asarray(problem.observations.points), np.asarray(problem.observed)
+    places, rows = np.unique(points, axis=0, return_inverse=True)
+    spread, extent = float(observed.std()), float(np.ptp(points, axis=0).max())
+    centred = 2 * (points - points.mean(axis=0)) / extent
+    trend = TREND * spread * np.hstack([np.ones((len(points), 1)), centred])
+
+    def shared(scales: Scales) -> Columns:
+        sd, length = spread * np.exp(scales[0]), REACH * extent * np.exp(scales[1])
+        return inducing_factor(Matern32(length, sd), places)[rows.reshape(-1)]
+
+    first, after = model.num_linear, model.num_linear + trend.shape[1]
+    scales = model.num_others + np.arange(2)
+    own = (
+        Component("trend", lambda _: trend, np.zeros(0, int), np.arange(first, after)),
+        Component("process", shared, scales, after + np.arange(len(places))),
+    )
+    return dataclasses.replace(
+        model,
+        components=(*model.components, *own),
+        misfit=observed - observed.mean(),
+        num_others=model.num_others + 2,
+        num_linear=after + len(places),
+    )
+
+
+def left_out_densities(model: DataModel) -> Float[np.ndarray, " sensor"]:
+    """At the most probable scales and noise."""
+    mode = minimised(jnp.asarray(np.zeros(model.num_others)), model.cost)
+    residuals, sds = model.system(np.asarray(mode)).left_out()
+    return -0.5 * ((residuals / sds) ** 2 + np.log(2 * np.pi)) - np.log(sds)
