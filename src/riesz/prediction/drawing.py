@@ -81,7 +81,7 @@ class Everything(eqx.Module):
         state = problem.states(state)[0]  # of several experiments the first is mapped
         found = {
             "state": state,
-            "unknowns": {name: kept_value(problem, name, z) for name in problem.latents.names},
+            "unknowns": {name: kept_value(problem, name, z) for name in drawn_names(problem)},
             "sensors": seen,
             "noise": {
                 name: jnp.ravel(value)
@@ -112,7 +112,7 @@ class Everything(eqx.Module):
                 return UnknownAt(name)(problem, state, z)[self.nodes]
             return jnp.ravel(z[name])
 
-        return {name: of(name) for name in problem.latents.names}
+        return {name: of(name) for name in drawn_names(problem)}
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
@@ -168,10 +168,7 @@ def posterior_draws(
         num_lost=len(every["state"]) - len(found["state"]),
         is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
         state=NodalDraws(rounded(found["state"]), False),
-        unknowns={
-            name: unknown_draws(problem, name, found["unknowns"][name])
-            for name in problem.latents.names
-        },
+        unknowns=unknowns_of(problem, found),
         observed=observed_draws(problem, found["sensors"]),
         shifts=shifts_of(problem.likelihood, found),
         local_name=local_name(problem.likelihood),
@@ -195,6 +192,26 @@ def finite_draws(found: dict[str, Any]) -> dict[str, Any]:
             "or smaller spreads."
         )
     return jax.tree.map(lambda leaf: leaf[finite], found)
+
+
+def drawn_names(problem: InverseProblem) -> tuple[str, ...]:
+    """Unknowns that programs evaluate: what neighbours share has a kernel at each sensor, which
+    NumPy has for all draws of shared scales at once."""
+    beside = local_name(problem.likelihood)
+    return tuple(name for name in problem.latents.names if name != beside)
+
+
+def unknowns_of(problem: InverseProblem, found: dict[str, Any]) -> dict[str, Unknown]:
+    unknowns = {
+        name: unknown_draws(problem, name, found["unknowns"][name]) for name in drawn_names(problem)
+    }
+    effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
+    if beside is not None and effects is not None and effects.local is not None:
+        nodes = problem.forward.space.mesh.nodes
+        unknowns[beside] = NodalDraws(
+            rounded(effects.local.moments_at(nodes, found["local"]).mean), False
+        )
+    return unknowns
 
 
 def unknown_draws(
@@ -258,7 +275,7 @@ def learned_of(
 ) -> tuple[Learned, ...]:
     """In the order of the unknowns, which compiled functions do not keep."""
     rows: list[Learned] = []
-    for name in problem.latents.names:
+    for name in drawn_names(problem):
         own, prior = after[name], before[name]
         count = own.shape[1]
         if is_field(problem, name) and not regions_of(problem, name):
