@@ -152,7 +152,7 @@ def test_the_check_and_the_report_tell_of_the_local_effect(run):
     text = describe_case(run.case)
     assert "effects[0]: log Zn, by its sd of" in text
     assert "effects[1]: rock: marl against chalk" in text
-    assert re.search(r"local: what neighbours share: sd about 0\.\d+, range about 0\.09, ", text)
+    assert re.search(r"local: what neighbours share: sd about 0\.\d+, range about 0\.18, ", text)
     pixels = grid(run.case.problem.forward.space.mesh, (2, 2))
     maps = maps_of(measured_as(run.observations), run.draws(), pixels, seed=0)
     assert [one.name for one in maps] == ["measurement", "value", "u"]
