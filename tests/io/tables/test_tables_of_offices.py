@@ -67,6 +67,16 @@ def test_semicolons_within_cells_do_not_separate(tmp_path):
     assert separator_of('"x, in m";"y, in m"\n1,5;2,5\n') == ";"
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "   "])
+def test_years_may_name_columns_and_blanks_separate_them(tmp_path, mark):
+    path = tmp_path / "table.txt"
+    rows = (("x", "y", "2003"), ("1", "2", "3"), ("4", "5", "6"))
+    path.write_text("\n".join(map(mark.join, rows)) + "\n")
+    table = read_table(path)
+    assert table.header == rows[0]
+    assert table.numbers("2003").tolist() == [3.0, 6.0]
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -57,7 +57,7 @@ def test_where_nothing_tells_the_separator_of_columns_does():
 
 def test_words_keep_their_letters():
     columns, _ = plain_columns([("a, 1,5 km", "b"), ("17.04.2003", "1,5,2")], by_commas=False)
-    assert columns == [["a, 1,5 km", "b"], ["17.04.2003", "1,5,2"]]
+    assert columns == [("a, 1,5 km", "b"), ("17.04.2003", "1,5,2")]
 
 
 @pytest.mark.parametrize("cell", ["1_0", "0x10", "inf", "1.2.3", "1,2,3", "12 34", "1. 234", ""])

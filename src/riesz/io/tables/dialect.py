@@ -26,10 +26,11 @@ MARKS = (
 )
 """Byte-order marks, with which spreadsheets begin what they save as Unicode."""
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+BLANKS = " "
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", BLANKS: "blanks"}
 
 LOOKED_AT = 200
-"""Lines from which the separator is found."""
+"""Lines from which the separator and the header are found."""
 
 REMARKS = ("#", "%", "//", "--")
 """What lines begin with that are no rows."""
@@ -80,28 +81,39 @@ def separator_of(text: str) -> str:
     """The separator that makes most columns of which some line, the header, names all.
 
     Lines of numbers with decimal commas have as many commas as others, but their header has none.
+    Where no line is without numbers, the first that makes as many columns of every line.
     """
     lines = list(islice((line for line in text.splitlines() if line.strip()), LOOKED_AT))
     best, most = ",", 0.0
+    alike = []
     for separator in SEPARATORS:
         try:
-            rows = list(csv.reader(lines, delimiter=separator))
+            rows = list(csv.reader(joined(lines, separator), delimiter=separator))
         except csv.Error:
             continue
         counts = [num_filled(row) for row in rows]
         width = median(counts) if counts else 0
+        alike += [separator] if width >= 2 and {*counts} == {width} else []
         named = any(
             count >= width and not any(marks_of(cell.strip()) for cell in row)
             for row, count in zip(rows, counts, strict=True)
         )
-        if named and width >= max(most, 2):  # commas come first, and give way to any other
+        # Commas come first, and give way to any other but blanks, which stand in words as well.
+        if named and separator != BLANKS and width >= max(most, 2):
             best, most = separator, width
-    return best
+    return best if most or not alike else alike[0]
+
+
+def joined(lines: Sequence[str], separator: str) -> list[str]:
+    """Lines in which one separator is one: of blanks there are often several."""
+    return [" ".join(line.split()) for line in lines] if separator == BLANKS else list(lines)
 
 
 def rows_of(path: Path, text: str, separator: str) -> Iterator[Row]:
     """All rows, each with the line on which it ends."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    lines = io.StringIO(text, newline="")
+    source = joined(list(lines), separator) if separator == BLANKS else lines
+    reader = csv.reader(source, delimiter=separator)
     try:
         for row in reader:
             yield reader.line_num, [cell.strip() for cell in row]
@@ -117,7 +129,7 @@ def sheet_of(path: Path, every: Sequence[Row], told: list[str], *, by_commas: bo
     first = header_row(rows)
     header = tuple(rows[first][1])
     header = (header[0].lstrip("#").strip(), *header[1:])
-    width = median(num_filled(row) for _, row in rows[first:])
+    width = median(num_filled(row) for _, row in rows[first : first + LOOKED_AT])
     kept = [
         (line, row)
         for line, row in rows[first + 1 :]
@@ -138,6 +150,8 @@ def plain_rows(rows: list[list[str]], *, by_commas: bool) -> tuple[list[list[str
     """Rows with numbers in Python's spelling, and the decimal mark that was found."""
     columns = list(zip_longest(*rows, fillvalue=""))
     plain, mark = plain_columns(columns, by_commas=by_commas)
+    if plain is columns:  # as in most tables, which may be large
+        return rows, mark
     whole = zip(*plain, strict=True)
     return [list(row[: len(own)]) for row, own in zip(whole, rows, strict=True)], mark
 
@@ -148,6 +162,7 @@ def header_row(rows: Sequence[Row]) -> int:
     Rows from the first whole one with numbers on are data. Of those before it the header is the
     first that is wide enough, and not followed by a wider one.
     """
+    rows = rows[:LOOKED_AT]
     counts = [num_filled(row) for _, row in rows]
     width = median(counts)
     data = next(

@@ -41,8 +41,11 @@ READINGS: dict[Mark, re.Pattern[str]] = {
     )
     for mark, other in ((",", r"\."), (".", ","))
 }
-MARKED = re.compile(rf"\d[,{SPACES}]\d|,\d|\d,|\d\.\d{{3}}(?!\d)|\u2212\d")
-"""What a column must hold somewhere for it to need another spelling."""
+MARKED = re.compile(rf"\d[,{SPACES}]\d|,\d|\d,|\d\.\d{{3}}\.\d{{3}}|\u2212\d")
+"""What a column must hold somewhere for it to need another spelling, whatever others hold."""
+
+THOUSAND = re.compile(r"\d\.\d{3}(?!\d)")
+"""What needs another spelling where others have decimal commas."""
 
 
 def number_in(cell: str | None) -> float:
@@ -98,26 +101,36 @@ def is_column_of_numbers(cells: Sequence[str]) -> bool:
     return sum(bool(marks_of(cell)) for cell in told) > MOSTLY * len(told)
 
 
+def columns_with(
+    form: re.Pattern[str], columns: Sequence[Sequence[str]]
+) -> dict[int, Sequence[str]]:
+    """Columns of numbers that hold something of a form, by their place."""
+    return {
+        i: cells
+        for i, cells in enumerate(columns)
+        if form.search("\n".join(cells)) and is_column_of_numbers(cells)
+    }
+
+
 def plain_columns(
     columns: Sequence[Sequence[str]], *, by_commas: bool
-) -> tuple[list[list[str]], Mark]:
+) -> tuple[Sequence[Sequence[str]], Mark]:
     """Columns of numbers in Python's spelling; others, and cells that are no numbers, as they are.
 
     `by_commas`: the table separates its columns by commas, and was not written with decimal ones.
     Returns the decimal mark of the table as well.
     """
-    candidates = {
-        i: cells
-        for i, cells in enumerate(columns)
-        if MARKED.search("\n".join(cells)) and is_column_of_numbers(cells)
-    }
+    candidates = columns_with(MARKED, columns)
+    if not candidates:
+        return columns, "."
+    candidates |= columns_with(THOUSAND, columns)
     own = {i: only_mark(cells) for i, cells in candidates.items()}
     votes = [mark for mark in own.values() if mark is not None]
     commas = votes.count(",")
     table: Mark | None = None if 2 * commas == len(votes) else "," if commas else "."
     if table is None and any("," in cell for cells in candidates.values() for cell in cells):
         table = "." if by_commas else ","
-    plain = [list(cells) for cells in columns]
+    plain: list[Sequence[str]] = list(columns)
     for i, cells in candidates.items():
         mark = own[i] or table or "."
         plain[i] = [spelt(cell, mark) for cell in cells]
