@@ -10,6 +10,8 @@ from riesz.cli.options import (
     FitSeedOption,
     ProblemArgument,
     QuietOption,
+    compile_quickly,
+    engine_in,
     json_of,
     keep_compiled,
     use_float64,
@@ -46,6 +48,8 @@ def fit_problem(
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
     use_float64()
     keep_compiled()
+    if (engine or engine_in(problem)) == "conditional":  # most of it is NumPy's work
+        compile_quickly()
     from riesz.case.run.fit import command_of, fit_case
     from riesz.case.run.folder import checkpoint_of, is_finished
 

@@ -1,9 +1,14 @@
 """What commands of `riesz` share: options, JSON, and what they choose for their whole process."""
 
+import os
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+FUSION = "xla_cpu_use_fusion_emitters"
+"""What XLA takes a good part of its time for on a processor, to make programs a little faster."""
 
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder for results.json, table and figures.")
@@ -45,7 +50,20 @@ def keep_compiled() -> None:
 
 
 def compile_quickly() -> None:
-    """For commands that evaluate everything once or twice."""
+    """For commands that evaluate everything a few times: compiling is most of what they do."""
     import jax
 
     jax.config.update("jax_disable_most_optimizations", True)
+    flags = os.environ.get("XLA_FLAGS", "")
+    # Read when the first array is made; JAX 0.11 no longer knows it.
+    if jax.__version_info__ < (0, 11) and FUSION not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --{FUSION}=false".strip()
+
+
+def engine_in(problem: Path) -> str | None:
+    """The engine that a problem file names; files that cannot be read are told of later."""
+    try:
+        named = tomllib.loads(problem.read_text(encoding="utf-8")).get("engine", {})
+    except (OSError, ValueError):
+        return None
+    return named.get("name") if isinstance(named, dict) else None

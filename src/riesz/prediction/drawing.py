@@ -42,8 +42,7 @@ MOST_NODES = 300
 """At which the widths of a field before and after the data are compared."""
 
 PRIOR_DRAWS = 4
-"""For each draw of the posterior; one where a field has an unknown at each node: it takes a
-solve."""
+"""For each draw of the posterior; one where there are fields, which take a matrix or a solve."""
 
 MOST_NUMBERS = 40_000_000
 """In the draws that are kept by default: of larger meshes there are fewer, but some."""
@@ -157,7 +156,7 @@ def posterior_draws(
         nodes=jnp.asarray(np.arange(0, num_nodes, -(-num_nodes // MOST_NODES))),
         for_summary=for_summary,
         has_flux=not for_summary and has_flux(problem),
-        prior_draws=PRIOR_DRAWS if problem.num_coordinates < num_nodes else 1,
+        prior_draws=PRIOR_DRAWS if num_fields == 1 else 1,
     )
     every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed)
     found = finite_draws(every)
@@ -220,7 +219,8 @@ def unknown_draws(
     field = field_of(problem, name)
     if field is None:
         coordinates = jax.ShapeDtypeStruct((problem.num_coordinates,), problem.forward.dtype)
-        shape = jax.eval_shape(problem.z, coordinates)[name].shape
+        # Not the bound method: JAX would compare the whole problem, array by array.
+        shape = jax.eval_shape(lambda own: problem.z(own), coordinates)[name].shape  # noqa: PLW0108
         return NumberDraws(values, tuple(shape))
     if isinstance(field, PiecewiseConstant):
         return RegionDraws(values, np.asarray(field.region), regions_of(problem, name))

@@ -162,7 +162,8 @@ def unknowns_in_the_middle(
     origin = on_device(np.zeros(latents.num_coordinates), parts.forwards[0].dtype)
     if any(reads_all_unknowns(forward, parts.likelihood) for forward in parts.forwards):
         return all_unknowns(latents, origin)
-    shapes = jax.eval_shape(latents.z, origin)
+    # Not the bound method: JAX would compare all unknowns, array by array.
+    shapes = jax.eval_shape(lambda own: latents.z(own), origin)  # noqa: PLW0108
     return {
         name: on_device(np.zeros(shapes[name].shape), origin.dtype)
         if isinstance(latents.latents[name], AbstractFieldLatent)

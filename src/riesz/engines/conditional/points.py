@@ -127,9 +127,9 @@ def tables(
             on_device(sides)
         )
     offset, by_state, by_z = pulled_back(problem, origin, names, adjoints)
-    by_prescribed = (by_state + rows)[:, np.asarray(forward.fixed)]
-    count = len(rows)
-    return offset, by_prescribed, {name: one.reshape(count, -1) for name, one in by_z.items()}
+    by_prescribed = (np.asarray(by_state) + rows)[:, np.asarray(forward.fixed)]
+    flat = {name: np.asarray(one).reshape(len(rows), -1) for name, one in by_z.items()}
+    return offset, on_device(by_prescribed), {name: on_device(one) for name, one in flat.items()}
 
 
 @eqx.filter_jit
