@@ -172,7 +172,7 @@
     if (!by("show-measurements").checked) return;
     const radius = measurements.x.length > 400 ? 2.5 : 4;
     const table = data.colours.mean, ends = range();
-    const alike = state.statistic === "mean" && state.map === maps[0];
+    const alike = state.statistic === "mean" && ["measurement", "value"].includes(state.map.name);
     for (let i = 0; i < measurements.x.length; i++) {
       context.beginPath();
       mark(toX(v, measurements.x[i]), toY(v, measurements.y[i]), radius, measurements.censored[i]);
