@@ -75,7 +75,7 @@ class FromFile:
         import riesz as rz
         from riesz.case.data.covariates import design_of, encodings_of
         from riesz.case.file.problem import read_case
-        from riesz.prediction.predict import new_measurements, quantity_draws
+        from riesz.prediction.data import measurement_draws
 
         written(self.folder, "fold.csv", self.case, training)
         path = self.folder / "fold.toml"
@@ -94,8 +94,7 @@ class FromFile:
             **{name: list(words) for name, words in found.categories.items()},
         }
         design = design_of(path, encodings, known)
-        sampler = new_measurements(problem, left_out.points, design)
-        return np.exp(quantity_draws(posterior, sampler, num_draws=400, seed=1))
+        return np.exp(measurement_draws(posterior, left_out.points, design=design, seed=1))
 
 
 class Trained:

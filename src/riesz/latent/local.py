@@ -9,20 +9,16 @@ Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import jax.random as jr
-import jax.scipy as jsp
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 from scipy.spatial.distance import cdist
 
 from riesz.latent.gaussian_process import (
     GP,
     JITTER,
     LearnedScales,
-    covariance_factor,
     covariances,
     num_scales,
     with_scales,
@@ -30,10 +26,6 @@ from riesz.latent.gaussian_process import (
 from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
 
 SPREAD = LearnedScales(sd=1.0, length=1.0)
-NUMBERS_AT_ONCE = 50_000
-"""Covariances between places and sensors that each draw holds at a time."""
-
-
 MOST_LENGTHS = 8
 """Of draws, for which a matrix between the sensors is factorised: what follows from it changes
 little from one to the next."""
@@ -79,26 +71,6 @@ class LocalEffect(eqx.Module):
         kernel, own = self.split(weights)
         points, places = (one.astype(own.dtype) for one in (self.points, self.places))
         return covariances(kernel, points, places)
-
-    def drawn_at(
-        self, key: PRNGKeyArray, points: Float[Array, "point dim"], weights: Float[Array, " weight"]
-    ) -> Float[Array, " point"]:
-        """A draw of it at each of other points, given it at the sensors.
-
-        What the sensors leave open is drawn for each point by itself.
-        """
-        kernel, own = self.split(weights)
-        points, places = (one.astype(own.dtype) for one in (points, self.places))
-        factor = covariance_factor(kernel, places)
-        whitening = jsp.linalg.solve_triangular(factor, jnp.eye(len(own)), lower=True)
-
-        def moments(x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-            near = jax.vmap(lambda place: kernel(x, place))(places)
-            return near @ own, kernel.sd**2 - jnp.sum((whitening @ near) ** 2)
-
-        together = max(NUMBERS_AT_ONCE // len(places), 1)
-        mean, left = jax.lax.map(moments, points, batch_size=together)
-        return mean + jnp.sqrt(jnp.maximum(left, 0.0)) * jr.normal(key, mean.shape, mean.dtype)
 
     def moments_at(
         self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.latent.local import LocalEffect
@@ -94,16 +94,17 @@ class WithEffects(AbstractLikelihood):
 
     def elsewhere(
         self,
-        key: PRNGKeyArray,
         predicted: Float[Array, " point"],
         z: PyTree,
-        points: Float[Array, "point dim"],
         design: Float[Array, "point effect"] | None = None,
     ) -> Float[Array, " point"]:
         if self.design is not None and design is not None:
             predicted = predicted + design.astype(predicted.dtype) @ z[self.name]
         if self.local is not None:
-            predicted = predicted + self.local.drawn_at(key, points, z[self.local_name])
+            raise RieszError(
+                "what neighbours share is drawn elsewhere for noise that says how it scatters on "
+                f"the host: give {type(self.base).__name__} a property `scatter`."
+            )
         return predicted
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:

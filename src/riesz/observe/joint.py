@@ -79,13 +79,11 @@ class Joint(AbstractLikelihood):
 
     def elsewhere(
         self,
-        key: PRNGKeyArray,
         predicted: Float[Array, " point"],
         z: PyTree,
-        points: Float[Array, "point dim"],
         design: Float[Array, "point effect"] | None = None,
     ) -> Float[Array, " point"]:
-        return self.each[0].elsewhere(key, predicted, z, points, design)
+        return self.each[0].elsewhere(predicted, z, design)
 
     @property
     def main(self) -> AbstractLikelihood:

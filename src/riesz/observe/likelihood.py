@@ -102,10 +102,8 @@ class AbstractLikelihood(eqx.Module):
 
     def elsewhere(
         self,
-        key: PRNGKeyArray,
         predicted: Float[Array, " point"],
         z: PyTree,
-        points: Float[Array, "point dim"],
         design: Float[Array, "point effect"] | None = None,
     ) -> Float[Array, " point"]:
         """The same for new measurements at other places; `design` holds covariates there.

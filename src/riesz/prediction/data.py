@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from riesz.mesh.grid import Grid
@@ -11,7 +12,7 @@ from riesz.mesh.locate import locate
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.posterior import Posterior, check_levels
 from riesz.prediction.drawing import posterior_draws
-from riesz.prediction.elsewhere import elsewhere
+from riesz.prediction.elsewhere import Elsewhere, elsewhere
 from riesz.prediction.predict import new_measurements, statistics
 from riesz.prediction.statistics import NUM_DRAWS, Prediction, check_thresholds, over_places
 
@@ -39,10 +40,39 @@ def predict_data(
         return statistics(posterior, sampler, at, num_draws, seed, quantiles, exceed)
     check_levels(quantiles)
     check_thresholds(exceed)
+    words = {"num_draws": num_draws, "seed": seed, "together": True}
+    there = new_places(posterior, at, design, tolerance, **words)
+    count, num_draws = len(there.points), there.draws.num_draws
+    told = over_places(there.measured, count, num_draws, quantiles, exceed)
+    return jax.tree.map(at.filled, told) if isinstance(at, Grid) else told
+
+
+def measurement_draws(
+    posterior: Posterior,
+    at: ArrayLike | Grid,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    design: ArrayLike | None = None,
+) -> Float[np.ndarray, "draw point"]:
+    """New measurements at places by themselves, each with its own noise."""
+    words = {"num_draws": num_draws, "seed": seed, "together": False}
+    return new_places(posterior, at, design, None, **words).measured(slice(None))
+
+
+def new_places(
+    posterior: Posterior,
+    at: ArrayLike | Grid,
+    design: ArrayLike | None,
+    tolerance: float | None,
+    *,
+    num_draws: int,
+    seed: int,
+    together: bool,
+) -> Elsewhere:
+    problem = posterior.problem
     points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
     found = design_elsewhere(problem.likelihood, design, len(points))
     where = locate(problem.forward.space.mesh, points, tolerance=tolerance, outside="raise")
     draws = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
-    there = elsewhere(draws, points, where, found, seed=seed)
-    told = over_places(there.measured, len(points), draws.num_draws, quantiles, exceed)
-    return jax.tree.map(at.filled, told) if isinstance(at, Grid) else told
+    return elsewhere(draws, points, where, found, seed=seed, together=together)

@@ -50,17 +50,16 @@ class Measured(eqx.Module):
     """A new measurement at each point, or at each sensor: the state with noise."""
 
     where: Places | None
-    points: Float[Array, "point dim"] | None = None
     design: Float[Array, "point effect"] | None = None
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
-        if self.where is None or self.points is None:
+        if self.where is None:
             return measured(key, problem, problem.predicted(state, z), z)
         there = states_at(problem.forward, self.where, state, z)
-        likelihood, own = problem.likelihood, jr.fold_in(key, 1)
-        there = likelihood.elsewhere(own, there, z, self.points, self.design)
+        likelihood = problem.likelihood
+        there = likelihood.elsewhere(there, z, self.design)
         return jnp.asarray(likelihood.new(there, z).sample(key), there.dtype)
 
 
@@ -108,7 +107,7 @@ def new_measurements(
         return Measured(None)
     points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
     found = design_elsewhere(problem.likelihood, design, len(points))
-    return Measured(where, jnp.asarray(points), None if found is None else jnp.asarray(found))
+    return Measured(where, None if found is None else jnp.asarray(found))
 
 
 def quantity_draws(
