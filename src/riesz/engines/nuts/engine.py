@@ -9,6 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -18,7 +19,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-from numpyro.infer.hmc import hmc
 
 from riesz.engines.base import (
     GRADIENT,
@@ -96,6 +96,7 @@ def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., A
     def potential_of(density: AbstractDensity):
         return lambda coordinates: -density(coordinates)
 
+    hmc = import_module("numpyro.infer.hmc").hmc  # a quarter of a second, which others save
     initial, transition = hmc(potential_fn_gen=potential_of, algo="NUTS")
 
     def begin(density: AbstractDensity, key: PRNGKeyArray, start: Coordinates, inverse_mass):

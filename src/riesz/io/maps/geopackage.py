@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 from contourpy import contour_generator
 from jaxtyping import Float
-from matplotlib.ticker import MaxNLocator
 
 from riesz.errors import FileFormatError
 from riesz.io.maps.raster import Band, finite_range
@@ -78,7 +78,8 @@ def levels_of(band: Band) -> list[float]:
     low, high = finite_range(band)
     marks = PROBABILITIES
     if "_exceed_" not in band.name:
-        marks = MaxNLocator(NUM_LEVELS).tick_values(low, high) if low < high else ()
+        ticks = import_module("matplotlib.ticker").MaxNLocator(NUM_LEVELS)
+        marks = ticks.tick_values(low, high) if low < high else ()
     return [float(mark) for mark in marks if low < mark < high]
 
 

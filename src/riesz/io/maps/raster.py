@@ -6,6 +6,7 @@ the CF conventions, and needs xarray and pyproj: all of the extra `gis`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib import colormaps
-from matplotlib.colors import to_hex
 
 from riesz.errors import RieszError
 from riesz.io.store.files import write_bytes
@@ -98,9 +97,11 @@ def write_style(path: Path, colours: str, low: float, high: float) -> None:
     ramp = {"colorRampType": "INTERPOLATED", "classificationMode": "1", "clip": "0"}
     shader = SubElement(SubElement(renderer, "rastershader"), "colorrampshader", ramp | ends)
     shares = np.linspace(0.0, 1.0, NUM_COLOURS)
-    for share, colour in zip(shares, colormaps[colours](shares), strict=True):
+    colormap = import_module("matplotlib").colormaps[colours]  # which commands without maps save
+    for share, colour in zip(shares, colormap(shares, bytes=True), strict=True):
         value = low + float(share) * (high - low)
-        look = {"value": f"{value!r}", "color": to_hex(colour), "alpha": "255"}
+        code = "#" + bytes(colour[:3].tolist()).hex()
+        look = {"value": f"{value!r}", "color": code, "alpha": "255"}
         SubElement(shader, "item", look | {"label": f"{value:.4g}"})
     indent(root)
     write_bytes(path, DOCTYPE + tostring(root))
