@@ -198,7 +198,7 @@ def log_evidence(
 def check_problem(problem: InverseProblem) -> None:
     require_float64(problem.forward)
     require_plain_data(problem, "relax")
-    if not isinstance(problem.likelihood, Gaussian):
+    if not all(isinstance(one, Gaussian) for one, _ in problem.likelihood.parts(0)):
         raise RieszError(
             f"relax needs normal noise, to know how far the data correct the equation, but the "
             f"likelihood is {problem.likelihood.describe()}: use emulate or nuts."
