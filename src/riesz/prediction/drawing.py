@@ -41,8 +41,8 @@ AtNodes = Float[Array, " node"]
 MOST_NODES = 300
 """At which the widths of a field before and after the data are compared."""
 
-PRIOR_DRAWS = 4
-"""For each draw of the posterior; one where there are fields, which take a matrix or a solve."""
+PRIOR_DRAWS = 16
+"""Of numbers, for each draw of the posterior; of a field, which takes a matrix or a solve, one."""
 
 MOST_NUMBERS = 40_000_000
 """In the draws that are kept by default: of larger meshes there are fewer, but some."""
@@ -69,7 +69,6 @@ class Everything(eqx.Module):
     nodes: Int[Array, " shown"]
     for_summary: bool = eqx.field(static=True)
     has_flux: bool = eqx.field(static=True)
-    prior_draws: int = eqx.field(static=True)
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
@@ -92,26 +91,35 @@ class Everything(eqx.Module):
         if self.for_summary:
             return found
         lines = budget(problem.forward, state, z)
-        shape = (self.prior_draws, problem.num_coordinates)
-        normals = jr.normal(before, shape, problem.forward.dtype)
+        names = drawn_names(problem)
+        keys = jr.split(before, len(names))
         return found | {
-            "before": jax.vmap(lambda one: self.shown(problem, problem.z(one)))(normals),
-            "after": self.shown(problem, z),
+            "before": {n: self.prior(k, problem, n) for n, k in zip(names, keys, strict=True)},
+            "after": {name: self.shown(problem, name, z) for name in names},
             "flux": FluxAt()(problem, state, z) if self.has_flux else (),
             "gains": lines.gains,
             "outflows": lines.outflows,
         }
 
-    def shown(self, problem: InverseProblem, z: PyTree) -> dict[str, Float[Array, " component"]]:
+    def prior(
+        self, key: PRNGKeyArray, problem: InverseProblem, name: str
+    ) -> Float[Array, "prior_draw component"]:
+        latent = problem.latents.latents[name]
+        count = 1 if is_map(problem, name) else PRIOR_DRAWS
+        normals = jr.normal(key, (count, latent.num_coordinates), problem.forward.dtype)
+        return jax.vmap(lambda one: self.shown(problem, name, {name: latent.value(one)}))(normals)
+
+    def shown(self, problem: InverseProblem, name: str, z: PyTree) -> Float[Array, " component"]:
         """Numbers, also of regions, as they are; fields at some nodes."""
-        state = jnp.zeros(problem.forward.space.num_dofs, problem.forward.dtype)  # none asks for it
-
-        def of(name: str) -> Float[Array, " component"]:
-            if is_field(problem, name) and not regions_of(problem, name):
-                return UnknownAt(name)(problem, state, z)[self.nodes]
+        if not is_map(problem, name):
             return jnp.ravel(z[name])
+        state = jnp.zeros(problem.forward.space.num_dofs, problem.forward.dtype)  # none asks for it
+        return UnknownAt(name)(problem, state, z)[self.nodes]
 
-        return {name: of(name) for name in drawn_names(problem)}
+
+def is_map(problem: InverseProblem, name: str) -> bool:
+    """Whether an unknown is a field that is more than a number for each region."""
+    return is_field(problem, name) and not regions_of(problem, name)
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
@@ -156,7 +164,6 @@ def posterior_draws(
         nodes=jnp.asarray(np.arange(0, num_nodes, -(-num_nodes // MOST_NODES))),
         for_summary=for_summary,
         has_flux=not for_summary and has_flux(problem),
-        prior_draws=PRIOR_DRAWS if num_fields == 1 else 1,
     )
     every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed)
     found = finite_draws(every)
@@ -278,7 +285,7 @@ def learned_of(
     for name in drawn_names(problem):
         own, prior = after[name], before[name]
         count = own.shape[1]
-        if is_field(problem, name) and not regions_of(problem, name):
+        if is_map(problem, name):
             labels = (f"{name} (mean over the domain)",)
         else:
             labels = tuple(label_of(problem, name, i, count) for i in range(count))

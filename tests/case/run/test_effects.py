@@ -3,10 +3,12 @@
 import csv
 import re
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.prediction.made_up_draws import FACTS
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.check.words import describe_case
@@ -16,6 +18,7 @@ from riesz.case.run.measured import measured_as
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import made_run
 from riesz.errors import RieszError
+from riesz.io.store.draws import read_draws, write_draws
 from riesz.mesh.grid import grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -160,3 +163,15 @@ def test_the_check_and_the_report_tell_of_the_local_effect(run):
     state = np.diff(maps[2].quantiles[[0, -1]], axis=0)
     assert (measured > value).all()
     assert (value > state).all()
+
+
+def test_draws_with_what_neighbours_share_come_back_from_their_file(run, tmp_path):
+    draws = run.draws()
+    write_draws(tmp_path / "draws.npz", draws, FACTS)
+    again, _ = read_draws(tmp_path / "draws.npz")
+    assert eqx.tree_equal(again, draws)
+    points = np.array([[1.0, 1.0], [3.0, 0.5]])
+    found, wanted = (
+        one.shifts.local.moments_at(points, one.shifts.local_weights) for one in (again, draws)
+    )
+    np.testing.assert_array_equal(found.sd, wanted.sd)
