@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-first-map bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -94,6 +94,10 @@ bench-covariates: $(READY)
 
 bench-latency: $(READY)
 	$(BIN)/python benchmarks/latency.py --out results/bench-latency.json
+
+# Small matrices: threads of linear algebra would wait for each other.
+bench-first-map: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/first_map.py --out results/bench-first-map.json
 
 bench-walks: $(READY)
 	$(BIN)/python benchmarks/walks.py --out results/walks
