@@ -50,12 +50,21 @@ def predict_run(
             "--draws", help="So many [default: all that the run keeps]; more are computed.", min=2
         ),
     ] = None,
+    covariate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--covariate",
+            help="A covariate at the places: a value, a word or a raster; repeat for others.",
+            metavar="NAME=VALUE|RASTER.tif",
+        ),
+    ] = None,
     seed: DrawsSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
+    from riesz.case.run.beside import covariates_in
     from riesz.case.run.predict import write_prediction
 
     numbers = write_prediction(
@@ -68,7 +77,11 @@ def predict_run(
         cell=cell,
         num_draws=draws,
         seed=seed,
+        covariates=covariates_in(covariate or []),
     )
+    # Also to who wants no words: a map for other covariates than the places have would be wrong.
+    if numbers["holds_for"]:
+        typer.echo(f"note: {numbers['holds_for']}", err=True)
     for note in () if quiet else numbers["notes"]:
         typer.echo(f"note: {note}", err=True)
     if as_json:

@@ -14,10 +14,12 @@ from tests.small_problem import NORMAL, problem_toml, rectangle, written
 from riesz.case.check.words import describe_case
 from riesz.case.file.problem import read_problem
 from riesz.case.report.content import maps_of
+from riesz.case.run.beside import covariates_in
 from riesz.case.run.measured import measured_as
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import made_run
 from riesz.errors import RieszError
+from riesz.io.maps.raster import Band, write_raster
 from riesz.io.store.draws import read_draws, write_draws
 from riesz.mesh.grid import grid
 from riesz.posterior.family import EmpiricalDraws
@@ -125,17 +127,62 @@ def test_covariates_that_places_lack_are_told(run, tmp_path, table, message):
         predicted(run, tmp_path, table)
 
 
-def test_an_array_of_places_has_no_covariates(run, tmp_path):
-    with pytest.raises(RieszError, match="needs the covariates at its places: give points as a f"):
-        write_prediction(run, tmp_path / "value.csv", quantity="value", points=[[1.0, 1.0]])
+def test_an_array_of_places_has_the_covariates_that_are_given(run, tmp_path):
+    out, words = tmp_path / "value.csv", {"quantity": "value", "points": [[1.0, 1.0]]}
+    with pytest.raises(RieszError, match="array of points has no column Zn, rock: --quantity val"):
+        write_prediction(run, out, **words)
+    with pytest.raises(RieszError, match="array of points has no column rock"):
+        write_prediction(run, out, covariates={"Zn": [40.0]}, **words)
+    with pytest.raises(RieszError, match="the covariate Zn has 2 values for 1 places"):
+        write_prediction(run, out, covariates={"Zn": [40.0, 1.0], "rock": "marl"}, **words)
+    told = write_prediction(run, out, covariates={"Zn": [40.0], "rock": ["marl"]}, **words)
+    assert (told["places"], told["holds_for"]) == (1, None)
 
 
-def test_the_state_needs_no_covariates_and_a_grid_has_none(run, tmp_path):
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"zn": 4.0}, "there is no covariate 'zn' to be given: did you mean 'Zn'"),
+        ({"Zn": "high"}, "Zn is given as 'high', but was fitted as a number"),
+        ({"rock": "gneiss"}, "rock is 'gneiss' in 4 of 4 rows, of which there is no"),
+        ({"Zn": "nowhere.tif"}, "nowhere.tif cannot be read as a raster"),
+    ],
+)
+def test_covariates_that_cannot_be_are_told(run, tmp_path, given, message):
+    with pytest.raises(RieszError, match=message):
+        predicted(run, tmp_path, "", points=None, grid="2x2", covariates=given)
+
+
+def test_a_value_a_column_and_a_raster_of_the_same_numbers_are_the_same(run, tmp_path):
+    cells = grid(run.case.problem.forward.space.mesh, (2, 2))
+    raster = tmp_path / "zinc.tif"
+    zinc = np.array([[30.0, 40.0], [50.0, 60.0]])
+    write_raster(raster, cells, [Band("Zn", zinc)])
+    by_raster, told = predicted(
+        *(run, tmp_path, ""), points=None, grid="2x2", covariates={"Zn": str(raster)}
+    )
+    assert "values are for rock = chalk everywhere" in told["holds_for"]
+    numbers = zinc[cells.inside]
+    rows = [f"{x},{y},{z},chalk" for (x, y), z in zip(cells.points, numbers, strict=True)]
+    by_column, told = predicted(run, tmp_path, "\n".join(["x,y,Zn,rock", *rows]) + "\n")
+    assert told["holds_for"] is None
+    np.testing.assert_allclose(np.sort(by_raster), np.sort(by_column), rtol=1e-9)
+
+
+def test_covariates_of_commands_are_names_and_values():
+    assert covariates_in(["dist=0.3", "soil = a=b"]) == {"dist": "0.3", "soil": "a=b"}
+    for words, message in ((["dist"], "give a covariate and its value"), (["a=1", "a=2"], "twice")):
+        with pytest.raises(RieszError, match=message):
+            covariates_in(words)
+
+
+def test_the_state_needs_no_covariates_and_a_grid_says_for_which_it_holds(run, tmp_path):
     found, told = predicted(run, tmp_path, "x,y\n" + "1,1\n" * 4, quantity="u")
     assert (found == found[:, :1]).all()
-    assert told["notes"] == []
+    assert told["holds_for"] is None
     _, told = predicted(run, tmp_path, "", points=None, grid="2x2")
-    assert "average numbers and the most frequent words of Zn, rock" in told["notes"][0]
+    middle = np.exp(np.log([30, 60, 50, 90]).mean())
+    assert told["holds_for"].startswith(f"values are for Zn = {middle:.4g}, rock = chalk everywh")
 
 
 def test_new_measurements_need_covariates_and_add_noise(run):

@@ -7,7 +7,7 @@ except for fluxes and for draws that are not kept.
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.covariates import design_of, encodings_of
-from riesz.case.data.prepared import Columns, check_inside, covariate_in, read_columns
+from riesz.case.data.prepared import Columns, check_inside, read_columns
+from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
 from riesz.case.run.measured import (
     MEASUREMENT,
@@ -36,7 +36,7 @@ from riesz.case.run.request import (
     check_request,
     statistics_in,
 )
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import RieszError
 from riesz.geometry.crs import projected
 from riesz.geometry.lines import as_points
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
@@ -52,7 +52,6 @@ from riesz.io.maps.raster import (
 )
 from riesz.io.meshes.files import write_mesh
 from riesz.io.store.files import write_bytes
-from riesz.io.tables.layers import read_table
 from riesz.mesh.grid import Grid, arrow_grid
 from riesz.mesh.grid import grid as cells_over
 from riesz.mesh.locate import locate
@@ -88,6 +87,7 @@ def write_prediction(
     cell: float | None = None,
     num_draws: int | None = None,
     seed: int = 0,
+    covariates: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Predict from a run and write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu.
 
@@ -96,20 +96,23 @@ def write_prediction(
     quantile such as q05, exceed:VALUE, several by commas, all, or ensemble. Where is said by one of
     `points`, a file of places or an array, `grid`, cells along x and y, and `cell`, their size; a
     .vtu file holds the nodes of the mesh. All draws that the run keeps are taken, or `num_draws` of
-    them; more, and those of another `seed`, are computed. Returns in short what was written.
+    them; more, and those of another `seed`, are computed. `covariates` gives values, rasters or,
+    for an array of points, a value each, where a table of places has no such column; a map without
+    is of average ones, as its `holds_for` says. Returns in short what was written.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     places = Path(points) if isinstance(points, str) else points
     if places is not None and not isinstance(places, Path):
         places = as_points(places, "array of points")
     request = PredictionRequest(
-        folder, Path(out), quantity, stat, places, grid, cell, num_draws, seed
+        folder, Path(out), quantity, stat, places, grid, cell, num_draws, seed, covariates or {}
     )
     check_request(request)
     run = run if isinstance(run, Run) else read_run(folder)
     draws = run.draws(num_draws, seed)
     measured = measured_as(run.observations).linked(draws.shifts.scatter)
     check_quantity(draws, request)
+    check_covariates(request.covariates, run)
     at = wanted_places(request, run, draws.mesh)
     bands = predicted(request, run, draws, measured, at)
     written = write_bands(request, run, draws, measured, at, bands)
@@ -118,6 +121,7 @@ def write_prediction(
         "out": str(request.out),
         "places": len(inside),
         "ranges": {band.name: list(finite_range(band)) for band in bands},
+        "holds_for": holds_for(request, run) if quantity in (VALUE, MEASUREMENT) else None,
         "notes": [*run.numbers.get("notes", ()), *run.notes, *notes_on(request, run, draws)],
         "files": [str(path) for path in written],
     }
@@ -214,7 +218,7 @@ def drawn_at(
     """Draws of the quantity at places, some of them at a time."""
     name, points = request.quantity, points_of(draws.mesh, at)
     where = None if at is None else locate(draws.mesh, points)
-    design = design_at(request, run) if name in (VALUE, MEASUREMENT) else None
+    design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
     there = elsewhere(draws, points, where, design, seed=request.seed, together=together)
 
     def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
@@ -228,38 +232,9 @@ def drawn_at(
     return of
 
 
-def design_at(request: PredictionRequest, run: Run) -> Float[np.ndarray, "point effect"] | None:
-    """Covariates in the table of places; a grid has none."""
-    names = run.observations
-    if request.points is None or not names.covariates:
-        return None
-    if not isinstance(request.points, Path):
-        raise RieszError(
-            f"the quantity {request.quantity} needs the covariates at its places: give points as a "
-            "file that has them, or ask for u, which is without their effects."
-        )
-    table = read_table(request.points, value=names.y)
-    missing = [name for name in names.covariates if name not in table.header]
-    if missing:
-        raise FileFormatError(
-            f"{request.points} has no column {', '.join(missing)}: --quantity {request.quantity} "
-            "needs the covariates at its places; add them, or ask for u, which is without their "
-            "effects."
-        )
-    cells = {name: covariate_in(table, name) for name in names.covariates}
-    encodings = encodings_of(run.prepared, names.log_covariates)
-    return design_of(request.points, encodings, cells)
-
-
 def notes_on(request: PredictionRequest, run: Run, draws: PosteriorDraws) -> list[str]:
-    """What is not seen in the numbers: which covariates and which noise they are for."""
-    names, told = run.observations.covariates, []
-    is_measured = request.quantity in (VALUE, MEASUREMENT)
-    if is_measured and names and request.points is None:
-        told.append(
-            f"values are for average numbers and the most frequent words of {', '.join(names)}: "
-            "a table of places, by --points, may hold these columns"
-        )
+    """What is not seen in the numbers: which noise they are for."""
+    told = []
     if request.quantity == MEASUREMENT and draws.shifts.differs:
         told.append(
             "each observation has a noise of its own: that of a new measurement is their median"

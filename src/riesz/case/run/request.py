@@ -3,9 +3,10 @@
 import math
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -43,6 +44,7 @@ class PredictionRequest:
     cell: float | None = None
     num_draws: int | None = None
     seed: int = 0
+    covariates: Mapping[str, Any] = field(default_factory=dict)  # values, words or rasters
 
     @property
     def suffix(self) -> str:

@@ -15,7 +15,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import RieszError
+from riesz.errors import FileFormatError, RieszError
+from riesz.geometry.crs import projected
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import gis_module
 from riesz.mesh.grid import Grid
@@ -203,6 +204,29 @@ def crs_note(crs: str) -> str | None:
         f"the crs {crs} counts in degrees, which are no lengths: distances, areas and gradients "
         "will be wrong; bring the coordinates into a projected crs in metres, such as UTM."
     )
+
+
+def raster_values(
+    path: Path, points: Float[np.ndarray, "point 2"], crs: str | None
+) -> Float[np.ndarray, " point"]:
+    """The first band of a raster at points, which are in `crs`; raises where it has no value."""
+    rasterio, _ = rasterio_modules()
+    try:
+        with rasterio.open(path) as source:
+            own = source.crs
+            there = points if crs is None or own is None else projected(points, crs, own.to_wkt())
+            cells = np.ma.concatenate(list(source.sample(there.tolist(), indexes=1, masked=True)))
+    except rasterio.errors.RasterioIOError as error:
+        raise FileFormatError(f"{path} cannot be read as a raster: {error}.") from None
+    values = np.ma.filled(cells.astype(float), np.nan)
+    (bad,) = np.nonzero(~np.isfinite(values))
+    if bad.size:
+        x, y = points[bad[0]]
+        raise FileFormatError(
+            f"{path} has no value at {bad.size} of {len(points)} places, first ({x:.10g}, {y:.10g})"
+            ": take a raster that covers them all, or give one value."
+        )
+    return values
 
 
 def write_raster(

@@ -1,0 +1,134 @@
+"""Covariates at the places of a prediction: as they are given, from a table, or from rasters.
+
+No prediction of what was measured goes without them: places in a table must have them, and maps
+say for which values they hold.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.case.data.covariates import Category, Encoding, design_of, encodings_of
+from riesz.case.data.prepared import Covariate, covariate_in
+from riesz.case.run.folder import Run
+from riesz.case.run.request import PredictionRequest
+from riesz.errors import FileFormatError, RieszError
+from riesz.io.maps.raster import raster_values
+from riesz.io.tables.layers import read_table
+from riesz.io.tables.numbers import number_in
+from riesz.spelling import listed, nearest
+
+RASTERS = (".tif", ".tiff")
+
+
+def covariates_in(words: Sequence[str]) -> dict[str, str]:
+    """Of `name=value` or `name=raster.tif`, each name once."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, value = (part.strip() for part in word.partition("="))
+        if not (sign and name and value):
+            raise RieszError(
+                f"--covariate is {word!r}: give a covariate and its value, a word or a raster, "
+                "such as dist=0.3 or dist=dist.tif."
+            )
+        if name in found:
+            raise RieszError(f"--covariate names {name} twice: name it once.")
+        found[name] = value
+    return found
+
+
+def check_covariates(given: Mapping[str, Any], run: Run) -> None:
+    names = run.observations.covariates
+    for name in given:
+        if name not in names:
+            known = f"the fit has {listed(names)}" if names else "the fit has no covariates"
+            raise RieszError(
+                f"there is no covariate {name!r} to be given: {nearest(name, names)}{known}."
+            )
+
+
+def design_at(
+    request: PredictionRequest, run: Run, points: Float[np.ndarray, "point 2"]
+) -> Float[np.ndarray, "point effect"] | None:
+    """What multiplies each effect at the places; raises where a covariate is not known there."""
+    names, given = run.observations, request.covariates
+    if not names.covariates:
+        return None
+    table = read_table(request.points, value=names.y) if isinstance(request.points, Path) else None
+    encodings = encodings_of(run.prepared, names.log_covariates)
+    cells: dict[str, Covariate] = {}
+    for one in encodings:
+        if one.name in given:
+            cells[one.name] = as_told(one, given[one.name], points, run.crs)
+        elif table is not None and one.name in table.header:
+            cells[one.name] = covariate_in(table, one.name)
+        elif request.points is None:
+            cells[one.name] = repeated(one, usual(one), len(points))
+    missing = [name for name in names.covariates if name not in cells]
+    if missing:
+        what = request.points if isinstance(request.points, Path) else "the array of points"
+        raise FileFormatError(
+            f"{what} has no column {', '.join(missing)}: --quantity {request.quantity} needs the "
+            "covariates at its places; add them, give them by --covariate NAME=VALUE or "
+            "NAME=RASTER.tif, or ask for u, which is without their effects."
+        )
+    source = request.points if isinstance(request.points, Path) else Path("--covariate")
+    return design_of(source, encodings, cells)
+
+
+def as_told(
+    encoding: Encoding, told: Any, points: Float[np.ndarray, "point 2"], crs: str | None
+) -> Covariate:
+    """One value for all places, a raster of them or, in Python, one for each."""
+    if isinstance(told, Path) or (isinstance(told, str) and told.lower().endswith(RASTERS)):
+        found = raster_values(Path(told), points, crs)
+        is_category = isinstance(encoding, Category)
+        return [f"{value:g}" for value in found] if is_category else found
+    if isinstance(told, str | float | int):
+        return repeated(encoding, told, len(points))
+    every = list(told)
+    if len(every) != len(points):
+        raise RieszError(
+            f"the covariate {encoding.name} has {len(every)} values for {len(points)} places."
+        )
+    return [str(one) for one in every] if isinstance(encoding, Category) else np.array(every, float)
+
+
+def repeated(encoding: Encoding, value: str | float, count: int) -> Covariate:
+    if isinstance(encoding, Category):
+        return [str(value)] * count
+    number = number_in(value) if isinstance(value, str) else float(value)
+    if not np.isfinite(number):
+        raise RieszError(
+            f"the covariate {encoding.name} is given as {value!r}, but was fitted as a number: "
+            "give one, or a raster that ends in .tif."
+        )
+    return np.full(count, number)
+
+
+def usual(encoding: Encoding) -> str | float:
+    """The value for which effects are zero: the average, or the most frequent word."""
+    if isinstance(encoding, Category):
+        return encoding.first
+    return float(np.exp(encoding.mean)) if encoding.log else encoding.mean
+
+
+def holds_for(request: PredictionRequest, run: Run) -> str | None:
+    """For which covariates a map holds that nobody named."""
+    names = run.observations
+    if request.points is not None or not names.covariates:
+        return None
+    left = [
+        f"{one.name} = {told if isinstance(told := usual(one), str) else f'{told:.4g}'}"
+        for one in encodings_of(run.prepared, names.log_covariates)
+        if one.name not in request.covariates
+    ]
+    if not left:
+        return None
+    return (
+        f"values are for {', '.join(left)} everywhere, the average or most frequent: give others "
+        "by --covariate NAME=VALUE or NAME=RASTER.tif, or places with these columns by --points"
+    )
