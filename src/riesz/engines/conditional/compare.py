@@ -18,6 +18,7 @@ from riesz.engines.training import minimised
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.gaussian_process import inducing_factor
 from riesz.latent.kernels import Matern32
+from riesz.observe.observables import AtPoints
 from riesz.problem.linearity import linear_parts, read_by_state
 from riesz.problem.problem import InverseProblem
 
@@ -63,7 +64,9 @@ class Comparison:
 
 def compared(problem: InverseProblem, local: str) -> Comparison | None:
     """For a problem in which neighbours share the unknown `local`; None where there is no such
-    closed form."""
+    closed form, or data are other than values at points, which kriging does not know."""
+    if not isinstance(problem.observations.what, AtPoints):
+        return None
     parts = linear_parts(problem)
     model = data_model(problem, parts, at_points(problem, problem.operator, SparseLU()))
     if model is None or local not in parts.names:
