@@ -154,12 +154,7 @@ class ScaledNodes(AbstractFieldLatent):
 
     def by_rest(self, scales: Float[np.ndarray, " scale"]) -> Float[np.ndarray, "node rest"]:
         """What each of the other coordinates adds at the nodes, on the host."""
-        own, spread = self.weights.kernel, self.weights.spread
-        kernel = dataclasses.replace(
-            own,
-            sd=float(own.sd) * np.exp(spread.sd * scales[0]),
-            length_scale=np.asarray(own.length_scale) * np.exp(spread.length * scales[1:]),
-        )
+        kernel = moved(self.weights.kernel, self.weights.spread, scales)
         places = np.asarray(self.weights.inducing, float)
         near = kernel.matrix(places, np.asarray(self.nodes, float))
         return sla.solve_triangular(inducing_factor(kernel, places), near, lower=True).T
@@ -180,6 +175,17 @@ def scale_labels(num_lengths: int) -> tuple[str, ...]:
 def num_scales(kernel: AbstractKernel) -> int:
     """One sd, and a length for all axes or one for each."""
     return 1 + len(known_length_scale(kernel))
+
+
+def moved(
+    kernel: AbstractKernel, spread: LearnedScales, scales: Float[np.ndarray, " scale"]
+) -> AbstractKernel:
+    """The kernel at given coordinates of its scales, on the host."""
+    return dataclasses.replace(
+        kernel,
+        sd=float(kernel.sd) * np.exp(spread.sd * scales[0]),
+        length_scale=np.asarray(kernel.length_scale) * np.exp(spread.length * scales[1:]),
+    )
 
 
 def with_scales(kernel: AbstractKernel, scales: Float[Array, " scale"]) -> AbstractKernel:

@@ -20,6 +20,8 @@ from riesz.latent.gaussian_process import (
     JITTER,
     LearnedScales,
     covariances,
+    inducing_factor,
+    moved,
     num_scales,
     with_scales,
 )
@@ -71,6 +73,12 @@ class LocalEffect(eqx.Module):
         kernel, own = self.split(weights)
         points, places = (one.astype(own.dtype) for one in (self.points, self.places))
         return covariances(kernel, points, places)
+
+    def by_rest(self, scales: Float[np.ndarray, " scale"]) -> Float[np.ndarray, "sensor place"]:
+        """What each of the other coordinates of its prior adds at the sensors, on the host."""
+        kernel, places = moved(self.kernel, SPREAD, scales), np.asarray(self.places, float)
+        near = kernel.matrix(places, np.asarray(self.points, float))
+        return sla.solve_triangular(inducing_factor(kernel, places), near, lower=True).T
 
     def moments_at(
         self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from riesz.engines.conditional.points import AbstractAtPoints, Tabulated
 from riesz.latent.gaussian_process import ScaledNodes
-from riesz.problem.linearity import Parts, beside_the_equation, read_by_state
+from riesz.observe.effects import WithEffects
+from riesz.problem.linearity import Parts, beside_the_equation, by_equation, read_by_state
 from riesz.problem.problem import InverseProblem
 
 STEP = 1e-4
@@ -164,8 +165,13 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
 
 
 def columns_of(problem: InverseProblem, at: Tabulated, name: str) -> Callable[[Scales], Columns]:
-    """By a program or, for a field at the nodes, which many numbers describe, on the host."""
-    latent, (prescribed, shifts) = problem.latents.latents[name], beside_the_equation(problem)
+    """By a program or, for fields that many numbers describe, on the host."""
+    likelihood, latent = problem.likelihood, problem.latents.latents[name]
+    prescribed, shifts = beside_the_equation(problem)
+    local = likelihood.local if isinstance(likelihood, WithEffects) else None
+    is_local = isinstance(likelihood, WithEffects) and name == likelihood.local_name
+    if local is not None and is_local and name not in by_equation(problem).reads | prescribed.reads:
+        return local.by_rest
     if isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
         by_node = np.asarray(at.by_value[name])
         return lambda scales: by_node @ latent.by_rest(scales)
