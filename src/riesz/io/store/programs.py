@@ -37,7 +37,8 @@ def keep_programs(folder: Path | str | None = None) -> Path | None:
     anew each time, which is slower and no error.
     """
     place = cache_folder() if folder is None else Path(folder)
-    if place is None or jax.config.jax_compilation_cache_dir:
+    known = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    if place is None or known:
         return None
     try:
         place.mkdir(parents=True, exist_ok=True)
