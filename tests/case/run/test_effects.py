@@ -1,6 +1,7 @@
 """Values at places are those of their covariates and of what neighbours share."""
 
 import csv
+import dataclasses
 import re
 
 import equinox as eqx
@@ -167,6 +168,24 @@ def test_a_value_a_column_and_a_raster_of_the_same_numbers_are_the_same(run, tmp
     by_column, told = predicted(run, tmp_path, "\n".join(["x,y,Zn,rock", *rows]) + "\n")
     assert told["holds_for"] is None
     np.testing.assert_allclose(np.sort(by_raster), np.sort(by_column), rtol=1e-9)
+
+
+def test_a_problem_file_names_rasters_of_covariates(run, tmp_path):
+    """Read at the observations, where their table has no such column, and on maps."""
+    cells = grid(run.case.problem.forward.space.mesh, (2, 1))
+    write_raster(tmp_path / "zinc.tif", cells, [Band("Zn", np.array([[30.0, 60.0]]))])
+    text = PROBLEM.replace('["Zn", "rock"]', '{ Zn = "zinc.tif", rock = true }')
+    assert text != PROBLEM
+    lines = [line.split(",") for line in SOIL.splitlines()]
+    table = "\n".join(",".join([*line[:3], line[4]]) for line in lines) + "\n"
+    case = read_problem(written(tmp_path, text, table, data="soil.csv"))
+    np.testing.assert_array_equal(case.prepared.covariates["Zn"], [30, 30, 30, 60])
+    kept = dataclasses.replace(run, numbers={"rasters": {"Zn": str(tmp_path / "zinc.tif")}})
+    by_file, told = predicted(kept, tmp_path, "", points=None, grid="2x1")
+    assert "values are for rock = chalk everywhere" in told["holds_for"]
+    given = {"Zn": str(tmp_path / "zinc.tif")}
+    by_option, _ = predicted(run, tmp_path, "", points=None, grid="2x1", covariates=given)
+    np.testing.assert_array_equal(by_file, by_option)
 
 
 def test_covariates_of_commands_are_names_and_values():

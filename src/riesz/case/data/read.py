@@ -15,6 +15,7 @@ from riesz.case.data.prepared import Prepared, aggregated, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import table_of
 from riesz.errors import FileFormatError
+from riesz.io.maps.raster import raster_values
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import BELOW, is_none, number_in, number_or_limit
@@ -60,7 +61,12 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         sd=sd,
         over=over,
         sites=None if names.site is None else identifiers(table, names.site),
-        covariates={name: covariate_in(table, name) for name in names.covariates},
+        covariates={
+            name: raster_values(folder / names.rasters[name], points, names.crs or table.crs)
+            if name in names.rasters and name not in table.header
+            else covariate_in(table, name)
+            for name in names.covariates
+        },
         told=(*told, *more),
         notes=tuple(notes),
         crs=names.crs or table.crs,

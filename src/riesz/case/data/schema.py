@@ -82,11 +82,30 @@ class ObservationsTable(Table):
     transform: Literal["log"] | None = None
     outside: Literal["refuse", "drop"] = "refuse"
     covariates: list[str] = Field(default_factory=list)
+    rasters: dict[str, str] = Field(default_factory=dict)  # of covariates, relative to the file
     log_covariates: list[str] = Field(default_factory=list)
     effect_sd: PositiveFloat | None = None
     local: bool | Literal["auto"] = False
     local_range: PositiveFloat | None = None
     local_sd: PositiveFloat | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def with_rasters(cls, content: Any) -> Any:
+        """Covariates may be a table of rasters, or of true for columns: `{ dist = "dist.tif" }`."""
+        if not isinstance(content, dict) or not isinstance(content.get("covariates"), dict):
+            if isinstance(content, dict) and "rasters" in content:
+                raise ValueError("has the key 'rasters': write covariates = { name = 'file.tif' }")
+            return content
+        given = content["covariates"]
+        for name, file in given.items():
+            if file is not True and not isinstance(file, str):
+                raise ValueError(
+                    f"has the covariate {name!r}, which is {shown(file)}: give the name of a "
+                    "raster, or true for a column of the table"
+                )
+        rasters = {name: file for name, file in given.items() if isinstance(file, str)}
+        return content | {"covariates": list(given), "rasters": rasters}
 
     @model_validator(mode="after")
     def check(self):

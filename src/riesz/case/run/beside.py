@@ -57,6 +57,7 @@ def design_at(
     names, given = run.observations, request.covariates
     if not names.covariates:
         return None
+    rasters = run.numbers.get("rasters", {})
     table = read_table(request.points, value=names.y) if isinstance(request.points, Path) else None
     encodings = encodings_of(run.prepared, names.log_covariates)
     cells: dict[str, Covariate] = {}
@@ -65,6 +66,8 @@ def design_at(
             cells[one.name] = as_told(one, given[one.name], points, run.crs)
         elif table is not None and one.name in table.header:
             cells[one.name] = covariate_in(table, one.name)
+        elif one.name in rasters:
+            cells[one.name] = as_told(one, Path(rasters[one.name]), points, run.crs)
         elif request.points is None:
             cells[one.name] = repeated(one, usual(one), len(points))
     missing = [name for name in names.covariates if name not in cells]
@@ -124,7 +127,7 @@ def holds_for(request: PredictionRequest, run: Run) -> str | None:
     left = [
         f"{one.name} = {told if isinstance(told := usual(one), str) else f'{told:.4g}'}"
         for one in encodings_of(run.prepared, names.log_covariates)
-        if one.name not in request.covariates
+        if one.name not in {*request.covariates, *run.numbers.get("rasters", {})}
     ]
     if not left:
         return None

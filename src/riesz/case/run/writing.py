@@ -170,6 +170,10 @@ def write_run(
         "draws": kept[0].num_draws if kept else 0,
         "notes": [*case.notes, *posterior.notes],
         "remarks": list(case.remarks),
+        "rasters": {
+            name: str((case.path.parent / file).resolve())
+            for name, file in case.tables.observations.rasters.items()
+        },
         "failed": failed,
     }
     config = case.tables.model_dump(mode="json", exclude_none=True)
