@@ -202,7 +202,7 @@ def linear_parts(problem: InverseProblem) -> Parts:
         if np.isin(np.arange(part.start, part.stop), linear).any()
     )
     in_state = np.flatnonzero(read_by_state(problem)[linear])
-    return Parts(*map(on_device, (linear, others, in_state)), names)
+    return Parts(on_device(linear), on_device(others), on_device(in_state), names)
 
 
 def read_by_state(

@@ -135,7 +135,7 @@ def test_wells_put_in_what_they_say_and_a_run_keeps_them(mixed, tmp_path):
     rivers.write_bytes(rivers_content(mixed.rivers))
     for name in ("pumping.csv.gz", "river.geojson", "heads.csv"):
         (tmp_path / name).unlink()
-    kept = (wells, rivers, tmp_path / "no_regions.geojson")
+    kept = (wells, rivers, tmp_path / "no_regions.geojson", tmp_path / "no_measurements.csv")
     again = read_case(mixed.path, coarse=mixed.coarse, table=table, kept=kept)
     z = {"q": jnp.asarray(5.0)}
     state = jnp.asarray(np.random.default_rng(0).normal(size=len(zeros)))

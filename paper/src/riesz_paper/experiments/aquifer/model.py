@@ -19,7 +19,9 @@ from jaxtyping import Float
 
 from riesz.engines.base import Work
 from riesz.engines.conditional.engine import Conditional, other_unknowns
+from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import mixture_at
+from riesz.engines.conditional.points import at_points
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.latent.boundary_process import BoundaryGP
@@ -28,6 +30,7 @@ from riesz.latent.kernels import Matern52
 from riesz.latent.spde import SPDEField
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
+from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem, Unknown, inverse_problem
@@ -84,7 +87,7 @@ def head_problem(
             latents={"source": seep, "noise": dist.LogNormal(np.log(NOISE), 1.0)}
             | coefficients_of(structure),
             # Wells of several depths share a place, and their heads differ: that is noise here.
-            observations=Observations(points, values),
+            observations=Observations(points, values, AtPoints(points)),
             likelihood=Gaussian("noise"),
             dirichlet={"outer": Unknown(edge)},
         )
@@ -143,7 +146,9 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         parts = linear_parts(problem)
         start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
         engine = Conditional(num_draws=PARTS, num_others=PARTS, start=start)
-        found = other_unknowns(problem, parts, engine, key, SparseLU(), Work())
+        at = at_points(problem, problem.operator, SparseLU())
+        model = data_model(problem, parts, at)
+        found = other_unknowns(problem, parts, engine, key, at, model, Work())
         for note in found.notes:
             warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)

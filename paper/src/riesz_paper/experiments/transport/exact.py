@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Array, Float
 
-from riesz.fem.elements.space import PointOperator
+from riesz.fem.elements.space import Operator
 from riesz.problem.problem import InverseProblem
 
 SPACING = 1.0  # standard deviations
@@ -35,7 +35,7 @@ class ExactPosterior:
 
 def exact_posterior(
     problem: InverseProblem,
-    points: PointOperator,
+    points: Operator,
     *,
     spacing: float = SPACING,
     reach: float = REACH,
@@ -101,7 +101,7 @@ def sensed(
 
 @eqx.filter_jit
 def densities(
-    problem: InverseProblem, points: PointOperator, lattice: Float[Array, "lattice n"]
+    problem: InverseProblem, points: Operator, lattice: Float[Array, "lattice n"]
 ) -> tuple[Float[Array, " lattice"], Float[Array, "lattice point"]]:
     """The log-posterior and the state at points, from one solve each."""
 

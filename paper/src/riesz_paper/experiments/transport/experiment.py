@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.training import TrainingError
-from riesz.fem.elements.space import PointOperator, point_operator
+from riesz.fem.elements.space import Operator, point_operator
 from riesz.fem.linear.linear_solve import Dense
 from riesz.io.store.results import Row
 from riesz.posterior.family import Draws
@@ -226,7 +226,7 @@ def drawn_values(
     states: AbstractStateMap,
     key: PRNGKeyArray,
     draws: Draws,
-    points: PointOperator,
+    points: Operator,
 ) -> Float[Array, "draw point"]:
     return eqx.filter_vmap(lambda state: points @ state)(states(problem, key, draws))
 
