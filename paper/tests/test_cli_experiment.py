@@ -56,7 +56,7 @@ def test_a_quiet_fit_prints_nothing(tmp_path, monkeypatch, capsys):
     def fitted(case, choice, out, *, progress, **_):
         asked.append(progress)
         made = Mock(spec=Run, summary="a summary", numbers={"engine": choice.engine.name})
-        made.__class__ = Run
+        made.__class__, made.folder = Run, out
         return made
 
     monkeypatch.setattr("riesz.case.run.fit.run_case", fitted)
