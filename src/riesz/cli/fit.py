@@ -15,6 +15,7 @@ from riesz.cli.options import (
     json_of,
     keep_compiled,
     use_float64,
+    use_one_thread,
 )
 
 if TYPE_CHECKING:
@@ -46,9 +47,12 @@ def fit_problem(
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
+    is_small_algebra = (engine or engine_in(problem)) == "conditional"
+    if is_small_algebra:
+        use_one_thread()
     use_float64()
     keep_compiled()
-    if (engine or engine_in(problem)) == "conditional":  # most of it is NumPy's work
+    if is_small_algebra:
         compile_quickly()
     from riesz.case.run.fit import command_of, fit_case
     from riesz.case.run.folder import checkpoint_of, is_finished

@@ -42,6 +42,15 @@ def use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
+def use_one_thread() -> None:
+    """For algebra of small matrices, whose threads wait for each other longer than they work.
+
+    Libraries read it when NumPy is imported, which no command has done at its beginning.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
 def keep_compiled() -> None:
     """For commands that compile: the next run finds what this one compiled."""
     from riesz.io.store.programs import keep_programs
