@@ -9,12 +9,12 @@ Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
 from scipy.spatial.distance import cdist
 
+from riesz.arrays import on_device
 from riesz.latent.gaussian_process import (
     GP,
     JITTER,
@@ -52,8 +52,8 @@ class LocalEffect(eqx.Module):
 
     def __init__(self, points: Any, sd: float, length_scale: float):
         self.kernel = Matern32(length_scale, sd)
-        self.points = jnp.asarray(points, float)
-        self.places = jnp.asarray(np.unique(np.asarray(points, float), axis=0))
+        self.points = on_device(points, float)
+        self.places = on_device(np.unique(np.asarray(points, float), axis=0))
 
     def prior(self) -> GP:
         return GP(self.kernel, np.asarray(self.places), learned=SPREAD)

@@ -13,10 +13,10 @@ from typing import Any, Union, get_args, get_origin
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import jaxtyped
 
+from riesz.arrays import on_device
 from riesz.errors import FileFormatError, RieszError
 
 Names = Mapping[str, Any]
@@ -60,8 +60,8 @@ def from_plain(content: Any, path: str, arrays: Mapping[str, np.ndarray], names:
     if isinstance(content, Plain):
         return content
     match content:
-        case {"array": str(name), "device": bool(on_device)} if name == path and name in arrays:
-            return jnp.asarray(arrays[name]) if on_device else arrays[name]
+        case {"array": str(name), "device": bool(is_ours)} if name == path and name in arrays:
+            return on_device(arrays[name]) if is_ours else arrays[name]
         case {"tuple": list(parts)}:
             return tuple(from_plain(v, f"{path}/{i}", arrays, names) for i, v in enumerate(parts))
         case {"list": list(parts)}:
