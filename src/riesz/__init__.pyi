@@ -98,7 +98,7 @@ from .observe.counts import NegativeBinomial as NegativeBinomial
 from .observe.counts import Poisson as Poisson
 from .observe.effects import WithEffects as WithEffects
 from .problem.problem import Experiment as Experiment
-from .problem.problem import Unknown as Unknown
+from .problem.unknowns import Unknown as Unknown
 from .problem.problem import InverseProblem as InverseProblem
 from .problem.problem import inverse_problem as inverse_problem
 from .problem.problem import shared_problem as shared_problem

@@ -14,7 +14,7 @@ from riesz.case.check.words import case_numbers
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
-from riesz.case.start.rows import Asked
+from riesz.case.start.asked import Asked
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import FileFormatError, RieszError

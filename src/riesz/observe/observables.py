@@ -1,8 +1,7 @@
 """What can be measured: the state at points, averages, gradients, differences, fluxes, logarithms,
 and unknowns of the equation themselves.
 
-An observable becomes sensors on a mesh. Those that are linear in the state are rows of a sparse
-operator, which every engine can use; others are functions of the state and the unknowns.
+An observable says what; on the mesh of a problem it becomes sensors.
 """
 
 from abc import abstractmethod
@@ -13,11 +12,10 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from riesz.errors import MeshError, RieszError
-from riesz.fem.assembly import residual
-from riesz.fem.elements.domain import Domain, facet_domain
+from riesz.fem.elements.domain import facet_domain
 from riesz.fem.elements.space import (
     Operator,
     Space,
@@ -25,121 +23,34 @@ from riesz.fem.elements.space import (
     functionals,
     point_operator,
 )
-from riesz.fem.flux import oriented_facets, outflow
-from riesz.fem.places import Places, coefficients_at, fluxes_at, places
+from riesz.fem.flux import oriented_facets
+from riesz.fem.places import Places, places
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.terms.coefficient import AbstractCoefficient
-from riesz.geometry.lines import polygons_of
 from riesz.latent.field import AbstractFieldLatent
 from riesz.latent.latent import LatentSpace
 from riesz.mesh.integrals import WeightedPoints, along_line, in_area
 from riesz.mesh.locate import locate
 from riesz.mesh.quality import barycentric_gradients
 from riesz.mesh.tags import tagged_facets
+from riesz.observe.given import (
+    Points,
+    as_areas,
+    as_lines,
+    as_names,
+    as_rows,
+    as_vectors,
+    unit_vectors,
+)
+from riesz.observe.sensors import (
+    AbstractSensors,
+    CoefficientValues,
+    FluxComponents,
+    LinearSensors,
+    Logarithms,
+    Outflows,
+    SeveralSensors,
+)
 from riesz.spelling import nearest
-
-State = Float[Array, " node"]
-AtSensors = Float[Array, " sensor"]
-Points = Float[np.ndarray, "sensor dim"]
-
-
-class AbstractSensors(eqx.Module):
-    """What is read off a state and the unknowns that go with it, one number a sensor."""
-
-    @abstractmethod
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        """Without noise."""
-
-    @property
-    def operator(self) -> Operator | None:
-        """The rows of those that are linear in the state and read nothing else."""
-        return None
-
-
-class LinearSensors(AbstractSensors):
-    """Rows of a sparse operator."""
-
-    rows: Operator
-
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return self.rows @ state
-
-    @property
-    def operator(self) -> Operator:
-        return self.rows
-
-
-class FluxComponents(AbstractSensors):
-    """Components of the flux at points."""
-
-    where: Places
-    directions: Float[Array, "sensor dim"]
-
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return jnp.sum(fluxes_at(forward, self.where, state, z) * self.directions, axis=1)
-
-
-class Outflows(AbstractSensors):
-    """What passes stretches of facets: held unknowns, or facets with the cells beside them."""
-
-    stretches: tuple[Int[Array, " _"] | Domain, ...]
-
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        whole = None
-        found = []
-        for one in self.stretches:
-            if isinstance(one, Domain):
-                found.append(outflow(forward, one, state, z))
-                continue
-            # What the equation leaves unbalanced where the state is prescribed is what crosses.
-            whole = residual(forward, state, z) if whole is None else whole
-            found.append(-jnp.sum(whole[one]))
-        return jnp.stack(found)
-
-
-class CoefficientValues(AbstractSensors):
-    """An unknown of the equation at points."""
-
-    coefficient: AbstractCoefficient
-    where: Places
-
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return coefficients_at(forward, self.where, self.coefficient, state, z)
-
-
-class Logarithms(AbstractSensors):
-    """Of what other sensors see."""
-
-    of: AbstractSensors
-
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return jnp.log(self.of.predicted(forward, state, z))
-
-
-class SeveralSensors(AbstractSensors):
-    """One after the other."""
-
-    each: tuple[AbstractSensors, ...]
-
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return jnp.concatenate([one.predicted(forward, state, z) for one in self.each])
-
-    @property
-    def operator(self) -> Operator | None:
-        return stacked([one.operator for one in self.each])
-
-
-def stacked(operators: Sequence[Operator | None], *, apart: bool = False) -> Operator | None:
-    """All rows in one operator, where all are known: on one state, or on states one after the
-    other, where they are `apart`."""
-    known = [one for one in operators if one is not None]
-    if len(known) < len(operators):
-        return None
-    if len(known) == 1:
-        return known[0]
-    matrices = [one.to_scipy() for one in known]
-    whole = sp.block_diag(matrices) if apart else sp.vstack(matrices)
-    return functionals(whole, np.asarray(known[0].weights).dtype)
 
 
 class Placed(NamedTuple):
@@ -167,30 +78,14 @@ class AbstractObservable(eqx.Module):
         """In a few words."""
 
 
-def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
-    if np.iscomplexobj(values):
-        raise RieszError(f"the observed {name} are complex: give real numbers.")
-    try:
-        if isinstance(values, np.ma.MaskedArray):
-            return np.ma.filled(values.astype(float), np.nan)
-        return np.asarray(values, float)
-    except (TypeError, ValueError) as error:
-        raise RieszError(f"the observed {name} are not all numbers ({error}).") from None
+class AbstractAtPoints(AbstractObservable):
+    """One sensor a point."""
 
+    points: eqx.AbstractVar[Points]
 
-def as_rows(points: Any) -> Points:
-    """One row of coordinates a point; on an interval, numbers will do."""
-    found = as_numbers(points, "coordinates")
-    found = found[:, None] if found.ndim == 1 else np.atleast_2d(found)
-    if found.ndim != 2:
-        raise RieszError(f"the points have shape {found.shape}: give one row of coordinates each.")
-    bad = np.argwhere(~np.isfinite(found))
-    if len(bad):
-        raise RieszError(
-            f"{len(bad)} of the observed coordinates are NaN or infinite, first in observation "
-            f"{bad[0][0]}: remove or fill them."
-        )
-    return found
+    @property
+    def num_sensors(self) -> int:
+        return len(self.points)
 
 
 def check_dimensions(points: Points, space: Space) -> None:
@@ -218,50 +113,10 @@ def places_of(forward: BoundaryValueProblem, points: Points, tolerance: float | 
         raise MeshError(f"of the observations, {error}") from None
 
 
-def as_vectors(directions: Any) -> Float[np.ndarray, "..."]:
-    return as_numbers(directions, "directions")
-
-
-def as_areas(areas: Any) -> tuple[Any, ...]:
-    """Names of regions, pairs of numbers, and rings of polygons, all as arrays."""
-    if isinstance(areas, str | np.ndarray):
-        raise RieszError("areas are given as a list, one for each value: write AverageOver([area])")
-    return tuple(one if isinstance(one, str) else as_area(one) for one in areas)
-
-
-def as_area(area: Any) -> Any:
-    if isinstance(area, Sequence | np.ndarray) and np.ndim(area[0]) == 0:
-        return as_numbers(area, "areas")
-    return tuple(map(tuple, polygons_of(area)))
-
-
-def as_lines(lines: Any) -> tuple[Any, ...]:
-    return tuple(as_numbers(one, "lines") for one in lines)
-
-
-def unit_vectors(
-    given: Float[np.ndarray, "..."], count: int, dim: int
-) -> Float[np.ndarray, "sensor dim"]:
-    """One for each sensor, from one for all or one each."""
-    if given.shape not in ((dim,), (count, dim)):
-        raise RieszError(
-            f"the directions have shape {given.shape}: give one of {dim} components, or one for "
-            f"each of {count} observations."
-        )
-    lengths = np.linalg.norm(given, axis=-1, keepdims=True)
-    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise RieszError("a direction has no length: give a vector that is not zero.")
-    return np.broadcast_to(given / lengths, (count, dim))
-
-
-class AtPoints(AbstractObservable):
+class AtPoints(AbstractAtPoints):
     """The state at points, one row of coordinates each."""
 
     points: Points = eqx.field(converter=as_rows)
-
-    @property
-    def num_sensors(self) -> int:
-        return len(self.points)
 
     def placed(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
@@ -329,7 +184,7 @@ class AverageAlong(AbstractObservable):
         return "averages along lines"
 
 
-class GradientAt(AbstractObservable):
+class GradientAt(AbstractAtPoints):
     """The slope of the state at points, along directions: one for all, or one each.
 
     It is that of the cell which holds the point, accurate to the first order of the cells' size.
@@ -337,10 +192,6 @@ class GradientAt(AbstractObservable):
 
     points: Points = eqx.field(converter=as_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
-
-    @property
-    def num_sensors(self) -> int:
-        return len(self.points)
 
     def placed(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
@@ -359,7 +210,7 @@ class GradientAt(AbstractObservable):
         return "slopes at points"
 
 
-class DifferenceBetween(AbstractObservable):
+class DifferenceBetween(AbstractAtPoints):
     """The state at points less that at others, as a differential gauge reads it."""
 
     points: Points = eqx.field(converter=as_rows)
@@ -372,10 +223,6 @@ class DifferenceBetween(AbstractObservable):
                 f"{self.others.shape}: give pairs."
             )
 
-    @property
-    def num_sensors(self) -> int:
-        return len(self.points)
-
     def placed(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
@@ -387,15 +234,11 @@ class DifferenceBetween(AbstractObservable):
         return "differences between points"
 
 
-class FluxAlong(AbstractObservable):
+class FluxAlong(AbstractAtPoints):
     r"""The flux at points along directions, such as Darcy's $-a\nabla u\cdot d$."""
 
     points: Points = eqx.field(converter=as_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
-
-    @property
-    def num_sensors(self) -> int:
-        return len(self.points)
 
     def placed(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
@@ -406,10 +249,6 @@ class FluxAlong(AbstractObservable):
 
     def describe(self) -> str:
         return "fluxes at points"
-
-
-def as_names(tags: Any) -> tuple[str, ...]:
-    return (tags,) if isinstance(tags, str) else tuple(tags)
 
 
 def held_alone(forward: BoundaryValueProblem) -> dict[str, Int[Array, " _"]]:

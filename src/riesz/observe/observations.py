@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
-from riesz.observe.observables import AbstractObservable, AtPoints, Several, as_numbers, as_rows
+from riesz.observe.given import as_numbers, as_rows
+from riesz.observe.observables import AbstractObservable, AtPoints, Several
 
 
 class Observations(eqx.Module):

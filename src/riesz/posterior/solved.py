@@ -17,7 +17,8 @@ from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.solve import ROUNDING_UNITS, Newton
 from riesz.posterior.family import Draws
 from riesz.problem.linearity import by_equation
-from riesz.problem.problem import STATE, InverseProblem
+from riesz.problem.problem import InverseProblem
+from riesz.problem.unknowns import STATE
 
 NodeDraws = Float[np.ndarray, "draw node"]
 

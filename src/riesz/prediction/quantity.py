@@ -15,7 +15,8 @@ from riesz.fem.flux import budget, flux_through
 from riesz.fem.places import AtPoints, Places, centroids, coefficients_at, fluxes_at, states_at
 from riesz.latent.field import FieldCoefficient
 from riesz.posterior.posterior import check_unknown
-from riesz.problem.problem import FLUX, STATE, InverseProblem, NodeValues
+from riesz.problem.problem import InverseProblem, NodeValues
+from riesz.problem.unknowns import FLUX, STATE
 
 Quantity = Callable[[InverseProblem, NodeValues, Any], Any]
 """`quantity(problem, state, z)`."""

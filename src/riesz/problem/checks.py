@@ -21,8 +21,8 @@ from riesz.latent.latent import AbstractLatent, LatentSpace, value_of
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood, scale_at
-from riesz.observe.observables import AbstractSensors
 from riesz.observe.observations import Observations
+from riesz.observe.sensors import AbstractSensors
 from riesz.problem.dependence import dependence
 
 Coordinates = Float[Array, " coordinate"]

@@ -20,7 +20,8 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.latent.latent import LatentSpace
 from riesz.problem.dependence import Dependence, dependence, together
-from riesz.problem.problem import STATE, InverseProblem
+from riesz.problem.problem import InverseProblem
+from riesz.problem.unknowns import STATE
 from riesz.surrogate.surrogate import AffineValues, affine_values
 
 Answer = TypeVar("Answer")

@@ -10,7 +10,7 @@ from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.domain import outline_of
 from riesz.case.file.schema import DomainTable
-from riesz.case.start.rows import Asked
+from riesz.case.start.asked import Asked
 from riesz.case.start.starter import starter
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import LON_LAT, metric_crs, projected

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.start.rows import Asked
+from riesz.case.start.asked import Asked
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import RieszError

@@ -29,7 +29,7 @@ from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
 from riesz.errors import RieszError
 from riesz.mesh.tags import REST
-from riesz.problem.problem import check_free_names
+from riesz.problem.unknowns import check_free_names
 from riesz.spelling import listed, nearest
 
 

@@ -26,7 +26,7 @@ from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.predict import Plain, located, predict, quantity_draws
 from riesz.prediction.quantity import quantity_named
 from riesz.prediction.statistics import Prediction
-from riesz.problem.problem import FLUX
+from riesz.problem.unknowns import FLUX
 
 __all__ = [
     "case_in",

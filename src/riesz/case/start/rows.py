@@ -1,11 +1,8 @@
-"""The measurements that a first problem file is about, and its lines that name them."""
+"""The measurements that a first problem file is about."""
 
-import json
-import math
-import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ from jaxtyping import Bool, Float
 from riesz.case.data.oddities import outlier_notes, shared_places, stand_ins
 from riesz.case.data.prepared import covariate_in, groups_of
 from riesz.case.data.read import filtered, identifiers, joined
+from riesz.case.start.asked import Asked
 from riesz.case.start.columns import (
     DEGREES,
     MOSTLY,
@@ -24,11 +22,19 @@ from riesz.case.start.columns import (
     unit_of,
 )
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
+from riesz.case.start.lines import (
+    crs_line,
+    date_lines,
+    option_lines,
+    quoted,
+    relative,
+    row_lines,
+    site_lines,
+)
 from riesz.errors import FileFormatError, RieszError, told_of
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
-from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import BELOW, number_or_limit
 from riesz.io.tables.text import TextTable, column_of
@@ -38,26 +44,6 @@ Flags = Bool[np.ndarray, " row"]
 
 LARGEST = 1e30
 """No measurement is larger, but numbers that programs write for none are."""
-
-DATE_NAME = r"(.*_)?(date|day|datetime|sampled|(.*)datum|tag|jour)(_.*)?"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was said of a table; what is None is guessed."""
-
-    x: str | None = None
-    y: str | None = None
-    value: str | None = None
-    crs: str | None = None  # of the table
-    polygon_crs: str | None = None
-    layer: str | None = None  # of a map, or a sheet
-    sites: Path | None = None  # a table of where the sites are
-    site: str | None = None  # readings of one site become one observation
-    where: Mapping[str, str] = field(default_factory=dict)  # rows whose cells hold these words
-    sites_where: Mapping[str, str] = field(default_factory=dict)
-    covariates: tuple[str, ...] = ()
-    log: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,17 +182,6 @@ def check_places(table: TextTable, good: Flags, names: Guess) -> None:
         )
 
 
-def crs_line(crs: str | None) -> list[str]:
-    """Of coordinates that are not those of the problem."""
-    if crs is None:
-        return []
-    return [f"crs = {crs_quoted(crs)}   # of these; they are projected into the crs at the top"]
-
-
-def crs_quoted(crs: str) -> str:
-    return "'" + " ".join(crs.split()).replace("'", "") + "'"
-
-
 def check_inside(
     table: TextTable,
     places: Float[np.ndarray, "good 2"],
@@ -306,116 +281,3 @@ def row_note(total: int, good: Flags, inside: Flags) -> str:
 def cells_of(table: TextTable, name: str) -> Numbers:
     """Numbers, limits of detection as what they are limits of, and NaN elsewhere."""
     return np.array([number_or_limit(cell) for cell in table.cells(name)])
-
-
-def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
-    if site is None:
-        return []
-    lines = [f"site = {quoted(site)}   # readings of the same site belong together"]
-    if asked.sites is not None:
-        where = quoted(relative(asked.sites, folder))
-        lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
-    return [
-        *lines,
-        'aggregate = "median"         # one observation a site',
-        "# sd_from_scatter = true     # a site's noise is the scatter of its readings",
-    ]
-
-
-def row_lines(
-    asked: Asked, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
-) -> list[str]:
-    """Filters, also for cells that hold no numbers in the columns of which there must be some.
-
-    Of each column the numbers in its cells, and those of them that are values.
-    """
-    wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
-    gaps = {
-        quoted(name): range_of(*both) for name, both in columns.items() if np.isnan(both[1]).any()
-    }
-    lines = []
-    if wanted or gaps:
-        told = "only these rows, no empty cells" if gaps else "only these rows"
-        lines.append(f"where = {inline(wanted | gaps)}   # {told}")
-    if asked.sites_where:
-        wanted = {quoted(name): quoted(word) for name, word in asked.sites_where.items()}
-        lines.append(f"sites_where = {inline(wanted)}   # only these sites")
-    if outside.any():
-        lines.append('outside = "drop"             # points outside the domain are left out')
-    return lines
-
-
-def below_all(values: Numbers) -> float:
-    """A whole number that none of them is below."""
-    lowest = float(np.nanmin(values))
-    return float(math.floor(lowest - abs(lowest) / 1000))
-
-
-def range_of(numbers: Numbers, values: Numbers) -> str:
-    """A range that holds all values, and no number that is none of them."""
-    bounds = {"min": number(below_all(values))}
-    if np.nanmax(numbers, initial=-np.inf) > np.nanmax(values):
-        bounds["max"] = number(-below_all(-values))
-    return inline(bounds)
-
-
-def inline(pairs: Mapping[str, str]) -> str:
-    return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs.items())} }}"
-
-
-def date_lines(table: TextTable) -> list[str]:
-    """A column of days, and the first and the last of them, for whoever wants to choose."""
-    for name in table.header:
-        if not re.fullmatch(DATE_NAME, bare(name)) or table.header.count(name) > 1:
-            continue
-        found = days_in(table.cells(name))
-        days = [day for day in found.found if day is not None]
-        if len(days) > MOSTLY * table.num_rows:
-            order = f"; read {found.order}" if found.order else ""
-            return [
-                f"# date = {quoted(name)}   # with from and to, only these days count{order}",
-                f"# from = {min(days)}",
-                f"# to = {max(days)}",
-            ]
-    return []
-
-
-def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> list[str]:
-    """What may be said of values; `positive` covariates are logged where the value is."""
-    measured_in = '# unit = "mg/kg"             # shown in maps and tables'
-    if unit is not None:
-        measured_in = f"unit = {quoted(unit)}   # by the column's name; shown in maps and tables"
-    log = 'transform = "log"            # the state is the logarithm of the value, here and below'
-    effects = [
-        '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
-    ]
-    if asked.covariates:
-        effects = [f"covariates = {array(asked.covariates)}   # measured beside the value"]
-    if asked.log and positive:
-        effects.append(f"log_covariates = {array(positive)}   # logged first, as the value is")
-    return [
-        measured_in,
-        log if asked.log else '# transform = "log"          # for skewed positive values',
-        *effects,
-    ]
-
-
-def array(names: Sequence[str]) -> str:
-    return f"[{', '.join(map(quoted, names))}]"
-
-
-def number(value: float) -> str:
-    """As TOML reads it, whole numbers without a fraction."""
-    return f"{value:.0f}" if value == int(value) and abs(value) < 1e9 else repr(value)
-
-
-def quoted(text: str) -> str:
-    """As TOML writes texts: as JSON does, but for one more character that must not stand in one."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def relative(path: Path, folder: Path) -> str:
-    try:
-        return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
-    except ValueError:  # another drive
-        return path.resolve().as_posix()

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from riesz.case.start.asked import Asked
 from riesz.case.start.coordinates import Systems
-from riesz.case.start.rows import Asked, crs_quoted, measured_rows, number, quoted, relative
+from riesz.case.start.lines import crs_quoted, number, quoted, relative
+from riesz.case.start.rows import measured_rows
 from riesz.errors import RieszError
 from riesz.geometry.crs import is_crs_text
 from riesz.geometry.hull import hull_outline

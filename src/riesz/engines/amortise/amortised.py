@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.amortise.simulate import DataSets, Simulator
 from riesz.errors import RieszError
-from riesz.observe.observables import as_numbers
+from riesz.observe.given import as_numbers
 from riesz.penalty.norm import solve_positive
 from riesz.posterior.family import FullRank, standard_log_density
 from riesz.posterior.posterior import Posterior, SurrogateStates

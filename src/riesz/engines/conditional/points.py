@@ -22,7 +22,8 @@ from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import once_per_problem
-from riesz.problem.problem import STATE, InverseProblem
+from riesz.problem.problem import InverseProblem
+from riesz.problem.unknowns import STATE
 
 NUMBERS_AT_ONCE = 500_000
 """In states that are solved for together; a gradient then takes some gigabytes."""

@@ -1,0 +1,145 @@
+"""Lines of a first problem file about its measurements, as TOML writes them, each explained."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from riesz.case.start.asked import Asked
+from riesz.case.start.columns import MOSTLY, bare
+from riesz.io.tables.dates import days_in
+from riesz.io.tables.text import TextTable
+
+Numbers = Float[np.ndarray, " row"]
+Flags = Bool[np.ndarray, " row"]
+
+DATE_NAME = r"(.*_)?(date|day|datetime|sampled|(.*)datum|tag|jour)(_.*)?"
+
+
+def crs_line(crs: str | None) -> list[str]:
+    """Of coordinates that are not those of the problem."""
+    if crs is None:
+        return []
+    return [f"crs = {crs_quoted(crs)}   # of these; they are projected into the crs at the top"]
+
+
+def crs_quoted(crs: str) -> str:
+    return "'" + " ".join(crs.split()).replace("'", "") + "'"
+
+
+def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
+    if site is None:
+        return []
+    lines = [f"site = {quoted(site)}   # readings of the same site belong together"]
+    if asked.sites is not None:
+        where = quoted(relative(asked.sites, folder))
+        lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
+    return [
+        *lines,
+        'aggregate = "median"         # one observation a site',
+        "# sd_from_scatter = true     # a site's noise is the scatter of its readings",
+    ]
+
+
+def row_lines(
+    asked: Asked, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
+) -> list[str]:
+    """Filters, also for cells that hold no numbers in the columns of which there must be some.
+
+    Of each column the numbers in its cells, and those of them that are values.
+    """
+    wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
+    gaps = {
+        quoted(name): range_of(*both) for name, both in columns.items() if np.isnan(both[1]).any()
+    }
+    lines = []
+    if wanted or gaps:
+        told = "only these rows, no empty cells" if gaps else "only these rows"
+        lines.append(f"where = {inline(wanted | gaps)}   # {told}")
+    if asked.sites_where:
+        wanted = {quoted(name): quoted(word) for name, word in asked.sites_where.items()}
+        lines.append(f"sites_where = {inline(wanted)}   # only these sites")
+    if outside.any():
+        lines.append('outside = "drop"             # points outside the domain are left out')
+    return lines
+
+
+def below_all(values: Numbers) -> float:
+    """A whole number that none of them is below."""
+    lowest = float(np.nanmin(values))
+    return float(math.floor(lowest - abs(lowest) / 1000))
+
+
+def range_of(numbers: Numbers, values: Numbers) -> str:
+    """A range that holds all values, and no number that is none of them."""
+    bounds = {"min": number(below_all(values))}
+    if np.nanmax(numbers, initial=-np.inf) > np.nanmax(values):
+        bounds["max"] = number(-below_all(-values))
+    return inline(bounds)
+
+
+def inline(pairs: Mapping[str, str]) -> str:
+    return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs.items())} }}"
+
+
+def date_lines(table: TextTable) -> list[str]:
+    """A column of days, and the first and the last of them, for whoever wants to choose."""
+    for name in table.header:
+        if not re.fullmatch(DATE_NAME, bare(name)) or table.header.count(name) > 1:
+            continue
+        found = days_in(table.cells(name))
+        days = [day for day in found.found if day is not None]
+        if len(days) > MOSTLY * table.num_rows:
+            order = f"; read {found.order}" if found.order else ""
+            return [
+                f"# date = {quoted(name)}   # with from and to, only these days count{order}",
+                f"# from = {min(days)}",
+                f"# to = {max(days)}",
+            ]
+    return []
+
+
+def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> list[str]:
+    """What may be said of values; `positive` covariates are logged where the value is."""
+    measured_in = '# unit = "mg/kg"             # shown in maps and tables'
+    if unit is not None:
+        measured_in = f"unit = {quoted(unit)}   # by the column's name; shown in maps and tables"
+    log = 'transform = "log"            # the state is the logarithm of the value, here and below'
+    effects = [
+        '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
+    ]
+    if asked.covariates:
+        effects = [f"covariates = {array(asked.covariates)}   # measured beside the value"]
+    if asked.log and positive:
+        effects.append(f"log_covariates = {array(positive)}   # logged first, as the value is")
+    return [
+        measured_in,
+        log if asked.log else '# transform = "log"          # for skewed positive values',
+        *effects,
+    ]
+
+
+def array(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(quoted, names))}]"
+
+
+def number(value: float) -> str:
+    """As TOML reads it, whole numbers without a fraction."""
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e9 else repr(value)
+
+
+def quoted(text: str) -> str:
+    """As TOML writes texts: as JSON does, but for one more character that must not stand in one."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def relative(path: Path, folder: Path) -> str:
+    try:
+        return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+    except ValueError:  # another drive
+        return path.resolve().as_posix()
