@@ -1,5 +1,7 @@
 """The tree stays one to find one's way in: small folders, layers everywhere, no circles."""
 
+import subprocess
+import sys
 import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -56,3 +58,26 @@ def test_every_package_has_a_contract_of_layers(graph):
         for container in contract["containers"]
     }
     assert sorted(packages(graph) - covered) == []
+
+
+def test_lint_finds_a_missing_import_beside_shapes_that_look_like_names():
+    pytest.importorskip("ruff", reason="comes with the extra dev")
+    module = """
+import numpy as np
+from jaxtyping import Float
+
+
+def halved(values: Float[np.ndarray, " point *components"]) -> Float[Array, " point"]:
+    return values / 2
+"""
+    command = [sys.executable, "-m", "ruff", "check", "--output-format=concise"]
+    found = subprocess.run(
+        [*command, "--stdin-filename=src/riesz/planted.py", "-"],
+        input=module,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert "F821 Undefined name `Array`" in found.stdout
+    assert found.stdout.count("F821") == 1, found.stdout

@@ -72,7 +72,7 @@ def checked_values(
     allowed: tuple[Shape, ...],
     z: PyTree,
     label: str,
-) -> Float[np.ndarray, "sample *components"] | None:
+) -> Float[np.ndarray, " sample *components"] | None:
     """All values of a coefficient, found to be in order, or None where they are not known yet."""
     check_length(coefficient, mesh, label)
     values = known_values(coefficient, places, z)
@@ -92,7 +92,7 @@ def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> No
 
 def known_values(
     coefficient: AbstractCoefficient, places: Places, z: PyTree
-) -> Float[Array, "sample *components"] | None:
+) -> Float[Array, " sample *components"] | None:
     """All values that the quadrature will see, or None where they depend on what is unknown."""
     if isinstance(coefficient, Constant):
         return coefficient.value[None]
@@ -106,7 +106,7 @@ def known_values(
 
 
 @eqx.filter_jit
-def sampled(function: Function, places: Places, z: PyTree) -> Shaped[Array, "place *components"]:
+def sampled(function: Function, places: Places, z: PyTree) -> Shaped[Array, " place *components"]:
     """A function of place, at many of them; compiled, for a fit solves again and again."""
 
     def at(x):
@@ -125,7 +125,7 @@ def quadrature_places(domain: Domain) -> Places:
     return jnp.asarray(places.reshape(-1, domain.dim), domain.nodes.dtype)
 
 
-def check_positive(values: Float[np.ndarray, "sample *components"], label: str) -> None:
+def check_positive(values: Float[np.ndarray, " sample *components"], label: str) -> None:
     if values.ndim == 3:
         values = np.linalg.eigvalsh((values + np.swapaxes(values, 1, 2)) / 2)[:, 0]
         label = f"the smallest eigenvalue of {label}"

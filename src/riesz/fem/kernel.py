@@ -71,7 +71,7 @@ class Entity(eqx.Module):
     vertices: Float[Array, "corner dim *entities"]
     inverse_jacobian: Float[Array, "dim dim *entities"]
     measure: Float[Array, " *entities"]
-    normal: Float[Array, "dim *entities"] | None
+    normal: Float[Array, " dim *entities"] | None
     facet_points: Float[Array, "point corner *entities"] | None
     local_state: Numbers
     gathered: tuple[dict[str, PyTree], ...]  # for each term and coefficient
@@ -232,7 +232,7 @@ def state_at(element: Lagrange, entity: Entity, barycentric: Numbers) -> State:
 
 
 def position(
-    vertices: Float[Array, "corner *place"], barycentric: Sequence[Number]
+    vertices: Float[Array, " corner *place"], barycentric: Sequence[Number]
 ) -> Float[Array, "*place"]:
     return combine(barycentric, list(vertices))
 

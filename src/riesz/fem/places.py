@@ -63,7 +63,7 @@ def at_places(
     where: Places,
     state: DofValues,
     z: PyTree,
-) -> Float[Array, "point *components"]:
+) -> Float[Array, " point *components"]:
     """A function of what is known at each point; `local` is what each cell gathered for it."""
     domain = where.cells
     entities = Entity(
@@ -97,7 +97,7 @@ def coefficients_at(
     coefficient: AbstractCoefficient,
     state: DofValues,
     z: PyTree,
-) -> Float[Array, "point *components"]:
+) -> Float[Array, " point *components"]:
     """A coefficient at points: a number, vector or tensor each."""
     known = resolve(coefficient, z, "unknown")
     return at_places(known.at, known.gather(where.cells), problem, where, state, z)

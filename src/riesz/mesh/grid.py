@@ -28,7 +28,7 @@ class Grid:
         return centres(self.axes)[self.inside]
 
     def filled(
-        self, values: Float[np.ndarray, "point *components"]
+        self, values: Float[np.ndarray, " point *components"]
     ) -> Float[np.ndarray, "*shape_and_components"]:
         """An array on the grid from values at `points`."""
         whole = np.full((*self.inside.shape, *values.shape[1:]), np.nan)

@@ -130,7 +130,7 @@ class Posterior(eqx.Module):
 
     def values(
         self, name: str, *, num_draws: int | None = None, seed: int = 0
-    ) -> Float[Array, "draw *shape"]:
+    ) -> Float[Array, " draw *shape"]:
         """Draws of a number or vector, in its own units; by default all that a sampler made."""
         check_number(self.problem, name)
         coordinates = representative(self, jr.key(seed), num_draws)
@@ -153,7 +153,7 @@ class Posterior(eqx.Module):
         *,
         num_draws: int | None = None,
         seed: int = 0,
-    ) -> Float[np.ndarray, "level *shape"]:
+    ) -> Float[np.ndarray, " level *shape"]:
         """Its posterior quantiles."""
         check_levels(levels)
         values = self.values(name, num_draws=num_draws, seed=seed)

@@ -109,7 +109,7 @@ class NumberDraws(eqx.Module):
 
     def at(
         self, mesh: Mesh, where: Location | None
-    ) -> Float[np.ndarray, "draw place *components"] | Float[np.ndarray, "draw *components"]:
+    ) -> Float[np.ndarray, "draw place *components"] | Float[np.ndarray, " draw *components"]:
         values = self.values.reshape(-1, *self.shape)
         if where is None:
             return values
@@ -166,7 +166,7 @@ class Shifts(eqx.Module):
         states: AtPlaces,
         points: Float[np.ndarray, "place dim"],
         design: Float[np.ndarray, "place effect"] | None,
-        probability: Float[np.ndarray, "draw #place"],
+        probability: Float[np.ndarray, " draw #place"],
     ) -> AtPlaces:
         """The state with all that shifts it for new measurements at points.
 
@@ -185,7 +185,7 @@ class Shifts(eqx.Module):
         """What new measurements scatter about, in their unit."""
         return said if self.scatter is None else self.scatter.expected(said, self.parameters)
 
-    def measured(self, said: AtPlaces, probability: Float[np.ndarray, "draw #place"]) -> AtPlaces:
+    def measured(self, said: AtPlaces, probability: Float[np.ndarray, " draw #place"]) -> AtPlaces:
         """New measurements, with noise."""
         if self.scatter is None:
             raise RieszError(

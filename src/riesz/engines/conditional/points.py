@@ -139,7 +139,7 @@ def pulled_back(
     origin: dict[str, Array],
     names: tuple[str, ...],
     adjoints: Float[Array, "point free"],
-) -> tuple[Values, Float[Array, "point dof"], dict[str, Float[Array, "point *value"]]]:
+) -> tuple[Values, Float[Array, "point dof"], dict[str, Float[Array, " point *value"]]]:
     """What residuals do at the points: of the origin, and by the state and `z`."""
     forward = problem.forward
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)

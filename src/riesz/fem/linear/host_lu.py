@@ -79,8 +79,8 @@ class Factors:
     lu: spla.SuperLU
 
     def solve(
-        self, sides: Float[np.ndarray, "unknown *side"], trans: str = "N"
-    ) -> Float[np.ndarray, "unknown *side"]:
+        self, sides: Float[np.ndarray, " unknown *side"], trans: str = "N"
+    ) -> Float[np.ndarray, " unknown *side"]:
         solutions = np.empty(sides.shape)
         solutions[self.order] = self.lu.solve(sides[self.order].astype(np.float64), trans=trans)
         return solutions
@@ -138,10 +138,10 @@ def solve_batch(
 def solve_one(
     values: Float[np.ndarray, " entry"],
     pattern: Pattern,
-    right_hand_side: Float[np.ndarray, "size *side"],
+    right_hand_side: Float[np.ndarray, " size *side"],
     *,
     transposed: bool,
-) -> Float[np.ndarray, "size *side"]:
+) -> Float[np.ndarray, " size *side"]:
     factors = factorised(values, pattern)
     if factors is None:
         return np.full_like(right_hand_side, np.nan)

@@ -60,7 +60,7 @@ class Constant(AbstractCoefficient):
 class Nodal(AbstractCoefficient):
     """Values at the mesh nodes, linear in between."""
 
-    values: Float[Array, "node *components"]
+    values: Float[Array, " node *components"]
 
     def gather(self, domain: Domain) -> PyTree[Array]:
         check_count(len(self.values), domain.nodes.shape[1], "nodes")
@@ -77,7 +77,7 @@ class Nodal(AbstractCoefficient):
 class PerCell(AbstractCoefficient):
     """One value a cell; on a facet, that of the cell beside it."""
 
-    values: Float[Array, "cell *components"]
+    values: Float[Array, " cell *components"]
 
     def gather(self, domain: Domain) -> PyTree[Array]:
         check_count(len(self.values), domain.num_cells, "cells")
@@ -161,7 +161,7 @@ class WeightedSum(AbstractCoefficient):
         return Constant(values[0]) if len(values) == 1 else PerCell(values)
 
 
-def as_rows(known: Constant | PerCell) -> Float[Array, "row *components"]:
+def as_rows(known: Constant | PerCell) -> Float[Array, " row *components"]:
     """Values of cells, or one row for all of them."""
     return known.value[None] if isinstance(known, Constant) else known.values
 
