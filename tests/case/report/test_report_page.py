@@ -103,6 +103,13 @@ def test_the_page_shows_all_that_was_promised(text, content):
     assert [one.name for one in content.maps] == ["measurement", "value", "conductivity"]
 
 
+def test_the_head_of_the_page_says_what_the_fit_decided_from_the_data(text, content):
+    head = text[text.index("<header>") : text.index("</header>")]
+    assert "Decided from the data:" in head
+    assert "<li>Kriging does as well here: these data show no &lt;i&gt;gain" in head
+    assert "Decided from the data" not in page(dataclasses.replace(content, remarks=()))
+
+
 def test_arrows_of_flow_point_where_the_flux_goes(content, text):
     found = page_data(content)["flow"]
     assert 'id="show-flow"' in text

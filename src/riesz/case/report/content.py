@@ -76,6 +76,7 @@ class Content:
     verdicts: tuple[Verdict, ...]
     level: str
     warnings: tuple[str, ...]
+    remarks: tuple[str, ...]  # what was decided from the data, and whether kriging does as well
     budget: tuple[BudgetLine, ...]
     met: DataFit
     num_draws: int
@@ -114,6 +115,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         verdicts=tuple(told),
         level=overall(told, warnings),
         warnings=warnings,
+        remarks=tuple(run.numbers.get("remarks", ())),
         budget=budget_of(draws),
         met=met,
         num_draws=draws.num_draws,

@@ -89,6 +89,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
+def remarks_list(remarks: Iterable[str]) -> str:
+    """What the fit decided from the data, a sentence each; nothing where it decided nothing."""
+    items = "".join(f"<li>{escape(one[:1].upper() + one[1:])}.</li>" for one in remarks)
+    return f'<p>Decided from the data:</p><ul class="remarks">{items}</ul>' if items else ""
+
+
 def warnings_list(warnings: Iterable[str]) -> str:
     items = "".join(f"<li>{escape(one)}</li>" for one in warnings)
     return f'<ul class="warnings">{items}</ul>' if items else "<p>There were no warnings.</p>"
