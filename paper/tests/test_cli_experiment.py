@@ -3,16 +3,16 @@
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from tests.command import run
 from typer.testing import CliRunner
 
 from riesz.case.run.folder import Run
-from riesz.cli.main import app, main
+from riesz.cli.main import app
 from riesz.errors import RieszError
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
@@ -24,15 +24,6 @@ SQUARE = {
     "type": "Polygon",
     "coordinates": [[[0, 0], [2, 0], [2, 1], [0, 1], [0, 0]]],
 }
-
-
-def run(arguments, monkeypatch, capsys):
-    """Exit status, output and error stream of the `riesz` command."""
-    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
 
 
 def test_help_names_every_command_with_an_example():

@@ -1,15 +1,14 @@
 """`riesz check --calibrate`: what it prints, what it writes, and how it says no."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.command import run
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.file.problem import read_problem
-from riesz.cli.main import main
 from riesz.diagnose import sbc
 from riesz.diagnose.calibration import Calibration
 from riesz.engines.amortise.engine import Amortise
@@ -25,13 +24,6 @@ LIMITED = problem_toml(
     boundary={"boundary": 0.0},
     unknowns={"f": NORMAL},
 )
-
-
-def run(words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return stop.value.code or 0, *capsys.readouterr()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import equinox as eqx
 import numpy as np
 import pytest
 import rasterio
+from tests.command import run
 
 from riesz.case.run.folder import check_free, read_run
 from riesz.case.run.predict import write_prediction
@@ -47,15 +48,6 @@ num_chains = 1
 max_tree_depth = 2
 """
 """Settings that find nothing worth having, in no time; other engines: test_cli_engines."""
-
-
-def run(words, monkeypatch, capsys):
-    """Exit status, output and error stream of the `riesz` command."""
-    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
 
 
 def refused(words, monkeypatch, capsys):

@@ -59,7 +59,18 @@ LINKED = {
 }
 
 
-class Poisson(AbstractLikelihood):
+class AbstractCounts(AbstractLikelihood):
+    """Of whole numbers, whatever they scatter by."""
+
+    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
+        check_whole(values, "observed values")
+
+    @property
+    def is_discrete(self) -> bool:
+        return True
+
+
+class Poisson(AbstractCounts):
     """Counts about a rate times `exposure`, what was counted over: a time, an area, a volume."""
 
     exposure: Scale = eqx.field(default=1.0, converter=lambda value: as_scale(value, "exposure"))
@@ -75,22 +86,15 @@ class Poisson(AbstractLikelihood):
         exposure = self.parameters(z)["exposure"].astype(predicted.dtype)
         return dist.Poisson(exposure * unlinked(self.link, predicted))
 
-    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
-        check_whole(values, "observed values")
-
     @property
     def scatter(self) -> AbstractScatter:
         return PoissonScatter(self.link)
-
-    @property
-    def is_discrete(self) -> bool:
-        return True
 
     def describe(self) -> str:
         return f"Poisson counts, {LINKED[self.link].format('rate')}{over(self.exposure)}"
 
 
-class NegativeBinomial(AbstractLikelihood):
+class NegativeBinomial(AbstractCounts):
     r"""Counts that vary more than Poisson's: of mean $\mu$ the variance is $\mu + \mu^2/c$.
 
     `concentration` is $c$, a number or the name of an unknown; large, it gives Poisson's counts.
@@ -111,16 +115,9 @@ class NegativeBinomial(AbstractLikelihood):
         mean = own["exposure"] * unlinked(self.link, predicted)
         return dist.NegativeBinomial2(mean, jnp.broadcast_to(own["concentration"], mean.shape))
 
-    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
-        check_whole(values, "observed values")
-
     @property
     def scatter(self) -> AbstractScatter:
         return NegativeBinomialScatter(self.link)
-
-    @property
-    def is_discrete(self) -> bool:
-        return True
 
     def describe(self) -> str:
         return (

@@ -53,63 +53,22 @@ def test_kinds_of_noise_have_their_keys(noise, told):
     assert told in likelihood_of(NoiseTable.model_validate(noise), read).describe()
 
 
-FURTHER = """
-[[measurements]]
-kind = "average"
-over = [[0.2, 0.2], [0.8, 0.2], [0.8, 0.8]]
-value = 0.4
-noise = { sd = 0.1 }
+def entry(**keys):
+    return table("[measurements]", {"noise": {"sd": 0.1}} | keys)
 
-[[measurements]]
-kind = "average"
-lines = "screens.geojson"
-value = "level"
-noise = { sd = 0.1 }
 
-[[measurements]]
-kind = "flux"
-through = "left"
-value = 1.0
-noise = { sd = 0.2 }
-
-[[measurements]]
-kind = "flux"
-x = 0.5
-y = 0.5
-angle = 180
-value = 0.5
-noise = { sd = 0.2 }
-
-[[measurements]]
-kind = "gradient"
-file = "slopes.csv"
-angle = "towards"
-value = "slope"
-noise = { kind = "student-t", sd = 0.2 }
-
-[[measurements]]
-kind = "difference"
-x = 0.75
-y = 0.5
-to_x = 0.25
-to_y = 0.5
-value = 0.2
-noise = { sd = 0.05 }
-
-[[measurements]]
-kind = "coefficient"
-of = "a"
-x = 0.5
-y = 0.5
-value = 1.2
-noise = { kind = "log-normal", sd = 0.3 }
-
-[[measurements]]
-kind = "value"
-file = "counts.csv"
-log = true
-noise = { sd = 0.5 }
-"""
+HEAVY = {"kind": "student-t", "sd": 0.2}
+MIDDLE = {"x": 0.5, "y": 0.5}
+FURTHER = [
+    entry(kind="average", over=[[0.2, 0.2], [0.8, 0.2], [0.8, 0.8]], value=0.4),
+    entry(kind="average", lines="screens.geojson", value="level"),
+    entry(kind="flux", through="left", value=1.0),
+    entry(kind="flux", **MIDDLE, angle=180, value=0.5),
+    entry(kind="gradient", file="slopes.csv", angle="towards", value="slope", noise=HEAVY),
+    entry(kind="difference", x=0.75, y=0.5, to_x=0.25, to_y=0.5, value=0.2),
+    entry(kind="coefficient", of="a", **MIDDLE, value=1.2, noise={"kind": "log-normal", "sd": 0.3}),
+    entry(kind="value", file="counts.csv", log=True),
+]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +80,7 @@ def case(tmp_path_factory):
     (tmp_path / "screens.geojson").write_text(json.dumps(layer))
     (tmp_path / "slopes.csv").write_text("x,y,towards,slope\n0.3,0.3,0,0.6\n0.6,0.6,90,0.1\n")
     (tmp_path / "counts.csv").write_text("x,y,value\n0.4,0.4,-1.0\n")
-    return rz.read_problem(written(tmp_path, problem_toml() + FURTHER))
+    return rz.read_problem(written(tmp_path, problem_toml() + "\n".join(["", *FURTHER])))
 
 
 def test_further_measurements_stand_behind_the_observations(case):
@@ -170,10 +129,6 @@ def test_experiments_share_unknowns_and_differ_in_what_they_say(tmp_path):
     np.testing.assert_allclose(rz.residual(second, rough, {"a": jnp.array(2.0)}), wanted)
     np.testing.assert_allclose(dirichlet_values(second), 1.0)
     assert case.choice().engine.name == "nuts"
-
-
-def entry(**keys):
-    return table("[measurements]", {"noise": {"sd": 0.1}} | keys)
 
 
 @pytest.mark.parametrize(

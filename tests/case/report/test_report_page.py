@@ -3,17 +3,16 @@
 import dataclasses
 import json
 import re
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from tests.command import run
 from tests.tiny_run import tiny_run
 
 from riesz.case.report.content import content_of
 from riesz.case.report.page import embedded, page, page_data, write_report
 from riesz.case.run.folder import read_run
-from riesz.cli.main import main
 from riesz.errors import RieszError
 
 EVIL = "<script>alert(1)</script>"
@@ -173,14 +172,6 @@ def test_where_the_state_is_a_logarithm_numbers_of_both_are_told_apart(limited):
     assert "predicted head_m [mg/l], logarithmic" in text
     assert text.count("The equation is about the log of head_m") == 2
     assert "times the gradient of log of head_m" in text
-
-
-def run(words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
 
 
 def test_the_command_writes_beside_the_run_which_stays_whole(

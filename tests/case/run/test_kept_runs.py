@@ -10,6 +10,7 @@ import jax.monitoring
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.command import run
 from tests.small_problem import written
 from tests.tiny_run import tiny_run
 
@@ -18,7 +19,6 @@ from riesz.case.report.page import write_report
 from riesz.case.run.folder import read_run
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import accounted, write_run
-from riesz.cli.main import main
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice
@@ -153,13 +153,6 @@ def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
     np.testing.assert_array_equal(run.posterior.distribution.all(), posterior.distribution.all())
 
 
-def run_command(words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["riesz", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return stop.value.code or 0, capsys.readouterr().err
-
-
 def fails(*_, **__):
     raise RuntimeError("the linear solve broke down\nfollowed by pages of it")
 
@@ -167,7 +160,7 @@ def fails(*_, **__):
 def test_an_engine_that_fails_leaves_a_message_and_status_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Nuts, "run", fails)
     words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
-    status, errors = run_command(words, monkeypatch, capsys)
+    status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1
     assert "riesz: the engine nuts failed: the linear solve broke down. Look for" in errors
     assert "Traceback" not in errors
@@ -184,7 +177,7 @@ def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
     monkeypatch.setattr(Nuts, "run", fitted)
     monkeypatch.setattr("riesz.case.run.writing.posterior_draws", fails)
     words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
-    status, errors = run_command(words, monkeypatch, capsys)
+    status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1
     assert "the posterior is kept, but could not be summarised: the linear solve broke" in errors
     assert "Traceback" not in errors
