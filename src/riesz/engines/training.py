@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
-from riesz.errors import RieszError
+from riesz.errors import EngineError
 
 Terms = Mapping[str, Float[Array, ""]]
 Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
@@ -51,7 +51,7 @@ def minimised(tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS) -> Tree:
     return rebuild(jnp.asarray(found.x, start.dtype))
 
 
-class TrainingError(RieszError):
+class TrainingError(EngineError):
     """A term of the objective became NaN or infinite; `state` is the last good one."""
 
     def __init__(self, message: str, state: Any):

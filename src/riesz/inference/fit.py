@@ -6,10 +6,13 @@ solve takes milliseconds. There NUTS beats everything that has to be trained fir
 """
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -45,14 +48,26 @@ class Choice:
     why: str
 
 
-FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
-"""What numbers do: solves without a solution, overflow, matrices that have no factor."""
+FAILURES = (
+    jax.errors.JaxRuntimeError,
+    eqx.EquinoxRuntimeError,
+    np.linalg.LinAlgError,
+    ArithmeticError,
+    MemoryError,
+)
+"""What numbers do: solves without a solution, overflow, matrices that have no factor. Others are
+mistakes in the code, and keep their traceback."""
+
+RAISED = re.compile(r"^[\w.]*Error: (.+)", re.MULTILINE)
+"""The line of a traceback that says what is wrong."""
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, as a sentence; compiled code adds pages to it."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return f"{lines[0].rstrip('. ')}."
+def reason(error: BaseException) -> str:
+    """What an error says, as a sentence; compiled code puts pages around it."""
+    text = str(error).strip() or type(error).__name__
+    raised = RAISED.search(text)
+    told = raised[1] if raised else text.splitlines()[0]
+    return f"{told.rstrip('. ')}."
 
 
 def choose_engine(problem: InverseProblem) -> Choice:
@@ -135,7 +150,7 @@ def fit(
         raise
     except FAILURES as error:
         raise EngineError(
-            f"the engine {engine.name} failed: {first_line(error)} Look for priors that allow "
+            f"the engine {engine.name} failed: {reason(error)} Look for priors that allow "
             "impossible coefficients and for noise that is far too small, or take another engine."
         ) from error
     checkpoint.flush()
@@ -164,5 +179,5 @@ def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what
     try:
         return check(posterior, seed=seed)
     except (RieszError, *FAILURES) as error:
-        note = f"{what} could not be checked: {first_line(error)}"
+        note = f"{what} could not be checked: {reason(error)}"
         return dataclasses.replace(posterior, notes=(*posterior.notes, note))

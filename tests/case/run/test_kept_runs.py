@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import equinox as eqx
 import jax
 import jax.monitoring
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import accounted, write_run
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice
+from riesz.inference.fit import Choice, fit
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 
@@ -153,8 +154,14 @@ def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
     np.testing.assert_array_equal(run.posterior.distribution.all(), posterior.distribution.all())
 
 
+@eqx.filter_jit
+def solved(value):
+    return eqx.error_if(value, value > 0, "the linear solve broke down")
+
+
 def fails(*_, **__):
-    raise RuntimeError("the linear solve broke down\nfollowed by pages of it")
+    """As compiled code does: with pages about programs around what went wrong."""
+    return solved(jnp.ones(()))
 
 
 def test_an_engine_that_fails_leaves_a_message_and_status_one(tmp_path, monkeypatch, capsys):
@@ -164,7 +171,16 @@ def test_an_engine_that_fails_leaves_a_message_and_status_one(tmp_path, monkeypa
     assert status == 1
     assert "riesz: the engine nuts failed: the linear solve broke down. Look for" in errors
     assert "Traceback" not in errors
-    assert "pages" not in errors
+    assert "JIT" not in errors
+
+
+def test_a_mistake_in_an_engine_is_no_failure_of_numbers(tmp_path, monkeypatch):
+    def mistaken(*_, **__):
+        raise NotImplementedError("no such branch")
+
+    monkeypatch.setattr(Nuts, "run", mistaken)
+    with pytest.raises(NotImplementedError):
+        fit(read_problem(written(tmp_path)).problem, "nuts")
 
 
 def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(

@@ -45,7 +45,7 @@ from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.base import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice, first_line, fit
+from riesz.inference.fit import Choice, fit, reason
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.draws import write_draws
@@ -124,7 +124,7 @@ def accounted(posterior: Posterior) -> Account:
         return Account(posterior, found, (drawn, fit_facts(posterior)))
     except Exception as error:
         told = (
-            f"the posterior is kept, but could not be summarised: {first_line(error)} "
+            f"the posterior is kept, but could not be summarised: {reason(error)} "
             "Predictions may fail the same way: look for priors that allow impossible "
             "coefficients, or fit with another --engine or --seed."
         )
