@@ -62,7 +62,7 @@ def unit_clash(
         if could_be_degrees(ours) and np.abs(theirs).max() > FAR:
             return (
                 f"{told}: say which coordinates each is in, by crs at the top and crs in "
-                "[observations] or [domain], and they are projected"
+                "[observations], [domain] or [[wells]], and they are projected"
             )
     return None
 

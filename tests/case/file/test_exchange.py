@@ -10,9 +10,10 @@ from tests import small_problem
 
 from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.data.prepared import prepared_content
+from riesz.case.file.measurements import MeasurementTable, read_measurements
 from riesz.case.file.problem import read_case, read_problem
 from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content
-from riesz.case.file.wells import WellTable, read_wells, wells_content
+from riesz.case.file.wells import WellTable, kept_wells, read_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
@@ -196,6 +197,31 @@ def test_maps_of_any_kind_give_the_same_river_and_the_same_wells(tmp_path):
         (wells,) = read_wells(tmp_path / "problem.toml", [table])
         np.testing.assert_array_equal(wells.columns.numbers, [[1, 3, -3], [2, 4, 2]])
         assert found.crs == wells.crs == "EPSG:32612"
+
+
+DEGREES = [[-110.98, 0.5], [-110.985, 0.502]]
+
+
+def test_wells_and_measurements_in_degrees_are_where_the_problem_has_them(tmp_path):
+    pyproj = pytest.importorskip("pyproj")
+    into = pyproj.Transformer.from_crs("EPSG:4326", "EPSG:32612", always_xy=True)
+    wanted = np.array([into.transform(*place) for place in DEGREES])
+    (x, y), (to_x, to_y) = DEGREES
+    (tmp_path / "wells.csv").write_text(f"x,y,rate\n{x},{y},-1\n{to_x},{to_y},-2\n")
+    entries = [
+        WellTable.model_validate({"crs": "EPSG:4326"} | one)
+        for one in ({"file": "wells.csv"}, {"x": x, "y": y, "rate": -3.0})
+    ]
+    path, kept = tmp_path / "problem.toml", tmp_path / "kept.csv"
+    found = read_wells(path, entries, "EPSG:32612")
+    kept.write_bytes(wells_content(found, entries))
+    for many, one in (found, kept_wells(path, kept, entries, "EPSG:32612")):
+        np.testing.assert_allclose(many.columns.points, wanted)
+        np.testing.assert_allclose(one.columns.points, wanted[:1])
+    pair = {"kind": "difference", "x": x, "y": y, "to_x": to_x, "to_y": to_y, "value": 1.0}
+    table = MeasurementTable.model_validate(pair | {"crs": "EPSG:4326", "noise": {"sd": 0.1}})
+    (rows,) = read_measurements(path, [table], "EPSG:32612")
+    np.testing.assert_allclose(rows.numbers, wanted.reshape(1, 4))
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ class ExperimentTable(Table):
             kind=VALUE,
             file=self.file,
             layer=self.layer,
+            crs=names.crs,
             x=names.x,
             y=names.y,
             value=names.value,
@@ -99,6 +100,7 @@ def posed_experiments(
     rows: Sequence[Measured],
     first: Posed,
     *,
+    crs: str | None,
     logged: bool,
 ) -> list[Posed]:
     """Each experiment, from the first and what it says itself."""
@@ -108,7 +110,7 @@ def posed_experiments(
         equation = first.equation
         if one.source is not None:
             equation = equation.model_copy(update={"source": one.source})
-        wells = first.wells if one.wells is None else read_wells(path, one.wells)
+        wells = first.wells if one.wells is None else read_wells(path, one.wells, crs)
         found.append(Posed(equation, {**first.boundary, **one.boundary}, wells, data, noise))
     return found
 

@@ -13,10 +13,12 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.data.prepared import AXES, columns_of
+from riesz.case.data.prepared import AXES
+from riesz.case.data.schema import CRS
 from riesz.case.file.noise import NoiseTable, Readings, likelihood_of, values_of
 from riesz.case.table import NumberOrName, Table
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, told_of
+from riesz.geometry.crs import projected
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.layers import read_table
@@ -43,7 +45,7 @@ ANGLE, OTHERS = "angle", ("to_x", "to_y")
 SHAPES = ("region", "over", "along", "polygons", "lines")
 """Keys that say what an average is over: one of them."""
 
-POINT_KEYS = ("file", "layer", "x", "y")
+POINT_KEYS = ("file", "layer", "crs", "x", "y")
 KEYS = {
     VALUE: POINT_KEYS,
     GRADIENT: (*POINT_KEYS, ANGLE),
@@ -68,6 +70,7 @@ class MeasurementTable(Table):
     log: bool = False
     file: str | None = None
     layer: str | None = None
+    crs: CRS = None
     x: NumberOrName = None
     y: NumberOrName = None
     to_x: NumberOrName = None
@@ -181,7 +184,8 @@ def measured(path: Path, table: MeasurementTable, crs: str | None) -> Measured:
         if table.kind == AVERAGE or table.through is not None:
             return Measured(path, value, nowhere, [])
         numbers = np.array([[getattr(table, key) for key in table.columns()]], float)
-        return Measured(path, value, numbers, [])
+        numbers = placed(path, table.kind, numbers, table.crs, crs)
+        return Measured(path, value, numbers, [], crs or table.crs)
     name = str(table.value or VALUE)
     found = read_table(path.parent / table.file, layer=table.layer, value=name)
     names = [getattr(table, key) or key for key in table.columns()]
@@ -195,12 +199,25 @@ def measured(path: Path, table: MeasurementTable, crs: str | None) -> Measured:
         np.full(found.num_rows, one) if isinstance(one, float) else found.numbers(one)
         for one in names
     ]
-    here = columns_of(found, (str(names[0]), str(names[1]))).within(found.crs, crs).points
-    numbers = np.column_stack([here, *columns[2:]])
-    if table.kind == DIFFERENCE:
-        there = columns_of(found, (str(names[2]), str(names[3]))).within(found.crs, crs).points
-        numbers = np.column_stack([here, there])
-    return Measured(found.path, found.numbers(name), numbers, [], crs or found.crs)
+    own = table.crs or found.crs
+    numbers = placed(found.path, table.kind, np.column_stack(columns), own, crs)
+    return Measured(found.path, found.numbers(name), numbers, [], crs or own)
+
+
+def placed(
+    path: Path,
+    kind: str,
+    numbers: Float[np.ndarray, "row column"],
+    own: str | None,
+    crs: str | None,
+) -> Float[np.ndarray, "row column"]:
+    """With x and y, and of differences those of the other point too, in the problem's crs."""
+    if own is None or crs is None:
+        return numbers
+    pairs = 2 if kind == DIFFERENCE else 1
+    with told_of(path):
+        points = [projected(numbers[:, 2 * i : 2 * i + 2], own, crs) for i in range(pairs)]
+    return np.column_stack([*points, numbers[:, 2 * pairs :]])
 
 
 def on_map(folder: Path, table: MeasurementTable, crs: str | None) -> Measured:

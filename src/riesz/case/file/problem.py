@@ -254,7 +254,7 @@ def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
     """From the files that are named, or from a run's own."""
     if kept is not None:
         return Mapped(
-            kept_wells(path, kept[0], tables.wells),
+            kept_wells(path, kept[0], tables.wells, tables.crs),
             kept_rivers(kept[1], tables.rivers),
             kept_regions(kept[2], tables.regions),
             kept_measurements(kept[3], tables.further_measurements()),
@@ -287,6 +287,7 @@ def built(
     )
     others = posed_experiments(
         *(path, tables.experiments, further[count:], found.measurements[count:], first),
+        crs=tables.crs,
         logged=tables.observations.transform is not None,
     )
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
@@ -379,7 +380,8 @@ def tables_in(path: Path, content: bytes) -> ProblemTables:
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not TOML: {error}.") from None
     tables = table_of(ProblemTables, found, path)
-    for crs in (tables.crs, tables.domain.crs, tables.observations.crs):
+    placed = (tables.domain, tables.observations, *tables.wells, *tables.measurements)
+    for crs in (tables.crs, *(one.crs for one in placed)):
         if crs is not None:
             with told_of(path):
                 check_crs(crs)

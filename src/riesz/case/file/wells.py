@@ -11,6 +11,7 @@ from jaxtyping import Float
 from pydantic import model_validator
 
 from riesz.case.data.prepared import Columns, columns_of
+from riesz.case.data.schema import CRS
 from riesz.case.table import NumberOrName, Table, table_of
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.io.tables.layers import read_table
@@ -31,6 +32,7 @@ class WellTable(Table):
 
     file: str | None = None
     layer: str | None = None
+    crs: CRS = None
     x: NumberOrName = None
     y: NumberOrName = None
     rate: NumberOrName = None
@@ -74,7 +76,7 @@ class WellPoints:
 
     columns: Columns  # x, y and, where it is known, the rate
     unknown: str | None = None  # the name of the rate, where it is not
-    crs: str | None = None  # of a map layer
+    crs: str | None = None  # as it was told, or of a map layer
 
     @property
     def count(self) -> int:
@@ -90,25 +92,28 @@ def read_wells(
 ) -> tuple[WellPoints, ...]:
     """The wells of a problem file, each entry's own."""
     return tuple(
-        well_of(path, number, table) if table.file is None else wells_in(path.parent, table, crs)
+        well_of(path, number, table, crs)
+        if table.file is None
+        else wells_in(path.parent, table, crs)
         for number, table in enumerate(tables)
     )
 
 
-def well_of(path: Path, number: int, table: WellTable) -> WellPoints:
+def well_of(path: Path, number: int, table: WellTable, crs: str | None) -> WellPoints:
     """The one well of an entry that is a point."""
     unknown = table.unknown()
     keys = AXES if unknown else (*AXES, RATE)
     numbers = np.array([[getattr(table, key) for key in keys]], dtype=float)
-    lines = np.array([number + 1])
-    return WellPoints(Columns(path, keys, numbers, lines, "[[wells]] entry"), unknown)
+    columns = Columns(path, keys, numbers, np.array([number + 1]), "[[wells]] entry")
+    return WellPoints(columns.within(table.crs, crs), unknown, crs or table.crs)
 
 
 def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoints:
     """The wells of an entry that names a file."""
     names = table.columns()
     found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
-    return WellPoints(columns_of(found, names).within(found.crs, crs), crs=crs or found.crs)
+    own = table.crs or found.crs
+    return WellPoints(columns_of(found, names).within(own, crs), crs=crs or own)
 
 
 def wells(
@@ -149,14 +154,16 @@ def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> b
     return text.getvalue().encode()
 
 
-def kept_wells(path: Path, kept: Path, tables: Sequence[WellTable]) -> tuple[WellPoints, ...]:
+def kept_wells(
+    path: Path, kept: Path, tables: Sequence[WellTable], crs: str | None
+) -> tuple[WellPoints, ...]:
     """The same again from a run folder."""
     if all(table.file is None for table in tables):
-        return read_wells(path, tables)
+        return read_wells(path, tables, crs)
     table = read_csv(kept)
     entries = table.numbers(ENTRY)
     return tuple(
-        well_of(path, number, one)
+        well_of(path, number, one, crs)
         if one.file is None
         else WellPoints(columns_of(table.kept(entries == number), (*AXES, RATE)))
         for number, one in enumerate(tables)
