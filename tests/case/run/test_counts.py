@@ -1,18 +1,21 @@
 """Predictions of counts are counts, and further measurements stay out of maps of the first."""
 
 import csv
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
+from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
-from riesz.case.run.measured import measured_as, measurements_of
+from riesz.case.run.measured import measured_as, measurements_of, noise_note
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import made_run
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.prediction.draws import Shifts
 from riesz.prediction.sensors import fit_to_data
 
 PROBLEM = problem_toml(
@@ -81,3 +84,22 @@ def test_maps_show_the_observations_and_the_fit_counts_all(run):
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
     assert met.num_observations == 4
     assert met.coverage == 1.0
+
+
+@pytest.mark.parametrize(
+    ("named", "parameters", "of_value", "of_measurement"),
+    [
+        ({"exposure": "hours"}, {"exposure": 1.5}, *["counts are those for hours = 1.5"] * 2),
+        ({"trials": "n"}, {"trials": 20.0}, None, "a new share is one for n = 20"),
+        ({"sd": "error"}, {"sd": 0.2}, None, "that of a new measurement is their median"),
+    ],
+)
+def test_a_note_says_for_which_noise_a_prediction_is(named, parameters, of_value, of_measurement):
+    names = ObservationsTable.model_validate({"file": "wells.csv"} | named)
+    noise = {key: np.full((5, 1), value) for key, value in parameters.items()}
+    shifts = Shifts(None, None, None, noise, differs=True, scatter=None)
+    for quantity, told in (("value", of_value), ("measurement", of_measurement), ("u", None)):
+        note = noise_note(names, shifts, quantity)
+        assert note is None if told is None else told in note
+    alike = dataclasses.replace(shifts, differs=False)
+    assert noise_note(names, alike, "measurement") is None

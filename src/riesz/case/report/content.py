@@ -16,6 +16,7 @@ from riesz.case.run.measured import (
     Measurements,
     measured_as,
     measurements_of,
+    noise_note,
 )
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
@@ -69,6 +70,7 @@ class Content:
     outline: tuple[Float[np.ndarray, "corner 2"], ...]
     unknowns: tuple[str, ...]
     maps: tuple[FieldMap, ...]
+    noise_note: str | None  # which noise they are for
     parameters: tuple[Learned, ...]
     measurements: Measurements
     flow: Flow | None
@@ -108,6 +110,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         outline=tuple(rings(draws.mesh)),
         unknowns=draws.names,
         maps=maps_of(measured, draws, pixels, seed),
+        noise_note=noise_note(run.observations, draws.shifts, MEASUREMENT),
         parameters=draws.learned,
         measurements=measurements_of(measured, observed, run.prepared.num_rows),
         flow=None if draws.flux is None else flow_of(draws),

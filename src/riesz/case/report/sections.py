@@ -91,8 +91,12 @@ def duration(seconds: float) -> str:
 
 def remarks_list(remarks: Iterable[str]) -> str:
     """What the fit decided from the data, a sentence each; nothing where it decided nothing."""
-    items = "".join(f"<li>{escape(one[:1].upper() + one[1:])}.</li>" for one in remarks)
+    items = "".join(f"<li>{escape(sentence(one))}</li>" for one in remarks)
     return f'<p>Decided from the data:</p><ul class="remarks">{items}</ul>' if items else ""
+
+
+def sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def warnings_list(warnings: Iterable[str]) -> str:
@@ -159,6 +163,8 @@ def marks_note(content: Content) -> str:
     told = []
     if content.measurements.censored.any():
         told.append("Triangles are measurements below a limit, in the colour of that limit.")
+    if content.noise_note is not None:
+        told.append(escape(sentence(content.noise_note)))
     if content.flow is not None:
         told.append(
             "Arrows of flow are the mean of minus diffusion times the gradient of "

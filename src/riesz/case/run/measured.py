@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from riesz.case.data.schema import ObservationsTable
 from riesz.io.maps.geopackage import Table, geopackage_modules
 from riesz.observe.scatter import AbstractScatter
-from riesz.prediction.draws import Observed
+from riesz.prediction.draws import Observed, Shifts
 from riesz.prediction.sensors import ENDS
 
 LOG = "log"
@@ -62,6 +62,21 @@ class Measured:
 def measured_as(names: ObservationsTable) -> Measured:
     """What a problem file says of its measurements."""
     return Measured(name=names.value, unit=names.unit, transform=names.transform)
+
+
+def noise_note(names: ObservationsTable, shifts: Shifts, quantity: str) -> str | None:
+    """Where observations differ in their noise, that of which one a new measurement has."""
+    if not shifts.differs or quantity not in (VALUE, MEASUREMENT):
+        return None
+    if names.exposure is not None:
+        middle = float(np.median(shifts.parameters["exposure"]))
+        return f"counts are those for {names.exposure} = {middle:.4g}, the median of that column"
+    if quantity == VALUE:
+        return None
+    if names.trials is not None:
+        middle = float(np.median(shifts.parameters["trials"]))
+        return f"a new share is one for {names.trials} = {middle:.4g}, the median of that column"
+    return "each observation has a noise of its own: that of a new measurement is their median"
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from riesz.case.run.measured import (
     measured_as,
     measurements_layer,
     measurements_of,
+    noise_note,
 )
 from riesz.case.run.request import (
     ENSEMBLE,
@@ -117,12 +118,13 @@ def write_prediction(
     bands = predicted(request, run, draws, measured, at)
     written = write_bands(request, run, draws, measured, at, bands)
     inside = bands[0].values[at.inside] if isinstance(at, Grid) else bands[0].values
+    told = noise_note(run.observations, draws.shifts, quantity)
     return {
         "out": str(request.out),
         "places": len(inside),
         "ranges": {band.name: list(finite_range(band)) for band in bands},
         "holds_for": holds_for(request, run) if quantity in (VALUE, MEASUREMENT) else None,
-        "notes": [*run.numbers.get("notes", ()), *run.notes, *notes_on(request, run, draws)],
+        "notes": [*run.numbers.get("notes", ()), *run.notes, *([told] if told else [])],
         "files": [str(path) for path in written],
     }
 
@@ -230,16 +232,6 @@ def drawn_at(
         return np.asarray(measured.of(values))
 
     return of
-
-
-def notes_on(request: PredictionRequest, run: Run, draws: PosteriorDraws) -> list[str]:
-    """What is not seen in the numbers: which noise they are for."""
-    told = []
-    if request.quantity == MEASUREMENT and draws.shifts.differs:
-        told.append(
-            "each observation has a noise of its own: that of a new measurement is their median"
-        )
-    return told
 
 
 def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
