@@ -129,7 +129,7 @@ class FirstMap:
 
         from riesz.case.file.problem import read_case
         from riesz.case.run.settle import settled
-        from riesz.case.start.rows import Asked
+        from riesz.case.start.asked import Asked
         from riesz.case.start.starter import starter
 
         table, path = self.folder / "samples.csv", self.folder / "problem.toml"

@@ -26,7 +26,11 @@ ABOUT = {
     "bench-assembly": "Residual and stiffness matrix, against scikit-fem and dolfinx.",
     "bench-covariates": "Covariates and a field: problem files against field regression "
     "([how](jura.md#from-a-problem-file)).",
+    "bench-first-map": "The file that `init` writes, against kriging and others "
+    "([how](benchmarks.md#how-good-a-first-map-is)).",
     "bench-laplace": "`laplace` with one unknown at each of 129 x 129 nodes.",
+    "bench-latency": "What every command takes, and compiles "
+    "([how](benchmarks.md#how-long-a-command-takes)).",
     "bench-precision-gpu": "float32 against float64 on a GPU.",
     "bench-step": "A training step on mini-patches, from 1,681 to 1,050,625 nodes.",
     "blocks": "Sixty-four unknowns ([how](blocks.md)).",
