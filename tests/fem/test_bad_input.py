@@ -96,6 +96,12 @@ def test_a_latent_diffusivity_that_is_not_positive(value):
         solve(build(diffusion("a")), {"a": value})
 
 
+def test_functions_are_looked_at_everywhere_some_cells_at_a_time(monkeypatch):
+    monkeypatch.setattr("riesz.fem.checks.CELLS_AT_ONCE", 3)
+    with pytest.raises(FormError, match=r"-0\.15 at 2 of 24 places"):
+        build(diffusion(lambda x: 1.6 - x[0] - x[1]))
+
+
 def test_a_function_of_latents_that_is_not_positive():
     with pytest.raises(FormError, match=r"must be positive"):
         solve(build(diffusion(lambda x, z: z["a"] - x[0])), {"a": jnp.asarray(0.5)})

@@ -204,7 +204,7 @@ def test_conjugate_gradients_do_not_pass_silently_on_an_unsymmetric_problem(prob
 @pytest.mark.parametrize("linear_solver", [SparseLU(), Dense(), ConjugateGradients()])
 def test_adjoint_solves_use_the_transpose(linear_solver):
     """Where conjugate gradients do converge on an unsymmetric matrix, so do their adjoints."""
-    pattern, _ = sparse_pattern(np.stack([np.arange(7), np.arange(1, 8)], axis=1), 8)
+    pattern, _ = sparse_pattern(np.stack([np.arange(7), np.arange(1, 8)]), 8)
     rng = np.random.default_rng(3)
     values = 1e-3 * rng.normal(size=len(pattern.rows))
     values = jnp.asarray(values + 2.0 * np.asarray(pattern.rows == pattern.columns))

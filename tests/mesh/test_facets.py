@@ -1,5 +1,6 @@
 """Facets, edges and normals of meshes agree with topology and with the divergence theorem."""
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -13,9 +14,9 @@ from riesz.mesh.facets import (
     local_facets,
     node_neighbours,
     outward_normals,
-    row_keys,
 )
 from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.refine import refine
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
 
 MESHES = {
@@ -24,6 +25,8 @@ MESHES = {
     "disc": lambda: disc(3),
     "l_shape": lambda: l_shape(2),
     "box": lambda: box((2, 1, 2)),
+    "refined disc": lambda: refine(refine(disc(2)).mesh).mesh,
+    "refined box": lambda: refine(box((1, 2, 1))).mesh,
 }
 
 
@@ -110,6 +113,14 @@ def test_a_facet_of_three_cells_is_refused():
         boundary_facets(Mesh(nodes, cells))
 
 
-def test_more_nodes_than_can_be_numbered_are_refused():
-    with pytest.raises(MeshError, match="too many to number"):
-        row_keys(np.array([[0, 1, 2]]), 3_000_000)
+def test_facets_of_more_nodes_than_64_bits_could_number_are_found():
+    """Three indices below three million do not fit in one integer; the last cells show it."""
+    few = box((2, 2, 2))
+    lone = 3_000_000  # nodes before those of the box, on cells of a thread of their own
+    corners = np.concatenate([lone + few.cells, lone + few.cells[:1]])
+    mesh = eqx.tree_at(lambda m: (m.nodes, m.cells), few, (np.zeros((lone + 27, 3)), corners))
+    with pytest.raises(MeshError, match=rf"nodes \[{lone}, .* belongs to 3 cells"):
+        boundary_facets(mesh)
+    mesh = eqx.tree_at(lambda m: m.cells, mesh, corners[:-1])
+    np.testing.assert_array_equal(boundary_facets(mesh).nodes, lone + boundary_facets(few).nodes)
+    np.testing.assert_array_equal(cell_edges(mesh)[0], lone + cell_edges(few)[0])

@@ -6,7 +6,7 @@ import pytest
 from riesz.errors import MeshError
 from riesz.fem.elements.space import P1, point_operator
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
-from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.mesh import Mesh, cell_volumes, mesh_digest
 from riesz.mesh.quality import minimum_angles
 from riesz.mesh.refine import hierarchy, refine
 from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
@@ -60,6 +60,13 @@ def test_refined_meshes_conform(mesh):
         facet_measures(fine.nodes, rim.nodes).sum(),
         facet_measures(mesh.nodes, coarse_rim.nodes).sum(),
     )
+
+
+def test_refined_meshes_would_be_let_in_at_the_door(mesh):
+    fine = refine(refine(mesh).mesh).mesh
+    again = Mesh(fine.nodes, fine.cells, fine.facets, fine.regions)
+    assert mesh_digest(again) == mesh_digest(fine)
+    assert list(fine.facets) == list(mesh.facets)
 
 
 def test_coarse_nodes_come_first_and_stay(mesh):

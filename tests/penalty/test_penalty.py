@@ -87,7 +87,7 @@ def residual_by(rule, mesh, u, z):
     """The residual of u at all nodes of a mesh, by a rule of points on each triangle."""
     points, weights = rule.points, rule.weights
     corners = mesh.nodes[mesh.cells]
-    slopes = inverse_jacobians(mesh.nodes, mesh.cells)
+    slopes = np.moveaxis(inverse_jacobians(mesh.nodes, mesh.cells), 2, 0)
     slopes = np.concatenate([-slopes.sum(axis=1, keepdims=True), slopes], axis=1)
     x = jnp.asarray(np.einsum("qi,cid->cqd", points, corners))
     areas = 0.5 * np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1]))
@@ -102,7 +102,7 @@ def residual_by(rule, mesh, u, z):
 
 def stiffness(mesh, diffusivity=1.0):
     """The Gram matrix on all nodes of a mesh, dense."""
-    slopes = inverse_jacobians(mesh.nodes, mesh.cells)
+    slopes = np.moveaxis(inverse_jacobians(mesh.nodes, mesh.cells), 2, 0)
     slopes = np.concatenate([-slopes.sum(axis=1, keepdims=True), slopes], axis=1)
     corners = mesh.nodes[mesh.cells]
     areas = 0.5 * np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) * diffusivity

@@ -7,6 +7,7 @@ are worked off in chunks of cells whose temporaries are small enough to be used 
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
+from riesz.mesh.rows import grouped
 
 CHUNK_CELLS = 1 << 17
 """Cells in a chunk: temporaries of about 10 MB, below what the allocator maps afresh each time."""
@@ -68,41 +70,54 @@ def gathered(flat: Float[Array, " position"], slot: Int[Array, " any"]) -> Float
     return flat.at[slot].get(mode="fill", fill_value=0.0, wrap_negative_indices=False)
 
 
-class ChunkTable(eqx.Module):
-    """The same for one chunk, on the host and as wide as it happens to be."""
+class Chunk(NamedTuple):
+    """Cells that are worked off together; the first ones may have been counted before."""
 
     start: int
-    window_start: int
-    owner: Int[np.ndarray, " contribution"]  # unknown, counted from the window's first
+    num_counted: int
+    lowest: int  # unknown of those not counted before
+    width: int  # from the lowest to the highest
+
+
+class ChunkTable(NamedTuple):
+    """Where the contributions of one chunk stand, unknown by unknown."""
+
     position: Int[np.ndarray, " contribution"]
-    rank: Int[np.ndarray, " contribution"]  # place among the contributions to that unknown
+    starts: Int[np.ndarray, " window"]  # the first position of each unknown of the window
+    counts: Int[np.ndarray, " window"]
 
 
-def accumulation(dofs: Int[np.ndarray, "cell local"], num_dofs: int) -> Accumulation:
+def accumulation(dofs: Int[np.ndarray, "local cell"], num_dofs: int) -> Accumulation:
     """Tables for contributions of all cells; one chunk where the numbering has no locality."""
-    num_cells = len(dofs)
+    num_local, num_cells = dofs.shape
     # Equal chunks: the last one overlaps its neighbour by less than the number of chunks.
     chunk_cells = -(-num_cells // -(-num_cells // CHUNK_CELLS))
-    chunks = chunk_tables(dofs, chunk_cells)
-    width = max(int(chunk.owner.max()) for chunk in chunks) + 1
+    chunks = chunks_of(dofs, chunk_cells)
+    width = max(chunk.width for chunk in chunks)
     if len(chunks) > 1 and width * len(chunks) > 2 * num_dofs:
         chunk_cells = num_cells
-        chunks = chunk_tables(dofs, chunk_cells)
+        chunks = [Chunk(0, 0, 0, num_dofs)]
         width = num_dofs
-    depth = slot_count(np.concatenate([chunk.rank for chunk in chunks]))
-    past_end = dofs.shape[1] * chunk_cells
-    slots = np.full((len(chunks), depth, width), past_end, dtype=np.int32)
-    spill = max(int(np.sum(chunk.rank >= depth)) for chunk in chunks)
+    # A window may not reach past the last unknown: shift it back.
+    window_starts = [min(chunk.lowest, num_dofs - width) for chunk in chunks]
+    tables = [
+        chunk_table(dofs[:, chunk.start : chunk.start + chunk_cells], chunk.num_counted, at, width)
+        for chunk, at in zip(chunks, window_starts, strict=True)
+    ]
+    most = max(int(table.counts.max()) for table in tables)
+    num_with = [np.bincount(table.counts, minlength=most + 1) for table in tables]
+    depth = slot_count(np.sum(num_with, axis=0))
+    past_end = num_local * chunk_cells
+    spill = max(int(np.maximum(table.counts - depth, 0).sum()) for table in tables)
+    slots = np.empty((len(chunks), depth, width), dtype=np.int32)
     spilled = np.full((len(chunks), spill), past_end, dtype=np.int32)
     spilled_to = np.full((len(chunks), spill), width, dtype=np.int32)
-    # A window may not reach past the last unknown: shift it back, and its owners forward.
-    window_starts = np.minimum([chunk.window_start for chunk in chunks], num_dofs - width)
-    for k, chunk in enumerate(chunks):
-        owner = chunk.owner + chunk.window_start - window_starts[k]
-        fits = chunk.rank < depth
-        slots[k, chunk.rank[fits], owner[fits]] = chunk.position[fits]
-        over = np.count_nonzero(~fits)
-        spilled[k, :over], spilled_to[k, :over] = chunk.position[~fits], owner[~fits]
+    for k, (position, starts, counts) in enumerate(tables):
+        for slot in range(depth):
+            place = np.minimum(starts + slot, len(position) - 1)
+            slots[k, slot] = np.where(slot < counts, position[place], past_end)
+        owner, over = left_over(starts, counts, depth)
+        spilled[k, : len(over)], spilled_to[k, : len(over)] = position[over], owner
     return Accumulation(
         starts=on_device([chunk.start for chunk in chunks], np.int32),
         window_starts=on_device(window_starts, np.int32),
@@ -114,30 +129,46 @@ def accumulation(dofs: Int[np.ndarray, "cell local"], num_dofs: int) -> Accumula
     )
 
 
-def chunk_tables(dofs: Int[np.ndarray, "cell local"], chunk_cells: int) -> list[ChunkTable]:
+def chunks_of(dofs: Int[np.ndarray, "local cell"], chunk_cells: int) -> list[Chunk]:
     """Cut the cells into chunks of equal size; the last one overlaps, but counts only new cells."""
-    num_cells = len(dofs)
-    chunks = []
-    for begin in range(0, num_cells, chunk_cells):
-        start = min(begin, num_cells - chunk_cells)
-        chunks.append(chunk_table(dofs[start : start + chunk_cells], start, begin - start))
-    return chunks
+    num_cells = dofs.shape[1]
+    begins = np.arange(0, num_cells, chunk_cells)
+    lowest = np.minimum.reduceat(dofs.min(axis=0), begins)
+    highest = np.maximum.reduceat(dofs.max(axis=0), begins)
+    last = num_cells - chunk_cells
+    return [
+        Chunk(min(begin, last), max(begin - last, 0), low, high - low + 1)
+        for begin, low, high in zip(*map(np.ndarray.tolist, (begins, lowest, highest)), strict=True)
+    ]
 
 
-def chunk_table(dofs: Int[np.ndarray, "cell local"], start: int, num_counted: int) -> ChunkTable:
-    """Contributions of one chunk sorted by unknown, leaving out its first `num_counted` cells."""
-    positions = np.arange(dofs.size).reshape(dofs.shape[::-1])[:, num_counted:].ravel()
-    owner = dofs[num_counted:].T.ravel()
-    window_start = int(owner.min())
-    owner = owner - window_start
-    order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner)
-    rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return ChunkTable(start, window_start, owner[order], positions[order], rank)
+def chunk_table(
+    dofs: Int[np.ndarray, "local cell"], num_counted: int, window_start: int, width: int
+) -> ChunkTable:
+    """Contributions of one chunk by unknown, leaving out its first `num_counted` cells."""
+    owner = dofs[:, num_counted:].ravel() - window_start
+    order, starts, _ = grouped(owner, width)
+    if num_counted:
+        order = np.arange(dofs.size).reshape(dofs.shape)[:, num_counted:].ravel()[order]
+    return ChunkTable(order, starts[:-1], np.diff(starts))
 
 
-def slot_count(rank: Int[np.ndarray, " contribution"]) -> int:
-    """The smallest number of slots that leaves at most `SPILL_SHARE` of the contributions over."""
-    per_rank = np.bincount(rank)
-    left_over = per_rank[::-1].cumsum()[::-1] - per_rank  # with ranks up to k in slots
-    return int(np.argmax(left_over <= SPILL_SHARE * len(rank))) + 1
+def left_over(
+    starts: Int[np.ndarray, " window"], counts: Int[np.ndarray, " window"], depth: int
+) -> tuple[Int[np.ndarray, " spill"], Int[np.ndarray, " spill"]]:
+    """Unknowns with more contributions than slots, and the places of those that find none."""
+    (full,) = np.nonzero(counts > depth)
+    extra = counts[full] - depth
+    owner = np.repeat(full, extra)
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(extra) - extra, extra)
+    return owner, starts[owner] + depth + rank
+
+
+def slot_count(num_with: Int[np.ndarray, " contributions"]) -> int:
+    """The smallest number of slots that leaves at most `SPILL_SHARE` of the contributions over.
+
+    `num_with` tells how many unknowns have no contribution, one, two and so on.
+    """
+    per_slot = num_with[::-1].cumsum()[::-1][1:]  # how many have a first one, a second, ...
+    left = per_slot[::-1].cumsum()[::-1] - per_slot
+    return int(np.argmax(left <= SPILL_SHARE * per_slot.sum())) + 1

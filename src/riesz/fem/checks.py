@@ -1,11 +1,14 @@
 """Whether the coefficients of an equation fit the mesh and make sense, before any heavy work."""
 
+from collections.abc import Iterable, Iterator
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
+from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.coefficient import (
@@ -27,19 +30,21 @@ from riesz.mesh.mesh import Mesh
 
 Places = Float[Array, "place dim"]
 
+CELLS_AT_ONCE = 1 << 17
+"""Functions are sampled on so many cells at a time: on large meshes all at once would not fit."""
+
 
 def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree) -> None:
     """Raise where a coefficient has a wrong length or shape, is not finite, or not positive.
 
     Latents, and functions of them or of the state, are left for later where `z` is None.
     """
-    places = quadrature_places(domain)
     for name, allowed in term.shapes:
         for part, shapes in checked_apart(term.coefficients[name], allowed):
             if isinstance(part, Latent) and z is None:
                 continue
             known, label = resolve(part, z, name), f"{name} of {term.name}"
-            values = checked_values(known, places, mesh, shapes, z, label)
+            values = checked_values(known, quadrature_places(domain), mesh, shapes, z, label)
             if values is not None and name in term.positive:
                 check_positive(values, label)
 
@@ -62,12 +67,12 @@ def check_prescribed(
     coefficient = resolve(coefficient, z, label)
     if isinstance(coefficient, Function) and coefficient.num_arguments > 2:
         raise FormError(f"{label} is a function of the state: it takes (x) or (x, z).")
-    checked_values(coefficient, places, mesh, SCALAR, z, label)
+    checked_values(coefficient, [places], mesh, SCALAR, z, label)
 
 
 def checked_values(
     coefficient: AbstractCoefficient,
-    places: Places,
+    places: Iterable[Places],
     mesh: Mesh,
     allowed: tuple[Shape, ...],
     z: PyTree,
@@ -91,7 +96,7 @@ def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> No
 
 
 def known_values(
-    coefficient: AbstractCoefficient, places: Places, z: PyTree
+    coefficient: AbstractCoefficient, places: Iterable[Places], z: PyTree
 ) -> Float[Array, " sample *components"] | None:
     """All values that the quadrature will see, or None where they depend on what is unknown."""
     if isinstance(coefficient, Constant):
@@ -101,7 +106,8 @@ def known_values(
     if isinstance(coefficient, Function):
         last_known_argument = 1 if z is None else 2
         if coefficient.num_arguments <= last_known_argument:
-            return sampled(coefficient, places, z)
+            parts = [sampled(coefficient, some, z) for some in places]
+            return jnp.concatenate(parts) if len(parts) > 1 else parts[0]
     return None
 
 
@@ -115,14 +121,18 @@ def sampled(function: Function, places: Places, z: PyTree) -> Shaped[Array, " pl
     return jax.vmap(at)(places)
 
 
-def quadrature_places(domain: Domain) -> Places:
-    """The coordinates of all quadrature points."""
-    corners = np.asarray(domain.nodes)[:, np.asarray(domain.corners)]
-    if domain.facet_points is None:
-        places = np.einsum("dkc,qk->qcd", corners, np.asarray(domain.cell_points))
-    else:
-        places = np.einsum("dkc,qkc->qcd", corners, np.asarray(domain.facet_points))
-    return jnp.asarray(places.reshape(-1, domain.dim), domain.nodes.dtype)
+def quadrature_places(domain: Domain) -> Iterator[Places]:
+    """The coordinates of all quadrature points, of some cells after the other."""
+    nodes, corners = np.asarray(domain.nodes), np.asarray(domain.corners)
+    for start in range(0, corners.shape[1], CELLS_AT_ONCE):
+        some = slice(start, start + CELLS_AT_ONCE)
+        vertices = nodes[:, corners[:, some]]
+        if domain.facet_points is None:
+            places = np.einsum("dkc,qk->qcd", vertices, np.asarray(domain.cell_points))
+        else:
+            points = np.asarray(domain.facet_points)[:, :, some]
+            places = np.einsum("dkc,qkc->qcd", vertices, points)
+        yield on_device(places.reshape(-1, domain.dim), domain.nodes.dtype)
 
 
 def check_positive(values: Float[np.ndarray, " sample *components"], label: str) -> None:

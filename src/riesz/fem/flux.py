@@ -19,8 +19,9 @@ from riesz.fem.elements.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows, resolved
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.terms.weakform import Term, diffusion_integrand
-from riesz.mesh.facets import FacetSet, boundary_facets, find_facets, row_keys
+from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import Mesh
+from riesz.mesh.rows import find_rows
 from riesz.mesh.tags import region_cells, tagged_facets
 
 Amount = Float[Array, ""]
@@ -154,5 +155,4 @@ def oriented_facets(mesh: Mesh, on: str, out_of: str | None) -> FacetSet:
 
 
 def on_boundary(mesh: Mesh, facets: FacetSet) -> Bool[np.ndarray, " facet"]:
-    boundary = row_keys(boundary_facets(mesh).nodes, mesh.num_nodes)
-    return np.isin(row_keys(facets.nodes, mesh.num_nodes), boundary)
+    return find_rows(boundary_facets(mesh).nodes.T, facets.nodes.T, mesh.num_nodes) >= 0

@@ -92,16 +92,19 @@ def boundary_value_problem(
     dtype = working_dtype(dtype)
     check_terms_exist(form)
     pieces = fixed_unknowns(space, dirichlet or {})
-    fixed = np.unique(np.concatenate([np.zeros(0, int), *(dofs for _, _, dofs in pieces)]))
-    free = np.setdiff1d(np.arange(space.num_dofs), fixed)
+    prescribed = np.zeros(space.num_dofs, dtype=bool)
+    for _, _, dofs in pieces:
+        prescribed[dofs] = True
+    fixed, free = np.flatnonzero(prescribed), np.flatnonzero(~prescribed)
     if not len(free):
         raise FormError(
             f"all {space.num_dofs} unknowns are prescribed by Dirichlet conditions: refine the "
             "mesh or free a part of the boundary, so that something is left to find."
         )
-    number = np.full(space.num_dofs, space.num_dofs)
-    number[free] = np.arange(len(free))
-    pattern, entries = sparse_pattern(number[space.cell_dofs], len(free))
+    number = np.full(space.num_dofs, len(free), dtype=np.int32)
+    number[free] = np.arange(len(free), dtype=np.int32)
+    cell_dofs = np.asarray(space.cell_dofs.T, dtype=np.int32, order="C")
+    pattern, entries = sparse_pattern(number[cell_dofs], len(free))
     groups = [
         group_of(space, terms, on, entries, quadrature_degree, dtype)
         for on, terms in grouped(form).items()
@@ -113,7 +116,7 @@ def boundary_value_problem(
         dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
         free=on_device(free, np.int32),
         fixed=on_device(fixed, np.int32),
-        accumulation=accumulation(space.cell_dofs, space.num_dofs),
+        accumulation=accumulation(cell_dofs, space.num_dofs),
         pattern=pattern,
         space=space,
         form=form,
@@ -125,7 +128,7 @@ def boundary_value_problem(
 def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValueProblem:
     """Another equation on the same space, with the same unknowns fixed."""
     check_terms_exist(form)
-    entries = np.moveaxis(np.asarray(problem.cells.entries), 2, 0)
+    entries = np.asarray(problem.cells.entries)
     groups = [
         group_of(problem.space, terms, on, entries, None, problem.dtype)
         for on, terms in grouped(form).items()
@@ -212,7 +215,7 @@ def group_of(
     space: Space,
     terms: list[Term],
     on: str | None,
-    entries: Int[np.ndarray, "cell local local"],
+    entries: Int[np.ndarray, "local local cell"],
     quadrature_degree: int | None,
     dtype: np.dtype,
 ) -> Group:
@@ -226,9 +229,8 @@ def group_of(
     else:
         facets = tagged_facets(space.mesh, on)
         domain = facet_domain(space, facets, degree, dtype)
-        entries = entries[facets.cell]
-    device_entries = on_device(np.moveaxis(entries, 0, 2), np.int32)
-    return Group(tuple(terms), domain, device_entries)
+        entries = entries[:, :, facets.cell]
+    return Group(tuple(terms), domain, on_device(entries))
 
 
 def fixed_unknowns(
@@ -261,8 +263,9 @@ def dirichlet_piece(
     fixed: Int[np.ndarray, " fixed"],
     dtype: np.dtype,
 ) -> DirichletPiece:
-    at_nodes = np.repeat(np.arange(space.mesh.num_nodes)[:, None], 2, axis=1)
-    ends = np.concatenate([at_nodes, space.edges])[dofs]
+    ends = np.stack([dofs, dofs], axis=1)
+    at_edge = dofs >= space.mesh.num_nodes
+    ends[at_edge] = space.edges[dofs[at_edge] - space.mesh.num_nodes]
     return DirichletPiece(
         tag=tag,
         value=value,

@@ -8,7 +8,15 @@ import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 
 from riesz.errors import MeshError
-from riesz.mesh.mesh import Mesh, row_keys
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.rows import (
+    Columns,
+    find_rows,
+    index_type,
+    number_rows,
+    row_groups,
+    sorted_columns,
+)
 
 
 class FacetSet(eqx.Module):
@@ -28,23 +36,37 @@ def local_facets(dim: int) -> Int[np.ndarray, "corner dim"]:
     return np.array([[j for j in corners if j != i] for i in corners])
 
 
-def sorted_cell_facets(mesh: Mesh) -> Int[np.ndarray, "cell_times_corner dim"]:
-    """All facets of all cells, cell by cell, each with its nodes sorted."""
-    return np.sort(mesh.cells[:, local_facets(mesh.dim)], axis=2).reshape(-1, mesh.dim)
+def sorted_cell_facets(
+    cells: Int[np.ndarray, "cell corner"],
+) -> Int[np.ndarray, "dim cell_times_corner"]:
+    """All facets of all cells, cell by cell, each with its nodes sorted; by columns."""
+    return sorted_parts(cells, local_facets(cells.shape[1] - 1))
+
+
+def sorted_parts(
+    cells: Int[np.ndarray, "cell corner"], parts: Int[np.ndarray, "part width"]
+) -> Columns:
+    """Those corners of each cell, cell by cell, each part with its nodes sorted; by columns."""
+    return sorted_columns(np.stack([cells.take(one, axis=1).ravel() for one in parts.T]))
+
+
+def small_cells(mesh: Mesh) -> Int[np.ndarray, "cell corner"]:
+    """The cells in the smaller type that holds their indices."""
+    return mesh.cells.astype(index_type(mesh.num_nodes), copy=False)
 
 
 def boundary_facets(mesh: Mesh) -> FacetSet:
     """Facets that belong to one cell only."""
-    keys = row_keys(sorted_cell_facets(mesh), mesh.num_nodes)
-    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    order, starts, _ = groups = row_groups(sorted_cell_facets(small_cells(mesh)), mesh.num_nodes)
+    counts = groups.counts
     if counts.max() > 2:
-        cell, opposite = divmod(int(first[counts.argmax()]), mesh.dim + 1)
+        cell, opposite = divmod(int(order[starts[counts.argmax()]]), mesh.dim + 1)
         facet = np.delete(mesh.cells[cell], opposite).tolist()
         raise MeshError(
             f"the facet with nodes {facet} belongs to {counts.max()} cells: a conforming mesh "
             "has at most two there; remove overlapping cells."
         )
-    return facets_at(mesh, np.sort(first[counts == 1]))
+    return facets_at(mesh, np.sort(order[starts[counts == 1]]).astype(np.int64))
 
 
 def facets_at(mesh: Mesh, positions: Int[np.ndarray, " facet"]) -> FacetSet:
@@ -62,21 +84,22 @@ def find_facets(
     among: Int[np.ndarray, " cells"] | None = None,
 ) -> FacetSet:
     """The given facets with a cell beside each; raises where no cell (of `among`) has one."""
-    positions = np.arange(mesh.num_cells * (mesh.dim + 1))
-    if among is not None:
-        positions = positions.reshape(mesh.num_cells, -1)[among].ravel()
-    keys = row_keys(sorted_cell_facets(mesh)[positions], mesh.num_nodes)
-    order = np.argsort(keys, kind="stable")
-    wanted = row_keys(np.sort(nodes, axis=1), mesh.num_nodes)
-    place = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
-    (missing,) = np.nonzero(keys[order[place]] != wanted)
+    marked = np.zeros(mesh.num_nodes, dtype=bool)
+    marked[nodes] = True
+    cells = mesh.cells if among is None else mesh.cells[among]
+    (near,) = np.nonzero(marked[cells].sum(axis=1) >= mesh.dim)
+    wanted = np.sort(nodes, axis=1).T
+    place = find_rows(sorted_cell_facets(cells[near]), wanted, mesh.num_nodes)
+    (missing,) = np.nonzero(place < 0)
     if missing.size:
         raise MeshError(
             f"{missing.size} of {len(nodes)} facets tagged {name!r} are not facets of any cell "
             f"{'' if among is None else 'of the region '}(first one with nodes "
             f"{nodes[missing[0]].tolist()}): tags must follow the mesh."
         )
-    return facets_at(mesh, positions[order[place]])
+    member, opposite = np.divmod(place, mesh.dim + 1)
+    cell = near[member] if among is None else among[near[member]]
+    return facets_at(mesh, cell * (mesh.dim + 1) + opposite)
 
 
 def outward_normals(mesh: Mesh, facets: FacetSet) -> Float[np.ndarray, "facet dim"]:
@@ -117,11 +140,9 @@ def cell_edges(mesh: Mesh) -> tuple[Int[np.ndarray, "edge 2"], Int[np.ndarray, "
     Local edges run over the pairs of corners in lexicographic order: 01, 02, 12, and so on.
     """
     pairs = np.array(list(combinations(range(mesh.dim + 1), 2)))
-    ends = np.sort(mesh.cells[:, pairs], axis=2).reshape(-1, 2)
-    _, first, inverse = np.unique(
-        row_keys(ends, mesh.num_nodes), return_index=True, return_inverse=True
-    )
-    return ends[first], inverse.reshape(mesh.num_cells, len(pairs))
+    ends = sorted_parts(small_cells(mesh), pairs)
+    number, groups = number_rows(ends, mesh.num_nodes)
+    return groups.distinct.T, number.reshape(mesh.num_cells, len(pairs))
 
 
 def node_neighbours(mesh: Mesh) -> sp.csr_array:

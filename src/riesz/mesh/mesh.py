@@ -1,49 +1,20 @@
 """The mesh: a conforming simplicial decomposition of a domain in one, two or three dimensions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
-
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, its bits well mixed: 2^64 over the golden ratio
+from riesz.mesh.rows import may_repeat, repeats
 
 DIMENSIONS = (1, 2, 3)
 
 BOUNDARY = "boundary"
 """The tag that always names the whole boundary."""
-
-
-def row_keys(rows: Int[np.ndarray, "row width"], num_nodes: int) -> Int[np.ndarray, " row"]:
-    """One integer a row of sorted node indices, equal exactly where the rows are."""
-    if num_nodes ** rows.shape[1] > np.iinfo(np.int64).max:
-        raise MeshError(f"{num_nodes} nodes are too many to number the facets in 64 bits.")
-    keys = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.T:
-        keys = keys * num_nodes + column
-    return keys
-
-
-def repeats(rows: Int[np.ndarray, "row width"]) -> Bool[np.ndarray, " row"]:
-    """Whether each row has the indices, in any order, of one before it."""
-    ordered = np.sort(rows, axis=1)
-    # Wide rows do not fit in 64 bits: sort by a hash, and compare only where that repeats.
-    hashes = np.zeros(len(rows), dtype=np.uint64)
-    for column in ordered.T:
-        hashes = (hashes ^ (hashes >> np.uint64(29))) * MULTIPLIER + column.astype(np.uint64)
-    order = np.argsort(hashes, kind="stable")
-    twin = hashes[order[1:]] == hashes[order[:-1]]
-    repeated = np.zeros(len(rows), dtype=bool)
-    if twin.any():
-        doubtful = np.sort(order[np.append(twin, False) | np.append(False, twin)])
-        _, first = np.unique(ordered[doubtful], axis=0, return_index=True)
-        repeated[doubtful] = True
-        repeated[doubtful[first]] = False
-    return repeated
 
 
 def as_nodes(values: Any) -> Float[np.ndarray, "node dim"]:
@@ -139,20 +110,38 @@ class Mesh(eqx.Module):
         )
 
 
+def cell_spans(
+    nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
+) -> list[list[Float[np.ndarray, " cell"]]]:
+    """The edges from corner 0 to each other corner, by their components along each axis."""
+    axes = np.ascontiguousarray(nodes.T)
+    first, *others = np.ascontiguousarray(cells.T)
+    starts = [x[first] for x in axes]
+    return [[x[corner] - start for x, start in zip(axes, starts, strict=True)] for corner in others]
+
+
 def cell_volumes(
     nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
 ) -> Float[np.ndarray, " cell"]:
     """Signed length, area or volume of each cell: positive when its corners are in order."""
-    edges = nodes[cells[:, 1:]] - nodes[cells[:, :1]]
-    dim = nodes.shape[1]
-    match dim:
+    spans = cell_spans(nodes, cells)
+    match nodes.shape[1]:
         case 1:
-            return edges[:, 0, 0]
+            return spans[0][0]
         case 2:
-            (a, b), (c, d) = edges[:, 0].T, edges[:, 1].T
+            (a, b), (c, d) = spans
             return (a * d - b * c) / 2
         case _:
-            return np.einsum("cd,cd->c", edges[:, 0], np.cross(edges[:, 1], edges[:, 2])) / 6
+            (a, b, c), (x, y, z) = spans[0], cross(*spans[1:])
+            return (a * x + b * y + c * z) / 6
+
+
+def cross(
+    left: Sequence[Float[np.ndarray, " cell"]], right: Sequence[Float[np.ndarray, " cell"]]
+) -> list[Float[np.ndarray, " cell"]]:
+    """The components of the products of vectors that are given by theirs."""
+    axes = ((1, 2), (2, 0), (0, 1))
+    return [left[i] * right[j] - left[j] * right[i] for i, j in axes]
 
 
 def orient_cells(
@@ -186,6 +175,12 @@ def check_nodes(nodes: np.ndarray) -> None:
             f"{bad.size} of {len(nodes)} nodes have NaN or infinite coordinates, first node "
             f"{bad[0]} at {nodes[bad[0]].tolist()}: remove them or repair the file they came from."
         )
+    bits = np.ascontiguousarray(nodes.T + 0.0).view(np.int64)  # adding zero makes -0.0 a plain 0.0
+    if may_repeat(bits):
+        check_places_differ(nodes)
+
+
+def check_places_differ(nodes: np.ndarray) -> None:
     order = np.lexsort(nodes.T)
     (twins,) = np.nonzero((nodes[order[1:]] == nodes[order[:-1]]).all(axis=1))
     if twins.size:
@@ -206,8 +201,7 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
     check_indices("cells", cells, len(nodes))
     volumes = cell_volumes(nodes, cells)
     # Rounding error of a volume grows with the coordinates' size, not with the cell's.
-    extent = np.ptp(nodes[cells], axis=1).max(axis=1)
-    (bad,) = np.nonzero(~(volumes > 1e-14 * extent**dim))  # so that NaN counts as bad
+    (bad,) = np.nonzero(~(volumes > 1e-14 * cell_extents(nodes, cells) ** dim))  # NaN is bad too
     if bad.size:
         raise MeshError(
             f"{bad.size} of {len(cells)} cells have zero or negative volume, first cell {bad[0]} "
@@ -223,6 +217,21 @@ def check_cells(nodes: np.ndarray, cells: np.ndarray) -> None:
             f"{idle.size} of {len(nodes)} nodes belong to no cell, first node {idle[0]} at "
             f"{nodes[idle[0]].tolist()}: remove them (riesz.mesh.mesh.drop_unused_nodes does)."
         )
+
+
+def cell_extents(
+    nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
+) -> Float[np.ndarray, " cell"]:
+    """The longest side of the box around each cell."""
+    extent = np.zeros(len(cells))
+    corners = np.ascontiguousarray(cells.T)
+    for x in np.ascontiguousarray(nodes.T):
+        low = high = x[corners[0]]
+        for corner in corners[1:]:
+            place = x[corner]
+            low, high = np.minimum(low, place), np.maximum(high, place)
+        np.maximum(extent, high - low, out=extent)
+    return extent
 
 
 def check_facets(name: str, facets: np.ndarray, dim: int) -> None:

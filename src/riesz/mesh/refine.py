@@ -1,15 +1,19 @@
 """Uniform refinement: every cell is cut into 2, 4 or 8, and nodal values carry over."""
 
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
-from riesz.mesh.facets import cell_edges, find_facets, row_keys
+from riesz.mesh.facets import cell_edges, find_facets
 from riesz.mesh.mesh import Mesh, orient_cells
+from riesz.mesh.rows import index_type, pair_keys
 
 # Children by local node number: the corners come first, then the midpoints of the edges in the
 # order of `cell_edges` (01, 02, 12 in a triangle; 01, 02, 03, 12, 13, 23 in a tetrahedron).
@@ -64,11 +68,11 @@ def refine(mesh: Mesh) -> Refinement:
     New nodes lie on the straight edges, also where the boundary stands for a curve.
     """
     edges, edges_of_cell = cell_edges(mesh)
-    nodes = np.concatenate([mesh.nodes, mesh.nodes[edges].mean(axis=1)])
+    ends = [mesh.nodes[end] for end in edges.T]
+    nodes = np.concatenate([mesh.nodes, (ends[0] + ends[1]) / 2])
     local_nodes = np.concatenate([mesh.cells, mesh.num_nodes + edges_of_cell], axis=1)
     children = divide(nodes, local_nodes, mesh.dim)
     num_children = children.shape[1]
-    cells = orient_cells(nodes, children.reshape(-1, mesh.dim + 1))
     facets = {
         name: refine_facets(mesh, edges, members, name) for name, members in mesh.facets.items()
     }
@@ -79,35 +83,61 @@ def refine(mesh: Mesh) -> Refinement:
     }
     parent = np.repeat(np.arange(mesh.num_cells), num_children)
     prolongation = midpoint_prolongation(mesh.num_nodes, edges)
-    return Refinement(Mesh(nodes, cells, facets, regions), parent, prolongation)
+    fine = unchecked(mesh, nodes, children.reshape(-1, mesh.dim + 1), facets, regions)
+    return Refinement(fine, parent, prolongation)
+
+
+def unchecked(mesh: Mesh, *parts: Any) -> Mesh:
+    """A mesh of other nodes, cells, facets and regions.
+
+    It is not looked through as others are: parts of a mesh that was have nothing to be found.
+    """
+    structure = jax.tree.structure(mesh, is_leaf=lambda node: isinstance(node, dict))
+    return jax.tree.unflatten(structure, parts)
 
 
 def divide(
     nodes: Float[np.ndarray, "node dim"], local_nodes: Int[np.ndarray, "cell local"], dim: int
 ) -> Int[np.ndarray, "cell child corner"]:
-    """Node indices of the children of cells, given their corners and edge midpoints."""
+    """Node indices of the children of cells, given their corners and edge midpoints.
+
+    Corners of cells being in order, so are those of their children.
+    """
     match dim:
         case 1:
             return local_nodes[:, INTERVAL_CHILDREN]
         case 2:
             return local_nodes[:, TRIANGLE_CHILDREN]
         case _:
-            corners = local_nodes[:, TETRAHEDRON_CORNERS]
-            return np.concatenate([corners, divide_octahedra(nodes, local_nodes)], axis=1)
+            shortest = shortest_diagonals(nodes, local_nodes)
+            chosen = tetrahedron_children()[shortest].reshape(len(shortest), -1)
+            return np.take_along_axis(local_nodes, chosen, axis=1).reshape(-1, 8, 4)
 
 
-def divide_octahedra(
+def shortest_diagonals(
     nodes: Float[np.ndarray, "node 3"], local_nodes: Int[np.ndarray, "cell 10"]
-) -> Int[np.ndarray, "cell 4 4"]:
-    """Four tetrahedra around the shortest of the three diagonals."""
-    ends = nodes[local_nodes[:, OCTAHEDRON_DIAGONALS]]
-    lengths = np.linalg.norm(ends[:, :, 1] - ends[:, :, 0], axis=2)
-    shortest = lengths.argmin(axis=1)
-    diagonal = np.take_along_axis(local_nodes, OCTAHEDRON_DIAGONALS[shortest], axis=1)
-    ring = np.take_along_axis(local_nodes, OCTAHEDRON_RINGS[shortest], axis=1)
-    around = np.stack([ring, np.roll(ring, -1, axis=1)], axis=2)
-    along = np.broadcast_to(diagonal[:, None, :], around.shape)
-    return np.concatenate([along, around], axis=2)
+) -> Int[np.ndarray, " cell"]:
+    """Which of the three diagonals of each octahedron is the shortest."""
+    axes = np.ascontiguousarray(nodes.T)
+    squares = []
+    for start, end in OCTAHEDRON_DIAGONALS:
+        starts, ends = local_nodes[:, start], local_nodes[:, end]
+        squares.append(sum((x[ends] - x[starts]) ** 2 for x in axes))
+    return np.argmin(squares, axis=0)
+
+
+def tetrahedron_children() -> Int[np.ndarray, "diagonal 8 4"]:
+    """Local nodes of the children for each choice of the diagonal, corners in order."""
+    corners = np.concatenate([np.zeros((1, 3)), np.eye(3)])
+    midpoints = [(corners[a] + corners[b]) / 2 for a, b in combinations(range(4), 2)]
+    tables = []
+    for diagonal, ring in zip(OCTAHEDRON_DIAGONALS, OCTAHEDRON_RINGS, strict=True):
+        around = np.stack([ring, np.roll(ring, -1)], axis=1)
+        inner = np.concatenate([np.broadcast_to(diagonal, (4, 2)), around], axis=1)
+        tables.append(np.concatenate([TETRAHEDRON_CORNERS, inner]))
+    # A map between tetrahedra that keeps one orientation keeps them all: one example is enough.
+    example = np.concatenate([corners, midpoints])
+    return np.stack([orient_cells(example, table) for table in tables])
 
 
 def refine_facets(
@@ -123,16 +153,20 @@ def refine_facets(
         case _:
             pairs, children = np.array([[0, 1], [0, 2], [1, 2]]), TRIANGLE_CHILDREN
     ends = np.sort(facets[:, pairs], axis=2)
-    wanted = row_keys(ends.reshape(-1, 2), mesh.num_nodes)
-    place = np.searchsorted(row_keys(edges, mesh.num_nodes), wanted)
+    wanted = pair_keys(ends.reshape(-1, 2), mesh.num_nodes)
+    place = np.searchsorted(pair_keys(edges, mesh.num_nodes), wanted)
     midpoints = mesh.num_nodes + place.reshape(len(facets), len(pairs))
     return np.concatenate([facets, midpoints], axis=1)[:, children].reshape(-1, mesh.dim)
 
 
 def midpoint_prolongation(num_nodes: int, edges: Int[np.ndarray, "edge 2"]) -> sp.csr_array:
     """Coarse nodes keep their values; a midpoint takes the mean of its edge's ends."""
-    columns = np.concatenate([np.arange(num_nodes), edges.ravel()])
-    values = np.concatenate([np.ones(num_nodes), np.full(edges.size, 0.5)])
-    row_starts = np.concatenate([np.arange(num_nodes), np.arange(num_nodes, len(columns) + 1, 2)])
+    count = num_nodes + edges.size
+    dtype = index_type(count)
+    columns = np.concatenate([np.arange(num_nodes, dtype=dtype), edges.ravel()])
+    values = np.full(count, 0.5)
+    values[:num_nodes] = 1
+    row_starts = np.arange(num_nodes, count + 1, 2, dtype=dtype)
+    row_starts = np.concatenate([np.arange(num_nodes, dtype=dtype), row_starts])
     shape = (num_nodes + len(edges), num_nodes)
     return sp.csr_array((values, columns, row_starts), shape=shape)

@@ -19,8 +19,9 @@ from riesz.geometry.outline import (
     outline_from,
     simplify_outline,
 )
-from riesz.mesh.facets import boundary_facets, node_neighbours, row_keys
+from riesz.mesh.facets import boundary_facets, node_neighbours
 from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes
+from riesz.mesh.rows import pair_keys
 from riesz.mesher.refinement import Survey, conform, diameters, encroaching, opposite_points, refine
 from riesz.mesher.sizing import SizeField, uniform_size, with_sources
 from riesz.mesher.skeleton import RING_TAGS, Rings, Skeleton, cut_corners, skeleton_of, with_points
@@ -281,14 +282,14 @@ def extract_mesh(skeleton: Skeleton, survey: Survey, names: tuple[str, ...], are
             "spoilt the triangulation; shift the outline closer to the origin or simplify it."
         )
     bare = Mesh(nodes, cells)
-    border = row_keys(boundary_facets(bare).nodes, len(nodes))
+    border = pair_keys(boundary_facets(bare).nodes, len(nodes))
     facets = {}
     for name, tagged in zip(names, skeleton.tags.T, strict=True):
         ends = np.sort(new_index[skeleton.segments[tagged]], axis=1)
         if name in RING_TAGS:
             # Where two parts meet, a shell runs inside the domain.
             ends = ends[(ends >= 0).all(axis=1)]
-            ends = ends[np.isin(row_keys(ends, len(nodes)), border)]
+            ends = ends[np.isin(pair_keys(ends, len(nodes)), border)]
         if len(ends):
             facets[name] = ends
     return with_locality(Mesh(nodes, cells, facets))

@@ -11,8 +11,9 @@ from scipy.spatial import Delaunay, KDTree
 
 from riesz.errors import MeshError
 from riesz.geometry.crossings import cross, inside, offset_from_edge
-from riesz.mesh.facets import local_facets, row_keys
+from riesz.mesh.facets import local_facets
 from riesz.mesh.mesh import cell_volumes
+from riesz.mesh.rows import pair_keys
 from riesz.mesher.sizing import SizeField
 from riesz.mesher.skeleton import Rings, Skeleton, split_segments, with_points
 
@@ -47,7 +48,7 @@ def triangulate(points: Points) -> Triangulation:
     local = points - points[-NUM_GUARDS:].mean(axis=0)
     cells = Delaunay(local / np.abs(local).max()).simplices.astype(np.int64)
     sides = np.sort(cells[:, local_facets(2)].reshape(-1, 2), axis=1)
-    keys = row_keys(sides, len(points))
+    keys = pair_keys(sides, len(points))
     order = np.argsort(keys, kind="stable")
     return Triangulation(points, cells, keys[order], order)
 
@@ -65,7 +66,7 @@ def far_guards(points: Points) -> Float[np.ndarray, "guard 2"]:
 
 def segment_sides(mesh: Triangulation, segments: Pairs) -> Pairs:
     """The two half-edges of each segment, or -1 where it is no edge of the triangulation."""
-    keys = row_keys(np.sort(segments, axis=1), len(mesh.points))
+    keys = pair_keys(np.sort(segments, axis=1), len(mesh.points))
     place = np.searchsorted(mesh.edge_keys, keys)
     place = np.minimum(place, len(mesh.edge_keys) - 2)
     found = (mesh.edge_keys[place] == keys) & (mesh.edge_keys[place + 1] == keys)
@@ -86,7 +87,7 @@ def regions_between(
     Regions are what the segments, all of them edges, separate: a point test for one cell
     settles a whole region.
     """
-    keys = row_keys(np.sort(segments, axis=1), len(mesh.points))
+    keys = pair_keys(np.sort(segments, axis=1), len(mesh.points))
     twins = mesh.edge_keys[1:] == mesh.edge_keys[:-1]
     open_side = twins & ~np.isin(mesh.edge_keys[1:], keys)
     (place,) = np.nonzero(open_side)

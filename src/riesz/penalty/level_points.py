@@ -144,7 +144,7 @@ def located(
         x=np.moveaxis(x, 1, 2),
         weights=rule.weights[:, None] * measure,
         barycentric=np.moveaxis(barycentric, 1, 2),
-        inverse_jacobian=np.moveaxis(inverse_jacobians(mesh.nodes, mesh.cells[cell]), 0, 2),
+        inverse_jacobian=inverse_jacobians(mesh.nodes, mesh.cells[cell]),
         fine_cell=fine_cell,
         fine_barycentric=np.moveaxis(fine_barycentric, 1, 2),
         normal=normal,

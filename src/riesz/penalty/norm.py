@@ -258,10 +258,10 @@ def patches_on(
 
 def geometry_of(meshes: tuple[Mesh, ...], dtype: np.dtype) -> CellGeometry:
     """Cells of several meshes side by side."""
-    inverse = np.concatenate([inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes])
+    inverse = [inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes]
     volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])
     return CellGeometry(
-        inverse_jacobian=jnp.asarray(np.moveaxis(inverse, 0, 2), dtype=dtype),
+        inverse_jacobian=jnp.asarray(np.concatenate(inverse, axis=2), dtype=dtype),
         measure=jnp.asarray(volumes, dtype=dtype),
     )
 

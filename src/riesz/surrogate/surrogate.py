@@ -205,9 +205,9 @@ def factor_and_lifting(
 def stiffness(mesh: Mesh) -> sp.csr_array:
     """The Laplacian's matrix on all nodes, in double precision whatever the problem's."""
     slopes = inverse_jacobians(mesh.nodes, mesh.cells)
-    slopes = np.concatenate([-slopes.sum(axis=1, keepdims=True), slopes], axis=1)
+    slopes = np.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
     volumes = cell_volumes(mesh.nodes, mesh.cells)
-    entries = np.einsum("cid,cjd,c->cij", slopes, slopes, volumes)
+    entries = np.einsum("idc,jdc,c->cij", slopes, slopes, volumes)
     rows = np.broadcast_to(mesh.cells[:, :, None], entries.shape)
     columns = np.broadcast_to(mesh.cells[:, None, :], entries.shape)
     places = (rows.ravel(), columns.ravel())

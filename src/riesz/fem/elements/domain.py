@@ -20,6 +20,7 @@ from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.elements.space import Space
 from riesz.mesh.facets import FacetSet, facet_measures, local_facets, outward_normals
+from riesz.mesh.mesh import cell_spans, cross
 
 StaticPoint = tuple[float, ...]
 
@@ -142,11 +143,19 @@ class Domain(eqx.Module):
 
 def inverse_jacobians(
     nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
-) -> Float[np.ndarray, "cell dim dim"]:
+) -> Float[np.ndarray, "dim dim cell"]:
     """Rows are the gradients of barycentric coordinates 1, ..., dim."""
-    # Columns of the Jacobian are the edges from corner 0.
-    jacobian = np.swapaxes(nodes[cells[:, 1:]] - nodes[cells[:, :1]], 1, 2)
-    return np.linalg.inv(jacobian)
+    spans = cell_spans(nodes, cells)  # the columns of the Jacobians
+    match nodes.shape[1]:
+        case 1:
+            rows = [[np.ones(len(cells))]]
+        case 2:
+            (a, b), (c, d) = spans
+            rows = [[d, -c], [-b, a]]
+        case _:
+            rows = [cross(spans[i - 2], spans[i - 1]) for i in range(3)]
+    determinant = sum(a * b for a, b in zip(spans[0], rows[0], strict=True))
+    return np.array(rows) / determinant
 
 
 def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
@@ -160,7 +169,7 @@ def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
         corners=corners,
         cell=None,
         nodes=on_device(mesh.nodes.T, dtype),
-        inverse_jacobian=on_device(np.moveaxis(inverse, 0, 2), dtype),
+        inverse_jacobian=on_device(inverse, dtype),
         measure=on_device(space.cell_volumes, dtype),
         normal=None,
         facet_points=None,
@@ -182,7 +191,7 @@ def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -
         corners=on_device(beside.T, np.int32),
         cell=on_device(facets.cell, np.int32),
         nodes=on_device(mesh.nodes.T, dtype),
-        inverse_jacobian=on_device(np.moveaxis(inverse, 0, 2), dtype),
+        inverse_jacobian=on_device(inverse, dtype),
         measure=on_device(facet_measures(mesh.nodes, facets.nodes), dtype),
         normal=on_device(outward_normals(mesh, facets).T, dtype),
         facet_points=on_device(np.swapaxes(points, 1, 2), dtype),

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
 from riesz.errors import FormError
-from riesz.mesh.facets import cell_edges, row_keys
+from riesz.mesh.facets import cell_edges
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.rows import pair_keys
 
 
 class Lagrange(eqx.Module):
@@ -128,8 +129,8 @@ def facet_dofs(space: Space, facets: Int[np.ndarray, "facet dim"]) -> Int[np.nda
     if space.element.degree == 1 or space.mesh.dim == 1:
         return nodes
     ends = np.sort(facets, axis=1)
-    keys = row_keys(space.edges, space.mesh.num_nodes)
-    edges = np.searchsorted(keys, np.unique(row_keys(ends, space.mesh.num_nodes)))
+    keys = pair_keys(space.edges, space.mesh.num_nodes)
+    edges = np.searchsorted(keys, np.unique(pair_keys(ends, space.mesh.num_nodes)))
     return np.concatenate([nodes, space.mesh.num_nodes + edges])
 
 

@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from riesz.errors import FileFormatError, MeshError
 from riesz.geometry.lines import LARGEST
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, orient_cells, repeats
+from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, orient_cells
+from riesz.mesh.rows import repeats
 
 
 def assemble(

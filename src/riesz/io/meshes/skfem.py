@@ -8,8 +8,9 @@ from jaxtyping import Int
 
 from riesz.errors import MeshError
 from riesz.io.meshes.assemble import with_facets
-from riesz.mesh.facets import find_facets, row_keys
+from riesz.mesh.facets import find_facets
 from riesz.mesh.mesh import Mesh, drop_unused_nodes, orient_cells
+from riesz.mesh.rows import find_rows
 
 KINDS = {1: skfem.MeshLine, 2: skfem.MeshTri, 3: skfem.MeshTet}
 
@@ -23,10 +24,8 @@ def to_skfem(mesh: Mesh) -> Any:
 
 def facet_numbers(mesh: Mesh, bare: Any, name: str) -> Int[np.ndarray, " facet"]:
     """scikit-fem's numbers of the facets with a tag."""
-    wanted = row_keys(find_facets(mesh, mesh.facets[name], name).nodes, mesh.num_nodes)
-    keys = row_keys(np.sort(bare.facets.T, axis=1), mesh.num_nodes)
-    order = np.argsort(keys)
-    return order[np.searchsorted(keys, wanted, sorter=order)]
+    wanted = find_facets(mesh, mesh.facets[name], name).nodes
+    return find_rows(np.sort(bare.facets, axis=0), wanted.T, mesh.num_nodes)
 
 
 def from_skfem(mesh: Any) -> Mesh:

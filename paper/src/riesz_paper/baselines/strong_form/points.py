@@ -8,7 +8,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.errors import RieszError
 from riesz.mesh.facets import facets_at, outward_normals, sorted_cell_facets
-from riesz.mesh.mesh import Mesh, cell_volumes, row_keys
+from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.rows import row_groups
 
 
 class InsidePoints(eqx.Module):
@@ -79,10 +80,9 @@ def interface_points(mesh: Mesh, diffusivity: Float[np.ndarray, " cell"]) -> Int
 
 def inner_facets(mesh: Mesh) -> tuple[Int[np.ndarray, " facet"], Int[np.ndarray, " facet"]]:
     """Positions of both sides of each facet that two cells share, in the list of all facets."""
-    keys = row_keys(sorted_cell_facets(mesh), mesh.num_nodes)
-    order = np.argsort(keys, kind="stable")
-    (pairs,) = np.nonzero(keys[order[1:]] == keys[order[:-1]])
-    return order[pairs], order[pairs + 1]
+    facets = row_groups(sorted_cell_facets(mesh.cells), mesh.num_nodes)
+    shared = facets.starts[facets.counts == 2]
+    return facets.order[shared], facets.order[shared + 1]
 
 
 def check(mesh: Mesh, diffusivity: Float[np.ndarray, " cell"]) -> None:
