@@ -18,6 +18,7 @@ FILES = {
     "file, as it was": ("log_covariates", "local"),
     "file, logged, not local": ("local",),
     "file, logged and local": (),
+    "file, logged, local and curved": (),
 }
 """Problem files by the keys that are taken out of what `init` writes."""
 
@@ -51,7 +52,7 @@ def problem_file(folder: Path, table: Path, case, without: tuple[str, ...]) -> s
 class FromFile:
     """The method of a problem file: fitted to the samples of a fold, it predicts the others."""
 
-    def __init__(self, case, training, without):
+    def __init__(self, case, training, without, *, curved):
         from riesz.case.file.problem import read_case
 
         self.case, self.folder = case, Path(tempfile.mkdtemp())
@@ -63,6 +64,7 @@ class FromFile:
         self.mesh, spread = every.coarse, float(every.prepared.values.std())
         # Numbers that would differ from fold to fold would be compiled for each.
         scales = f"effect_sd = {spread:.2g}"
+        scales += "\ncurved = true" if curved else ""
         if "local" not in without:
             scales += f"\nlocal_sd = {spread / 2:.2g}\nlocal_range = 0.15"
         self.text = text.replace("all.csv", "fold.csv").replace("[noise]", f"{scales}\n\n[noise]")
@@ -73,7 +75,7 @@ class FromFile:
         import numpy as np
 
         import riesz as rz
-        from riesz.case.data.covariates import design_of, encodings_of
+        from riesz.case.data.covariates import design_of, every_encoding
         from riesz.case.file.problem import read_case
         from riesz.prediction.data import measurement_draws
 
@@ -87,7 +89,8 @@ class FromFile:
         # Words that name the same differ by rounded scales, which would be compiled again.
         problem = jax.tree.unflatten(jax.tree.structure(self.first), jax.tree.leaves(problem))
         posterior = rz.fit(problem, "conditional", progress=False)
-        encodings = encodings_of(case.prepared, case.tables.observations.log_covariates)
+        names = case.tables.observations
+        encodings = every_encoding(case.prepared, names.log_covariates, curved=names.curved)
         found = self.case.covariates(left_out)
         known = {
             **found.numbers,
@@ -121,7 +124,9 @@ def methods_for(case, samples, training) -> dict:
         ),
         "additive GP": lambda: Trained(case, additive_log_gp()),
     } | {
-        name: lambda without=without: FromFile(case, training, without)
+        name: lambda name=name, without=without: FromFile(
+            case, training, without, curved="curved" in name
+        )
         for name, without in FILES.items()
     }
 

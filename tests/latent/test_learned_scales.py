@@ -99,3 +99,28 @@ def test_at_the_nodes_it_is_the_same_field(learned):
     values = [latent.field.nodal(latent.value(coordinates)) for latent in (inside, at_nodes)]
     np.testing.assert_allclose(*values, rtol=1e-9)
     assert inside.labels() == at_nodes.labels()
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        LogGP(Matern32(0.8, 1.5), PLACES, 3.0, SPREAD, at_nodes=True),
+        GP(Matern52([0.5, 0.9], 1.5), PLACES, learned=SPREAD),
+        BoundaryGP(Matern52(1.0, 0.5), trend_sd=2.0, inducing=6, learned=SPREAD),
+    ],
+    ids=["at nodes", "weights, two lengths", "with a trend"],
+)
+def test_the_host_has_the_values_of_programs_for_draws_that_share_scales(prior):
+    latent = prior.on(MESH)
+    draws = np.random.default_rng(1).standard_normal((6, latent.num_coordinates))
+    draws[3:, : latent.num_scales] = draws[0, : latent.num_scales]
+    expected = jax.vmap(latent.value)(jnp.asarray(draws))
+    np.testing.assert_allclose(latent.of_draws(draws), expected, rtol=1e-8, atol=1e-8)
+
+
+def test_at_some_nodes_it_is_the_field_there():
+    latent, chosen = LogGP(Matern32(0.8), PLACES, 3.0, SPREAD, at_nodes=True).on(MESH), [1, 5]
+    some = latent.at_some(np.array(chosen))
+    own = jnp.asarray(np.random.default_rng(1).standard_normal(latent.num_coordinates))
+    found = some.field.nodal(some.value(own))
+    np.testing.assert_allclose(found, latent.field.nodal(latent.value(own))[np.array(chosen)])

@@ -8,7 +8,7 @@ elsewhere (Quinonero-Candela & Rasmussen 2005, "subset of regressors").
 Scales of a field that are unknown too: log-normal about those of its kernel.
 """
 
-import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
@@ -38,7 +38,7 @@ from riesz.latent.field import (
     range_text,
     transformed,
 )
-from riesz.latent.kernels import AbstractKernel, kernel_on, known_length_scale
+from riesz.latent.kernels import AbstractKernel, HostKernel, kernel_on, known_length_scale
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import spread_nodes
 from riesz.mesh.mesh import Mesh
@@ -108,6 +108,23 @@ class ScaledField(AbstractFieldLatent):
         weights = jsp.linalg.solve_triangular(factor, rest[:own], lower=True, trans=1)
         return jnp.concatenate([found, weights, self.rest * rest[own:]])
 
+    def of_draws(
+        self, draws: Float[np.ndarray, "draw coordinate"]
+    ) -> Float[np.ndarray, "draw weight"]:
+        count, own = self.num_scales, len(self.inducing)
+        found = np.empty(draws.shape)
+        found[:, count + own :] = np.asarray(self.rest) * draws[:, count + own :]
+        places = np.asarray(self.inducing, float)
+        for scales, rows in by_scales(draws[:, :count]):
+            kernel = moved(self.kernel, self.spread, scales)
+            factor = inducing_factor(kernel, places)
+            found[rows, 0], found[rows, 1:count] = kernel.sd, kernel.lengths
+            rest = draws[rows, count : count + own]
+            found[rows, count : count + own] = sla.solve_triangular(
+                factor, rest.T, lower=True, trans=1
+            ).T
+        return found
+
     def scales(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " scale"]:
         """The sd and the length scales."""
         count = self.num_scales
@@ -116,6 +133,10 @@ class ScaledField(AbstractFieldLatent):
         return jnp.concatenate(
             [(self.kernel.sd * jnp.exp(coordinates[0] * self.spread.sd))[None], lengths]
         )
+
+    def growth(self) -> Float[np.ndarray, " others"]:
+        """By how much the logarithm of what each other coordinate adds grows with the first."""
+        return np.repeat([self.spread.sd, 0.0], [len(self.inducing), len(self.rest)])
 
     def labels(self) -> tuple[str, ...]:
         return scale_labels(self.num_scales - 1) + tuple(
@@ -129,7 +150,7 @@ class ScaledField(AbstractFieldLatent):
 class ScaledNodes(AbstractFieldLatent):
     """The same, where `z` holds the field's values at the nodes."""
 
-    field: AbstractField
+    field: NodalField
     weights: ScaledField
     nodes: Float[Array, "node dim"]
 
@@ -152,18 +173,51 @@ class ScaledNodes(AbstractFieldLatent):
         weights = jsp.linalg.solve_triangular(factor, rest, lower=True, trans=1)
         return covariances(kernel, self.nodes, self.weights.inducing) @ weights
 
-    def by_rest(self, scales: Float[np.ndarray, " scale"]) -> Float[np.ndarray, "node rest"]:
-        """What each of the other coordinates adds at the nodes, on the host."""
+    def seen(
+        self, rows: Float[np.ndarray, "row node"], scales: Float[np.ndarray, " scale"]
+    ) -> Float[np.ndarray, "row rest"]:
+        """What each of the other coordinates adds to sums over the nodes, on the host."""
+        factor, near = self.on_host(scales)
+        return sla.solve_triangular(factor, near @ rows.T, lower=True).T
+
+    def of_draws(
+        self, draws: Float[np.ndarray, "draw coordinate"]
+    ) -> Float[np.ndarray, "draw node"]:
+        found = np.empty((len(draws), len(self.nodes)))
+        for scales, rows in by_scales(draws[:, : self.num_scales]):
+            factor, near = self.on_host(scales)
+            rest = draws[rows, self.num_scales :]
+            found[rows] = sla.solve_triangular(factor, rest.T, lower=True, trans=1).T @ near
+        return found
+
+    def on_host(
+        self, scales: Float[np.ndarray, " scale"]
+    ) -> tuple[Factor, Float[np.ndarray, "inducing node"]]:
+        """The factor of the inducing points' covariance, and their covariances with the nodes."""
         kernel = moved(self.weights.kernel, self.weights.spread, scales)
         places = np.asarray(self.weights.inducing, float)
-        near = kernel.matrix(places, np.asarray(self.nodes, float))
-        return sla.solve_triangular(inducing_factor(kernel, places), near, lower=True).T
+        return inducing_factor(kernel, places), kernel.matrix(places, np.asarray(self.nodes, float))
+
+    def at_some(self, chosen: Int[np.ndarray, " chosen"]) -> "ScaledNodes":
+        """The same unknown at some of the nodes only."""
+        mean = on_device(np.asarray(self.field.mean)[chosen])
+        nodes = on_device(np.asarray(self.nodes)[chosen])
+        return ScaledNodes(NodalField(mean, self.field.transform), self.weights, nodes)
 
     def labels(self) -> tuple[str, ...]:
         return self.weights.labels()
 
     def describe(self) -> str:
         return self.weights.describe()
+
+
+def by_scales(
+    scales: Float[np.ndarray, "draw scale"],
+) -> Iterator[tuple[Float[np.ndarray, " scale"], Int[np.ndarray, " row"]]]:
+    """Scales that occur, and the draws that share them."""
+    every, which = np.unique(scales, axis=0, return_inverse=True)
+    for number, own in enumerate(every):
+        yield own, np.flatnonzero(which.reshape(-1) == number)
 
 
 def scale_labels(num_lengths: int) -> tuple[str, ...]:
@@ -179,12 +233,12 @@ def num_scales(kernel: AbstractKernel) -> int:
 
 def moved(
     kernel: AbstractKernel, spread: LearnedScales, scales: Float[np.ndarray, " scale"]
-) -> AbstractKernel:
+) -> HostKernel:
     """The kernel at given coordinates of its scales, on the host."""
-    return dataclasses.replace(
-        kernel,
-        sd=float(kernel.sd) * np.exp(spread.sd * scales[0]),
-        length_scale=np.asarray(kernel.length_scale) * np.exp(spread.length * scales[1:]),
+    own = kernel.on_host()
+    return own._replace(
+        sd=own.sd * np.exp(spread.sd * scales[0]),
+        lengths=own.lengths * np.exp(spread.length * scales[1:]),
     )
 
 
@@ -331,7 +385,7 @@ def inducing_points(inducing: int | Places, mesh: Mesh, kernel: AbstractKernel) 
     return inducing
 
 
-def inducing_factor(kernel: AbstractKernel, places: Places) -> Factor:
+def inducing_factor(kernel: AbstractKernel | HostKernel, places: Places) -> Factor:
     """The Cholesky factor of the covariance of the values at the inducing points."""
     jitter = JITTER * float(kernel.sd) ** 2 * np.eye(len(places))
     return np.linalg.cholesky(kernel.matrix(places, places) + jitter)

@@ -6,15 +6,17 @@ are evaluated in the problem's precision, and the host, where matrices are facto
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.spatial.distance import cdist
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
@@ -67,15 +69,30 @@ class AbstractKernel(eqx.Module):
         self, points: Float[np.ndarray, "point dim"], others: Float[np.ndarray, "other dim"]
     ) -> Float[np.ndarray, "point other"]:
         """Covariances between points, on the host in float64."""
-        scales = np.broadcast_to(np.asarray(known_length_scale(self), np.float64), points.shape[1:])
-        squared = np.zeros((len(points), len(others)))
-        for a, b, scale in zip(points.T, others.T, scales, strict=True):
-            squared += ((a[:, None] - b[None, :]) / scale) ** 2
-        return float(self.sd) ** 2 * self.profile(squared, np)
+        return self.on_host().matrix(points, others)
+
+    def on_host(self) -> "HostKernel":
+        return HostKernel(
+            self.profile, float(self.sd), np.asarray(known_length_scale(self), np.float64)
+        )
 
     def describe(self) -> str:
         scales = " x ".join(f"{scale:.4g}" for scale in np.asarray(known_length_scale(self)))
         return f"{type(self).__name__} with length scale {scales} and sd {float(self.sd):.4g}"
+
+
+class HostKernel(NamedTuple):
+    """The same for NumPy, which makes one for each value of unknown scales."""
+
+    profile: Callable[[Any, ModuleType], Any]
+    sd: float
+    lengths: Float[np.ndarray, " axis"]
+
+    def matrix(
+        self, points: Float[np.ndarray, "point dim"], others: Float[np.ndarray, "other dim"]
+    ) -> Float[np.ndarray, "point other"]:
+        squared = cdist(points / self.lengths, others / self.lengths, "sqeuclidean")
+        return self.sd**2 * self.profile(squared, np)
 
 
 class Matern12(AbstractKernel):

@@ -48,6 +48,12 @@ class AbstractLatent(eqx.Module):
         """The value by its two kinds of coordinates: derivatives by one leave the other alone."""
         return self.value(jnp.concatenate([scales, rest]))
 
+    def of_draws(
+        self, draws: Float[np.ndarray, "draw coordinate"]
+    ) -> Float[np.ndarray, "draw *value"] | None:
+        """Values for many draws, on the host; None where a program is as good."""
+        return None
+
     def coefficient(self, name: str) -> AbstractCoefficient:
         """What stands in an equation where the unknown is named."""
         return Latent(name)
@@ -67,6 +73,14 @@ def value_of(
 ) -> Float[Array, "..."]:
     """The value in one go: operation by operation, each would be compiled by itself."""
     return latent.value(coordinates)
+
+
+@eqx.filter_jit
+def values_of_draws(
+    latents: dict[str, AbstractLatent], draws: dict[str, Float[Array, "draw _"]]
+) -> dict[str, Float[Array, "draw *value"]]:
+    """One draw after the other: those of a field may take a factorisation each."""
+    return jax.lax.map(lambda own: {n: latents[n].value(one) for n, one in own.items()}, draws)
 
 
 class AbstractFieldPrior(eqx.Module):
@@ -213,6 +227,19 @@ class LatentSpace(eqx.Module):
             name: self.latents[name].value(coordinates[part])
             for name, part in self.slices().items()
         }
+
+    def of_draws(
+        self, draws: Float[Array, "draw coordinate"]
+    ) -> dict[str, Float[Array, "draw *value"]]:
+        """`z` for many draws, a first axis of each value; asked for by Python, not in a program."""
+        parts = {name: draws[:, part] for name, part in self.slices().items()}
+        by_host = {n: self.latents[n].of_draws(np.asarray(own, float)) for n, own in parts.items()}
+        left = {n: own for n, own in parts.items() if by_host[n] is None}
+        found = values_of_draws({name: self.latents[name] for name in left}, left) if left else {}
+        for name, values in by_host.items():
+            if values is not None:
+                found[name] = on_device(values, draws.dtype)
+        return found
 
     def log_prior(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, ""]:
         """The log-density of the coordinates: standard normal."""

@@ -17,7 +17,7 @@ from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
-from riesz.posterior.solved import linear_states
+from riesz.posterior.solved import ManyZ, linear_states
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 
@@ -43,9 +43,12 @@ class AbstractStateMap(eqx.Module):
         """The states at the mesh nodes."""
 
     def from_outside(
-        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
     ) -> States:
-        """The same, asked for by Python: solves need not be called from within a program."""
+        """The same, asked for by Python: solves need not be called from within a program.
+
+        `z` belongs to the coordinates.
+        """
         return compiled_states(self, problem, key, coordinates)
 
 
@@ -71,12 +74,12 @@ class ExactStates(AbstractStateMap):
         return jax.lax.map(state, coordinates)
 
     def from_outside(
-        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
     ) -> States:
         by_host = isinstance(self.linear_solver, SparseLU)
-        found = linear_states(problem, coordinates) if by_host else None
+        found = linear_states(problem, z) if by_host else None
         if found is None:
-            return super().from_outside(problem, key, coordinates)
+            return super().from_outside(problem, key, coordinates, z)
         return on_device(found)
 
 

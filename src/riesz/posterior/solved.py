@@ -10,20 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.solve import ROUNDING_UNITS, Newton
-from riesz.posterior.family import Draws
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
 
 NodeDraws = Float[np.ndarray, "draw node"]
+ManyZ = dict[str, Float[Array, "draw *value"]]
+"""`z` for each draw."""
 
 
-def linear_states(problem: InverseProblem, coordinates: Draws) -> NodeDraws | None:
+def linear_states(problem: InverseProblem, z: ManyZ) -> NodeDraws | None:
     """The solution for each draw, NaN where there is none; None where the equation is not linear.
 
     Of several experiments each would have a matrix of its own: they are left to others, too.
@@ -33,8 +34,8 @@ def linear_states(problem: InverseProblem, coordinates: Draws) -> NodeDraws | No
         return None
     is_fixed = not any(STATE in pair for pair in found.meets)
     forward = problem.forward
-    values, sides, prescribed = map(np.asarray, systems(problem, coordinates, is_fixed=is_fixed))
-    states = np.empty((len(coordinates), forward.space.num_dofs), forward.dtype)
+    values, sides, prescribed = map(np.asarray, systems(problem, z, is_fixed=is_fixed))
+    states = np.empty((len(sides), forward.space.num_dofs), forward.dtype)
     states[:, np.asarray(forward.fixed)] = prescribed
     pattern = forward.pattern
     places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
@@ -44,7 +45,7 @@ def linear_states(problem: InverseProblem, coordinates: Draws) -> NodeDraws | No
 
 @eqx.filter_jit
 def systems(
-    problem: InverseProblem, coordinates: Draws, *, is_fixed: bool
+    problem: InverseProblem, z: ManyZ, *, is_fixed: bool
 ) -> tuple[
     Float[Array, "draw_or_one entry"], Float[Array, "draw free"], Float[Array, "draw fixed"]
 ]:
@@ -52,16 +53,15 @@ def systems(
     forward = problem.forward
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
 
-    def one(own: Float[Array, " coordinate"]):
-        z = problem.z(own)
+    def one(z: PyTree[Array]):
         prescribed = dirichlet_values(forward, z)
         known = zeros.at[forward.fixed].set(prescribed)
         matrix = () if is_fixed else jacobian(forward, known, z).values
         return matrix, -residual(forward, known, z)[forward.free], prescribed
 
-    matrices, sides, prescribed = jax.lax.map(one, coordinates)
+    matrices, sides, prescribed = jax.lax.map(one, z)
     if is_fixed:
-        matrices = jacobian(forward, zeros, problem.z(coordinates[0])).values[None]
+        matrices = jacobian(forward, zeros, jax.tree.map(lambda leaf: leaf[0], z)).values[None]
     return matrices, sides, prescribed
 
 

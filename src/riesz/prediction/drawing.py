@@ -5,9 +5,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.flux import budget
@@ -18,6 +17,7 @@ from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
+from riesz.prediction.before import before_data, is_map, shown_nodes
 from riesz.prediction.draws import (
     NodalDraws,
     NumberDraws,
@@ -31,18 +31,12 @@ from riesz.prediction.draws import (
 )
 from riesz.prediction.learned import Learned, learned
 from riesz.prediction.predict import measured, quantity_draws
-from riesz.prediction.quantity import FluxAt, UnknownAt, has_flux
+from riesz.prediction.quantity import FluxAt, has_flux
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.problem import InverseProblem
 
 AtNodes = Float[Array, " node"]
-
-MOST_NODES = 300
-"""At which the widths of a field before and after the data are compared."""
-
-PRIOR_DRAWS = 16
-"""Of numbers, for each draw of the posterior; of a field, which takes a matrix or a solve, one."""
 
 MOST_NUMBERS = 40_000_000
 """In the draws that are kept by default: of larger meshes there are fewer, but some."""
@@ -61,21 +55,16 @@ def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: Py
 
 
 class Everything(eqx.Module):
-    """All that is kept of one draw; beside it draws of the prior, to compare.
+    """All that is kept of one draw; a summary needs no budget and no flux."""
 
-    A summary needs less: no budget, no flux, and nothing of the prior.
-    """
-
-    nodes: Int[Array, " shown"]
     for_summary: bool = eqx.field(static=True)
     has_flux: bool = eqx.field(static=True)
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
     ) -> dict[str, Any]:
-        own, before = jr.split(key)
         effects = effects_of(problem.likelihood)
-        seen = at_sensors(own, problem, state, z)
+        seen = at_sensors(key, problem, state, z)
         state = problem.states(state)[0]  # of several experiments the first is mapped
         found = {
             "state": state,
@@ -91,35 +80,11 @@ class Everything(eqx.Module):
         if self.for_summary:
             return found
         lines = budget(problem.forward, state, z)
-        names = drawn_names(problem)
-        keys = jr.split(before, len(names))
         return found | {
-            "before": {n: self.prior(k, problem, n) for n, k in zip(names, keys, strict=True)},
-            "after": {name: self.shown(problem, name, z) for name in names},
             "flux": FluxAt()(problem, state, z) if self.has_flux else (),
             "gains": lines.gains,
             "outflows": lines.outflows,
         }
-
-    def prior(
-        self, key: PRNGKeyArray, problem: InverseProblem, name: str
-    ) -> Float[Array, "prior_draw component"]:
-        latent = problem.latents.latents[name]
-        count = 1 if is_map(problem, name) else PRIOR_DRAWS
-        normals = jr.normal(key, (count, latent.num_coordinates), problem.forward.dtype)
-        return jax.vmap(lambda one: self.shown(problem, name, {name: latent.value(one)}))(normals)
-
-    def shown(self, problem: InverseProblem, name: str, z: PyTree) -> Float[Array, " component"]:
-        """Numbers, also of regions, as they are; fields at some nodes."""
-        if not is_map(problem, name):
-            return jnp.ravel(z[name])
-        state = jnp.zeros(problem.forward.space.num_dofs, problem.forward.dtype)  # none asks for it
-        return UnknownAt(name)(problem, state, z)[self.nodes]
-
-
-def is_map(problem: InverseProblem, name: str) -> bool:
-    """Whether an unknown is a field that is more than a number for each region."""
-    return is_field(problem, name) and not regions_of(problem, name)
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
@@ -161,7 +126,6 @@ def posterior_draws(
         fitting = max(MOST_NUMBERS // (num_fields * num_nodes), FEWEST_DRAWS)
         num_draws = min(NUM_DRAWS, fitting)
     sampler = Everything(
-        nodes=jnp.asarray(np.arange(0, num_nodes, -(-num_nodes // MOST_NODES))),
         for_summary=for_summary,
         has_flux=not for_summary and has_flux(problem),
     )
@@ -182,7 +146,7 @@ def posterior_draws(
         flux=found["flux"].mean(axis=0) if sampler.has_flux else None,
         gains=found.get("gains", {}),
         outflows=found.get("outflows", {}),
-        learned=() if for_summary else learned_of(problem, found["before"], found["after"]),
+        learned=() if for_summary else learned_of(problem, found["unknowns"], num_draws, seed),
     )
 
 
@@ -278,16 +242,18 @@ def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
 
 
 def learned_of(
-    problem: InverseProblem, before: dict[str, Any], after: dict[str, Any]
+    problem: InverseProblem, drawn: dict[str, Any], num_draws: int, seed: int
 ) -> tuple[Learned, ...]:
     """In the order of the unknowns, which compiled functions do not keep."""
     rows: list[Learned] = []
+    before = before_data(problem, drawn_names(problem), num_draws, seed)
     for name in drawn_names(problem):
-        own, prior = after[name], before[name]
-        count = own.shape[1]
+        own, labels = drawn[name], (f"{name} (mean over the domain)",)
         if is_map(problem, name):
-            labels = (f"{name} (mean over the domain)",)
+            own = own[:, shown_nodes(problem)]
+            own = np.exp(own) if field_of(problem, name).is_log else own
         else:
+            count = own.shape[1]
             labels = tuple(label_of(problem, name, i, count) for i in range(count))
-        rows += learned(name, labels, prior.reshape(-1, count), own)
+        rows += learned(name, labels, before[name], own)
     return tuple(rows)

@@ -156,7 +156,9 @@ def drawn_chunks(
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
         own, now = coordinates[rows], jr.split(key)
-        values = of_chunk(problem, sampler, now[1], own, states.from_outside(problem, now[0], own))
+        z = problem.latents.of_draws(own)
+        found = states.from_outside(problem, now[0], own, z)
+        values = of_chunk(problem, sampler, now[1], z, found)
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
 
 
@@ -165,26 +167,29 @@ def of_chunk(
     problem: InverseProblem,
     sampler: Sampler,
     key: PRNGKeyArray,
-    coordinates: Draws,
+    z: dict[str, Float[Array, "draw *value"]],
     states: Float[Array, "draw node"],
 ) -> PyTree[Array]:
     """The quantity for each of some draws."""
-    keys = jr.split(key, len(coordinates))
+    keys = jr.split(key, len(states))
 
-    def of_draw(own: PRNGKeyArray, one: Float[Array, " coordinate"], state: Float[Array, " node"]):
-        return jax.tree.map(jnp.asarray, sampler(own, problem, state, problem.z(one)))
+    def of_draw(own: PRNGKeyArray, z: PyTree, state: Float[Array, " node"]):
+        return jax.tree.map(jnp.asarray, sampler(own, problem, state, z))
 
     # One after the other: several factorisations of many matrices at a time have been seen to wait
     # for each other forever, on two cores.
-    return jax.lax.map(lambda own: of_draw(*own), (keys, coordinates, states))
+    return jax.lax.map(lambda own: of_draw(*own), (keys, z, states))
 
 
 def chunk_size(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
     """As many draws as fit at once, in chunks of nearly equal size."""
     size = len(problem.forwards) * problem.forward.space.num_dofs
     state = jax.ShapeDtypeStruct((1, size), problem.forward.dtype)
-    own = jax.ShapeDtypeStruct((1, coordinates.shape[1]), coordinates.dtype)
-    one = eqx.filter_eval_shape(of_chunk, problem, sampler, jr.key(0), own, state)
+    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
+    # Not the bound method: JAX would compare the whole problem, array by array.
+    z = jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
+    z = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in z.items()}
+    one = eqx.filter_eval_shape(of_chunk, problem, sampler, jr.key(0), z, state)
     values = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
     fitting = max(CHUNK_NUMBERS // max(values, size), 1)
     return math.ceil(len(coordinates) / math.ceil(len(coordinates) / fitting))

@@ -7,12 +7,20 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from riesz.case.data.covariates import design_of, encodings_of, labels_of
+from riesz.case.data.covariates import (
+    CURVE_LENGTH,
+    CURVE_SHARE,
+    design_of,
+    encodings_of,
+    every_encoding,
+    labels_of,
+)
 from riesz.case.data.prepared import prepared_content, read_prepared
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import error_text
 from riesz.errors import FileFormatError, RieszError
+from riesz.latent.kernels import Matern52
 
 LEVELS = """site,date,head,dropped,sd
 0101,1959-12-31,1.0,,0.1
@@ -205,6 +213,20 @@ def test_covariates_become_standardised_numbers_and_categories(tmp_path):
         encodings_of(same, [])
 
 
+def test_curves_have_the_covariance_of_a_process_of_all_numbers_together(tmp_path):
+    numbers = np.random.default_rng(0).uniform(1, 9, size=(12, 2)).round(2)
+    rows = "".join(f"{i},0,1,{a},{b}\n" for i, (a, b) in enumerate(numbers))
+    found = made(tmp_path, "x,y,value,Ni,Zn\n" + rows, 'covariates = ["Ni", "Zn"]')
+    (ni, zn, curve) = every_encoding(found, ["Ni"], curved=True)
+    columns = curve.columns(found.path, found.covariates)
+    standard = np.hstack([one.columns(found.path, found.covariates) for one in (ni, zn)])
+    expected = Matern52(CURVE_LENGTH, CURVE_SHARE).matrix(standard, standard)
+    np.testing.assert_allclose(columns @ columns.T, expected, atol=1e-5)  # twelve knots: exact
+    words = made(tmp_path, "x,y,value,r\n0,0,1,a\n1,0,1,b\n", 'covariates = ["r"]')
+    with pytest.raises(FileFormatError, match="all covariates are words"):
+        every_encoding(words, [], curved=True)
+
+
 def test_gzipped_tables_are_read_and_damaged_ones_told(tmp_path):
     path = tmp_path / "wells.csv.gz"
     path.write_bytes(gzip.compress(PLACES.encode()))
@@ -307,6 +329,7 @@ def test_without_its_reader_netcdf_4_is_not_called_broken(tmp_path, monkeypatch)
         ("where = { a = [] }", "is []: give a text"),
         ('covariates = ["x"]', "has the covariate 'x', which is a column of the values"),
         ('covariates = ["a", "a"]', "has the covariate 'a' twice"),
+        ("curved = true", "has the key 'curved', but no covariates"),
         ('log_covariates = ["a"]', "has 'a' in log_covariates: the covariates are none"),
         ("effect_sd = 1.0", "but no covariates whose effects it is for"),
         ('transform = "ln"', "is 'ln': It may be log"),

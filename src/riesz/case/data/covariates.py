@@ -6,16 +6,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy.linalg as sla
 from jaxtyping import Float
 
 from riesz.case.data.prepared import Covariate, Prepared
 from riesz.errors import FileFormatError
+from riesz.latent.gaussian_process import inducing_factor
+from riesz.latent.kernels import Matern52
+from riesz.latent.representatives import farthest_points
 from riesz.spelling import listed
 
 EFFECTS, LOCAL = "effects", "local"
 """The names of the unknowns: effects of covariates, and what neighbours share."""
 
 MOST_CATEGORIES = 50
+
+CURVE = "curve"
+MOST_KNOTS = 80
+CURVE_LENGTH, CURVE_SHARE = 2.0, 0.5
+"""How far curves reach, in sds of the numbers, and how large they are beside slopes."""
+
+Cells = Mapping[str, Covariate]
 
 
 @dataclass(frozen=True)
@@ -31,10 +42,11 @@ class Number:
     def labels(self) -> list[str]:
         return [f"{'log ' if self.log else ''}{self.name}, by its sd of {self.sd:.4g}"]
 
-    def columns(self, path: Path, cells: Covariate) -> Float[np.ndarray, "row 1"]:
-        if isinstance(cells, list):
+    def columns(self, path: Path, cells: Cells) -> Float[np.ndarray, "row 1"]:
+        own = cells[self.name]
+        if isinstance(own, list):
             raise FileFormatError(f"{path}: {self.name} holds words, but was fitted as a number.")
-        return ((logged(path, self.name, cells, log=self.log) - self.mean) / self.sd)[:, None]
+        return ((logged(path, self.name, own, log=self.log) - self.mean) / self.sd)[:, None]
 
 
 @dataclass(frozen=True)
@@ -49,8 +61,9 @@ class Category:
     def labels(self) -> list[str]:
         return [f"{self.name}: {word} against {self.first}" for word in self.others]
 
-    def columns(self, path: Path, cells: Covariate) -> Float[np.ndarray, "row word"]:
-        words = list(map(str, cells)) if not isinstance(cells, list) else cells
+    def columns(self, path: Path, cells: Cells) -> Float[np.ndarray, "row word"]:
+        own = cells[self.name]
+        words = own if isinstance(own, list) else list(map(str, own))
         known = (self.first, *self.others)
         new = [word for word in words if word not in known]
         if new:
@@ -61,10 +74,32 @@ class Category:
         return np.array([[float(word == one) for one in self.others] for word in words])
 
 
-Encoding = Number | Category
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A smooth function of all numbers together, beside what is proportional to each.
+
+    It is a Gaussian process of the standardised numbers through some of the observations, so that
+    numbers may bend and act upon each other; far from all observations it is nothing.
+    """
+
+    numbers: tuple[Number, ...]
+    knots: Float[np.ndarray, "knot number"]
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{CURVE} {index + 1}" for index in range(len(self.knots))]
+
+    def columns(self, path: Path, cells: Cells) -> Float[np.ndarray, "row knot"]:
+        kernel = Matern52(CURVE_LENGTH, CURVE_SHARE)
+        near = kernel.matrix(self.knots, standardised(path, self.numbers, cells))
+        return sla.solve_triangular(inducing_factor(kernel, self.knots), near, lower=True).T
 
 
-def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Encoding, ...]:
+Single = Number | Category
+Encoding = Single | Curve
+
+
+def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Single, ...]:
     """How each covariate becomes columns, by what the observations hold."""
     return tuple(
         category_of(prepared.path, name, cells, logs)
@@ -74,28 +109,58 @@ def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Encoding, ...
     )
 
 
+def every_encoding(
+    prepared: Prepared, logs: Sequence[str], *, curved: bool
+) -> tuple[Encoding, ...]:
+    """Of each covariate and, where effects are curved, of all numbers together."""
+    found = encodings_of(prepared, logs)
+    return (*found, curve_of(prepared, found)) if curved else found
+
+
+def curve_of(prepared: Prepared, encodings: Sequence[Single]) -> Curve:
+    numbers = tuple(one for one in encodings if isinstance(one, Number))
+    if not numbers:
+        raise FileFormatError(
+            f"{prepared.path}: curved is true, but all covariates are words: leave it out."
+        )
+    rows = np.unique(standardised(prepared.path, numbers, prepared.covariates), axis=0)
+    return Curve(numbers, rows[np.sort(farthest_points(rows, min(MOST_KNOTS, len(rows))))])
+
+
+def standardised(
+    path: Path, numbers: Sequence[Number], cells: Cells
+) -> Float[np.ndarray, "row number"]:
+    return np.hstack([one.columns(path, cells) for one in numbers])
+
+
 def covariate_design(
-    observations: Prepared, at: Prepared | None = None, *, logs: Sequence[str] = ()
+    observations: Prepared,
+    at: Prepared | None = None,
+    *,
+    logs: Sequence[str] = (),
+    curved: bool = False,
 ) -> tuple[Float[np.ndarray, "row effect"], tuple[str, ...]]:
     """Columns for `rz.WithEffects` from the covariates of observations, and a word for each.
 
     Numbers are standardised, those in `logs` by their logarithm; words get a column for each but
-    the most frequent one. `at` are other places, whose columns are made as those of observations.
+    the most frequent one. With `curved` come columns of a smooth function of all numbers together.
+    `at` are other places, whose columns are made as those of observations.
     """
     if not observations.covariates:
         raise FileFormatError(
             f"{observations.path} was read without covariates: name their columns, as in "
             "read_observations(..., covariates=['zinc'])."
         )
-    encodings, rows = encodings_of(observations, logs), observations if at is None else at
+    encodings = every_encoding(observations, logs, curved=curved)
+    rows = observations if at is None else at
     return design_of(rows.path, encodings, rows.covariates), labels_of(encodings)
 
 
 def design_of(
-    path: Path, encodings: Sequence[Encoding], covariates: Mapping[str, Covariate]
+    path: Path, encodings: Sequence[Encoding], covariates: Cells
 ) -> Float[np.ndarray, "row effect"]:
     """What multiplies each effect, at observations or at other places."""
-    return np.hstack([one.columns(path, covariates[one.name]) for one in encodings])
+    return np.hstack([one.columns(path, covariates) for one in encodings])
 
 
 def labels_of(encodings: Sequence[Encoding]) -> tuple[str, ...]:

@@ -84,6 +84,7 @@ class ObservationsTable(Table):
     covariates: list[str] = Field(default_factory=list)
     rasters: dict[str, str] = Field(default_factory=dict)  # of covariates, relative to the file
     log_covariates: list[str] = Field(default_factory=list)
+    curved: bool = False  # effects may bend and act upon each other
     effect_sd: PositiveFloat | None = None
     local: bool | Literal["auto"] = False
     local_range: PositiveFloat | None = None
@@ -155,6 +156,8 @@ class ObservationsTable(Table):
                 raise ValueError(f"has {name!r} in log_covariates: the covariates are {known}")
         if self.effect_sd is not None and not self.covariates:
             raise ValueError("has the key 'effect_sd', but no covariates whose effects it is for")
+        if self.curved and not self.covariates:
+            raise ValueError("has the key 'curved', but no covariates whose effects could bend")
         for key in ("local_range", "local_sd"):
             if getattr(self, key) is not None and not self.local:
                 raise ValueError(f"has the key {key!r}, which needs local = true")

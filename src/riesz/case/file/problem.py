@@ -14,7 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool
 
-from riesz.case.data.covariates import EFFECTS, LOCAL, design_of, encodings_of, labels_of
+from riesz.case.data.covariates import EFFECTS, LOCAL, design_of, every_encoding, labels_of
 from riesz.case.data.prepared import Prepared, check_inside, inside_of, read_prepared
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
@@ -86,7 +86,7 @@ def with_effects(
     spread = spread_of(tables.noise, read)
     base, design, labels, priors = likelihood_of(tables.noise, read), None, (), {}
     if prepared.covariates:
-        encodings = encodings_of(prepared, names.log_covariates)
+        encodings = every_encoding(prepared, names.log_covariates, curved=names.curved)
         design = design_of(prepared.path, encodings, prepared.covariates)
         labels = labels_of(encodings)
         effect = dist.Normal(0.0, names.effect_sd or spread)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.covariates import Category, Encoding, design_of, encodings_of
+from riesz.case.data.covariates import Category, Single, design_of, encodings_of, every_encoding
 from riesz.case.data.prepared import Covariate, covariate_in
 from riesz.case.run.folder import Run
 from riesz.case.run.request import PredictionRequest
@@ -59,9 +59,8 @@ def design_at(
         return None
     rasters = run.numbers.get("rasters", {})
     table = read_table(request.points, value=names.y) if isinstance(request.points, Path) else None
-    encodings = encodings_of(run.prepared, names.log_covariates)
     cells: dict[str, Covariate] = {}
-    for one in encodings:
+    for one in encodings_of(run.prepared, names.log_covariates):
         if one.name in given:
             cells[one.name] = as_told(one, given[one.name], points, run.crs)
         elif table is not None and one.name in table.header:
@@ -79,11 +78,12 @@ def design_at(
             "NAME=RASTER.tif, or ask for u, which is without their effects."
         )
     source = request.points if isinstance(request.points, Path) else Path("--covariate")
+    encodings = every_encoding(run.prepared, names.log_covariates, curved=names.curved)
     return design_of(source, encodings, cells)
 
 
 def as_told(
-    encoding: Encoding, told: Any, points: Float[np.ndarray, "point 2"], crs: str | None
+    encoding: Single, told: Any, points: Float[np.ndarray, "point 2"], crs: str | None
 ) -> Covariate:
     """One value for all places, a raster of them or, in Python, one for each."""
     if isinstance(told, Path) or (isinstance(told, str) and told.lower().endswith(RASTERS)):
@@ -100,7 +100,7 @@ def as_told(
     return [str(one) for one in every] if isinstance(encoding, Category) else np.array(every, float)
 
 
-def repeated(encoding: Encoding, value: str | float, count: int) -> Covariate:
+def repeated(encoding: Single, value: str | float, count: int) -> Covariate:
     if isinstance(encoding, Category):
         return [str(value)] * count
     number = number_in(value) if isinstance(value, str) else float(value)
@@ -112,7 +112,7 @@ def repeated(encoding: Encoding, value: str | float, count: int) -> Covariate:
     return np.full(count, number)
 
 
-def usual(encoding: Encoding) -> str | float:
+def usual(encoding: Single) -> str | float:
     """The value for which effects are zero: the average, or the most frequent word."""
     if isinstance(encoding, Category):
         return encoding.first

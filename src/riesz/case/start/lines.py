@@ -117,6 +117,8 @@ def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> lis
         effects = [f"covariates = {array(asked.covariates)}   # measured beside the value"]
     if asked.log and positive:
         effects.append(f"log_covariates = {array(positive)}   # logged first, as the value is")
+    if asked.covariates:
+        effects.append("# curved = true              # effects may bend, and act upon each other")
     return [
         measured_in,
         log if asked.log else '# transform = "log"          # for skewed positive values',

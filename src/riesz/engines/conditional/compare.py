@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.engines.conditional.host import Columns, Component, DataModel, Scales, data_model
-from riesz.engines.conditional.points import at_points
+from riesz.engines.conditional.points import at_sensors
 from riesz.engines.training import minimised
-from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.gaussian_process import inducing_factor
 from riesz.latent.kernels import Matern32
 from riesz.observe.observables import AtPoints
@@ -68,7 +67,7 @@ def compared(problem: InverseProblem, local: str) -> Comparison | None:
     if not isinstance(problem.observations.what, AtPoints):
         return None
     parts = linear_parts(problem)
-    model = data_model(problem, parts, at_points(problem, problem.operator, SparseLU()))
+    model = data_model(problem, parts, at_sensors(problem))
     if model is None or local not in parts.names:
         return None
     in_state = np.asarray(parts.linear)[read_by_state(problem)[np.asarray(parts.linear)]]
@@ -98,15 +97,18 @@ def kriging(model: DataModel, problem: InverseProblem) -> DataModel:
     centred = 2 * (points - points.mean(axis=0)) / extent
     trend = TREND * spread * np.hstack([np.ones((len(points), 1)), centred])
 
+    like = Matern32(1.0).on_host()
+
     def shared(scales: Scales) -> Columns:
         sd, length = spread * np.exp(scales[0]), REACH * extent * np.exp(scales[1])
-        return inducing_factor(Matern32(length, sd), places)[rows.reshape(-1)]
+        kernel = like._replace(sd=sd, lengths=np.atleast_1d(length))
+        return inducing_factor(kernel, places)[rows.reshape(-1)]
 
     first, after = model.num_linear, model.num_linear + trend.shape[1]
     scales = model.num_others + np.arange(2)
     own = (
         Component("trend", lambda _: trend, np.zeros(0, int), np.arange(first, after)),
-        Component("process", shared, scales, after + np.arange(len(places))),
+        Component("process", shared, scales, after + np.arange(len(places)), np.ones(len(places))),
     )
     return dataclasses.replace(
         model,

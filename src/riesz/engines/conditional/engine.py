@@ -31,7 +31,7 @@ from riesz.engines.base import (
 )
 from riesz.engines.conditional.host import DataModel, data_model
 from riesz.engines.conditional.linear import NAME, Others, linear_system
-from riesz.engines.conditional.points import AbstractAtPoints, at_points
+from riesz.engines.conditional.points import AbstractAtPoints, at_points, at_sensors
 from riesz.engines.nuts.engine import (
     AbstractDensity,
     NutsSettings,
@@ -132,7 +132,8 @@ class Conditional(AbstractEngine):
         solver = as_solver(self.linear_solver)
         search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
-        at = at_points(problem, problem.operator, solver)
+        by_lu = isinstance(solver, SparseLU)
+        at = at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
         model = data_model(problem, parts, at)
         found = other_unknowns(problem, parts, self, search_key, at, model, work)
         chains, count, _ = found.values.shape

@@ -8,7 +8,7 @@ factors and slopes are NumPy's, for which nothing is compiled.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import equinox as eqx
 import jax
@@ -18,8 +18,10 @@ import scipy.linalg as sla
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from riesz.arrays import on_device
 from riesz.engines.conditional.points import AbstractAtPoints, Tabulated
-from riesz.latent.gaussian_process import ScaledNodes
+from riesz.latent.gaussian_process import ScaledField, ScaledNodes
+from riesz.latent.local import SPREAD
 from riesz.observe.effects import WithEffects
 from riesz.problem.linearity import Parts, beside_the_equation, by_equation, read_by_state
 from riesz.problem.problem import InverseProblem
@@ -29,16 +31,22 @@ STEP = 1e-4
 
 Columns = Float[np.ndarray, "sensor column"]
 Scales = Float[np.ndarray, " other"]
+Growth = Float[np.ndarray, " column"]
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """What one unknown adds to the data, by its standard normal coordinates."""
+    """What one unknown adds to the data, by its standard normal coordinates.
+
+    Where `growth` is known, a column is exp(growth s) times what only the other scales change, with
+    its first scale s.
+    """
 
     name: str
     columns: Callable[[Scales], Columns]
     scales: Int[np.ndarray, " scale"]  # where its scales stand among the others
     linear: Int[np.ndarray, " column"]  # and its coordinates among the linear ones
+    growth: Growth | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +123,14 @@ class DataModel:
             return np.inf, np.zeros_like(others)
         slope = -others
         for one in self.components:
-            own, here = 2 * by_covariance @ system.responses[:, one.linear], others[one.scales]
-            for index, step in zip(one.scales, STEP * np.eye(len(here)), strict=True):
-                change = (one.columns(here + step) - one.columns(here - step)) / (2 * STEP)
-                slope[index] += np.sum(own * change)
+            columns, here = system.responses[:, one.linear], others[one.scales]
+            own = 2 * by_covariance @ columns
+            for number, step in enumerate(STEP * np.eye(len(here))):
+                if number == 0 and one.growth is not None:
+                    change = one.growth * columns
+                else:
+                    change = (one.columns(here + step) - one.columns(here - step)) / (2 * STEP)
+                slope[one.scales[number]] += np.sum(own * change)
         here = others[self.noise_places]
         for index, step in zip(self.noise_places, STEP * np.eye(len(here)), strict=True):
             ahead, behind = self.noise_sd(here + step), self.noise_sd(here - step)
@@ -146,36 +158,38 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
             return None
         scales = np.searchsorted(others, np.arange(part.start, first))
         known.append(scales)
-        components.append(
-            Component(name, columns_of(problem, at, name), scales, np.searchsorted(linear, own))
-        )
+        columns, growth = columns_of(problem, at, name)
+        components.append(Component(name, columns, scales, np.searchsorted(linear, own), growth))
     noise = np.setdiff1d(np.arange(len(others)), np.concatenate([*known, np.zeros(0, int)]))
     if read_by_state(problem, or_shifts=True)[others[noise]].any():
         return None
-    origin = jnp.asarray(np.zeros(parts.num_coordinates))
+    origin = on_device(np.zeros(parts.num_coordinates))
     offset = np.asarray(mean_at(problem, at, origin))
 
     def noise_sd(given: Scales) -> Float[np.ndarray, " sensor"]:
         whole = np.zeros(parts.num_coordinates)
         whole[others[noise]] = given
-        return np.asarray(noise_at(problem, jnp.asarray(whole)))
+        return np.asarray(noise_at(problem, on_device(whole)))
 
     misfit = np.asarray(problem.observed) - offset
     return DataModel(tuple(components), misfit, noise_sd, noise, len(others), len(linear))
 
 
-def columns_of(problem: InverseProblem, at: Tabulated, name: str) -> Callable[[Scales], Columns]:
-    """By a program or, for fields that many numbers describe, on the host."""
+def columns_of(
+    problem: InverseProblem, at: Tabulated, name: str
+) -> tuple[Callable[[Scales], Columns], Growth | None]:
+    """By a program or, for fields that many numbers describe, on the host; and how they grow."""
     likelihood, latent = problem.likelihood, problem.latents.latents[name]
     prescribed, shifts = beside_the_equation(problem)
     local = likelihood.local if isinstance(likelihood, WithEffects) else None
     is_local = isinstance(likelihood, WithEffects) and name == likelihood.local_name
     if local is not None and is_local and name not in by_equation(problem).reads | prescribed.reads:
-        return local.by_rest
+        return local.by_rest, np.full(len(local.places), SPREAD.sd)
     if isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
         by_node = np.asarray(at.by_value[name])
-        return lambda scales: by_node @ latent.by_rest(scales)
-    return lambda scales: np.asarray(columns_at(problem, at, name, jnp.asarray(scales)))
+        return partial(latent.seen, by_node), latent.weights.growth()
+    growth = latent.growth() if isinstance(latent, ScaledField) else None
+    return lambda scales: np.asarray(columns_at(problem, at, name, on_device(scales))), growth
 
 
 @eqx.filter_jit

@@ -1,0 +1,77 @@
+"""Unknowns before the data: draws of the prior, to hold those of the posterior against."""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from riesz.arrays import on_device
+from riesz.latent.gaussian_process import ScaledNodes
+from riesz.latent.latent import LatentSpace
+from riesz.posterior.posterior import is_field, regions_of
+from riesz.problem.problem import InverseProblem
+
+MOST_NODES = 300
+"""At which the widths of a field before and after the data are compared."""
+
+PRIOR_DRAWS = 16
+"""Of numbers, for each draw of the posterior; of a field, which takes a matrix or a solve, one."""
+
+Components = Float[np.ndarray, "prior_draw component"]
+
+
+def is_map(problem: InverseProblem, name: str) -> bool:
+    """Whether an unknown is a field that is more than a number for each region."""
+    return is_field(problem, name) and not regions_of(problem, name)
+
+
+def shown_nodes(problem: InverseProblem) -> Int[np.ndarray, " shown"]:
+    num_nodes = problem.forward.space.mesh.num_nodes
+    return np.arange(0, num_nodes, -(-num_nodes // MOST_NODES))
+
+
+def before_data(
+    problem: InverseProblem, names: tuple[str, ...], num_draws: int, seed: int
+) -> dict[str, Components]:
+    """Numbers, also of regions, as they are; fields at the nodes that are shown."""
+    keys = jr.split(jr.fold_in(jr.key(seed), 1))
+    latents = problem.latents.latents
+    maps = {name: latents[name] for name in names if is_map(problem, name)}
+    numbers = {name: latents[name] for name in names if name not in maps}
+    nodes = shown_nodes(problem)
+    # Where that can be, a field is evaluated at those nodes alone.
+    short = {n: one.at_some(nodes) for n, one in maps.items() if isinstance(one, ScaledNodes)}
+    fields = LatentSpace(maps | short, tuple(maps))
+    z = prior_draws(fields, keys[0], num_draws, problem.forward.dtype)
+    found = at_nodes(fields, z, on_device(nodes), tuple(short)) if maps else {}
+    found |= prior_draws(
+        LatentSpace(numbers, tuple(numbers)),
+        keys[1],
+        PRIOR_DRAWS * num_draws,
+        problem.forward.dtype,
+    )
+    return {name: np.asarray(one).reshape(len(one), -1) for name, one in found.items()}
+
+
+def prior_draws(
+    space: LatentSpace, key: PRNGKeyArray, count: int, dtype: Any
+) -> dict[str, Float[Array, "prior_draw *value"]]:
+    return space.of_draws(jr.normal(key, (count, space.num_coordinates), dtype))
+
+
+@eqx.filter_jit
+def at_nodes(
+    space: LatentSpace,
+    z: dict[str, Float[Array, "prior_draw *value"]],
+    nodes: Int[Array, " shown"],
+    short: tuple[str, ...],
+) -> dict[str, Float[Array, "prior_draw shown"]]:
+    def one(name: str, value: Float[Array, "*value"]) -> Float[Array, " shown"]:
+        values = space.latents[name].coefficient(name).field.nodal(value)
+        return values if name in short else values[nodes]
+
+    return {name: jax.lax.map(partial(one, name), values) for name, values in z.items()}
