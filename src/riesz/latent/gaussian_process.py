@@ -150,7 +150,7 @@ class ScaledField(AbstractFieldLatent):
 class ScaledNodes(AbstractFieldLatent):
     """The same, where `z` holds the field's values at the nodes."""
 
-    field: NodalField
+    field: AbstractField  # nodal
     weights: ScaledField
     nodes: Float[Array, "node dim"]
 
@@ -200,9 +200,13 @@ class ScaledNodes(AbstractFieldLatent):
 
     def at_some(self, chosen: Int[np.ndarray, " chosen"]) -> "ScaledNodes":
         """The same unknown at some of the nodes only."""
-        mean = on_device(np.asarray(self.field.mean)[chosen])
         nodes = on_device(np.asarray(self.nodes)[chosen])
-        return ScaledNodes(NodalField(mean, self.field.transform), self.weights, nodes)
+        field = eqx.tree_at(
+            lambda own: own.mean,
+            self.field,
+            replace_fn=lambda mean: on_device(np.asarray(mean)[chosen]),
+        )
+        return ScaledNodes(field, self.weights, nodes)
 
     def labels(self) -> tuple[str, ...]:
         return self.weights.labels()

@@ -50,7 +50,7 @@ class AbstractLatent(eqx.Module):
 
     def of_draws(
         self, draws: Float[np.ndarray, "draw coordinate"]
-    ) -> Float[np.ndarray, "draw *value"] | None:
+    ) -> Float[np.ndarray, " draw *value"] | None:
         """Values for many draws, on the host; None where a program is as good."""
         return None
 
@@ -78,7 +78,7 @@ def value_of(
 @eqx.filter_jit
 def values_of_draws(
     latents: dict[str, AbstractLatent], draws: dict[str, Float[Array, "draw _"]]
-) -> dict[str, Float[Array, "draw *value"]]:
+) -> dict[str, Float[Array, " draw *value"]]:
     """One draw after the other: those of a field may take a factorisation each."""
     return jax.lax.map(lambda own: {n: latents[n].value(one) for n, one in own.items()}, draws)
 
@@ -230,7 +230,7 @@ class LatentSpace(eqx.Module):
 
     def of_draws(
         self, draws: Float[Array, "draw coordinate"]
-    ) -> dict[str, Float[Array, "draw *value"]]:
+    ) -> dict[str, Float[Array, " draw *value"]]:
         """`z` for many draws, a first axis of each value; asked for by Python, not in a program."""
         parts = {name: draws[:, part] for name, part in self.slices().items()}
         by_host = {n: self.latents[n].of_draws(np.asarray(own, float)) for n, own in parts.items()}

@@ -20,7 +20,7 @@ from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
 
 NodeDraws = Float[np.ndarray, "draw node"]
-ManyZ = dict[str, Float[Array, "draw *value"]]
+ManyZ = dict[str, Float[Array, " draw *value"]]
 """`z` for each draw."""
 
 

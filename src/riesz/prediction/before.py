@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.arrays import on_device
+from riesz.latent.field import FieldCoefficient
 from riesz.latent.gaussian_process import ScaledNodes
 from riesz.latent.latent import LatentSpace
 from riesz.posterior.posterior import is_field, regions_of
@@ -59,19 +60,22 @@ def before_data(
 
 def prior_draws(
     space: LatentSpace, key: PRNGKeyArray, count: int, dtype: Any
-) -> dict[str, Float[Array, "prior_draw *value"]]:
+) -> dict[str, Float[Array, " prior_draw *value"]]:
     return space.of_draws(jr.normal(key, (count, space.num_coordinates), dtype))
 
 
 @eqx.filter_jit
 def at_nodes(
     space: LatentSpace,
-    z: dict[str, Float[Array, "prior_draw *value"]],
+    z: dict[str, Float[Array, " prior_draw *value"]],
     nodes: Int[Array, " shown"],
     short: tuple[str, ...],
 ) -> dict[str, Float[Array, "prior_draw shown"]]:
     def one(name: str, value: Float[Array, "*value"]) -> Float[Array, " shown"]:
-        values = space.latents[name].coefficient(name).field.nodal(value)
+        coefficient = space.latents[name].coefficient(name)
+        values = (
+            coefficient.field.nodal(value) if isinstance(coefficient, FieldCoefficient) else value
+        )
         return values if name in short else values[nodes]
 
     return {name: jax.lax.map(partial(one, name), values) for name, values in z.items()}

@@ -167,7 +167,7 @@ def of_chunk(
     problem: InverseProblem,
     sampler: Sampler,
     key: PRNGKeyArray,
-    z: dict[str, Float[Array, "draw *value"]],
+    z: dict[str, Float[Array, " draw *value"]],
     states: Float[Array, "draw node"],
 ) -> PyTree[Array]:
     """The quantity for each of some draws."""
