@@ -13,6 +13,8 @@ from tests.prediction.made_up_draws import FACTS
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.check.words import describe_case
+from riesz.case.data.read import prepared_readings
+from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
 from riesz.case.report.content import maps_of
 from riesz.case.run.beside import covariates_in
@@ -20,9 +22,10 @@ from riesz.case.run.measured import measured_as
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import made_run
 from riesz.errors import RieszError
+from riesz.geometry.crs import projected
 from riesz.io.maps.raster import Band, write_raster
 from riesz.io.store.draws import read_draws, write_draws
-from riesz.mesh.grid import grid
+from riesz.mesh.grid import Grid, grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.data import predict_data
@@ -186,6 +189,22 @@ def test_a_problem_file_names_rasters_of_covariates(run, tmp_path):
     given = {"Zn": str(tmp_path / "zinc.tif")}
     by_option, _ = predicted(run, tmp_path, "", points=None, grid="2x1", covariates=given)
     np.testing.assert_array_equal(by_file, by_option)
+
+
+def test_a_raster_in_degrees_is_read_where_the_problem_has_its_observations(tmp_path):
+    low, high = np.array([350_000.0, 4_800_000.0]), np.array([354_000.0, 4_802_000.0])
+    west, south = projected(low[None], "EPSG:32612", "EPSG:4326")[0] - 0.01
+    degrees = west + 0.001 * np.arange(90), south + 0.001 * np.arange(60)
+    cells = Grid(degrees, np.ones((60, 90), bool), (0.001, 0.001))
+    eastwards = np.broadcast_to(degrees[0], (60, 90))
+    write_raster(tmp_path / "lon.tif", cells, [Band("lon", eastwards)], crs="EPSG:4326")
+    names = ObservationsTable.model_validate({"file": "w.csv", "covariates": {"lon": "lon.tif"}})
+    places = np.random.default_rng(0).uniform(low, high, (5, 2))
+    rows = [f"{x:.3f},{y:.3f},1.0" for x, y in places]
+    (tmp_path / "w.csv").write_text("\n".join(["x,y,value", *rows]) + "\n")
+    found = prepared_readings(tmp_path, names, None, "EPSG:32612").covariates["lon"]
+    wanted = projected(places, "EPSG:32612", "EPSG:4326")[:, 0]
+    np.testing.assert_allclose(found, wanted, atol=0.00051)
 
 
 def test_covariates_of_commands_are_names_and_values():

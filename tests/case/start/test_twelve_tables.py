@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.start.asked import Asked
+from riesz.case.start.columns import unit_of
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import RieszError
@@ -207,3 +208,18 @@ def test_a_table_goes_from_init_to_a_map(tmp_path, name):
         np.testing.assert_allclose(found.numbers(axis), asked.numbers(axis), rtol=1e-8)
     run("predict", out, "--grid", "30x20", "--out", tmp_path / "map.tif")
     assert (tmp_path / "map.qml").exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "unit"),
+    [
+        ("Grundwasserstand [m ü. NN]", "m ü. NN"),
+        ("niveau (m NGF)", "m NGF"),
+        ("head (m a.s.l.)", "m a.s.l."),
+        ("Zn [mg/kg TS]", "mg/kg TS"),
+        ("Wert (alt)", None),
+        ("head_ft", "ft"),
+    ],
+)
+def test_units_are_read_off_headers(header, unit):
+    assert unit_of(header) == unit

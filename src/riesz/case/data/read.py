@@ -27,8 +27,13 @@ AS_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+|\d{5,}\.0*")
 """A long number that went through a spreadsheet: digits may be gone."""
 
 
-def prepared_readings(folder: Path, names: ObservationsTable, floor: float | None) -> Prepared:
-    """All that the table asks for; `floor` is the least noise sd where it comes from scatter."""
+def prepared_readings(
+    folder: Path, names: ObservationsTable, floor: float | None, crs: str | None = None
+) -> Prepared:
+    """All that the table asks for; `floor` is the least noise sd where it comes from scatter.
+
+    Places are in the problem's `crs` where nothing says another one.
+    """
     table = read_table(folder / names.file, layer=names.layer, value=names.value)
     told = [f"{table.num_rows} rows of {names.file}"]
     table, more = filtered(table, names.where, "where")
@@ -62,7 +67,7 @@ def prepared_readings(folder: Path, names: ObservationsTable, floor: float | Non
         over=over,
         sites=None if names.site is None else identifiers(table, names.site),
         covariates={
-            name: raster_values(folder / names.rasters[name], points, names.crs or table.crs)
+            name: raster_values(folder / names.rasters[name], points, names.crs or table.crs or crs)
             if name in names.rasters and name not in table.header
             else covariate_in(table, name)
             for name in names.covariates

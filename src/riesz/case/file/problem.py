@@ -193,15 +193,15 @@ def read_case(
     content = read_bytes(path) if content is None else content
     tables = tables_in(path, content)
     names = tables.observations
+    file = outline_of(path, tables.domain) if coarse is None else None
     if table is None:
         # The least noise of a site, where it comes from the scatter of its readings.
         floor = tables.noise.sd if names.sd_from_scatter else None
-        prepared = prepared_readings(path.parent, names, floor)
+        crs = tables.crs or (None if file is None else file.crs)
+        prepared = prepared_readings(path.parent, names, floor, crs)
     else:
         prepared = read_prepared(table, names)
-    file = None
     if coarse is None:
-        file = outline_of(path, tables.domain)
         named = [(prepared.path, prepared.crs)]
         named += [] if file is None else [(file.path, file.crs)]
         named.sort(key=lambda one: in_degrees(one[1]))

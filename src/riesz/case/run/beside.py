@@ -107,7 +107,7 @@ def repeated(encoding: Single, value: str | float, count: int) -> Covariate:
     if not np.isfinite(number):
         raise RieszError(
             f"the covariate {encoding.name} is given as {value!r}, but was fitted as a number: "
-            "give one, or a raster that ends in .tif."
+            "give one, with a decimal point, or a raster that ends in .tif."
         )
     return np.full(count, number)
 

@@ -60,9 +60,12 @@ UNITS = frozenset(
         *("km", "m", "cm", "mm", "ft", "m2", "m²", "ha", "m3", "m³", "L", "l", "ml", "mol", "mmol"),
         *("s", "min", "h", "d", "a", "yr", "K", "°C", "°F", "Pa", "hPa", "kPa", "bar", "V", "mV"),
         *("S", "mS", "µS", "uS", "NTU", "Bq"),
+        *("ü.", "NN", "NHN", "ü.NN", "üNN", "mNN", "mNHN", "müNN", "ü.M.", "NGF", "NAP"),
+        *("asl", "a.s.l.", "amsl", "masl"),
     )
 )
-"""Words that units in headers are made of; TM and TS are dry matter."""
+"""Words that units in headers are made of; TM and TS are dry matter, NN and its like the level of
+the sea."""
 
 ENDINGS = {
     **{f"_{unit}": unit for unit in ("ft", "m", "km", "cm", "mm", "ppm", "ppb")},
