@@ -13,7 +13,8 @@ from riesz.engines.nuts.engine import Nuts
 
 @pytest.fixture
 def case(tmp_path):
-    body = with_keys("observations", 'local = "auto"   # decide')
+    comment = '# local = "auto" leaves it to the data'
+    body = with_keys("observations", f'{comment}\nlocal = "auto"   # decide')
     return read_problem(written(tmp_path, body, WELLS.replace("<1.5", "1.5")))
 
 

@@ -10,7 +10,8 @@ from riesz.engines.conditional.compare import WITH, compared
 from riesz.engines.conditional.engine import Conditional
 
 AUTO = "auto"
-WRITTEN = re.compile(rb"""\blocal\s*=\s*("auto"|'auto')""")
+WRITTEN = re.compile(rb"""^([^#\n]*\blocal"?\s*=\s*)("auto"|'auto')""", re.MULTILINE)
+"""Where it is no comment."""
 
 
 def settled(case: Case, engine: AbstractEngine) -> Case:
@@ -28,7 +29,7 @@ def settled(case: Case, engine: AbstractEngine) -> Case:
 
 
 def decided(case: Case, remarks: tuple[str, ...], *, keep: bool) -> Case:
-    content = WRITTEN.sub(b"local = " + (b"true" if keep else b"false"), case.content, count=1)
+    content = WRITTEN.sub(rb"\1" + (b"true" if keep else b"false"), case.content, count=1)
     if not keep:
         again = read_case(case.path, coarse=case.coarse, content=content)
         return dataclasses.replace(again, notes=case.notes, remarks=remarks)
