@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from riesz.fem.elements.space import P2
-from riesz.fem.linear.sparse import sparse_pattern
+from riesz.fem.linear.sparse import pattern_tables
 from riesz.mesh.shapes import box, interval, rectangle
 
 NUMBERINGS = {
@@ -16,32 +16,32 @@ NUMBERINGS = {
 }
 
 
-def renumbered(dofs, num_fixed, seed):
-    """The unknowns in another order, the last ones of them all called by one number: fixed."""
-    num_free = int(dofs.max()) + 1 - num_fixed
-    order = np.random.default_rng(seed).permutation(num_free + num_fixed)
-    return np.minimum(order[dofs], num_free).astype(np.int32), num_free
+def tables_of(name, num_fixed, seed):
+    """Unknowns of cells numbered at random, which number each has among the free ones, tables."""
+    rng = np.random.default_rng(seed)
+    num_dofs = int(NUMBERINGS[name].max()) + 1
+    dofs = rng.permutation(num_dofs)[NUMBERINGS[name]].astype(np.int32)
+    free = np.sort(rng.permutation(num_dofs)[num_fixed:])
+    number = np.full(num_dofs, len(free), dtype=np.int32)
+    number[free] = np.arange(len(free))
+    return number[dofs], len(free), pattern_tables(dofs, free, num_dofs)
 
 
 @pytest.mark.parametrize("num_fixed", [0, 3])
 @pytest.mark.parametrize("name", list(NUMBERINGS))
 def test_entries_add_up_to_the_matrix_of_all_pairs(name, num_fixed):
-    dofs, size = renumbered(NUMBERINGS[name], num_fixed, seed=0)
-    pattern, entries = sparse_pattern(dofs, size)
-    values = np.random.default_rng(1).uniform(1, 2, entries.shape)
+    numbers, size, tables = tables_of(name, num_fixed, seed=0)
+    values = np.random.default_rng(1).uniform(1, 2, tables.entries.shape)
     expected = np.zeros((size + 1, size + 1))
-    np.add.at(expected, (dofs[:, None], dofs[None, :]), values)
-    data = np.zeros(len(pattern.rows) + 1)
-    np.add.at(data, entries, values)
-    parts = (data[:-1], np.asarray(pattern.columns), np.asarray(pattern.row_starts))
-    found = sp.csr_array(parts, shape=(size, size))
+    np.add.at(expected, (numbers[:, None], numbers[None, :]), values)
+    data = np.zeros(len(tables.rows) + 1)
+    np.add.at(data, tables.entries, values)
+    found = sp.csr_array((data[:-1], tables.columns, tables.row_starts), shape=(size, size))
     np.testing.assert_allclose(found.toarray(), expected[:size, :size])
 
 
 @pytest.mark.parametrize("name", list(NUMBERINGS))
 def test_a_pattern_is_sorted_and_has_nothing_twice(name):
-    dofs, size = renumbered(NUMBERINGS[name], 2, seed=2)
-    pattern, _ = sparse_pattern(dofs, size)
-    rows, columns = np.asarray(pattern.rows), np.asarray(pattern.columns)
-    assert (np.diff(rows.astype(np.int64) * size + columns) > 0).all()
-    np.testing.assert_array_equal(np.diff(pattern.row_starts), np.bincount(rows))
+    _, size, tables = tables_of(name, 2, seed=2)
+    assert (np.diff(tables.rows.astype(np.int64) * size + tables.columns) > 0).all()
+    np.testing.assert_array_equal(np.diff(tables.row_starts), np.bincount(tables.rows))

@@ -115,7 +115,7 @@ def accumulation(dofs: Int[np.ndarray, "local cell"], num_dofs: int) -> Accumula
     for k, (position, starts, counts) in enumerate(tables):
         for slot in range(depth):
             place = np.minimum(starts + slot, len(position) - 1)
-            slots[k, slot] = np.where(slot < counts, position[place], past_end)
+            slots[k, slot] = np.where(slot < counts, position.take(place), past_end)
         owner, over = left_over(starts, counts, depth)
         spilled[k, : len(over)], spilled_to[k, : len(over)] = position[over], owner
     return Accumulation(

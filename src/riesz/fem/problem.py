@@ -7,6 +7,7 @@ receive it, never constants folded into them.
 import dataclasses
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from riesz.fem.accumulate import Accumulation, accumulation
 from riesz.fem.checks import check_prescribed, check_term
 from riesz.fem.elements.domain import Domain, cell_domain, facet_domain
 from riesz.fem.elements.space import PointOperator, Space, facet_dofs, point_operator
-from riesz.fem.linear.sparse import SparsePattern, sparse_pattern
+from riesz.fem.linear.sparse import SparsePattern, pattern_tables
 from riesz.fem.terms.coefficient import AbstractCoefficient, PerCell, as_coefficient
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.tags import tagged_facets
@@ -91,24 +92,16 @@ def boundary_value_problem(
     check_kinds(space, form, dirichlet)
     dtype = working_dtype(dtype)
     check_terms_exist(form)
-    pieces = fixed_unknowns(space, dirichlet or {})
-    prescribed = np.zeros(space.num_dofs, dtype=bool)
-    for _, _, dofs in pieces:
-        prescribed[dofs] = True
-    fixed, free = np.flatnonzero(prescribed), np.flatnonzero(~prescribed)
-    if not len(free):
-        raise FormError(
-            f"all {space.num_dofs} unknowns are prescribed by Dirichlet conditions: refine the "
-            "mesh or free a part of the boundary, so that something is left to find."
-        )
-    number = np.full(space.num_dofs, len(free), dtype=np.int32)
-    number[free] = np.arange(len(free), dtype=np.int32)
     cell_dofs = np.asarray(space.cell_dofs.T, dtype=np.int32, order="C")
-    pattern, entries = sparse_pattern(number[cell_dofs], len(free))
-    groups = [
-        group_of(space, terms, on, entries, quadrature_degree, dtype)
-        for on, terms in grouped(form).items()
-    ]
+    pieces = fixed_unknowns(space, dirichlet or {})
+    free, fixed = free_and_fixed(space, [dofs for _, _, dofs in pieces])
+    # Sorting leaves the interpreter to others: the pattern is made beside the rest.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        tables = beside.submit(pattern_tables, cell_dofs, free, space.num_dofs)
+        domains = domains_of(space, form, quadrature_degree, dtype)
+        sums = accumulation(cell_dofs, space.num_dofs)
+        pattern = tables.result()
+    groups = groups_of(form, domains, pattern.entries)
     problem = BoundaryValueProblem(
         cells=groups[0],
         facets=tuple(groups[1:]),
@@ -116,8 +109,8 @@ def boundary_value_problem(
         dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
         free=on_device(free, np.int32),
         fixed=on_device(fixed, np.int32),
-        accumulation=accumulation(cell_dofs, space.num_dofs),
-        pattern=pattern,
+        accumulation=sums,
+        pattern=pattern.on_device(),
         space=space,
         form=form,
     )
@@ -128,11 +121,8 @@ def boundary_value_problem(
 def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValueProblem:
     """Another equation on the same space, with the same unknowns fixed."""
     check_terms_exist(form)
-    entries = np.asarray(problem.cells.entries)
-    groups = [
-        group_of(problem.space, terms, on, entries, None, problem.dtype)
-        for on, terms in grouped(form).items()
-    ]
+    domains = domains_of(problem.space, form, None, problem.dtype)
+    groups = groups_of(form, domains, problem.cells.entries)
     other = dataclasses.replace(
         problem,
         cells=groups[0],
@@ -211,26 +201,57 @@ def grouped(form: WeakForm) -> dict[str | None, list[Term]]:
     return groups
 
 
-def group_of(
+def domains_of(
+    space: Space, form: WeakForm, quadrature_degree: int | None, dtype: np.dtype
+) -> list[Domain]:
+    """Where each group of terms is integrated."""
+    return [
+        domain_of(space, terms, on, quadrature_degree, dtype) for on, terms in grouped(form).items()
+    ]
+
+
+def domain_of(
     space: Space,
     terms: list[Term],
     on: str | None,
-    entries: Int[np.ndarray, "local local cell"],
     quadrature_degree: int | None,
     dtype: np.dtype,
-) -> Group:
+) -> Domain:
     element = space.element
     if element.degree != 1 and any(term.streamline for term in terms):
         raise FormError("supg=True needs P1 elements: refine the mesh or leave supg out.")
     degree = max(term.degree(element.degree) for term in terms)
     degree = degree if quadrature_degree is None else quadrature_degree
     if on is None:
-        domain = cell_domain(space, degree, dtype)
-    else:
-        facets = tagged_facets(space.mesh, on)
-        domain = facet_domain(space, facets, degree, dtype)
-        entries = entries[:, :, facets.cell]
-    return Group(tuple(terms), domain, on_device(entries))
+        return cell_domain(space, degree, dtype)
+    return facet_domain(space, tagged_facets(space.mesh, on), degree, dtype)
+
+
+def groups_of(
+    form: WeakForm, domains: list[Domain], entries: Int[np.ndarray | Array, "local local cell"]
+) -> list[Group]:
+    """Terms by where they are integrated, with the entries of the cells, or of those at facets."""
+    groups = []
+    for terms, domain in zip(grouped(form).values(), domains, strict=True):
+        at = domain.cell
+        own = entries if at is None else np.asarray(entries)[:, :, np.asarray(at)]
+        groups.append(Group(tuple(terms), domain, on_device(own)))
+    return groups
+
+
+def free_and_fixed(
+    space: Space, pieces: list[Int[np.ndarray, " _"]]
+) -> tuple[Int[np.ndarray, " free"], Int[np.ndarray, " fixed"]]:
+    """The unknowns that no piece prescribes, and those that one does."""
+    prescribed = np.zeros(space.num_dofs, dtype=bool)
+    for dofs in pieces:
+        prescribed[dofs] = True
+    if prescribed.all():
+        raise FormError(
+            f"all {space.num_dofs} unknowns are prescribed by Dirichlet conditions: refine the "
+            "mesh or free a part of the boundary, so that something is left to find."
+        )
+    return np.flatnonzero(~prescribed), np.flatnonzero(prescribed)
 
 
 def fixed_unknowns(

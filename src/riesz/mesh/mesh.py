@@ -116,8 +116,9 @@ def cell_spans(
     """The edges from corner 0 to each other corner, by their components along each axis."""
     axes = np.ascontiguousarray(nodes.T)
     first, *others = np.ascontiguousarray(cells.T)
-    starts = [x[first] for x in axes]
-    return [[x[corner] - start for x, start in zip(axes, starts, strict=True)] for corner in others]
+    starts = [x.take(first) for x in axes]
+    both = list(zip(axes, starts, strict=True))
+    return [[x.take(corner) - start for x, start in both] for corner in others]
 
 
 def cell_volumes(
@@ -226,9 +227,9 @@ def cell_extents(
     extent = np.zeros(len(cells))
     corners = np.ascontiguousarray(cells.T)
     for x in np.ascontiguousarray(nodes.T):
-        low = high = x[corners[0]]
+        low = high = x.take(corners[0])
         for corner in corners[1:]:
-            place = x[corner]
+            place = x.take(corner)
             low, high = np.minimum(low, place), np.maximum(high, place)
         np.maximum(extent, high - low, out=extent)
     return extent

@@ -68,7 +68,7 @@ def refine(mesh: Mesh) -> Refinement:
     New nodes lie on the straight edges, also where the boundary stands for a curve.
     """
     edges, edges_of_cell = cell_edges(mesh)
-    ends = [mesh.nodes[end] for end in edges.T]
+    ends = [mesh.nodes.take(end, axis=0) for end in edges.T]
     nodes = np.concatenate([mesh.nodes, (ends[0] + ends[1]) / 2])
     local_nodes = np.concatenate([mesh.cells, mesh.num_nodes + edges_of_cell], axis=1)
     children = divide(nodes, local_nodes, mesh.dim)
@@ -107,7 +107,7 @@ def divide(
         case 1:
             return local_nodes[:, INTERVAL_CHILDREN]
         case 2:
-            return local_nodes[:, TRIANGLE_CHILDREN]
+            return local_nodes.take(TRIANGLE_CHILDREN, axis=1)
         case _:
             shortest = shortest_diagonals(nodes, local_nodes)
             chosen = tetrahedron_children()[shortest].reshape(len(shortest), -1)
@@ -122,7 +122,7 @@ def shortest_diagonals(
     squares = []
     for start, end in OCTAHEDRON_DIAGONALS:
         starts, ends = local_nodes[:, start], local_nodes[:, end]
-        squares.append(sum((x[ends] - x[starts]) ** 2 for x in axes))
+        squares.append(sum((x.take(ends) - x.take(starts)) ** 2 for x in axes))
     return np.argmin(squares, axis=0)
 
 

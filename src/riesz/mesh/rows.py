@@ -78,16 +78,19 @@ def counted_order(columns: Columns, num_nodes: int) -> tuple[Positions, list[Pos
     width, count = columns.shape
     order, ordered = np.arange(count, dtype=np.int32), list(columns)
     for k in range(width - 1, -1, -1):
-        moved = [order, *ordered[:k], *ordered[k + 1 :]]
+        key = np.ascontiguousarray(ordered.pop(k), dtype=np.int32)
         record = np.empty(count, RECORDS[width])
-        by_index = record.view(np.int32).reshape(count, -1).T
-        for place, column in zip(by_index, moved, strict=False):
+        for place, column in zip(indices_in(record), [order, *ordered], strict=False):
             place[:] = column
-        _, starts, record = grouped(ordered[k], num_nodes, record)
-        order, *others = record.view(np.int32).reshape(count, -1).T[:width]
-        key = np.repeat(np.arange(num_nodes, dtype=np.int32), np.diff(starts))
-        ordered = [*others[:k], key, *others[k:]]
+        del order, ordered  # the largest meshes that fit are those that fit here
+        _, starts, record = grouped(key, num_nodes, record)
+        order, *ordered = indices_in(record)[:width]
+        ordered.insert(k, np.repeat(np.arange(num_nodes, dtype=np.int32), np.diff(starts)))
     return np.ascontiguousarray(order), ordered
+
+
+def indices_in(records: Shaped[np.ndarray, " row"]) -> Int[np.ndarray, "place row"]:
+    return records.view(np.int32).reshape(len(records), records.itemsize // 4).T
 
 
 def number_rows(columns: Columns, num_nodes: int) -> tuple[Positions, RowGroups]:

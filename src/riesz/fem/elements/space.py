@@ -7,6 +7,7 @@ and traced scalars (a point that differs from cell to cell) alike.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -87,7 +88,10 @@ class Space:
     points: Float[np.ndarray, "dof dim"]  # where each unknown is the value
     cell_dofs: Int[np.ndarray, "cell local"]
     edges: Int[np.ndarray, "edge 2"]  # end nodes of the edges that carry an unknown
-    cell_volumes: Float[np.ndarray, " cell"]
+
+    @cached_property
+    def cell_volumes(self) -> Float[np.ndarray, " cell"]:
+        return cell_volumes(self.mesh.nodes, self.mesh.cells)
 
     @property
     def num_dofs(self) -> int:
@@ -105,7 +109,6 @@ def P1(mesh: Mesh) -> Space:
         points=mesh.nodes,
         cell_dofs=mesh.cells,
         edges=np.zeros((0, 2), dtype=mesh.cells.dtype),
-        cell_volumes=cell_volumes(mesh.nodes, mesh.cells),
     )
 
 
@@ -119,7 +122,6 @@ def P2(mesh: Mesh) -> Space:
         points=np.concatenate([mesh.nodes, mesh.nodes[edges].mean(axis=1)]),
         cell_dofs=np.concatenate([mesh.cells, mesh.num_nodes + edges_of_cells], axis=1),
         edges=edges,
-        cell_volumes=cell_volumes(mesh.nodes, mesh.cells),
     )
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
-from riesz.mesh.rows import grouped, row_groups, sorted_columns
+from riesz.mesh.rows import RowGroups, grouped, row_groups
 
 
 class SparsePattern(eqx.Module):
@@ -48,39 +48,58 @@ class SparseMatrix(eqx.Module):
         return sp.csr_array(tuple(map(np.asarray, parts)), shape=(pattern.size,) * 2)
 
 
-def sparse_pattern(
-    dofs: Int[np.ndarray, "local cell"], num_dofs: int
-) -> tuple[SparsePattern, Int[np.ndarray, "local local cell"]]:
-    """The pattern of all pairs of unknowns (index below `num_dofs`) that share a cell.
+class PatternTables(NamedTuple):
+    """A pattern as arrays of the host, and the entry of each pair of unknowns of a cell in it.
 
-    Returns also the entry of each pair of a cell; pairs with an index `num_dofs` get the number of
-    entries, one past the end, which scatter-adds drop.
+    Pairs with a fixed unknown have the number of entries, one past the end: scatter-adds drop them.
+    """
+
+    rows: Int[np.ndarray, " entry"]
+    columns: Int[np.ndarray, " entry"]
+    row_starts: Int[np.ndarray, " size_plus_one"]
+    entries: Int[np.ndarray, "local local cell"]
+
+    def on_device(self) -> SparsePattern:
+        return SparsePattern(*map(on_device, (self.rows, self.columns, self.row_starts)))
+
+
+def cell_pairs(dofs: Int[np.ndarray, "local cell"], num_dofs: int) -> RowGroups:
+    """All pairs of different unknowns of a cell, the lower one first; cells vary fastest.
+
+    A pattern is symmetric: pairs are looked for once, which halves the memory of the search.
     """
     first, second = np.triu_indices(len(dofs), 1)
-    # The pattern is symmetric: pairs are looked for once, which halves the memory of the search.
-    ends = sorted_columns(np.stack([dofs[first].ravel(), dofs[second].ravel()]))
-    pairs = row_groups(ends, num_dofs + 1)
-    low, high = pairs.distinct
-    kept = high < num_dofs
-    layout = row_layout(low[kept], high[kept], num_dofs)
-    entry = np.full((len(kept), 2), len(layout.columns), dtype=np.int32)
-    entry[kept, 0], entry[kept, 1] = layout.above, layout.below
+    one, other = dofs[first].ravel(), dofs[second].ravel()
+    return row_groups(np.stack([np.minimum(one, other), np.maximum(one, other)]), num_dofs)
+
+
+def pattern_tables(
+    dofs: Int[np.ndarray, "local cell"], free: Int[np.ndarray, " free"], num_dofs: int
+) -> PatternTables:
+    """The pattern of all pairs of free unknowns, given in ascending order, that share a cell."""
+    pairs = cell_pairs(dofs, num_dofs)
+    number = np.full(num_dofs, len(free), dtype=np.int32)
+    number[free] = np.arange(len(free), dtype=np.int32)
+    low, high = (number.take(half) for half in pairs.distinct)
+    kept = (low < len(free)) & (high < len(free))
+    layout = row_layout(low[kept], high[kept], len(free))
+    past_end = np.int32(len(layout.columns))
     # Both entries of a pair move as one number.
-    of_pair = np.empty(ends.shape[1], dtype=np.int64)
-    of_pair[pairs.order] = np.repeat(entry.view(np.int64)[:, 0], pairs.counts)
-    above, below = of_pair.view(np.int32).reshape(len(first), -1, 2).transpose(2, 0, 1)
+    entry = np.full((len(kept), 2), past_end).view(np.int64)[:, 0]
+    entry[kept] = np.stack([layout.above, layout.below], axis=1).view(np.int64)[:, 0]
+    of_pair = np.empty(len(pairs.order), dtype=np.int64)
+    of_pair[pairs.order] = np.repeat(entry, pairs.counts)
+    above, below = of_pair.view(np.int32).reshape(-1, dofs.shape[1], 2).transpose(2, 0, 1)
     entries = np.empty((len(dofs), *dofs.shape), dtype=np.int32)
-    on_diagonal = np.append(layout.diagonal, len(layout.columns)).astype(np.int32)
+    on_diagonal = np.append(layout.diagonal, past_end).take(number)
     for i, own in enumerate(dofs):
-        entries[i, i] = on_diagonal[own]
+        entries[i, i] = on_diagonal.take(own)
+    first, second = np.triu_indices(len(dofs), 1)
     for i, j, upper, lower in zip(first, second, above, below, strict=True):
         falls = dofs[i] > dofs[j]
         entries[i, j], entries[j, i] = np.where(falls, lower, upper), np.where(falls, upper, lower)
-    rows = np.repeat(np.arange(num_dofs, dtype=np.int32), np.diff(layout.starts))
-    pattern = SparsePattern(
-        *(on_device(a, np.int32) for a in (rows, layout.columns, layout.starts))
-    )
-    return pattern, entries
+    rows = np.repeat(np.arange(len(free), dtype=np.int32), np.diff(layout.starts))
+    return PatternTables(rows, layout.columns, layout.starts, entries)
 
 
 class RowLayout(NamedTuple):
@@ -100,11 +119,15 @@ def row_layout(
     low: Int[np.ndarray, " pair"], high: Int[np.ndarray, " pair"], size: int
 ) -> RowLayout:
     """The layout of the diagonal and of pairs, which are in ascending order."""
-    num_below, num_above = (np.bincount(half, minlength=size) for half in (high, low))
-    starts = np.concatenate([[0], np.cumsum(1 + num_below + num_above)])
+    num_below, num_above = (
+        np.bincount(half, minlength=size).astype(np.int32) for half in (high, low)
+    )
+    starts = np.zeros(size + 1, dtype=np.int32)
+    np.cumsum(1 + num_below + num_above, out=starts[1:])
     diagonal = starts[:-1] + num_below
     pair = np.arange(len(low), dtype=np.int32)
-    above = pair + np.repeat(diagonal + 1 - (np.cumsum(num_above) - num_above), num_above)
+    before = np.cumsum(num_above, dtype=np.int32) - num_above
+    above = pair + np.repeat(diagonal + 1 - before, num_above)
     by_row, below_starts, lows = grouped(high, size, low)
     sorted_below = pair + np.repeat(starts[:-1] - below_starts[:-1], num_below)
     below = np.empty_like(pair)
