@@ -23,6 +23,9 @@ FAR = 1000.0
 WIDEST_ZONE, LARGEST_UTM = 9.0, 84.0
 """Degrees of longitude that one UTM zone is taken for, and of latitude to which there are zones."""
 
+NOT_PLACED = "maps will not say where on Earth they are"
+"""Of problems without a crs, which is no reason to doubt what is inferred."""
+
 WKT = re.compile(r"[A-Z][A-Z_0-9]*\s*\[", re.DOTALL)
 
 

@@ -16,6 +16,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
+from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit
 
@@ -132,3 +133,4 @@ def test_the_worst_counts_and_a_warning_is_doubt():
     assert overall([good, unseen], ()) == OPEN
     assert overall([good, unseen], ("a warning",)) == DOUBTFUL
     assert overall([good, bad], ("a warning",)) == BAD
+    assert overall([good], (f"no crs: {NOT_PLACED}",)) == GOOD

@@ -87,6 +87,7 @@ def test_both_are_projected_into_metres(tmp_path, of_table, of_outline, options)
     made = starter(path, area, tmp_path, Asked(**options))
     tables, found, outline = as_fit_reads_it(tmp_path, made)
     assert tables["crs"] == UTM
+    assert (f"as {area.name} says" in made.text) == (named == UTM)
     np.testing.assert_allclose(found.points, projected(in_degrees(), LON_LAT, UTM), atol=0.01)
     assert contains(outline.outline, found.points).all()
     assert "outside" not in tables["observations"]

@@ -57,7 +57,7 @@ from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES
 from riesz.errors import FileFormatError, told_of
 from riesz.fem.terms.weakform import WeakForm
-from riesz.geometry.crs import could_be_degrees, is_crs_text, is_geographic
+from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_note
@@ -367,8 +367,8 @@ def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> 
     if could_be_degrees(np.concatenate(file.outline.rings)):
         return []
     return [
-        f"neither {path.name} nor {file.path.name} names a crs: maps will not say where "
-        "on Earth they are; add crs = 'EPSG:...', a PROJ text or WKT"
+        f"neither {path.name} nor {file.path.name} names a crs: {NOT_PLACED}; add crs = "
+        "'EPSG:...', a PROJ text or WKT"
     ]
 
 

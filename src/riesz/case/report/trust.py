@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import DOUBTFUL as K_HAT_BAD
 from riesz.posterior.checks import GOOD as K_HAT_GOOD
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError, rms
@@ -103,8 +104,9 @@ def verdicts(
 
 
 def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
-    """The worst of all; a warning alone is doubt."""
-    levels = {one.level for one in found} | ({DOUBTFUL} if warnings else set())
+    """The worst of all; a warning alone is doubt, unless it is about where on Earth maps are."""
+    doubts = [one for one in warnings if NOT_PLACED not in one]
+    levels = {one.level for one in found} | ({DOUBTFUL} if doubts else set())
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
 

@@ -118,7 +118,7 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
     # The words of the file, each line explained, with gaps for the numbers.
     words = files("riesz.case.start").joinpath("starter.txt").read_text(encoding="utf-8")
     text = words.format(
-        crs=crs_lines(file, measured.systems),
+        crs=crs_lines(file, measured.systems, told=asked.polygon_crs is not None),
         domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
         edge=number(edge),
         observations=measured.lines,
@@ -169,7 +169,7 @@ def rounded(value: float, digits: int = 2) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
-def crs_lines(file: OutlineFile | None, systems: Systems) -> str:
+def crs_lines(file: OutlineFile | None, systems: Systems, *, told: bool) -> str:
     """Which coordinates the problem lives in, and why."""
     crs = systems.problem
     if crs is not None and is_crs_text(crs):
@@ -178,7 +178,7 @@ def crs_lines(file: OutlineFile | None, systems: Systems) -> str:
             why = "longitude and latitude"
         elif systems.moves_table or systems.moves_outline:
             why = "all coordinates are projected into these"
-        if file is not None and file.crs == crs:
+        if file is not None and file.crs == crs and not told:
             why = f"as {file.path.name} says"
         return f"crs = {crs_quoted(crs)}   # {why}"
     return '# crs = "EPSG:32612"         # which coordinates these are: an EPSG code, PROJ or WKT'
