@@ -438,13 +438,15 @@ def test_without_rasterio_the_extra_is_named(folder, tmp_path, monkeypatch, caps
 def test_bad_input_is_one_line_and_leaves_nothing(
     words, message, folder, tmp_path, monkeypatch, capsys
 ):
-    (tmp_path / "problem.toml").write_text((folder / "problem.toml").read_text())
+    for name in ("problem.toml", "outline.geojson"):
+        (tmp_path / name).write_text((folder / name).read_text())
     (tmp_path / "wells.csv").write_text("x_m,y_m,head_m\n180000,130000,dry\n")
+    given = {path.name for path in tmp_path.iterdir()}
     monkeypatch.chdir(tmp_path)
     errors = refused(words, monkeypatch, capsys)
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"problem.toml", "wells.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == given
 
 
 def test_looking_whether_a_run_could_be_made_leaves_nothing(tmp_path, monkeypatch):
