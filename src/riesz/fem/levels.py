@@ -1,0 +1,80 @@
+"""Multigrid for a boundary-value problem: its levels from nested meshes, or from aggregates."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Int
+
+from riesz.errors import SolveError
+from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, stiffness
+from riesz.fem.linear.multigrid.solver import Multigrid, from_prolongations
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Hierarchy, midpoint_prolongation
+
+COARSEST = 100
+"""Unknowns of the coarsest level, at most: a dense inverse of so many costs little."""
+
+MOST_LEVELS = 30
+
+
+def multigrid(
+    problem: BoundaryValueProblem, hierarchy: Hierarchy | None = None, **settings: Any
+) -> Multigrid:
+    """A solver for the matrices of a problem.
+
+    With a `hierarchy` whose finest mesh is the problem's, its prolongations lead from level to
+    level; where it ends with too many unknowns, or there is none, aggregates go on.
+    """
+    mesh, free = problem.space.mesh, np.asarray(problem.free)
+    prolongations = []
+    if problem.space.element.degree == 2:
+        between = midpoint_prolongation(mesh.num_nodes, problem.space.edges)
+        free = narrowed(prolongations, between, free)
+    meshes = (mesh,)
+    if hierarchy is not None:
+        check_hierarchy(hierarchy, mesh)
+        meshes = hierarchy.meshes[::-1]
+        for between in hierarchy.prolongations[::-1]:
+            if len(free) <= COARSEST:
+                break
+            free = narrowed(prolongations, between, free)
+            meshes = meshes[1:]
+    if len(free) > COARSEST:
+        prolongations += aggregated(meshes[0], free)
+    return from_prolongations(problem.pattern, prolongations, **settings)
+
+
+def narrowed(
+    prolongations: list[sp.csr_array], between: sp.csr_array, free: Int[np.ndarray, " free"]
+) -> Int[np.ndarray, " coarse_free"]:
+    """Add the part of a prolongation between free unknowns; return the coarser ones.
+
+    The coarser unknowns are the first of the finer ones: what is fixed there is fixed here.
+    """
+    coarse = free[free < between.shape[1]]
+    prolongations.append(sp.csr_array(between[free][:, coarse]))
+    return coarse
+
+
+def aggregated(mesh: Mesh, free: Int[np.ndarray, " free"]) -> list[sp.csr_array]:
+    """Prolongations by smoothed aggregation, of linear elements with diffusivity one."""
+    matrix = sp.csr_array(stiffness(mesh.nodes, mesh.cells)[free][:, free])
+    prolongations = []
+    while matrix.shape[0] > COARSEST and len(prolongations) < MOST_LEVELS:
+        prolongation = smoothed_aggregation(matrix, len(prolongations))
+        if prolongation.shape[1] > 0.8 * matrix.shape[0]:
+            break
+        prolongations.append(prolongation)
+        matrix = sp.csr_array(prolongation.T @ matrix @ prolongation)
+    return prolongations
+
+
+def check_hierarchy(hierarchy: Hierarchy, mesh: Mesh) -> None:
+    finest = hierarchy.meshes[-1]
+    if finest is not mesh and finest.num_nodes != mesh.num_nodes:
+        raise SolveError(
+            f"the finest mesh of the hierarchy has {finest.num_nodes} nodes, but that of the "
+            f"problem has {mesh.num_nodes}: build the problem on hierarchy.meshes[-1]."
+        )

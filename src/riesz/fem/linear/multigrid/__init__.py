@@ -1,0 +1,1 @@
+"""Multigrid: a linear solver whose work grows with the number of unknowns and no faster."""

@@ -1,0 +1,81 @@
+r"""The matrix of a coarser level, $P^\top A P$, from the values of a finer one.
+
+Which products of entries of $A$ and $P$ fall on which entry is found out once, on the host; what
+is left for compiled code are two fixed linear combinations, $B = A P$ and $P^\top B$.
+"""
+
+import equinox as eqx
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float, Int
+
+from riesz.fem.linear.multigrid.tables import Combination, combination
+
+Entries = Int[np.ndarray, " entry"]
+
+
+class Galerkin(eqx.Module):
+    """Values of the coarser matrix from those of the finer one, both in the order of CSR."""
+
+    right: Combination
+    left: Combination
+
+    def __call__(self, values: Float[Array, " fine_entry"]) -> Float[Array, " entry"]:
+        return self.left(self.right(values))
+
+
+def galerkin(fine: sp.csr_array, prolongation: sp.csr_array, coarse: sp.csr_array) -> Galerkin:
+    """The combinations; `coarse` is the pattern of the result."""
+    half = product_pattern(fine, prolongation)
+    entry, column, weight = spread(fine.indices, prolongation)
+    right = collected(half, rows_of(fine)[entry], column, entry, weight, fine.nnz)
+    entry, row, weight = spread(rows_of(half), prolongation)
+    left = collected(coarse, row, half.indices[entry], entry, weight, half.nnz)
+    return Galerkin(combination(right), combination(left))
+
+
+def coarse_pattern(fine: sp.csr_array, prolongation: sp.csr_array) -> sp.csr_array:
+    """Where the coarser matrix has entries, whatever the values of the finer one."""
+    half = product_pattern(fine, prolongation)
+    return product_pattern(sp.csr_array(prolongation.T), half)
+
+
+def product_pattern(left: sp.csr_array, right: sp.csr_array) -> sp.csr_array:
+    pattern = sp.csr_array(with_ones(left) @ with_ones(right))
+    pattern.sort_indices()
+    return pattern
+
+
+def with_ones(matrix: sp.csr_array) -> sp.csr_array:
+    ones = np.ones(matrix.nnz, np.float32)  # sums of ones never cancel
+    return sp.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def rows_of(pattern: sp.csr_array) -> Entries:
+    return np.repeat(np.arange(pattern.shape[0], dtype=np.int32), np.diff(pattern.indptr))
+
+
+def spread(
+    unknowns: Entries, prolongation: sp.csr_array
+) -> tuple[Entries, Entries, Float[np.ndarray, " product"]]:
+    """Each of the unknowns spread over coarser ones: its place in the list, whither, how much."""
+    counts = np.diff(prolongation.indptr)[unknowns]
+    entry = np.repeat(np.arange(len(unknowns), dtype=np.int32), counts)
+    before = np.cumsum(counts, dtype=np.int64) - counts
+    position = np.arange(len(entry)) + (prolongation.indptr[unknowns] - before)[entry]
+    return entry, prolongation.indices[position], prolongation.data[position]
+
+
+def collected(
+    pattern: sp.csr_array,
+    rows: Entries,
+    columns: Entries,
+    sources: Entries,
+    weights: Float[np.ndarray, " product"],
+    num_sources: int,
+) -> sp.csr_array:
+    """Which sources, with which weights, make up each entry of a pattern."""
+    numbers = np.arange(pattern.nnz, dtype=np.int32)
+    numbered = sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
+    places = np.asarray(numbered[rows, columns]).ravel()
+    return sp.csr_array((weights, (places, sources)), shape=(pattern.nnz, num_sources))

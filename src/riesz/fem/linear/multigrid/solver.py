@@ -1,0 +1,169 @@
+"""Multigrid as a preconditioner: a linear solver for matrices of one pattern, on any device."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float, Int
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from riesz.arrays import on_device
+from riesz.errors import SolveError
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, host_lu
+from riesz.fem.linear.multigrid.cycle import Transfer, cycle
+from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin
+from riesz.fem.linear.multigrid.krylov import Outcome, conjugate_gradients, conjugate_residuals
+from riesz.fem.linear.multigrid.tables import Table, combination, gather, sliced, table
+from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
+
+Vector = Float[Array, " size"]
+
+LOST_DIGITS = 1e3
+"""By so much the true residual may be above that of the iteration, which drifts away from it."""
+
+
+class Multigrid(AbstractLinearSolver):
+    """Krylov iterations preconditioned by a V-cycle; made by `multigrid` for one pattern.
+
+    The matrices of the coarser levels are made from that of the finest inside compiled code, so
+    that the same solver serves all coefficients.
+    """
+
+    tables: tuple[Table, ...]  # the finest level first
+    transfers: tuple[Transfer, ...]
+    order: Int[Array, " size"]  # unknowns in the order of the finest level
+    entries: Int[Array, " entry"]  # entries of the matrix in that order
+    transposed_entries: Int[Array, " entry"]
+    tolerance: float = eqx.field(static=True, default=1e-11)
+    max_steps: int = eqx.field(static=True, default=100)
+    single_precision: bool = eqx.field(static=True, default=False)  # in the cycle only
+    smoothing: int = eqx.field(static=True, default=3)  # steps before and after each correction
+    is_symmetric: bool = eqx.field(static=True, default=True)
+    fallback: bool = eqx.field(static=True, default=False)  # to sparse LU on the host
+
+    def __check_init__(self):
+        if not 0 < self.tolerance < 1:
+            raise SolveError(f"the tolerance is {self.tolerance}: it must lie between 0 and 1.")
+
+    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
+        outcome = self.outcome(matrix, side, transposed=transposed)
+        solution = outcome.solution
+        if not self.fallback:
+            return solution
+
+        # A loop instead of a condition: mapped over a batch, the latter would do both.
+        def failed(solution):
+            return jnp.any(jnp.isnan(solution))
+
+        return jax.lax.while_loop(
+            lambda at: failed(at[0]) & ~at[1],
+            lambda at: (host_lu(matrix, side, transposed=transposed), jnp.ones((), bool)),
+            (solution, jnp.zeros((), bool)),
+        )[0]
+
+    @eqx.filter_jit
+    def outcome(self, matrix: SparseMatrix, side: Vector, *, transposed: bool = False) -> Outcome:
+        """The solution, NaN where the iteration did not converge, and how it was found."""
+        if matrix.pattern.size != len(self.order) or len(matrix.values) != len(self.entries):
+            raise SolveError(
+                f"the multigrid solver was made for {len(self.order)} unknowns and "
+                f"{len(self.entries)} entries, but the matrix has {matrix.pattern.size} and "
+                f"{len(matrix.values)}: make one for this problem, rz.multigrid(problem)."
+            )
+        values = gather(matrix.values, self.transposed_entries if transposed else self.entries)
+        dtype = jnp.float32 if self.single_precision else values.dtype
+        size = jnp.max(abs(values))
+        preconditioner = cycle(
+            self.tables,
+            self.transfers,
+            values / size,
+            self.smoothing,
+            is_symmetric=self.is_symmetric,
+            dtype=dtype,
+        )
+        rows = self.tables[0].filled(values)
+
+        def precondition(residual: Vector) -> Vector:
+            scale = jnp.max(abs(residual))
+            scaled = jnp.where(scale > 0, residual / scale, 0.0).astype(dtype)
+            return preconditioner(scaled).astype(residual.dtype) * (scale / size)
+
+        own = gather(side, self.order)
+        iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
+        found = iterate(rows.__matmul__, precondition, own, self.tolerance, self.max_steps)
+        solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
+        back = jnp.zeros_like(side).at[self.order].set(solution, unique_indices=True)
+        return Outcome(back, found.iterations, found.relative_residual)
+
+    def is_good(self, rows, solution, side):
+        # What did not converge (an unsymmetric matrix, say) must not pass for a solution.
+        left = jnp.linalg.norm(side - rows @ solution)
+        rounding = jnp.finfo(side.dtype).eps * jnp.max(abs(solution)) * rows.magnitudes()
+        goal = LOST_DIGITS * self.tolerance * jnp.linalg.norm(side)
+        converged = left <= jnp.maximum(goal, jnp.linalg.norm(rounding))
+        # Constants in the null space leave the solution undetermined, and the iteration does not
+        # mind.
+        ones = jnp.ones_like(side)
+        undetermined = jnp.max(abs(rows @ ones)) < 1e-13 * jnp.max(rows.magnitudes())
+        return converged & ~undetermined
+
+
+def from_prolongations(
+    pattern: SparsePattern, prolongations: Sequence[sp.csr_array], **settings
+) -> Multigrid:
+    """The solver for a pattern and prolongations between its levels, that to the finest first."""
+    size = pattern.size
+    numbers = np.arange(len(pattern.columns), dtype=np.int32)
+    places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
+    original = sp.csr_array((numbers, *places), shape=(size, size))
+    order = level_order(original)
+    fine = reordered(original, order)
+    entries = fine.data
+    transposed_entries = entries[mirrored(fine)]
+    tables, transfers, rows = [table(fine)], [], order
+    for prolongation in prolongations:
+        own = sp.csr_array(prolongation[rows])
+        unordered = coarse_pattern(fine, own)
+        columns = level_order(unordered)
+        own = sp.csr_array(own[:, columns])
+        own.sort_indices()
+        coarse = reordered(unordered, columns)
+        transfers.append(
+            Transfer(
+                galerkin=galerkin(fine, own, coarse),
+                prolong=combination(own),
+                restrict=combination(sp.csr_array(own.T)),
+                mirrored=on_device(mirrored(coarse), np.int32),
+            )
+        )
+        tables.append(table(coarse))
+        fine, rows = coarse, columns
+    return Multigrid(
+        tables=tuple(tables),
+        transfers=tuple(transfers),
+        order=on_device(order, np.int32),
+        entries=on_device(entries, np.int32),
+        transposed_entries=on_device(transposed_entries, np.int32),
+        **settings,
+    )
+
+
+def level_order(pattern: sp.csr_array) -> Int[np.ndarray, " unknown"]:
+    """Neighbours close to one another: what they read is then still in a processor's cache."""
+    return sliced(pattern, reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True))
+
+
+def reordered(pattern: sp.csr_array, order: Int[np.ndarray, " unknown"]) -> sp.csr_array:
+    result = sp.csr_array(pattern[order][:, order])
+    result.sort_indices()
+    return result
+
+
+def mirrored(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:
+    """For each entry that across the diagonal, in a symmetric pattern with sorted indices."""
+    numbers = np.arange(pattern.nnz, dtype=np.int32)
+    numbered = sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
+    return sp.csr_array(numbered.T).data

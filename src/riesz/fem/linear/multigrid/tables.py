@@ -1,0 +1,227 @@
+"""Sparse products without a scatter: each row gathers its few neighbours from a table of slots.
+
+A scatter-add runs on one thread of a CPU, and in no fixed order on a GPU. Tables are wider than
+most rows need, so rows of similar length stand together in slices, each as wide as its longest.
+Slots come before rows, so that neighbouring threads of a GPU, and lanes of a CPU, read neighbouring
+numbers.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float, Int
+
+from riesz.arrays import on_device
+
+TOGETHER = 7
+"""Slots summed in one pass on a CPU. From eight on the compiled loop is three times as slow."""
+
+SLICE_COST = 0.03, 50_000
+"""Another slice must save this share of a table, and so many slots: it is a loop of its own."""
+
+Counts = Int[np.ndarray, " row"]
+
+
+def gather(source: Float[Array, " any"], places: Int[Array, "..."]) -> Float[Array, "..."]:
+    return source.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def weighted_sum(
+    weights: Float[Array, "slot row"], places: Int[Array, "slot row"], source: Float[Array, " any"]
+) -> Float[Array, " row"]:
+    r"""$\sum_k w_{ki}\,x_{p_{ki}}$ for every row $i$."""
+    return jax.lax.platform_dependent(
+        weights, places, source, cpu=sum_in_passes, default=sum_at_once
+    )
+
+
+def sum_at_once(weights, places, source):
+    source = jax.lax.optimization_barrier(source)
+    total = weights[0] * gather(source, places[0])
+    for weight, place in zip(weights[1:], places[1:], strict=True):
+        total = total + weight * gather(source, place)
+    return total
+
+
+def sum_in_passes(weights, places, source):
+    """A loop even where there is one pass.
+
+    Compilers for CPUs would compute anew, for each row that reads them, the numbers of a source
+    that is itself an expression; what enters a loop is computed once. They must not know how often
+    it is run: a loop that is run once is none to them.
+    """
+    passes = num_passes(len(places))
+    weights, places = (table.reshape(passes, -1, table.shape[-1]) for table in (weights, places))
+
+    def add(number, total):
+        for slot in range(places.shape[1]):
+            total = total + weights[number, slot] * gather(source, places[number, slot])
+        return total
+
+    as_often = passes + jnp.minimum(places[0, 0, 0], 0)  # places are not negative
+    return jax.lax.fori_loop(0, as_often, add, jnp.zeros_like(weights[0, 0]))
+
+
+def num_passes(width: int) -> int:
+    return -(-width // TOGETHER)
+
+
+def rounded(width: int) -> int:
+    """The next width that falls into passes of equal length."""
+    return -(-width // num_passes(width)) * num_passes(width) if width else 1
+
+
+def slice_widths(counts: Counts) -> list[int]:
+    """Widths of the slices that waste least, each slice having its cost; the narrowest first."""
+    rows = np.bincount(counts)
+    lengths = np.flatnonzero(rows)
+    share, number = SLICE_COST
+    price = max(share * counts.sum(), number)
+    before = np.concatenate([[0], np.cumsum(rows[lengths])])
+    best, cut = [0.0], [0]
+    for last in range(1, len(lengths) + 1):
+        width = rounded(int(lengths[last - 1]))
+        totals = [best[k] + (before[last] - before[k]) * width + price for k in range(last)]
+        cut.append(int(np.argmin(totals)))
+        best.append(totals[cut[-1]])
+    widths, last = [], len(lengths)
+    while last:
+        widths.append(rounded(int(lengths[last - 1])))
+        last = cut[last]
+    return widths[::-1]
+
+
+def by_slice(counts: Counts, widths: list[int]) -> Int[np.ndarray, " row"]:
+    """The slice of each row, the widest first."""
+    return len(widths) - 1 - np.searchsorted(widths, counts)
+
+
+class Combination(eqx.Module):
+    """Fixed linear combinations of the numbers of a vector: a sparse matrix of known values."""
+
+    places: tuple[Int[Array, "slot row"], ...]
+    weights: tuple[Float[Array, "slot row"], ...]
+    order: Int[Array, " row"] | None  # where each row stands in the slices one after the other
+
+    def __call__(self, source: Float[Array, " any"]) -> Float[Array, " row"]:
+        sums = [
+            weighted_sum(weights.astype(source.dtype), places, source)
+            for weights, places in zip(self.weights, self.places, strict=True)
+        ]
+        if self.order is None:
+            return sums[0]
+        return gather(jnp.concatenate(sums), self.order)
+
+
+def combination(matrix: sp.csr_array) -> Combination:
+    """The tables of a sparse matrix."""
+    counts = np.diff(matrix.indptr)
+    widths = slice_widths(counts)
+    slices = by_slice(counts, widths)
+    places, weights, rows_of = [], [], []
+    for number, width in enumerate(reversed(widths)):
+        rows = np.flatnonzero(slices == number)
+        entries = slots(matrix.indptr, rows, width)
+        found = entries < matrix.nnz
+        entries = np.minimum(entries, matrix.nnz - 1)
+        places.append(on_device(np.where(found, matrix.indices[entries], 0), np.int32))
+        weights.append(on_device(np.where(found, matrix.data[entries], 0.0)))
+        rows_of.append(rows)
+    order = np.empty(len(counts), np.int32)
+    order[np.concatenate(rows_of)] = np.arange(len(counts), dtype=np.int32)
+    return Combination(
+        tuple(places), tuple(weights), None if len(widths) == 1 else on_device(order)
+    )
+
+
+def slots(
+    row_starts: Int[np.ndarray, " row_plus_one"], rows: Int[np.ndarray, " some"], width: int
+) -> Int[np.ndarray, "slot some"]:
+    """Entries of some rows, one slot after the other; the number of all entries for none."""
+    starts, ends = row_starts[rows], row_starts[rows + 1]
+    entries = starts + np.arange(width, dtype=row_starts.dtype)[:, None]
+    return np.where(entries < ends, entries, row_starts[-1])
+
+
+class Table(eqx.Module):
+    """Where the entries of a square matrix stand; the diagonal has the first slot.
+
+    Rows stand in the order of the slices, which follow one another.
+    """
+
+    columns: tuple[Int[Array, "slot row"], ...]
+    entries: tuple[Int[Array, "slot row"], ...]  # one past the end where a row has fewer
+
+    def filled(self, values: Float[Array, " entry"]) -> "Rows":
+        return Rows(
+            self.columns,
+            tuple(
+                values.at[part].get(mode="fill", fill_value=0.0, wrap_negative_indices=False)
+                for part in self.entries
+            ),
+        )
+
+
+class Rows(eqx.Module):
+    """A square matrix by its rows."""
+
+    columns: tuple[Int[Array, "slot row"], ...]
+    values: tuple[Float[Array, "slot row"], ...]
+
+    def __matmul__(self, vector: Float[Array, " row"]) -> Float[Array, " row"]:
+        parts = zip(self.values, self.columns, strict=True)
+        return jnp.concatenate([weighted_sum(values, places, vector) for values, places in parts])
+
+    def diagonal(self) -> Float[Array, " row"]:
+        return jnp.concatenate([values[0] for values in self.values])
+
+    def magnitudes(self) -> Float[Array, " row"]:
+        """The sum of the sizes of the entries of each row."""
+        return jnp.concatenate([jnp.sum(abs(values), axis=0) for values in self.values])
+
+    def astype(self, dtype) -> "Rows":
+        return Rows(self.columns, tuple(values.astype(dtype) for values in self.values))
+
+    def to_dense(self) -> Float[Array, "row row"]:
+        size = sum(values.shape[1] for values in self.values)
+        dense, start = jnp.zeros((size, size), self.values[0].dtype), 0
+        for values, columns in zip(self.values, self.columns, strict=True):
+            rows = start + jnp.arange(values.shape[1])
+            dense = dense.at[jnp.broadcast_to(rows, columns.shape), columns].add(values)
+            start += values.shape[1]
+        return dense
+
+
+def table(pattern: sp.csr_array) -> Table:
+    """The tables of a pattern whose rows stand in the order of `sliced`."""
+    counts = np.diff(pattern.indptr)
+    widths = slice_widths(counts)
+    slices = by_slice(counts, widths)
+    entries = diagonal_first(pattern)
+    columns, places = [], []
+    for number, width in enumerate(reversed(widths)):
+        rows = np.flatnonzero(slices == number)
+        own = slots(pattern.indptr, rows, width)
+        found = own < pattern.nnz
+        own = entries[np.minimum(own, pattern.nnz - 1)]
+        columns.append(on_device(np.where(found, pattern.indices[own], rows), np.int32))
+        places.append(on_device(np.where(found, own, pattern.nnz), np.int32))
+    return Table(tuple(columns), tuple(places))
+
+
+def diagonal_first(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:
+    """Entries row by row, the diagonal first."""
+    rows = np.repeat(np.arange(len(pattern.indptr) - 1), np.diff(pattern.indptr))
+    on_diagonal = np.flatnonzero(pattern.indices == rows)
+    entries, starts = np.arange(pattern.nnz), pattern.indptr[:-1]
+    entries[on_diagonal], entries[starts] = starts, on_diagonal
+    return entries
+
+
+def sliced(pattern: sp.csr_array, order: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """An order of rows in which each slice of the table is a stretch, the given one within it."""
+    counts = np.diff(pattern.indptr)
+    slices = by_slice(counts, slice_widths(counts))
+    return order[np.argsort(slices[order], kind="stable")]
