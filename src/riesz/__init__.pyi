@@ -54,6 +54,8 @@ from .fem.elements.space import point_operator as point_operator
 from .fem.linear.linear_solve import ConjugateGradients as ConjugateGradients
 from .fem.linear.linear_solve import Dense as Dense
 from .fem.linear.linear_solve import SparseLU as SparseLU
+from .fem.levels import multigrid as multigrid
+from .fem.linear.multigrid.solver import Multigrid as Multigrid
 from .fem.solve import Newton as Newton
 from .fem.solve import solve as solve
 from .fem.flux import budget as budget

@@ -25,7 +25,9 @@ def multigrid(
     """A solver for the matrices of a problem.
 
     With a `hierarchy` whose finest mesh is the problem's, its prolongations lead from level to
-    level; where it ends with too many unknowns, or there is none, aggregates go on.
+    level; where it ends with too many unknowns, or there is none, aggregates go on. Conjugate
+    gradients need a symmetric matrix: `is_symmetric` says whether it is, where the equation does
+    not.
     """
     mesh, free = problem.space.mesh, np.asarray(problem.free)
     prolongations = []
@@ -43,6 +45,7 @@ def multigrid(
             meshes = meshes[1:]
     if len(free) > COARSEST:
         prolongations += aggregated(meshes[0], free)
+    settings = {"is_symmetric": problem.form.is_symmetric, **settings}
     return from_prolongations(problem.pattern, prolongations, **settings)
 
 
@@ -53,7 +56,7 @@ def narrowed(
 
     The coarser unknowns are the first of the finer ones: what is fixed there is fixed here.
     """
-    coarse = free[free < between.shape[1]]
+    coarse = free[free < np.shape(between)[1]]
     prolongations.append(sp.csr_array(between[free][:, coarse]))
     return coarse
 
@@ -62,9 +65,9 @@ def aggregated(mesh: Mesh, free: Int[np.ndarray, " free"]) -> list[sp.csr_array]
     """Prolongations by smoothed aggregation, of linear elements with diffusivity one."""
     matrix = sp.csr_array(stiffness(mesh.nodes, mesh.cells)[free][:, free])
     prolongations = []
-    while matrix.shape[0] > COARSEST and len(prolongations) < MOST_LEVELS:
+    while np.shape(matrix)[0] > COARSEST and len(prolongations) < MOST_LEVELS:
         prolongation = smoothed_aggregation(matrix, len(prolongations))
-        if prolongation.shape[1] > 0.8 * matrix.shape[0]:
+        if np.shape(prolongation)[1] > 0.8 * np.shape(matrix)[0]:
             break
         prolongations.append(prolongation)
         matrix = sp.csr_array(prolongation.T @ matrix @ prolongation)

@@ -108,6 +108,13 @@ class Function(AbstractCoefficient):
         return FUNCTION_DEGREE
 
 
+def reads_state(coefficient: AbstractCoefficient) -> bool:
+    """Whether a function in it asks for u or its slope."""
+    is_function = lambda part: isinstance(part, Function)  # noqa: E731
+    parts = jax.tree.leaves(coefficient, is_leaf=is_function)
+    return any(is_function(part) and part.num_arguments > 2 for part in parts)
+
+
 class Latent(AbstractCoefficient):
     """The entry of `z` with this name, of any of the other kinds."""
 

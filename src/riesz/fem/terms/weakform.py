@@ -18,7 +18,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.errors import FormError
-from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, as_coefficient, as_floats
+from riesz.fem.terms.coefficient import (
+    AbstractCoefficient,
+    Latent,
+    as_coefficient,
+    as_floats,
+    reads_state,
+)
 from riesz.fem.terms.pointwise import LinearForm, dot
 from riesz.mesh.tags import BOUNDARY
 
@@ -83,6 +89,14 @@ class WeakForm(eqx.Module):
     def __sub__(self, other: WeakForm) -> WeakForm:
         return self + (-other)
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the matrix is known to be; of an integrand written by hand nothing is known."""
+        coefficients = [one for term in self.terms for one in term.coefficients.values()]
+        return all(term.integrand in SYMMETRIC for term in self.terms) and not any(
+            map(reads_state, coefficients)
+        )
+
     def __repr__(self) -> str:
         parts = [f"{'+' if t.sign > 0 else '-'} {t.name}" for t in self.terms]
         parts += [f"{'+' if s.sign > 0 else '-'} point_source" for s in self.point_sources]
@@ -129,6 +143,16 @@ def leakage_integrand(u, v, *, conductance, density, level):
     r"""$c\,\ell\,(u - u_0)\,v$, with the length $\ell$ of lines by area."""
     return conductance * density * (u.value - level) * v.value
 
+
+SYMMETRIC = (
+    diffusion_integrand,
+    reaction_integrand,
+    source_integrand,
+    flux_integrand,
+    exchange_integrand,
+    leakage_integrand,
+)
+"""Integrands whose matrices are symmetric, as long as coefficients do not depend on the state."""
 
 OFFERED = ("x", "z", "normal")
 """Arguments that an integrand written by hand may ask for without naming a coefficient."""

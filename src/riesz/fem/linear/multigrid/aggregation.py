@@ -64,7 +64,7 @@ def independent_at_distance_two(graph: sp.csr_array) -> Bool[np.ndarray, " unkno
     In rounds: an undecided unknown joins where its random number is the largest within distance
     two, and those within that distance of a joined one drop out (Luby 1986).
     """
-    size = graph.shape[0]
+    size = len(graph.indptr) - 1
     priority = 1 + np.random.default_rng(0).permutation(size)
     undecided, joined = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
     while undecided.any():

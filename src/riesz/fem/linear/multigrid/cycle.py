@@ -97,7 +97,8 @@ def jacobi(num_steps: int) -> Steps:
 
 def eigenvalue_bound(rows: Rows) -> Float[Array, ""]:
     """No eigenvalue of the diagonally scaled matrix is above (Gershgorin)."""
-    return jnp.max(rows.magnitudes() / abs(rows.diagonal()))
+    diagonal = abs(rows.diagonal())
+    return jnp.max(jnp.where(diagonal == 0, 0.0, rows.magnitudes() / diagonal))
 
 
 def cycle(
@@ -120,7 +121,8 @@ def cycle(
     levels = []
     for rows in operators[:-1]:
         bound = eigenvalue_bound(rows) if is_symmetric else 1.0
-        inverse_diagonal = 1 / (bound * rows.diagonal())
+        diagonal = rows.diagonal()
+        inverse_diagonal = jnp.where(diagonal == 0, 0.0, 1 / (bound * diagonal))
         levels.append(Level(rows.astype(dtype), inverse_diagonal.astype(dtype)))
     coarsest = inverse(operators[-1].to_dense()).astype(dtype)
     steps = chebyshev(num_steps) if is_symmetric else jacobi(num_steps)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from riesz.fem.linear.multigrid.tables import Combination, combination
 
 Entries = Int[np.ndarray, " entry"]
+Products = Int[np.ndarray, " product"]
 
 
 class Galerkin(eqx.Module):
@@ -52,12 +53,12 @@ def with_ones(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def rows_of(pattern: sp.csr_array) -> Entries:
-    return np.repeat(np.arange(pattern.shape[0], dtype=np.int32), np.diff(pattern.indptr))
+    return np.repeat(np.arange(len(pattern.indptr) - 1, dtype=np.int32), np.diff(pattern.indptr))
 
 
 def spread(
     unknowns: Entries, prolongation: sp.csr_array
-) -> tuple[Entries, Entries, Float[np.ndarray, " product"]]:
+) -> tuple[Products, Products, Float[np.ndarray, " product"]]:
     """Each of the unknowns spread over coarser ones: its place in the list, whither, how much."""
     counts = np.diff(prolongation.indptr)[unknowns]
     entry = np.repeat(np.arange(len(unknowns), dtype=np.int32), counts)
@@ -68,9 +69,9 @@ def spread(
 
 def collected(
     pattern: sp.csr_array,
-    rows: Entries,
-    columns: Entries,
-    sources: Entries,
+    rows: Products,
+    columns: Products,
+    sources: Products,
     weights: Float[np.ndarray, " product"],
     num_sources: int,
 ) -> sp.csr_array:

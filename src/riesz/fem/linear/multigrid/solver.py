@@ -16,7 +16,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, host_lu
 from riesz.fem.linear.multigrid.cycle import Transfer, cycle
 from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin
 from riesz.fem.linear.multigrid.krylov import Outcome, conjugate_gradients, conjugate_residuals
-from riesz.fem.linear.multigrid.tables import Table, combination, gather, sliced, table
+from riesz.fem.linear.multigrid.tables import Layout, Table, combination, gather, layout, table
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 
 Vector = Float[Array, " size"]
@@ -34,7 +34,8 @@ class Multigrid(AbstractLinearSolver):
 
     tables: tuple[Table, ...]  # the finest level first
     transfers: tuple[Transfer, ...]
-    order: Int[Array, " size"]  # unknowns in the order of the finest level
+    order: Int[Array, " padded"]  # unknowns in the order of the finest level
+    position: Int[Array, " size"]  # of each unknown in it
     entries: Int[Array, " entry"]  # entries of the matrix in that order
     transposed_entries: Int[Array, " entry"]
     tolerance: float = eqx.field(static=True, default=1e-11)
@@ -67,9 +68,9 @@ class Multigrid(AbstractLinearSolver):
     @eqx.filter_jit
     def outcome(self, matrix: SparseMatrix, side: Vector, *, transposed: bool = False) -> Outcome:
         """The solution, NaN where the iteration did not converge, and how it was found."""
-        if matrix.pattern.size != len(self.order) or len(matrix.values) != len(self.entries):
+        if matrix.pattern.size != len(self.position) or len(matrix.values) != len(self.entries):
             raise SolveError(
-                f"the multigrid solver was made for {len(self.order)} unknowns and "
+                f"the multigrid solver was made for {len(self.position)} unknowns and "
                 f"{len(self.entries)} entries, but the matrix has {matrix.pattern.size} and "
                 f"{len(matrix.values)}: make one for this problem, rz.multigrid(problem)."
             )
@@ -91,12 +92,11 @@ class Multigrid(AbstractLinearSolver):
             scaled = jnp.where(scale > 0, residual / scale, 0.0).astype(dtype)
             return preconditioner(scaled).astype(residual.dtype) * (scale / size)
 
-        own = gather(side, self.order)
+        own = side.at[self.order].get(mode="fill", fill_value=0.0)
         iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
         found = iterate(rows.__matmul__, precondition, own, self.tolerance, self.max_steps)
         solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
-        back = jnp.zeros_like(side).at[self.order].set(solution, unique_indices=True)
-        return Outcome(back, found.iterations, found.relative_residual)
+        return Outcome(gather(solution, self.position), found.iterations, found.relative_residual)
 
     def is_good(self, rows, solution, side):
         # What did not converge (an unsymmetric matrix, say) must not pass for a solution.
@@ -119,18 +119,18 @@ def from_prolongations(
     numbers = np.arange(len(pattern.columns), dtype=np.int32)
     places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
     original = sp.csr_array((numbers, *places), shape=(size, size))
-    order = level_order(original)
-    fine = reordered(original, order)
+    finest = finer = level_layout(original)
+    fine = finest.reordered(original)
     entries = fine.data
     transposed_entries = entries[mirrored(fine)]
-    tables, transfers, rows = [table(fine)], [], order
+    tables, transfers = [table(fine, finest)], []
     for prolongation in prolongations:
-        own = sp.csr_array(prolongation[rows])
+        own = finer.rows_of(prolongation)
         unordered = coarse_pattern(fine, own)
-        columns = level_order(unordered)
-        own = sp.csr_array(own[:, columns])
+        coarser = level_layout(unordered)
+        own = sp.csr_array(coarser.rows_of(sp.csr_array(own.T)).T)
         own.sort_indices()
-        coarse = reordered(unordered, columns)
+        coarse = coarser.reordered(unordered)
         transfers.append(
             Transfer(
                 galerkin=galerkin(fine, own, coarse),
@@ -139,27 +139,22 @@ def from_prolongations(
                 mirrored=on_device(mirrored(coarse), np.int32),
             )
         )
-        tables.append(table(coarse))
-        fine, rows = coarse, columns
+        tables.append(table(coarse, coarser))
+        fine, finer = coarse, coarser
     return Multigrid(
         tables=tuple(tables),
         transfers=tuple(transfers),
-        order=on_device(order, np.int32),
+        order=on_device(finest.order, np.int32),
+        position=on_device(finest.position, np.int32),
         entries=on_device(entries, np.int32),
         transposed_entries=on_device(transposed_entries, np.int32),
         **settings,
     )
 
 
-def level_order(pattern: sp.csr_array) -> Int[np.ndarray, " unknown"]:
+def level_layout(pattern: sp.csr_array) -> Layout:
     """Neighbours close to one another: what they read is then still in a processor's cache."""
-    return sliced(pattern, reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True))
-
-
-def reordered(pattern: sp.csr_array, order: Int[np.ndarray, " unknown"]) -> sp.csr_array:
-    result = sp.csr_array(pattern[order][:, order])
-    result.sort_indices()
-    return result
+    return layout(pattern, reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True))
 
 
 def mirrored(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:

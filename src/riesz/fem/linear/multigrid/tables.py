@@ -3,8 +3,11 @@
 A scatter-add runs on one thread of a CPU, and in no fixed order on a GPU. Tables are wider than
 most rows need, so rows of similar length stand together in slices, each as wide as its longest.
 Slots come before rows, so that neighbouring threads of a GPU, and lanes of a CPU, read neighbouring
-numbers.
+numbers. Slices are filled up with empty rows: with an odd number of rows compiled loops take twice
+as long.
 """
+
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +20,9 @@ from riesz.arrays import on_device
 
 TOGETHER = 7
 """Slots summed in one pass on a CPU. From eight on the compiled loop is three times as slow."""
+
+ALIGNED = 8
+"""Numbers of rows are multiples of this."""
 
 SLICE_COST = 0.03, 50_000
 """Another slice must save this share of a table, and so many slots: it is a loop of its own."""
@@ -46,26 +52,24 @@ def sum_at_once(weights, places, source):
 
 
 def sum_in_passes(weights, places, source):
-    """A loop even where there is one pass.
+    """A loop over passes, of which there are at least two.
 
     Compilers for CPUs would compute anew, for each row that reads them, the numbers of a source
-    that is itself an expression; what enters a loop is computed once. They must not know how often
-    it is run: a loop that is run once is none to them.
+    that is itself an expression; what enters a loop is computed once.
     """
-    passes = num_passes(len(places))
-    weights, places = (table.reshape(passes, -1, table.shape[-1]) for table in (weights, places))
+    together = len(places) // num_passes(len(places))
 
     def add(number, total):
-        for slot in range(places.shape[1]):
-            total = total + weights[number, slot] * gather(source, places[number, slot])
+        for slot in range(together):
+            at = number * together + slot
+            total = total + weights[at] * gather(source, places[at])
         return total
 
-    as_often = passes + jnp.minimum(places[0, 0, 0], 0)  # places are not negative
-    return jax.lax.fori_loop(0, as_often, add, jnp.zeros_like(weights[0, 0]))
+    return jax.lax.fori_loop(0, num_passes(len(places)), add, jnp.zeros_like(weights[0]))
 
 
 def num_passes(width: int) -> int:
-    return -(-width // TOGETHER)
+    return max(min(width, 2), -(-width // TOGETHER))
 
 
 def rounded(width: int) -> int:
@@ -93,9 +97,49 @@ def slice_widths(counts: Counts) -> list[int]:
     return widths[::-1]
 
 
-def by_slice(counts: Counts, widths: list[int]) -> Int[np.ndarray, " row"]:
-    """The slice of each row, the widest first."""
-    return len(widths) - 1 - np.searchsorted(widths, counts)
+def by_slice(counts: Counts, widths: list[int]) -> list[Int[np.ndarray, " some"]]:
+    """The rows of each slice, the widest first; -1 for those that fill it up."""
+    belongs = np.searchsorted(widths, counts)
+    rows = [np.flatnonzero(belongs == number) for number in range(len(widths) - 1, -1, -1)]
+    return [np.concatenate([own, np.full(-len(own) % ALIGNED, -1)]) for own in rows]
+
+
+class Layout(NamedTuple):
+    """The rows of a square matrix in the order of the slices of its table."""
+
+    order: Int[np.ndarray, " padded"]  # the number of unknowns for rows that fill up
+    position: Int[np.ndarray, " unknown"]  # of each unknown in the order
+    widths: list[int]  # of the slices, the widest first
+    lengths: list[int]
+
+    def reordered(self, pattern: sp.csr_array) -> sp.csr_array:
+        """A square matrix with rows and columns in this order."""
+        shape = (len(self.order),) * 2
+        result = sp.csr_array(self.rows_of(sp.csr_array(self.rows_of(pattern).T)).T, shape=shape)
+        result.sort_indices()
+        return result
+
+    def rows_of(self, matrix: sp.csr_array) -> sp.csr_array:
+        """The rows of a matrix in this order."""
+        counts = np.append(np.diff(matrix.indptr), 0)[self.order]
+        starts = np.zeros(len(counts) + 1, matrix.indptr.dtype)
+        np.cumsum(counts, out=starts[1:])
+        begins = matrix.indptr.take(self.order)  # the last one is the end of all
+        entries = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], counts)
+        parts = matrix.data[entries], matrix.indices[entries], starts
+        return sp.csr_array(parts, shape=(len(counts), np.shape(matrix)[1]))
+
+
+def layout(pattern: sp.csr_array, order: Int[np.ndarray, " unknown"]) -> Layout:
+    """Each slice of the table is a stretch, with the given order of rows within it."""
+    counts = np.diff(pattern.indptr)[order]
+    widths = slice_widths(counts)
+    slices = by_slice(counts, widths)
+    places = np.concatenate(slices)
+    padded = np.where(places < 0, len(order), order[places])
+    position = np.empty(len(order), np.int32)
+    position[order[places[places >= 0]]] = np.flatnonzero(places >= 0)
+    return Layout(padded, position, widths[::-1], [len(rows) for rows in slices])
 
 
 class Combination(eqx.Module):
@@ -116,31 +160,30 @@ class Combination(eqx.Module):
 
 
 def combination(matrix: sp.csr_array) -> Combination:
-    """The tables of a sparse matrix."""
+    """The tables of a sparse matrix; zeros may follow the result, up to a multiple of `ALIGNED`."""
     counts = np.diff(matrix.indptr)
     widths = slice_widths(counts)
     slices = by_slice(counts, widths)
-    places, weights, rows_of = [], [], []
-    for number, width in enumerate(reversed(widths)):
-        rows = np.flatnonzero(slices == number)
+    places, weights = [], []
+    for rows, width in zip(slices, widths[::-1], strict=True):
         entries = slots(matrix.indptr, rows, width)
         found = entries < matrix.nnz
         entries = np.minimum(entries, matrix.nnz - 1)
         places.append(on_device(np.where(found, matrix.indices[entries], 0), np.int32))
         weights.append(on_device(np.where(found, matrix.data[entries], 0.0)))
-        rows_of.append(rows)
-    order = np.empty(len(counts), np.int32)
-    order[np.concatenate(rows_of)] = np.arange(len(counts), dtype=np.int32)
-    return Combination(
-        tuple(places), tuple(weights), None if len(widths) == 1 else on_device(order)
-    )
+    if len(widths) == 1:
+        return Combination(tuple(places), tuple(weights), None)
+    stands = np.concatenate(slices)
+    order = np.full(len(counts) + -len(counts) % ALIGNED, np.argmax(stands < 0), np.int32)
+    order[stands[stands >= 0]] = np.flatnonzero(stands >= 0)
+    return Combination(tuple(places), tuple(weights), on_device(order))
 
 
 def slots(
     row_starts: Int[np.ndarray, " row_plus_one"], rows: Int[np.ndarray, " some"], width: int
 ) -> Int[np.ndarray, "slot some"]:
     """Entries of some rows, one slot after the other; the number of all entries for none."""
-    starts, ends = row_starts[rows], row_starts[rows + 1]
+    starts, ends = row_starts[rows], np.where(rows < 0, 0, row_starts[rows + 1])
     entries = starts + np.arange(width, dtype=row_starts.dtype)[:, None]
     return np.where(entries < ends, entries, row_starts[-1])
 
@@ -185,8 +228,8 @@ class Rows(eqx.Module):
         return Rows(self.columns, tuple(values.astype(dtype) for values in self.values))
 
     def to_dense(self) -> Float[Array, "row row"]:
-        size = sum(values.shape[1] for values in self.values)
-        dense, start = jnp.zeros((size, size), self.values[0].dtype), 0
+        """With ones on the diagonal of rows that only fill up."""
+        dense, start = jnp.diag(jnp.where(self.diagonal() == 0, 1.0, 0.0)), 0
         for values, columns in zip(self.values, self.columns, strict=True):
             rows = start + jnp.arange(values.shape[1])
             dense = dense.at[jnp.broadcast_to(rows, columns.shape), columns].add(values)
@@ -194,20 +237,18 @@ class Rows(eqx.Module):
         return dense
 
 
-def table(pattern: sp.csr_array) -> Table:
-    """The tables of a pattern whose rows stand in the order of `sliced`."""
-    counts = np.diff(pattern.indptr)
-    widths = slice_widths(counts)
-    slices = by_slice(counts, widths)
+def table(pattern: sp.csr_array, layout: Layout) -> Table:
+    """The tables of a pattern that is in the order of a layout."""
     entries = diagonal_first(pattern)
-    columns, places = [], []
-    for number, width in enumerate(reversed(widths)):
-        rows = np.flatnonzero(slices == number)
+    columns, places, start = [], [], 0
+    for width, length in zip(layout.widths, layout.lengths, strict=True):
+        rows = np.arange(start, start + length)
         own = slots(pattern.indptr, rows, width)
         found = own < pattern.nnz
         own = entries[np.minimum(own, pattern.nnz - 1)]
         columns.append(on_device(np.where(found, pattern.indices[own], rows), np.int32))
         places.append(on_device(np.where(found, own, pattern.nnz), np.int32))
+        start += length
     return Table(tuple(columns), tuple(places))
 
 
@@ -215,13 +256,6 @@ def diagonal_first(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:
     """Entries row by row, the diagonal first."""
     rows = np.repeat(np.arange(len(pattern.indptr) - 1), np.diff(pattern.indptr))
     on_diagonal = np.flatnonzero(pattern.indices == rows)
-    entries, starts = np.arange(pattern.nnz), pattern.indptr[:-1]
+    entries, starts = np.arange(pattern.nnz), pattern.indptr[rows[on_diagonal]]
     entries[on_diagonal], entries[starts] = starts, on_diagonal
     return entries
-
-
-def sliced(pattern: sp.csr_array, order: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
-    """An order of rows in which each slice of the table is a stretch, the given one within it."""
-    counts = np.diff(pattern.indptr)
-    slices = by_slice(counts, slice_widths(counts))
-    return order[np.argsort(slices[order], kind="stable")]
