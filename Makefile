@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-first-map bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-first-map bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -82,6 +82,10 @@ bench-precision: $(READY)
 
 bench-laplace: $(READY)
 	$(BIN)/python benchmarks/laplace.py --out results/bench-laplace.json
+
+# With 9 GB of memory to spare: make bench-setup LARGE=--large
+bench-setup: $(READY)
+	$(BIN)/python benchmarks/setup.py --out results/bench-setup.json $(LARGE)
 
 bench-aquifer-step: $(READY)
 	$(BIN)/python paper/benchmarks/aquifer_step.py --out results/bench-aquifer-step.json

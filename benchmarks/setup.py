@@ -1,0 +1,84 @@
+"""How long does it take to build nested meshes, and a problem on each of them?
+
+A square or a cube from coarse to fine, and diffusion with an unknown coefficient on every level,
+held fixed all around. Each size has a process of its own, so that the peak of memory is its own.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SIZES = ((2, 24, 5), (2, 24, 6), (2, 24, 7), (3, 4, 4), (3, 4, 5), (3, 5, 5))
+"""Dimension, cells along a side of the coarsest mesh, levels."""
+
+LARGE = ((2, 24, 8), (3, 4, 6))
+"""Nine million nodes in the plane and two in space: 9 GB of memory."""
+
+
+def measure(dim: int, sides: int, levels: int) -> dict:
+    """A row: seconds and memory of one size, without what only imports cost."""
+    import resource
+
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import riesz as rz
+
+    def problems(meshes):
+        form = rz.diffusion("a") - rz.source(1.0)
+        found = [rz.boundary_value_problem(rz.P1(m), form, {"boundary": 0.0}) for m in meshes]
+        return jax.block_until_ready(found)
+
+    shape = rz.rectangle if dim == 2 else rz.box
+    problems(rz.hierarchy(shape((2,) * dim), 2).meshes)
+    clock = time.perf_counter()
+    meshes = rz.hierarchy(shape((sides,) * dim), levels).meshes
+    meshed = time.perf_counter()
+    held = problems(meshes)
+    posed = time.perf_counter()
+    nodes = held[-1].space.mesh.num_nodes
+    return {
+        "dim": dim,
+        "nodes": nodes,
+        "levels": levels,
+        "mesh_seconds": meshed - clock,
+        "problem_seconds": posed - meshed,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "nanoseconds_a_node": 1e9 * (posed - clock) / nodes,
+    }
+
+
+def in_process(size: tuple[int, int, int]) -> dict:
+    command = [sys.executable, __file__, "--size", *map(str, size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row = json.loads(done.stdout.splitlines()[-1])
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("results/bench-setup.json"))
+    parser.add_argument("--large", action="store_true", help="Also 9.4 million nodes: 9 GB.")
+    parser.add_argument("--size", type=int, nargs=3, help="Print the row of one size.")
+    options = parser.parse_args()
+    if options.size:
+        print(json.dumps(measure(*options.size)))
+        return
+    from riesz.io.store.results import results, write_results
+
+    rows = [in_process(size) for size in (*SIZES, *(LARGE if options.large else ()))]
+    summary = {
+        f"{row['dim']}D, {row['nodes']} nodes": row["mesh_seconds"] + row["problem_seconds"]
+        for row in rows
+    }
+    config = {"large": options.large, "equation": "diffusion of an unknown field, and a source"}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_results(options.out, results("make bench-setup", config, 0, rows, summary))
+
+
+if __name__ == "__main__":
+    main()
