@@ -51,6 +51,14 @@ def test_a_condition_works_in_three_dimensions():
     assert {tuple(f) for f in mesh.facets["lid"]} == {tuple(f) for f in mesh.facets["top"]}
 
 
+def test_a_condition_picks_cells_in_three_dimensions():
+    mesh = tag_region(box((2, 2, 4)), "layer", lambda x: (x[:, 2] > 0.25) & (x[:, 2] < 0.75))
+    members = mesh.cells[mesh.regions["layer"]]
+    np.testing.assert_allclose(cell_volumes(mesh.nodes, members).sum(), 0.5)
+    heights = mesh.nodes[members][:, :, 2]
+    assert (heights.min(), heights.max()) == (0.25, 0.75)
+
+
 def test_the_given_mesh_is_left_alone_and_other_tags_are_kept():
     mesh = rectangle((3, 3))
     tagged = tag_region(tag_boundary(mesh, "all", lambda x: x[:, 0] >= 0), "middle", SQUARE)
@@ -224,6 +232,8 @@ def test_an_unknown_tag_is_answered_with_the_nearest_spelling():
         (lambda m: tag_boundary_near(m, "t", RIVER, -1.0), "tolerance for tag 't' is -1.0"),
         (lambda m: tag_boundary_inside(m, "t", SQUARE), "has its midpoint inside the polygon"),
         (lambda m: tag_region(m, "t", SQUARE + 3), "no cell has its centroid inside"),
+        (lambda m: tag_region(m, "t", lambda x: x[:, 0] > 9), "no cell satisfies the condition"),
+        (lambda m: tag_region(m, "t", lambda x: x[:, 0]), "returned float64 of shape"),
         (lambda m: tag_line(m, "t", RIVER, float("nan")), "give a positive length"),
         (lambda m: tag_line(m, "t", RIVER + 5, 0.1), "no mesh edge lies within 0.4"),
         (lambda m: tag_line(m, "t", RIVER, 0.03), "strays 0.0474 from the line"),

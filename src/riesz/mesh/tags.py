@@ -167,13 +167,23 @@ def tag_boundary(
     """Tag the boundary facets at whose midpoints `where` holds."""
     facets = boundary_facets(mesh).nodes
     midpoints = mesh.nodes[facets].mean(axis=1)
-    chosen = np.asarray(where(midpoints))
-    if chosen.shape != (len(facets),) or chosen.dtype != bool:
+    chosen = fulfilled(where, midpoints, name)
+    return with_boundary(mesh, name, facets[chosen], "satisfies the condition")
+
+
+def fulfilled(
+    where: Callable[[Float[np.ndarray, "part dim"]], Bool[np.ndarray, " part"]],
+    middles: Float[np.ndarray, "part dim"],
+    name: str,
+) -> Bool[np.ndarray, " part"]:
+    """Whether a condition holds at the middle of each facet or cell."""
+    chosen = np.asarray(where(middles))
+    if chosen.shape != (len(middles),) or chosen.dtype != bool:
         raise MeshError(
             f"the condition for tag {name!r} returned {chosen.dtype} of shape {chosen.shape}: it "
-            f"gets all {len(facets)} midpoints at once and must return a bool for each."
+            f"gets all {len(middles)} midpoints at once and must return a bool for each."
         )
-    return with_boundary(mesh, name, facets[chosen], "satisfies the condition")
+    return chosen
 
 
 def tag_boundary_near(mesh: Mesh, name: str, geometry: Any, tolerance: float | int) -> Mesh:
@@ -198,15 +208,23 @@ def tag_boundary_inside(mesh: Mesh, name: str, polygon: Any) -> Mesh:
     return with_boundary(mesh, name, edges[chosen], "has its midpoint inside the polygon")
 
 
-def tag_region(mesh: Mesh, name: str, polygon: Any) -> Mesh:
-    """Tag the cells whose centroids lie inside a polygon, or inside one of several."""
-    check_planar(mesh, name)
+def tag_region(mesh: Mesh, name: str, where: Any) -> Mesh:
+    """Tag the cells whose centroids lie inside a polygon, or inside one of several.
+
+    In any dimension, `where` may be a condition: a function of all centroids, a bool for each.
+    """
     centroids = mesh.nodes[mesh.cells].mean(axis=1)
-    (members,) = np.nonzero(inside_any(centroids, polygons_of(polygon)))
+    if callable(where):
+        chosen, condition = fulfilled(where, centroids, name), "satisfies the condition"
+    else:
+        check_planar(mesh, name)
+        chosen = inside_any(centroids, polygons_of(where))
+        condition = "has its centroid inside the polygon"
+    (members,) = np.nonzero(chosen)
     if not members.size:
         raise MeshError(
-            f"no cell has its centroid inside the polygon of region {name!r}; the mesh spans "
-            f"{extent(mesh)}: check units, coordinate order, and the cells' size."
+            f"no cell {condition} of region {name!r}; the mesh spans {extent(mesh)}: check units, "
+            "coordinate order, and the cells' size."
         )
     return Mesh(mesh.nodes, mesh.cells, mesh.facets, {**mesh.regions, name: members})
 
@@ -295,7 +313,7 @@ def check_planar(mesh: Mesh, name: str) -> None:
     if mesh.dim != 2:
         raise MeshError(
             f"tag {name!r} comes from a map, but the mesh has {mesh.dim} dimensions: use "
-            "tag_boundary with a function of the coordinates."
+            "tag_boundary or tag_region with a function of the coordinates."
         )
 
 
