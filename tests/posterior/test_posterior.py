@@ -25,7 +25,7 @@ from riesz.errors import MeshError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.latent.field import AbstractField, AbstractFieldLatent
 from riesz.mesh.grid import grid
-from riesz.mesh.shapes import disc, l_shape, rectangle
+from riesz.mesh.shapes import box, disc, l_shape, rectangle
 from riesz.observe.likelihood import Censored, Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws, full_rank
@@ -152,11 +152,17 @@ class RampPrior(AbstractFieldLatent):
 
 
 class LinearStates(AbstractStateMap):
-    """u = 2x + y whatever the unknowns: cheap, with known gradients."""
+    """u = 2x + y (- z) whatever the unknowns: cheap, with known gradients."""
 
     def __call__(self, problem, key, coordinates):
-        state = jnp.asarray(problem.forward.space.mesh.nodes @ np.array([2.0, 1.0]))
+        mesh = problem.forward.space.mesh
+        state = jnp.asarray(mesh.nodes @ np.array([2.0, 1.0, -1.0])[: mesh.dim])
         return jnp.tile(state, (len(coordinates), 1))
+
+
+class NoStates(AbstractStateMap):
+    def __call__(self, problem, key, coordinates):
+        raise AssertionError("a state was asked for")
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +222,38 @@ def test_a_budget_line_is_predicted_and_wrong_names_are_listed(ramp):
 def test_any_function_of_problem_state_and_z_can_be_predicted(ramp):
     found = predict(ramp, lambda problem, state, z: z["f"] * jnp.max(state), num_draws=NUM_DRAWS)
     assert within(found.mean, 6.0, 1.5, NUM_DRAWS)
+
+
+def test_nothing_is_solved_for_what_does_not_read_the_state(ramp):
+    unsolved = dataclasses.replace(ramp, states=NoStates())
+    points = np.array([[0.1, 0.3], [0.77, 0.9]])
+    for quantity, at in (("a", points), ("f", None)):
+        found = predict(unsolved, quantity, at, num_draws=NUM_DRAWS).mean
+        np.testing.assert_array_equal(found, predict(ramp, quantity, at, num_draws=NUM_DRAWS).mean)
+    with pytest.raises(AssertionError, match="a state was asked for"):
+        predict(unsolved, "flux", points, num_draws=2)
+
+
+def test_predictions_are_made_in_space_at_points_and_on_grids():
+    mesh = box((2, 2, 2))
+    problem = inverse_problem(
+        mesh,
+        diffusion("a") - source(1.0),
+        latents={"a": dist.Normal(2.0, 0.1)},
+        observations=observations([[0.2, 0.2, 0.4]], [0.2]),
+        likelihood=Gaussian(0.1),
+        dirichlet={"left": 0.0},
+    )
+    posterior = Posterior(problem, full_rank(1, jnp.float64), LinearStates(), engine="test")
+    points = np.array([[0.1, 0.3, 0.9], [0.77, 0.9, 0.2]])
+    slope = np.array([2.0, 1.0, -1.0])
+    np.testing.assert_allclose(predict(posterior, "u", points, num_draws=2).mean, points @ slope)
+    raster = grid(mesh, (4, 3, 2))
+    found = predict(posterior, "u", raster, num_draws=2).mean
+    assert found.shape == (2, 3, 4)
+    np.testing.assert_allclose(found[raster.inside], raster.points @ slope)
+    flux = predict(posterior, "flux", points, num_draws=NUM_DRAWS).mean
+    np.testing.assert_allclose(flux, np.tile(-2.0 * slope, (2, 1)), rtol=0.02)
 
 
 def test_a_grid_covers_the_box_and_is_nan_outside_the_domain():

@@ -25,13 +25,14 @@ class Slice(eqx.Module):
     mesh: Mesh
     cell: Int[np.ndarray, " triangle"]  # of the mesh in space
     interpolation: sp.csr_array  # [node of the slice, node of the mesh in space]
+    num_nodes: int = eqx.field(static=True)  # of the mesh in space
     axes: tuple[str, str] = eqx.field(static=True)
 
     def values(
         self, whole: Shaped[np.ndarray, " node_or_cell *components"]
     ) -> Shaped[np.ndarray, " slice_node_or_triangle *components"]:
         """Of a field given at the nodes, or of the cells, of the mesh in space."""
-        if len(whole) == self.interpolation.shape[1]:
+        if len(whole) == self.num_nodes:
             return self.interpolation @ whole
         return whole[self.cell]
 
@@ -63,6 +64,7 @@ def mesh_slice(
         mesh=unchecked(mesh, nodes[used], cells, {}, {}),
         cell=cell[proper],
         interpolation=interpolation[used],
+        num_nodes=mesh.num_nodes,
         axes=(AXES[others[0]], AXES[others[1]]),
     )
 

@@ -172,9 +172,7 @@ def tag_boundary(
 
 
 def fulfilled(
-    where: Callable[[Float[np.ndarray, "part dim"]], Bool[np.ndarray, " part"]],
-    middles: Float[np.ndarray, "part dim"],
-    name: str,
+    where: Callable[..., Any], middles: Float[np.ndarray, "part dim"], name: str
 ) -> Bool[np.ndarray, " part"]:
     """Whether a condition holds at the middle of each facet or cell."""
     chosen = np.asarray(where(middles))

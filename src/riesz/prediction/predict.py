@@ -26,6 +26,7 @@ from riesz.prediction.statistics import (
     check_thresholds,
     gathered,
 )
+from riesz.problem.dependence import dependence
 from riesz.problem.problem import InverseProblem
 
 CHUNK_NUMBERS = 4_000_000
@@ -151,15 +152,47 @@ def drawn_chunks(
     coordinates = representative(posterior, coordinate_key, num_draws)
     num_draws = len(coordinates)
     problem, states = posterior.problem, posterior.states
-    size = chunk_size(problem, sampler, coordinates)
+    size, wanted = (
+        chunk_size(problem, sampler, coordinates),
+        reads_state(problem, sampler, coordinates),
+    )
     for number, start in enumerate(range(0, num_draws, size)):
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
         own, now = coordinates[rows], jr.split(key)
         z = problem.latents.of_draws(own)
-        found = states.from_outside(problem, now[0], own, z)
+        found = states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
         values = of_chunk(problem, sampler, now[1], z, found)
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
+
+
+def reads_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
+    """Whether a quantity depends on the state: to solve for one that nobody reads takes minutes."""
+    inputs = {
+        "state": jax.ShapeDtypeStruct((num_values(problem),), problem.forward.dtype),
+        "z": unknowns_like(problem, coordinates),
+    }
+
+    def of_draw(given: dict[str, Any]) -> Any:
+        return jax.tree.map(jnp.asarray, sampler(jr.key(0), problem, given["state"], given["z"]))
+
+    return "state" in dependence(of_draw, inputs).reads
+
+
+def no_states(problem: InverseProblem, count: int) -> Float[Array, "draw node"]:
+    return jnp.zeros((count, num_values(problem)), problem.forward.dtype)
+
+
+def num_values(problem: InverseProblem) -> int:
+    """Of the state, in all experiments."""
+    return len(problem.forwards) * problem.forward.space.num_dofs
+
+
+def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and types of what one draw stands for."""
+    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
+    # Not the bound method: JAX would compare the whole problem, array by array.
+    return jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
 
 
 @eqx.filter_jit
@@ -183,11 +216,9 @@ def of_chunk(
 
 def chunk_size(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
     """As many draws as fit at once, in chunks of nearly equal size."""
-    size = len(problem.forwards) * problem.forward.space.num_dofs
+    size = num_values(problem)
     state = jax.ShapeDtypeStruct((1, size), problem.forward.dtype)
-    own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
-    # Not the bound method: JAX would compare the whole problem, array by array.
-    z = jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
+    z = unknowns_like(problem, coordinates)
     z = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in z.items()}
     one = eqx.filter_eval_shape(of_chunk, problem, sampler, jr.key(0), z, state)
     values = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
