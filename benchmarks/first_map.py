@@ -171,13 +171,11 @@ def measured(problem, posterior, at: np.ndarray) -> tuple[np.ndarray, np.ndarray
     from riesz.fem.linear.linear_solve import SparseLU
 
     there = at_points(problem, point_operator(problem.forward.space, at), SparseLU())
-    names = [name for name in ("noise", "local") if name in problem.latents.names]
-    states, rest = states_of(eqx.filter_jit, jax, jnp)(
-        problem, there, jnp.asarray(posterior.distribution.all()), tuple(names)
-    )
-    mean, variance = np.asarray(states), np.asarray(rest["noise"]).reshape(-1, 1) ** 2
-    if "local" in rest:
-        found = problem.likelihood.local.moments_at(at, np.asarray(rest["local"]))
+    z = problem.latents.of_draws(jnp.asarray(posterior.distribution.all()))
+    mean = np.asarray(states_of(eqx.filter_jit, jax)(problem, there, z))
+    variance = np.asarray(z["noise"]).reshape(-1, 1) ** 2
+    if "local" in z:
+        found = problem.likelihood.local.moments_at(at, np.asarray(z["local"]))
         mean, variance = mean + found.mean, variance + found.sd**2
     return mean, np.sqrt(np.broadcast_to(variance, mean.shape))
 
@@ -185,13 +183,10 @@ def measured(problem, posterior, at: np.ndarray) -> tuple[np.ndarray, np.ndarray
 _compiled = {}
 
 
-def states_of(jit, jax, jnp):
-    def of(problem, there, coordinates, names):
-        def one(own):
-            z = problem.z(own)
-            return there.given(problem, z)(z), {name: jnp.ravel(z[name]) for name in names}
-
-        return jax.lax.map(one, coordinates, batch_size=20)
+def states_of(jit, jax):
+    def of(problem, there, z):
+        # One after the other: factorisations of many matrices at a time wait for each other.
+        return jax.lax.map(lambda own: there.given(problem, own)(own), z)
 
     return _compiled.setdefault("states", jit(of))
 

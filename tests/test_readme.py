@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.engines.table import ENGINES
+from riesz.engines.table import engine_class
 
 ROOT = Path(__file__).parent.parent
 README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"
@@ -105,7 +105,7 @@ def test_the_page_on_engines_shows_the_defaults():
             for engine, column in zip(engines, columns, strict=False):
                 if column:
                     wanted = [
-                        getattr(ENGINES[engine](), name) for name in re.findall(r"\w+", names)
+                        getattr(engine_class(engine)(), name) for name in re.findall(r"\w+", names)
                     ]
                     assert [default_in(one) for one in column.split(",")] == wanted
                     shown += len(wanted)

@@ -72,7 +72,7 @@ from .latent.kernels import Matern52 as Matern52
 from .latent.gaussian_process import GP as GP
 from .latent.gaussian_process import LogGP as LogGP
 from .latent.boundary_process import BoundaryGP as BoundaryGP
-from .latent.gaussian_process import LearnedScales as LearnedScales
+from .latent.scales import LearnedScales as LearnedScales
 from .latent.karhunen_loeve import KarhunenLoeve as KarhunenLoeve
 from .latent.regions import Regions as Regions
 from .latent.spde import SPDEField as SPDEField

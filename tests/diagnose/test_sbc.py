@@ -5,7 +5,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from riesz.diagnose.sbc import sbc
+from riesz.diagnose.simulation import sbc
 from riesz.engines.amortise.simulate import PriorSurrogate
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError

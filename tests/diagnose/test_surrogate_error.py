@@ -7,7 +7,7 @@ import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
 from riesz.diagnose.summary import summary
-from riesz.diagnose.surrogate_error import surrogate_error, with_surrogate_error
+from riesz.diagnose.surrogate import surrogate_error, with_surrogate_error
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank

@@ -8,15 +8,16 @@ import pytest
 
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
-from riesz.engines.table import ENGINES, check_engine, engine_of
+from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
 from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import WeakForm, diffusion, robin, source
 from riesz.inference import fit as choose
 from riesz.inference import fit as fit_module
 from riesz.inference.fit import choose_engine, fit
-from riesz.latent.gaussian_process import GP, LearnedScales
+from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
+from riesz.latent.scales import LearnedScales
 from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
@@ -158,8 +159,10 @@ def test_what_is_no_engine_is_told(small):
         fit(small, "nut")
 
 
-@pytest.mark.parametrize("engine", ENGINES.values())
-def test_engines_are_values_that_hold_every_setting(engine):
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_are_values_that_hold_every_setting(name):
+    engine = engine_class(name)
+    assert engine.name == name
     assert engine() == engine()
     assert engine().changed() == engine()
     assert set(engine().settings()) == set(engine.model_fields)

@@ -7,8 +7,9 @@ import pytest
 
 from riesz.errors import RieszError
 from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LearnedScales, LogGP
+from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.kernels import Matern32, Matern52
+from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.shapes import rectangle
 
@@ -106,7 +107,7 @@ def test_at_the_nodes_it_is_the_same_field(learned):
     [
         LogGP(Matern32(0.8, 1.5), PLACES, 3.0, SPREAD, at_nodes=True),
         GP(Matern52([0.5, 0.9], 1.5), PLACES, learned=SPREAD),
-        BoundaryGP(Matern52(1.0, 0.5), trend_sd=2.0, inducing=6, learned=SPREAD),
+        BoundaryGP(Matern52(1.0, 0.5), jnp.sum, trend_sd=2.0, inducing=6, learned=SPREAD),
     ],
     ids=["at nodes", "weights, two lengths", "with a trend"],
 )
@@ -116,6 +117,9 @@ def test_the_host_has_the_values_of_programs_for_draws_that_share_scales(prior):
     draws[3:, : latent.num_scales] = draws[0, : latent.num_scales]
     expected = jax.vmap(latent.value)(jnp.asarray(draws))
     np.testing.assert_allclose(latent.of_draws(draws), expected, rtol=1e-8, atol=1e-8)
+    at_nodes, some = jax.vmap(latent.field.nodal)(expected), np.array([2, 7])
+    found = latent.field.nodal_draws(np.asarray(expected), some)
+    np.testing.assert_allclose(found, np.asarray(at_nodes)[:, some], rtol=1e-9)
 
 
 def test_at_some_nodes_it_is_the_field_there():

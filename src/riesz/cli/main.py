@@ -7,6 +7,7 @@ Other distributions add commands through the entry-point group `riesz.commands`:
 function that is given the application.
 """
 
+import gc
 import sys
 from importlib.metadata import entry_points
 
@@ -21,6 +22,10 @@ from riesz.cli.predict import predict_run, report_run
 from riesz.errors import EngineError, RieszError
 
 PLUG_INS = "riesz.commands"
+
+COLLECT_AFTER = 200_000
+"""New objects after which Python looks for rubbish: a command makes many and leaves few, and a
+twentieth of its time went into looking."""
 
 app = typer.Typer(
     help="Bayesian PDE inverse problems from scattered measurements.",
@@ -53,6 +58,7 @@ for plug_in in entry_points(group=PLUG_INS):
 
 def main() -> None:
     """Entry point of the `riesz` command."""
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     try:
         app()
     except RieszError as error:

@@ -1,9 +1,5 @@
-"""Checks that users can run on their own problems."""
+"""Checks that users can run on their own problems; `__init__.pyi` says where each is defined."""
 
-from riesz.diagnose.calibration import Calibration
-from riesz.diagnose.sbc import sbc
-from riesz.diagnose.surrogate_error import surrogate_error
-from riesz.diagnose.taylor import TaylorTest, taylor_test
-from riesz.posterior.checks import SurrogateError
+import lazy_loader
 
-__all__ = ["Calibration", "SurrogateError", "TaylorTest", "sbc", "surrogate_error", "taylor_test"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,8 @@ depends on the clock: the same key gives the same numbers.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,26 +16,32 @@ import numpy as np
 import scipy
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.errors import EngineError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Terms = Mapping[str, Float[Array, ""]]
 Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
 History = dict[str, Float[np.ndarray, " step"]]
 Tree = TypeVar("Tree")
 
-MAX_STEPS = 200
-"""Of L-BFGS."""
+MAX_STEPS, LEAST_GAIN = 200, 2.2e-9
+"""Of L-BFGS, as SciPy has them but for the number of steps."""
 
 SMOOTHED = 0.5
 """The share of a block's steps, at its end, over which a term is averaged for the bar."""
 
 
-def minimised(tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS) -> Tree:
-    """The parameters, few in any tree, that minimise a smooth cost, which returns its slope too."""
+def minimised(
+    tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS, gain: float = LEAST_GAIN
+) -> Tree:
+    """The parameters, few in any tree, that minimise a smooth cost, which returns its slope too.
+
+    The search ends where a step gains less than the share `gain` of the cost.
+    """
     start, rebuild = ravel_pytree(tree)
 
     def flat_cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -46,7 +53,7 @@ def minimised(tree: Tree, cost, *arguments, max_steps: int = MAX_STEPS) -> Tree:
         np.asarray(start, dtype=float),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_steps},
+        options={"maxiter": max_steps, "ftol": gain},
     )
     return rebuild(jnp.asarray(found.x, start.dtype))
 
@@ -149,14 +156,15 @@ def spoken(levels: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {level:.3g}" for name, level in levels.items())
 
 
-def bar(progress: bool) -> Progress:
+def bar(progress: bool) -> "Progress":
     """Steps, terms of the objective apart, and the time left, on the error stream."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[terms]}"),
-        console=Console(stderr=True),
+    rich = import_module("rich.progress")  # which checks of a problem do without
+    return rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(bar_width=20),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[terms]}"),
+        console=import_module("rich.console").Console(stderr=True),
         disable=not progress,
     )

@@ -17,11 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from riesz.diagnose.importance import with_importance_check
-from riesz.diagnose.surrogate_error import with_surrogate_error
+from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
-from riesz.engines.conditional.engine import Conditional
-from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
 from riesz.posterior.family import AbstractGaussian
@@ -46,6 +43,10 @@ class Choice:
 
     engine: AbstractEngine
     why: str
+
+
+def chosen(name: str, why: str) -> Choice:
+    return Choice(engine_of(name), why)
 
 
 FAILURES = (
@@ -75,16 +76,20 @@ def choose_engine(problem: InverseProblem) -> Choice:
     size = problem.num_coordinates
     unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
-        return Choice(Emulate(), "exact solves need float64, and the problem is in float32")
+        return Choice(
+            engine_of("emulate"), "exact solves need float64, and the problem is in float32"
+        )
     left = num_others(problem) if size > FEW_UNKNOWNS else size
     if size > FEW_UNKNOWNS and left == 0:
-        return Choice(Conditional(), f"the state is linear in all of {unknowns}: nothing is left")
+        return Choice(
+            engine_of("conditional"), f"the state is linear in all of {unknowns}: nothing is left"
+        )
     if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
         single = "a single mesh has no coarser levels, which emulate trains on"
         if not left <= FEW_UNKNOWNS < size:
-            return Choice(Nuts(), single)
+            return chosen("nuts", single)
         why = f"{single}, and all but {left} of {unknowns} can be integrated out"
-        return Choice(Conditional(), why)
+        return chosen("conditional", why)
     return on_nested_meshes(problem, unknowns)
 
 
@@ -92,16 +97,19 @@ def on_nested_meshes(problem: InverseProblem, unknowns: str) -> Choice:
     """Between exact solves and what is trained on mini-patches."""
     size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
     try:
-        Emulate().check(problem)
+        engine_of("emulate").check(problem)
     except RieszError as refused:
-        return Choice(Nuts(), f"emulate cannot: {str(refused).partition(':')[0]}")
+        return chosen("nuts", f"emulate cannot: {str(refused).partition(':')[0]}")
     if size <= FEW_UNKNOWNS and nodes <= SMALL_MESH:
         return Choice(
-            Nuts(), f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure"
+            engine_of("nuts"),
+            f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure",
         )
     reasons = [f"{unknowns}, more than {FEW_UNKNOWNS}"] if size > FEW_UNKNOWNS else []
     reasons += [f"{nodes} nodes, more than {SMALL_MESH}"] if nodes > SMALL_MESH else []
-    return Choice(Emulate(), f"with {' and '.join(reasons)}, sampling by exact solves is slow")
+    return Choice(
+        engine_of("emulate"), f"with {' and '.join(reasons)}, sampling by exact solves is slow"
+    )
 
 
 def num_others(problem: InverseProblem) -> int:

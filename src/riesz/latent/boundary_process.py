@@ -10,7 +10,9 @@ from jaxtyping import Array, Float
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.latent.field import (
+    ALL,
     AbstractPlaceField,
+    Chosen,
     GaussianField,
     Mean,
     check_mean,
@@ -18,16 +20,11 @@ from riesz.latent.field import (
     over_nodes,
     range_text,
 )
-from riesz.latent.gaussian_process import (
-    KernelField,
-    LearnedScales,
-    ScaledField,
-    inducing_factor,
-    variance_kept,
-)
+from riesz.latent.gaussian_process import KernelField, ScaledField, variance_kept
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import farthest_points
+from riesz.latent.scales import LearnedScales, inducing_factor
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
 
@@ -49,6 +46,19 @@ class TrendField(AbstractPlaceField):
 
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
         return over_nodes(lambda x: self.at_place(x, weights), self.rough.nodes)
+
+    def nodal_draws(
+        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
+    ) -> Float[np.ndarray, "draw chosen"]:
+        return self.draws_at(np.asarray(self.rough.nodes, float)[some], weights)
+
+    def draws_at(
+        self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]
+    ) -> Float[np.ndarray, "draw point"]:
+        """Anywhere, on the host."""
+        rough, trend = np.split(np.asarray(weights, float), [self.rough.num_weights], axis=1)
+        away = (points - np.asarray(self.centre)) / float(self.half_length)
+        return self.rough.draws_at(points, rough) + trend[:, :1] + trend[:, 1:] @ away.T
 
 
 def as_trend_sd(value: Any) -> float | None:

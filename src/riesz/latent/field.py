@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
@@ -33,6 +33,9 @@ Mean = float | int | Callable[[Array], Array]
 NODES_AT_ONCE = 4096
 """Bounds the memory of evaluating a field at all nodes."""
 
+Chosen = Int[np.ndarray, " chosen"] | slice
+ALL = slice(None)
+
 
 class AbstractField(eqx.Module):
     """A family of functions on the domain with finitely many weights."""
@@ -49,6 +52,12 @@ class AbstractField(eqx.Module):
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         """The values at all mesh nodes."""
 
+    def nodal_draws(
+        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
+    ) -> Float[np.ndarray, "draw chosen"]:
+        """For many draws, at some nodes; where that is quick, without a program."""
+        return np.asarray(values_of_draws(self, on_device(weights)))[:, some]
+
     @property
     def is_log(self) -> bool:
         """Whether it is the exponential of what was thought of."""
@@ -57,6 +66,13 @@ class AbstractField(eqx.Module):
     def degree(self) -> int:
         """The polynomial degree for which to choose a quadrature rule."""
         return FUNCTION_DEGREE
+
+
+@eqx.filter_jit
+def values_of_draws(
+    field: AbstractField, weights: Float[Array, "draw weight"]
+) -> Float[Array, "draw node"]:
+    return jax.lax.map(field.nodal, weights)
 
 
 class AbstractPlaceField(AbstractField):
@@ -140,6 +156,14 @@ def transformed(transform: Transform | None, value: Float[Array, "..."]) -> Floa
     return value if transform is None else transform(value)
 
 
+def transformed_on_host(
+    transform: Transform | None, values: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    if transform is None:
+        return values
+    return np.exp(values) if transform is jnp.exp else np.asarray(transform(on_device(values)))
+
+
 def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Scalar:
     value = jnp.asarray(mean(x) if callable(mean) else mean)
     if value.shape != ():
@@ -149,12 +173,18 @@ def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Scalar:
     return value.astype(x.dtype)
 
 
-def mean_at_nodes(mean: Mean, mesh: Mesh) -> Float[np.ndarray, " node"]:
-    """The mean at all nodes, on the host."""
+def mean_at_places(
+    mean: Mean, places: Float[np.ndarray, "place dim"]
+) -> Float[np.ndarray, " place"]:
+    """On the host."""
     if not callable(mean):
-        return np.full(mesh.num_nodes, float(mean))
-    at_nodes = jax.jit(jax.vmap(lambda x: mean_at(mean, x)))
-    values = np.asarray(at_nodes(jnp.asarray(mesh.nodes)))
+        return np.full(len(places), float(mean))
+    return np.asarray(jax.jit(jax.vmap(lambda x: mean_at(mean, x)))(on_device(places)))
+
+
+def mean_at_nodes(mean: Mean, mesh: Mesh) -> Float[np.ndarray, " node"]:
+    """The mean at all nodes, found to be finite."""
+    values = mean_at_places(mean, mesh.nodes)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         place = ", ".join(f"{x:.6g}" for x in mesh.nodes[bad[0]])
@@ -174,10 +204,7 @@ def range_text(
     middle: Float[np.ndarray, " node"], sd: Float[np.ndarray, " #node"], transform: Transform | None
 ) -> str:
     """Where values of the field lie before the data are seen, in physical units."""
-    low, median, high = (
-        middle + k * sd if transform is None else np.asarray(transform(on_device(middle + k * sd)))
-        for k in (-1.96, 0, 1.96)
-    )
+    low, median, high = (transformed_on_host(transform, middle + k * sd) for k in (-1.96, 0, 1.96))
     ends = np.concatenate([low, high])
     if np.ptp(median) <= 1e-9 * np.abs(median).max(initial=0.0):
         about = f"median {median[0]:.4g}"
@@ -207,6 +234,12 @@ class NodalField(AbstractField):
 
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         return transformed(self.transform, self.mean + weights)
+
+    def nodal_draws(
+        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
+    ) -> Float[np.ndarray, "draw chosen"]:
+        values = np.asarray(weights)[:, some] + np.asarray(self.mean)[some]
+        return transformed_on_host(self.transform, values)
 
     def degree(self) -> int:
         return 1 if self.transform is None else super().degree()

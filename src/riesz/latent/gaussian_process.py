@@ -22,9 +22,11 @@ from jaxtyping import Array, Float, Int
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.latent.field import (
+    ALL,
     AbstractField,
     AbstractFieldLatent,
     AbstractPlaceField,
+    Chosen,
     GaussianField,
     Mean,
     NodalField,
@@ -34,47 +36,31 @@ from riesz.latent.field import (
     check_mean,
     mean_at,
     mean_at_nodes,
+    mean_at_places,
     over_nodes,
     range_text,
     transformed,
+    transformed_on_host,
 )
-from riesz.latent.kernels import AbstractKernel, HostKernel, kernel_on, known_length_scale
+from riesz.latent.kernels import AbstractKernel, kernel_on, known_length_scale
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import spread_nodes
+from riesz.latent.scales import (
+    Factor,
+    LearnedScales,
+    Places,
+    covariance_factor,
+    covariances,
+    inducing_factor,
+    moved,
+    num_scales,
+    scale_labels,
+    with_scales,
+)
 from riesz.mesh.mesh import Mesh
-
-Places = Float[np.ndarray, "inducing dim"]
-Factor = Float[np.ndarray, "inducing inducing"]
-
-JITTER = 1e-6
-"""Added to the correlations' diagonal; without it the weights of smooth kernels would be so large
-that they cancel only in float64."""
 
 PLACES_OF_REPORT = 500
 """At so many nodes the variance that the inducing points keep is measured."""
-
-
-class LearnedScales(eqx.Module):
-    """How far each scale may be from the kernel's own, its median: the sd of its logarithm.
-
-    With 0.5, 95 % lie within a factor of 2.7 either way.
-    """
-
-    sd: float = eqx.field(static=True, default=1.0)
-    length: float = eqx.field(static=True, default=0.5)
-
-    def __check_init__(self):
-        for name, value in (("sd", self.sd), ("length", self.length)):
-            if not 0 < value < np.inf:
-                raise RieszError(
-                    f"the spread of the logarithm of a field's {name} is {value}: it must be "
-                    "positive and finite."
-                )
-
-    def describe(self) -> str:
-        return (
-            f"within factors of {np.exp(1.96 * self.sd):.3g} and {np.exp(1.96 * self.length):.3g}"
-        )
 
 
 class ScaledField(AbstractFieldLatent):
@@ -224,48 +210,6 @@ def by_scales(
         yield own, np.flatnonzero(which.reshape(-1) == number)
 
 
-def scale_labels(num_lengths: int) -> tuple[str, ...]:
-    if num_lengths == 1:
-        return ("log_sd", "log_length")
-    return ("log_sd", *(f"log_length_{axis}" for axis in range(num_lengths)))
-
-
-def num_scales(kernel: AbstractKernel) -> int:
-    """One sd, and a length for all axes or one for each."""
-    return 1 + len(known_length_scale(kernel))
-
-
-def moved(
-    kernel: AbstractKernel, spread: LearnedScales, scales: Float[np.ndarray, " scale"]
-) -> HostKernel:
-    """The kernel at given coordinates of its scales, on the host."""
-    own = kernel.on_host()
-    return own._replace(
-        sd=own.sd * np.exp(spread.sd * scales[0]),
-        lengths=own.lengths * np.exp(spread.length * scales[1:]),
-    )
-
-
-def with_scales(kernel: AbstractKernel, scales: Float[Array, " scale"]) -> AbstractKernel:
-    """The kernel with another sd and other lengths."""
-    return eqx.tree_at(lambda k: (k.sd, k.length_scale), kernel, (scales[0], scales[1:]))
-
-
-def covariance_factor(
-    kernel: AbstractKernel, places: Float[Array, "inducing dim"]
-) -> Float[Array, "inducing inducing"]:
-    """The Cholesky factor of the covariance of the values at places, on the device."""
-    matrix = covariances(kernel, places, places)
-    jitter = JITTER * kernel.sd**2
-    return jnp.linalg.cholesky(matrix + jitter * jnp.eye(len(places), dtype=matrix.dtype))
-
-
-def covariances(
-    kernel: AbstractKernel, places: Float[Array, "place dim"], others: Float[Array, "other dim"]
-) -> Float[Array, "place other"]:
-    return jax.vmap(lambda x: jax.vmap(lambda y: kernel(x, y))(others))(places)
-
-
 class KernelField(AbstractPlaceField):
     """Kernels centred at inducing points, with a weight each; a function of the place alone."""
 
@@ -294,6 +238,24 @@ class KernelField(AbstractPlaceField):
 
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
         return over_nodes(lambda x: self.at_place(x, weights), self.nodes)
+
+    def nodal_draws(
+        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
+    ) -> Float[np.ndarray, "draw chosen"]:
+        return self.draws_at(np.asarray(self.nodes, float)[some], weights)
+
+    def draws_at(
+        self, points: Float[np.ndarray, "point dim"], weights: Float[np.ndarray, "draw weight"]
+    ) -> Float[np.ndarray, "draw point"]:
+        """Anywhere, on the host."""
+        weights, places = np.asarray(weights, float), np.asarray(self.inducing, float)
+        count = num_scales(self.kernel) if self.learned else 0
+        values = np.tile(mean_at_places(self.mean, points), (len(weights), 1))
+        own = self.kernel.on_host()
+        for scales, rows in by_scales(weights[:, :count]):
+            kernel = own._replace(sd=scales[0], lengths=scales[1:]) if self.learned else own
+            values[rows] += weights[rows, count:] @ kernel.matrix(places, points)
+        return transformed_on_host(self.transform, values)
 
 
 def as_inducing(value: Any) -> int | Places:
@@ -387,12 +349,6 @@ def inducing_points(inducing: int | Places, mesh: Mesh, kernel: AbstractKernel) 
     if len(np.unique(inducing, axis=0)) < len(inducing):
         raise RieszError("some inducing points are given more than once: give each once.")
     return inducing
-
-
-def inducing_factor(kernel: AbstractKernel | HostKernel, places: Places) -> Factor:
-    """The Cholesky factor of the covariance of the values at the inducing points."""
-    jitter = JITTER * float(kernel.sd) ** 2 * np.eye(len(places))
-    return np.linalg.cholesky(kernel.matrix(places, places) + jitter)
 
 
 def variance_kept(

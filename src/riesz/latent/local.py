@@ -6,7 +6,8 @@ $k(x, P)\,K^{-1} v$ with the variance $k(x, x) - k(x, P)\,K^{-1} k(P, x)$. It is
 Kennedy & O'Hagan (2001), or the short structure of a nested variogram.
 """
 
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -15,8 +16,8 @@ from jaxtyping import Array, Float
 from scipy.spatial.distance import cdist
 
 from riesz.arrays import on_device
-from riesz.latent.gaussian_process import (
-    GP,
+from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
+from riesz.latent.scales import (
     JITTER,
     LearnedScales,
     covariances,
@@ -25,7 +26,9 @@ from riesz.latent.gaussian_process import (
     num_scales,
     with_scales,
 )
-from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
+
+if TYPE_CHECKING:
+    from riesz.latent.gaussian_process import GP
 
 SPREAD = LearnedScales(sd=1.0, length=1.0)
 MOST_LENGTHS = 8
@@ -55,8 +58,10 @@ class LocalEffect(eqx.Module):
         self.points = on_device(points, float)
         self.places = on_device(np.unique(np.asarray(points, float), axis=0))
 
-    def prior(self) -> GP:
-        return GP(self.kernel, np.asarray(self.places), learned=SPREAD)
+    def prior(self) -> "GP":
+        # Imported when asked for: predictions from kept draws do without priors.
+        module = import_module("riesz.latent.gaussian_process")
+        return module.GP(self.kernel, np.asarray(self.places), learned=SPREAD)
 
     def split(
         self, weights: Float[Array, " weight"]

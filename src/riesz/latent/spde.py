@@ -27,10 +27,10 @@ from riesz.latent.field import (
     mean_at_nodes,
     range_text,
 )
-from riesz.latent.gaussian_process import LearnedScales, scale_labels
 from riesz.latent.kernels import length_scale_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import node_volumes, spread_nodes
+from riesz.latent.scales import LearnedScales, scale_labels
 from riesz.mesh.mesh import Mesh
 
 BOUNDARY_LENGTH = 1.42

@@ -1,16 +1,13 @@
 """Unknowns before the data: draws of the prior, to hold those of the posterior against."""
 
-from functools import partial
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.arrays import on_device
-from riesz.latent.field import FieldCoefficient
+from riesz.latent.field import ALL, FieldCoefficient
 from riesz.latent.gaussian_process import ScaledNodes
 from riesz.latent.latent import LatentSpace
 from riesz.posterior.posterior import is_field, regions_of
@@ -22,7 +19,16 @@ MOST_NODES = 300
 PRIOR_DRAWS = 16
 """Of numbers, for each draw of the posterior; of a field, which takes a matrix or a solve, one."""
 
+SHARED = 8
+"""Draws in a row that share the scales of a field, for which its kernel has to be factorised."""
+
 Components = Float[np.ndarray, "prior_draw component"]
+
+
+def field_of(latents: LatentSpace, name: str) -> Any:
+    """None of a number."""
+    coefficient = latents.latents[name].coefficient(name)
+    return coefficient.field if isinstance(coefficient, FieldCoefficient) else None
 
 
 def is_map(problem: InverseProblem, name: str) -> bool:
@@ -47,8 +53,10 @@ def before_data(
     # Where that can be, a field is evaluated at those nodes alone.
     short = {n: one.at_some(nodes) for n, one in maps.items() if isinstance(one, ScaledNodes)}
     fields = LatentSpace(maps | short, tuple(maps))
-    z = prior_draws(fields, keys[0], num_draws, problem.forward.dtype)
-    found = at_nodes(fields, z, on_device(nodes), tuple(short)) if maps else {}
+    found: dict[str, Any] = {}
+    for name, weights in prior_draws(fields, keys[0], num_draws, problem.forward.dtype).items():
+        some = ALL if name in short else nodes
+        found[name] = field_of(fields, name).nodal_draws(np.asarray(weights), some)
     found |= prior_draws(
         LatentSpace(numbers, tuple(numbers)),
         keys[1],
@@ -61,21 +69,9 @@ def before_data(
 def prior_draws(
     space: LatentSpace, key: PRNGKeyArray, count: int, dtype: Any
 ) -> dict[str, Float[Array, " prior_draw *value"]]:
-    return space.of_draws(jr.normal(key, (count, space.num_coordinates), dtype))
-
-
-@eqx.filter_jit
-def at_nodes(
-    space: LatentSpace,
-    z: dict[str, Float[Array, " prior_draw *value"]],
-    nodes: Int[Array, " shown"],
-    short: tuple[str, ...],
-) -> dict[str, Float[Array, "prior_draw shown"]]:
-    def one(name: str, value: Float[Array, "*value"]) -> Float[Array, " shown"]:
-        coefficient = space.latents[name].coefficient(name)
-        values = (
-            coefficient.field.nodal(value) if isinstance(coefficient, FieldCoefficient) else value
-        )
-        return values if name in short else values[nodes]
-
-    return {name: jax.lax.map(partial(one, name), values) for name, values in z.items()}
+    draws = np.array(jr.normal(key, (count, space.num_coordinates), dtype))
+    shared = np.arange(count) // SHARED * SHARED
+    for name, part in space.slices().items():
+        scales = slice(part.start, part.start + space.latents[name].num_scales)
+        draws[:, scales] = draws[shared, scales]
+    return space.of_draws(on_device(draws))

@@ -17,7 +17,7 @@ from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
-from riesz.prediction.before import before_data, is_map, shown_nodes
+from riesz.prediction.before import before_data, field_of, is_map, shown_nodes
 from riesz.prediction.draws import (
     NodalDraws,
     NumberDraws,
@@ -30,7 +30,7 @@ from riesz.prediction.draws import (
     rounded,
 )
 from riesz.prediction.learned import Learned, learned
-from riesz.prediction.predict import measured, quantity_draws
+from riesz.prediction.predict import measured, num_values, quantity_draws
 from riesz.prediction.quantity import FluxAt, has_flux
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
@@ -68,7 +68,7 @@ class Everything(eqx.Module):
         state = problem.states(state)[0]  # of several experiments the first is mapped
         found = {
             "state": state,
-            "unknowns": {name: kept_value(problem, name, z) for name in drawn_names(problem)},
+            "unknowns": {name: jnp.ravel(z[name]) for name in drawn_names(problem)},
             "sensors": seen,
             "noise": {
                 name: jnp.ravel(value)
@@ -93,18 +93,15 @@ def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
     return main if isinstance(main, WithEffects) else None
 
 
-def field_of(problem: InverseProblem, name: str) -> Any:
-    coefficient = problem.latents.latents[name].coefficient(name)
-    return coefficient.field if isinstance(coefficient, FieldCoefficient) else None
-
-
-def kept_value(problem: InverseProblem, name: str, z: PyTree) -> Float[Array, " place"]:
+def kept_values(
+    problem: InverseProblem, name: str, own: Float[np.ndarray, "draw weight"]
+) -> Float[np.ndarray, "draw place"]:
     """Values at the nodes, or their logarithms; numbers as they are."""
-    field = field_of(problem, name)
+    field = field_of(problem.latents, name)
     if field is None or isinstance(field, PiecewiseConstant):
-        return jnp.ravel(z[name])
-    values = field.nodal(z[name])
-    return jnp.log(values) if field.is_log else values
+        return own
+    values = field.nodal_draws(own)
+    return np.log(values) if field.is_log else values
 
 
 def posterior_draws(
@@ -120,7 +117,8 @@ def posterior_draws(
     would be.
     """
     problem = posterior.problem
-    num_nodes = problem.forward.space.mesh.num_nodes
+    mesh = problem.forward.space.mesh
+    num_nodes = mesh.num_nodes
     num_fields = 1 + sum(is_field(problem, name) for name in problem.latents.names)
     if num_draws is None:
         fitting = max(MOST_NUMBERS // (num_fields * num_nodes), FEWEST_DRAWS)
@@ -129,11 +127,17 @@ def posterior_draws(
         for_summary=for_summary,
         has_flux=not for_summary and has_flux(problem),
     )
-    every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed)
+    size = num_values(problem)
+    most = size + num_fields * num_nodes + mesh.dim * mesh.num_cells + 4 * len(problem.observed)
+    most += problem.num_coordinates
+    every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed, numbers=most)
     found = finite_draws(every)
+    found["unknowns"] = {
+        name: kept_values(problem, name, own) for name, own in found["unknowns"].items()
+    }
     distribution = posterior.distribution
     return PosteriorDraws(
-        mesh=problem.forward.space.mesh,
+        mesh=mesh,
         seed=seed,
         num_lost=len(every["state"]) - len(found["state"]),
         is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
@@ -187,7 +191,7 @@ def unknowns_of(problem: InverseProblem, found: dict[str, Any]) -> dict[str, Unk
 def unknown_draws(
     problem: InverseProblem, name: str, values: Float[np.ndarray, "draw place"]
 ) -> Unknown:
-    field = field_of(problem, name)
+    field = field_of(problem.latents, name)
     if field is None:
         coordinates = jax.ShapeDtypeStruct((problem.num_coordinates,), problem.forward.dtype)
         # Not the bound method: JAX would compare the whole problem, array by array.
@@ -251,7 +255,7 @@ def learned_of(
         own, labels = drawn[name], (f"{name} (mean over the domain)",)
         if is_map(problem, name):
             own = own[:, shown_nodes(problem)]
-            own = np.exp(own) if field_of(problem, name).is_log else own
+            own = np.exp(own) if field_of(problem.latents, name).is_log else own
         else:
             count = own.shape[1]
             labels = tuple(label_of(problem, name, i, count) for i in range(count))

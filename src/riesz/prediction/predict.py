@@ -112,10 +112,19 @@ def new_measurements(
 
 
 def quantity_draws(
-    posterior: Posterior, sampler: Sampler, *, num_draws: int = NUM_DRAWS, seed: int = 0
+    posterior: Posterior,
+    sampler: Sampler,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    numbers: int | None = None,
 ) -> PyTree[np.ndarray]:
-    """All draws of a small quantity, or of a dictionary of them: the first axis counts draws."""
-    chunks = list(drawn_chunks(posterior, sampler, num_draws, seed))
+    """All draws of a small quantity, or of a dictionary of them: the first axis counts draws.
+
+    Where a quantity reads the state and has so many numbers at most, it need not be traced to
+    find that out.
+    """
+    chunks = list(drawn_chunks(posterior, sampler, num_draws, seed, numbers))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
 
@@ -145,17 +154,22 @@ def statistics(
 
 
 def drawn_chunks(
-    posterior: Posterior, sampler: Sampler, num_draws: int, seed: int
+    posterior: Posterior,
+    sampler: Sampler,
+    num_draws: int,
+    seed: int,
+    numbers: int | None = None,
 ) -> Iterator[PyTree[np.ndarray]]:
     """Draws of a quantity, a chunk at a time; all chunks have one shape, to compile once."""
     coordinate_key, state_key = jr.split(jr.key(seed))
     coordinates = representative(posterior, coordinate_key, num_draws)
     num_draws = len(coordinates)
     problem, states = posterior.problem, posterior.states
-    size, wanted = (
-        chunk_size(problem, sampler, coordinates),
-        reads_state(problem, sampler, coordinates),
-    )
+    wanted = True
+    if numbers is None:
+        numbers = num_numbers(problem, sampler, coordinates)
+        wanted = reads_state(problem, sampler, coordinates)
+    size = chunk_size(num_draws, numbers)
     for number, start in enumerate(range(0, num_draws, size)):
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
@@ -214,13 +228,17 @@ def of_chunk(
     return jax.lax.map(lambda own: of_draw(*own), (keys, z, states))
 
 
-def chunk_size(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
-    """As many draws as fit at once, in chunks of nearly equal size."""
+def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
+    """In one draw of a quantity, and of the state that it is of."""
     size = num_values(problem)
     state = jax.ShapeDtypeStruct((1, size), problem.forward.dtype)
     z = unknowns_like(problem, coordinates)
     z = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in z.items()}
     one = eqx.filter_eval_shape(of_chunk, problem, sampler, jr.key(0), z, state)
-    values = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one))
-    fitting = max(CHUNK_NUMBERS // max(values, size), 1)
-    return math.ceil(len(coordinates) / math.ceil(len(coordinates) / fitting))
+    return max(size, sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one)))
+
+
+def chunk_size(num_draws: int, numbers: int) -> int:
+    """As many draws as fit at once, in chunks of nearly equal size."""
+    fitting = max(CHUNK_NUMBERS // numbers, 1)
+    return math.ceil(num_draws / math.ceil(num_draws / fitting))

@@ -13,7 +13,7 @@ from riesz.case.check.words import case_numbers, describe_case
 from riesz.case.data.prepared import read_columns
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
-from riesz.engines.table import ENGINES
+from riesz.engines.table import ENGINES, engine_class
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
 from riesz.io import write_mesh
@@ -416,10 +416,10 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(
-    ("engine", "setting"), [(n, one) for n, e in ENGINES.items() for one in e.model_fields]
+    ("engine", "setting"), [(n, one) for n in ENGINES for one in engine_class(n).model_fields]
 )
 def test_every_setting_of_every_engine_is_reached_from_a_problem_file(engine, setting):
-    default = getattr(ENGINES[engine](), setting)
+    default = getattr(engine_class(engine)(), setting)
     text = GIVEN.get(setting) or ("0.03" if isinstance(default, float) else "7")
     needed = 'over = "nuts"\n' if engine == "conditional" and setting in SAMPLING else ""
     content = f"{SQUARE}\n[engine.{engine}]\n{needed}{setting} = {text}\n"
@@ -431,7 +431,7 @@ def test_every_setting_of_every_engine_is_reached_from_a_problem_file(engine, se
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_misspelt_setting_of_any_engine_is_told_with_the_nearest_one(engine):
-    setting = next(iter(ENGINES[engine].model_fields))
+    setting = next(iter(engine_class(engine).model_fields))
     content = f"{SQUARE}\n[engine.{engine}]\n{setting}x = 1\n"
     with pytest.raises(ValueError, match=f"has no setting '{setting}x': did you mean '{setting}'"):
         ProblemTables.model_validate(tomllib.loads(content))

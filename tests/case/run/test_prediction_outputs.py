@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import geopandas
+import matplotlib
 import meshio
 import numpy as np
 import pyogrio
@@ -22,7 +23,8 @@ from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import PredictionRequest, check_request, check_target, statistics_in
 from riesz.cli.main import main
 from riesz.errors import RieszError
-from riesz.io.maps.raster import Band, colour_range
+from riesz.io.maps.geopackage import round_numbers
+from riesz.io.maps.raster import COLOURS, Band, colour_range
 from riesz.io.tables import layers
 from riesz.prediction.draws import BITS
 from riesz.prediction.predict import predict
@@ -265,6 +267,23 @@ def test_colours_suit_what_they_show():
     assert colours("u_exceed_3", 0.2, 0.4) == ("cividis", 0.0, 1.0)
     assert colours("f_mean", -3.0, 9.0) == ("RdBu_r", -9.0, 9.0)
     assert colours("u_mean", -0.1, 9.0)[0] == "viridis"
+
+
+def test_colours_are_those_of_matplotlib():
+    for name, codes in COLOURS.items():
+        shares = np.linspace(0, 1, len(codes.split()))
+        wanted = matplotlib.colormaps[name](shares, bytes=True)[:, :3]
+        assert [bytes(one.tolist()).hex() for one in wanted] == codes.split()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (4.3, 4.31), (-120.0, 3400.0), (1e-9, 3e-9)])
+def test_contours_stand_at_about_a_dozen_round_numbers(low, high):
+    marks = round_numbers(low, high)
+    inside = marks[(marks > low) & (marks < high)]
+    assert 4 < len(inside) <= 12
+    step = marks[1] - marks[0]
+    assert np.isclose(step / 10 ** np.floor(np.log10(step * 1.0001)), [1, 2, 2.5, 5]).any()
+    np.testing.assert_allclose(marks / step, np.round(marks / step), atol=1e-9)
 
 
 def test_quiet_prints_nothing_and_json_prints_one_object(

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 from tests.linear_gaussian import NOISE, linear_problem
 
-from riesz.diagnose.sbc import fits_to_many
+from riesz.diagnose.simulation import fits_to_many
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.emulate.start import at_sensors, initial_surrogate
 

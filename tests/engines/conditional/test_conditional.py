@@ -44,10 +44,17 @@ SCALES = rz.LearnedScales(0.5, 0.3)
 
 
 def problem_with(
-    latents=None, *, equation=None, likelihood=None, sensors=SENSORS, values=VALUES, source=None
+    latents=None,
+    *,
+    equation=None,
+    likelihood=None,
+    sensors=SENSORS,
+    values=VALUES,
+    source=None,
+    learned=None,
 ):
     source = rz.GP(rz.Matern52(0.4, 2.0), 8) if source is None else source
-    edge = rz.BoundaryGP(rz.Matern52(0.8, 0.5), mean=2.0, trend_sd=1.0, inducing=5)
+    edge = rz.BoundaryGP(rz.Matern52(0.8, 0.5), 2.0, trend_sd=1.0, inducing=5, learned=learned)
     return rz.inverse_problem(
         MESH,
         rz.diffusion(1.3) - rz.source("f") if equation is None else equation,
@@ -173,13 +180,14 @@ def test_where_no_unknown_changes_the_matrix_the_host_has_density_and_slope_of_t
         {"noise": dist.HalfNormal(0.5), "local": local.prior()},
         source=rz.GP(rz.Matern52(0.4, 2.0), 8, learned=SCALES, at_nodes=True),
         likelihood=rz.WithEffects(rz.Gaussian("noise"), local=local),
+        learned=SCALES,
     )
     parts = linear_parts(problem)
     at = at_points(problem, problem.operator, SparseLU())
     assert isinstance(at, Tabulated)
     model = data_model(problem, parts, at)
     density = MarginalDensity(problem, parts, Solved(problem.operator, SparseLU()))
-    others = np.random.default_rng(0).normal(size=5) / 2
+    others = np.random.default_rng(0).normal(size=7) / 2
     value, slope = value_and_slope(jnp.asarray(others), density)
     found = model.cost(others)
     np.testing.assert_allclose(found[0], value, rtol=1e-9)
@@ -224,7 +232,8 @@ def test_laplace_has_the_mode_and_the_curvature_of_the_marginal_density(with_noi
     engine = rz.Conditional(num_draws=1000, num_others=1000)
     parts, key = linear_parts(problem), jax.random.key(0)
     at = at_points(problem, problem.operator, SparseLU())
-    found = other_unknowns(problem, parts, engine, key, at, None, Work()).values.ravel()
+    start = jnp.zeros(len(parts.others))
+    found = other_unknowns(problem, parts, engine, key, at, None, start, Work()).values.ravel()
     top = int(np.argmax(logs))
     step = grid[1] - grid[0]
     curvature = (2 * logs[top] - logs[top - 1] - logs[top + 1]) / step**2

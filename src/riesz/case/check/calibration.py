@@ -5,7 +5,7 @@ from pathlib import Path
 
 from riesz.case.file.problem import Case
 from riesz.diagnose.calibration import Calibration
-from riesz.diagnose.sbc import sbc
+from riesz.diagnose.simulation import sbc
 from riesz.engines.amortise.engine import Amortise
 from riesz.io.store.files import prepared_folder
 from riesz.io.store.results import results, write_results

@@ -11,9 +11,9 @@ from jaxtyping import Float
 
 from riesz.case.data.prepared import Covariate, Prepared
 from riesz.errors import FileFormatError
-from riesz.latent.gaussian_process import inducing_factor
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points
+from riesz.latent.scales import inducing_factor
 from riesz.spelling import listed
 
 EFFECTS, LOCAL = "effects", "local"

@@ -11,10 +11,11 @@ from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_va
 
 from riesz.case.table import Numbers, Table, is_finite, shown
 from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import GP, LearnedScales, LogGP
+from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
 from riesz.latent.kernels import RBF, AbstractKernel, Matern12, Matern32, Matern52
 from riesz.latent.regions import Regions
+from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.tags import REST
 from riesz.spelling import nearest

@@ -54,7 +54,7 @@ from riesz.case.file.wells import (
 )
 from riesz.case.table import table_of
 from riesz.engines.base import AbstractEngine
-from riesz.engines.table import AUTO, ENGINES
+from riesz.engines.table import AUTO, engine_class
 from riesz.errors import FileFormatError, told_of
 from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
@@ -316,8 +316,8 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     gradient would keep one for each point, inducing point and unknown, which takes gigabytes.
     """
     priors = {name: prior.distribution() for name, prior in tables.unknowns.items()}
-    named = ENGINES.get(tables.engine.name)
-    if nested and not (named is not None and named.is_exact):
+    name = tables.engine.name
+    if nested and (name == AUTO or not engine_class(name).is_exact):
         return priors
     prescribed = prescribed_values(tables.boundary).values()
     return {

@@ -8,15 +8,20 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.engines.conditional.host import Columns, Component, DataModel, Scales, data_model
+from riesz.engines.conditional.host import (
+    Columns,
+    Component,
+    DataModel,
+    Scales,
+    data_model,
+    rough_mode,
+)
 from riesz.engines.conditional.points import at_sensors
-from riesz.engines.training import minimised
-from riesz.latent.gaussian_process import inducing_factor
 from riesz.latent.kernels import Matern32
+from riesz.latent.scales import inducing_factor
 from riesz.observe.observables import AtPoints
 from riesz.problem.linearity import linear_parts, read_by_state
 from riesz.problem.problem import InverseProblem
@@ -68,7 +73,8 @@ def compared(problem: InverseProblem, local: str) -> Comparison | None:
         return None
     parts = linear_parts(problem)
     model = data_model(problem, parts, at_sensors(problem))
-    if model is None or local not in parts.names:
+    mode = rough_mode(problem)  # where the engine begins, too
+    if model is None or mode is None or local not in parts.names:
         return None
     in_state = np.asarray(parts.linear)[read_by_state(problem)[np.asarray(parts.linear)]]
     equation = {
@@ -76,12 +82,12 @@ def compared(problem: InverseProblem, local: str) -> Comparison | None:
         for name, part in problem.latents.slices().items()
         if np.isin(np.arange(part.start, part.stop), in_state).any()
     }
-    models = {
-        WITH: model,
+    others = {
         WITHOUT: without(model, {local}),
         KRIGING: kriging(without(model, {local, *equation}), problem),
     }
-    return Comparison({name: left_out_densities(one) for name, one in models.items()})
+    found = {name: left_out_densities(one, one.rough_mode()) for name, one in others.items()}
+    return Comparison({WITH: left_out_densities(model, mode)} | found)
 
 
 def without(model: DataModel, names: Collection[str]) -> DataModel:
@@ -119,8 +125,7 @@ def kriging(model: DataModel, problem: InverseProblem) -> DataModel:
     )
 
 
-def left_out_densities(model: DataModel) -> Float[np.ndarray, " sensor"]:
+def left_out_densities(model: DataModel, mode: Scales) -> Float[np.ndarray, " sensor"]:
     """At the most probable scales and noise."""
-    mode = minimised(jnp.asarray(np.zeros(model.num_others)), model.cost)
-    residuals, sds = model.system(np.asarray(mode)).left_out()
+    residuals, sds = model.system(mode).left_out()
     return -0.5 * ((residuals / sds) ** 2 + np.log(2 * np.pi)) - np.log(sds)

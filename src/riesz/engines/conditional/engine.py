@@ -29,7 +29,7 @@ from riesz.engines.base import (
     as_solver,
     started,
 )
-from riesz.engines.conditional.host import DataModel, data_model
+from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.linear import NAME, Others, linear_system
 from riesz.engines.conditional.points import AbstractAtPoints, at_points, at_sensors
 from riesz.engines.nuts.engine import (
@@ -135,7 +135,11 @@ class Conditional(AbstractEngine):
         by_lu = isinstance(solver, SparseLU)
         at = at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
         model = data_model(problem, parts, at)
-        found = other_unknowns(problem, parts, self, search_key, at, model, work)
+        start = started(problem, self.start, work._replace(seed=0))
+        if start is None and by_lu and model is not None:
+            start = rough_mode(problem)
+        origin = others_of(parts, start)
+        found = other_unknowns(problem, parts, self, search_key, at, model, origin, work)
         chains, count, _ = found.values.shape
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
@@ -168,12 +172,12 @@ def other_unknowns(
     key: PRNGKeyArray,
     at: AbstractAtPoints,
     model: DataModel | None,
+    origin: Others,
     work: Work,
 ) -> FoundOthers:
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, at)
     cost = slope_of(density) if model is None else model.cost
-    origin = others_of(parts, started(problem, engine.start, work._replace(seed=0)))
     mode, history, notes = most_probable(cost, density, origin, engine.max_steps, work)
     if engine.over == "nuts" and len(origin):
         values, sampling = by_nuts(density, spread_about(cost, mode), mode, engine, key, work)

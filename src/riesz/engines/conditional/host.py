@@ -9,6 +9,7 @@ factors and slopes are NumPy's, for which nothing is compiled.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,12 +20,26 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.points import AbstractAtPoints, Tabulated
-from riesz.latent.gaussian_process import ScaledField, ScaledNodes
+from riesz.engines.conditional.points import AbstractAtPoints, Tabulated, at_sensors
+from riesz.engines.training import minimised
+from riesz.fem.terms.coefficient import Constant
+from riesz.latent.boundary_process import TrendField
+from riesz.latent.field import FieldCoefficient
+from riesz.latent.gaussian_process import KernelField, ScaledField, ScaledNodes
 from riesz.latent.local import SPREAD
 from riesz.observe.effects import WithEffects
-from riesz.problem.linearity import Parts, beside_the_equation, by_equation, read_by_state
+from riesz.problem.linearity import (
+    Parts,
+    beside_the_equation,
+    by_equation,
+    linear_parts,
+    once_per_problem,
+    read_by_state,
+)
 from riesz.problem.problem import InverseProblem
+
+ROUGH = 1e-5
+"""What a step of a rough search gains at least, as a share of the cost."""
 
 STEP = 1e-4
 """Of central differences of columns by their scales, in prior standard deviations."""
@@ -139,9 +154,20 @@ class DataModel:
             return np.inf, np.zeros_like(others)
         return -value, -slope
 
+    def rough_mode(self) -> Scales:
+        """Nearly the most probable scales and noise: good enough to compare models by."""
+        return np.asarray(minimised(on_device(np.zeros(self.num_others)), self.cost, gain=ROUGH))
+
 
 def log_prior(others: Scales) -> float:
     return -0.5 * float(others @ others + len(others) * np.log(2 * np.pi))
+
+
+@once_per_problem
+def rough_mode(problem: InverseProblem) -> Scales | None:
+    """By LU: asked for by whoever compares models, and where the engine's search begins."""
+    model = data_model(problem, linear_parts(problem), at_sensors(problem))
+    return None if model is None else model.rough_mode()
 
 
 def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> DataModel | None:
@@ -189,7 +215,46 @@ def columns_of(
         by_node = np.asarray(at.by_value[name])
         return partial(latent.seen, by_node), latent.weights.growth()
     growth = latent.growth() if isinstance(latent, ScaledField) else None
+    if isinstance(latent, ScaledField) and is_prescribed_alone(problem, name):
+        pieces = [one for one in problem.forward.dirichlet if is_field_of(one.value, name)]
+        rows = np.asarray(at.by_prescribed)[:, np.concatenate([one.position for one in pieces])]
+        places = np.concatenate([np.asarray(one.x, float) for one in pieces])
+        return partial(prescribed_columns, latent, latent.field, rows, places), growth
     return lambda scales: np.asarray(columns_at(problem, at, name, on_device(scales))), growth
+
+
+def is_field_of(value: Any, name: str) -> bool:
+    """Whether a prescribed value is an unknown field by itself, which NumPy can evaluate."""
+    is_field = isinstance(value, FieldCoefficient) and value.name == name
+    return is_field and isinstance(value.field, KernelField | TrendField)
+
+
+def is_prescribed_alone(problem: InverseProblem, name: str) -> bool:
+    """Whether an unknown is read by prescribed values alone, each the field itself or a number."""
+    prescribed, shifts = beside_the_equation(problem)
+    if name not in prescribed.reads - by_equation(problem).reads - shifts.reads:
+        return False
+    pieces = problem.forward.dirichlet
+    positions = np.concatenate([one.position for one in pieces])
+    hides = len(np.unique(positions)) < len(positions)  # one of them another
+    return not hides and all(
+        is_field_of(one.value, name) or isinstance(one.value, Constant) for one in pieces
+    )
+
+
+def prescribed_columns(
+    latent: ScaledField,
+    field: Any,
+    rows: Float[np.ndarray, "sensor place"],
+    places: Float[np.ndarray, "place dim"],
+    scales: Scales,
+) -> Columns:
+    """How the data respond to the other coordinates of a field that is prescribed at places."""
+    count = latent.num_coordinates - latent.num_scales
+    units = np.vstack([np.zeros(count), np.eye(count)])
+    weights = latent.of_draws(np.hstack([np.tile(scales, (1 + count, 1)), units]))
+    values = field.draws_at(places, weights)
+    return rows @ (values[1:] - values[0]).T
 
 
 @eqx.filter_jit

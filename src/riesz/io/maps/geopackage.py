@@ -1,8 +1,8 @@
 """Vector maps as GeoPackage: contours, flow arrows and wells. Needs geopandas, the extra `gis`."""
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +17,7 @@ from riesz.io.tables.layers import gis_module
 from riesz.mesh.grid import Grid
 
 NUM_LEVELS = 12
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 Table = dict[str, list[Any]]
 
@@ -78,9 +79,15 @@ def levels_of(band: Band) -> list[float]:
     low, high = finite_range(band)
     marks = PROBABILITIES
     if "_exceed_" not in band.name:
-        ticks = import_module("matplotlib.ticker").MaxNLocator(NUM_LEVELS)
-        marks = ticks.tick_values(low, high) if low < high else ()
+        marks = round_numbers(low, high) if low < high else ()
     return [float(mark) for mark in marks if low < mark < high]
+
+
+def round_numbers(low: float, high: float) -> Float[np.ndarray, " level"]:
+    """About a dozen multiples of 1, 2, 2.5 or 5 times a power of ten, around two ends."""
+    power = 10.0 ** math.floor(math.log10((high - low) / NUM_LEVELS))
+    step = next(size * power for size in STEPS if NUM_LEVELS * size * power >= high - low)
+    return np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step
 
 
 def arrows(

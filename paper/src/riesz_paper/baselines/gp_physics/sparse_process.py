@@ -13,9 +13,9 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from riesz.latent.gaussian_process import JITTER
 from riesz.latent.kernels import AbstractKernel
 from riesz.latent.representatives import farthest_points
+from riesz.latent.scales import JITTER
 from riesz.posterior.family import FullRank, full_rank
 
 Place = Float[Array, " dim"]

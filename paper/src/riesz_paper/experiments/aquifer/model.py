@@ -25,8 +25,9 @@ from riesz.engines.conditional.points import at_points
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
 from riesz.latent.boundary_process import BoundaryGP
-from riesz.latent.gaussian_process import LearnedScales, LogGP
+from riesz.latent.gaussian_process import LogGP
 from riesz.latent.kernels import Matern52
+from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
