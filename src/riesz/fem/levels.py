@@ -9,6 +9,7 @@ from jaxtyping import Int
 from riesz.errors import SolveError
 from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, stiffness
 from riesz.fem.linear.multigrid.solver import Multigrid, from_prolongations
+from riesz.fem.linear.multigrid.tables import dimensions
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, midpoint_prolongation
@@ -56,7 +57,7 @@ def narrowed(
 
     The coarser unknowns are the first of the finer ones: what is fixed there is fixed here.
     """
-    coarse = free[free < np.shape(between)[1]]
+    coarse = free[free < dimensions(between)[1]]
     prolongations.append(sp.csr_array(between[free][:, coarse]))
     return coarse
 
@@ -65,9 +66,9 @@ def aggregated(mesh: Mesh, free: Int[np.ndarray, " free"]) -> list[sp.csr_array]
     """Prolongations by smoothed aggregation, of linear elements with diffusivity one."""
     matrix = sp.csr_array(stiffness(mesh.nodes, mesh.cells)[free][:, free])
     prolongations = []
-    while np.shape(matrix)[0] > COARSEST and len(prolongations) < MOST_LEVELS:
+    while dimensions(matrix)[0] > COARSEST and len(prolongations) < MOST_LEVELS:
         prolongation = smoothed_aggregation(matrix, len(prolongations))
-        if np.shape(prolongation)[1] > 0.8 * np.shape(matrix)[0]:
+        if dimensions(prolongation)[1] > 0.8 * dimensions(matrix)[0]:
             break
         prolongations.append(prolongation)
         matrix = sp.csr_array(prolongation.T @ matrix @ prolongation)

@@ -30,6 +30,11 @@ SLICE_COST = 0.03, 50_000
 Counts = Int[np.ndarray, " row"]
 
 
+def dimensions(matrix: sp.csr_array) -> tuple[int, int]:
+    rows, columns = matrix.shape  # pyright: ignore[reportGeneralTypeIssues]
+    return rows, columns
+
+
 def gather(source: Float[Array, " any"], places: Int[Array, "..."]) -> Float[Array, "..."]:
     return source.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
@@ -127,7 +132,7 @@ class Layout(NamedTuple):
         begins = matrix.indptr.take(self.order)  # the last one is the end of all
         entries = np.arange(starts[-1]) + np.repeat(begins - starts[:-1], counts)
         parts = matrix.data[entries], matrix.indices[entries], starts
-        return sp.csr_array(parts, shape=(len(counts), np.shape(matrix)[1]))
+        return sp.csr_array(parts, shape=(len(counts), dimensions(matrix)[1]))
 
 
 def layout(pattern: sp.csr_array, order: Int[np.ndarray, " unknown"]) -> Layout:
