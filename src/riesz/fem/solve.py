@@ -6,7 +6,8 @@ and in reverse mode and to any order: the iteration itself is never differentiat
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +19,8 @@ from riesz.fem.assembly import check_state, free_residual, jacobian, source_rate
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
-from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.terms.coefficient import is_traced, reads_state, resolve
+from riesz.fem.terms.weakform import LINEAR
 
 ROUNDING_UNITS = 4
 """How many units of rounding error a residual may have and still count as zero."""
@@ -51,6 +53,20 @@ class Solution(eqx.Module):
     num_steps: Int[Array, ""]
     converged: Bool[Array, ""]
     unsolved: Bool[Array, ""]  # a linear solve failed
+
+
+class PreparedJacobian(NamedTuple):
+    """A matrix, and what a solver needs to know of it."""
+
+    matrix: SparseMatrix
+    prepared: PyTree[Array]
+
+
+class Root(eqx.Module):
+    """Where the iteration ended, with the matrix if it is the same everywhere."""
+
+    solution: Solution
+    jacobian: PreparedJacobian | None
 
 
 def solve(
@@ -100,7 +116,8 @@ def find_root(
 ) -> Solution:
     """The root of the residual, differentiable in whatever `problem` and `z` hold."""
     start = jnp.zeros(problem.num_free, problem.dtype) if start is None else start
-    return implicit_root((problem, z), linear_solver, newton, jax.lax.stop_gradient(start))
+    start = jax.lax.stop_gradient(start)
+    return implicit_root((problem, z), linear_solver, newton, start).solution
 
 
 @eqx.filter_custom_jvp
@@ -113,21 +130,46 @@ def implicit_root(problem_and_z, linear_solver, newton, start):
 def implicit_root_jvp(primals, tangents):
     r"""$\dot u = -J^{-1}\,(\partial r/\partial z)\,\dot z$ at the root."""
     problem_and_z, linear_solver, newton, start = primals
-    solution = implicit_root(problem_and_z, linear_solver, newton, start)
-    values = solution.free_values
+    root = implicit_root(problem_and_z, linear_solver, newton, start)
+    values = root.solution.free_values
 
-    def residual_of(inputs):
+    def residual_of(inputs, free_values):
         problem, z = inputs
-        return free_residual(problem, with_dirichlet(problem, values, z), z)
+        return free_residual(problem, with_dirichlet(problem, free_values, z), z)
 
-    _, change = eqx.filter_jvp(residual_of, (problem_and_z,), (tangents[0],))
+    def product(direction):
+        return jax.jvp(partial(residual_of, problem_and_z), (values,), (direction,))[1]
+
+    _, change = eqx.filter_jvp(
+        lambda inputs: residual_of(inputs, values), (problem_and_z,), (tangents[0],)
+    )
     problem, z = problem_and_z
-    matrix = jacobian(problem, with_dirichlet(problem, values, z), z)
-    answer = linear_solver(matrix, -change)
+    there = root.jacobian or prepared_jacobian(problem, z, values, linear_solver)
+    matrix, prepared = jax.lax.stop_gradient(there)
+    answer = linear_solver.with_product(product, matrix, prepared, -change)
     # None stands for a tangent of zero.
-    no_change = jax.tree.map(lambda _: None, solution)
-    return solution, eqx.tree_at(
-        lambda s: s.free_values, no_change, answer, is_leaf=lambda leaf: leaf is None
+    no_change = jax.tree.map(lambda _: None, root)
+    return root, eqx.tree_at(
+        lambda r: r.solution.free_values, no_change, answer, is_leaf=lambda leaf: leaf is None
+    )
+
+
+def prepared_jacobian(
+    problem: BoundaryValueProblem,
+    z: PyTree,
+    free_values: Float[Array, " free"],
+    linear_solver: AbstractLinearSolver,
+) -> PreparedJacobian:
+    matrix = jacobian(problem, with_dirichlet(problem, free_values, z), z)
+    return PreparedJacobian(matrix, linear_solver.prepared(matrix))
+
+
+def is_linear(problem: BoundaryValueProblem, z: PyTree) -> bool:
+    """Whether the equation is known to be: its matrix is then the same for all states."""
+    return all(
+        term.integrand in LINEAR
+        and not any(reads_state(resolve(c, z, name)) for name, c in term.coefficients.items())
+        for term in problem.form.terms
     )
 
 
@@ -137,8 +179,11 @@ def newton_iteration(
     linear_solver: AbstractLinearSolver,
     newton: Newton,
     start: Float[Array, " free"],
-) -> Solution:
+) -> Root:
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
+    constant = (
+        prepared_jacobian(problem, z, start, linear_solver) if is_linear(problem, z) else None
+    )
 
     def residual_at(free_values):
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)
@@ -152,8 +197,12 @@ def newton_iteration(
         return far & (iterate.step < newton.max_steps) & ~iterate.stuck
 
     def advance(iterate: Iterate) -> Iterate:
-        matrix = jacobian(problem, with_dirichlet(problem, iterate.free_values, z), z)
-        direction = -linear_solver(matrix, iterate.residual)
+        matrix, prepared = constant or prepared_jacobian(
+            problem, z, iterate.free_values, linear_solver
+        )
+        direction = -linear_solver.raw_solve(
+            matrix, iterate.residual, transposed=False, prepared=prepared
+        )
         moved = damped_step(residual_at, iterate, direction, newton.max_halvings)
         noise = rounding_error(matrix, moved.free_values)
         unsolved = ~jnp.all(jnp.isfinite(direction))
@@ -172,13 +221,14 @@ def newton_iteration(
     )
     end = jax.lax.while_loop(unfinished, advance, begin)
     last = jnp.linalg.norm(end.residual)
-    return Solution(
+    solution = Solution(
         free_values=end.free_values,
         relative_residual=jnp.where(first == 0, 0.0, last / first),
         num_steps=end.step,
         converged=close(end),
         unsolved=end.unsolved,
     )
+    return Root(solution, constant)
 
 
 def rounding_error(matrix: SparseMatrix, values: Float[Array, " free"]) -> Float[Array, ""]:

@@ -7,6 +7,7 @@ NumPy views of XLA's own buffers, and cannot wait.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import SolveError
 from riesz.fem.linear.host_lu import SINGULAR, lu_solve
@@ -75,31 +76,53 @@ batching.primitive_batchers[host_lu_p] = host_lu_batch
 class AbstractLinearSolver(eqx.Module):
     """Solves A x = b; forward and reverse derivatives to any order come from the same solver."""
 
+    def prepared(self, matrix: SparseMatrix) -> PyTree[Array]:
+        """What solves with one matrix have in common, to be computed once for all of them."""
+        return ()
+
     @abstractmethod
-    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
         """A solution without derivatives, or NaN where there is none."""
 
     def __call__(self, matrix: SparseMatrix, side: Vector) -> Vector:
         fixed = jax.lax.stop_gradient(matrix)
+        return self.with_product(matrix.__matmul__, fixed, self.prepared(fixed), side)
+
+    def with_product(
+        self,
+        product: Callable[[Vector], Vector],
+        matrix: SparseMatrix,
+        prepared: PyTree[Array],
+        side: Vector,
+    ) -> Vector:
+        """The same where derivatives by A are to be those of a function, its product with x."""
         return jax.lax.custom_linear_solve(
-            matrix.__matmul__,
+            product,
             side,
-            solve=lambda _, b: self.raw_solve(fixed, b, transposed=False),
-            transpose_solve=lambda _, b: self.raw_solve(fixed, b, transposed=True),
+            solve=lambda _, b: self.raw_solve(matrix, b, transposed=False, prepared=prepared),
+            transpose_solve=lambda _, b: self.raw_solve(
+                matrix, b, transposed=True, prepared=prepared
+            ),
         )
 
 
 class SparseLU(AbstractLinearSolver):
     """SuperLU on the host: the default, for any matrix that fits in memory."""
 
-    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
         return host_lu(matrix, side, transposed=transposed)
 
 
 class Dense(AbstractLinearSolver):
     """Dense LU on the device: small problems, many at once on a GPU."""
 
-    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
         dense = matrix.to_dense()
         # Scaled to a unit diagonal, coefficients of any contrast do no harm to the estimate.
         root = jnp.sqrt(jnp.max(abs(dense), axis=1))
@@ -120,7 +143,9 @@ class ConjugateGradients(AbstractLinearSolver):
         if not 0 < self.tolerance < 1:
             raise SolveError(f"the CG tolerance is {self.tolerance}: it must lie between 0 and 1.")
 
-    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
         product = matrix.__matmul__
         if transposed:  # not the same where the matrix is unsymmetric after all
             transpose = jax.linear_transpose(product, side)

@@ -154,6 +154,9 @@ SYMMETRIC = (
 )
 """Integrands whose matrices are symmetric, as long as coefficients do not depend on the state."""
 
+LINEAR = (*SYMMETRIC, advection_integrand)
+"""Integrands that are linear in the state, as long as coefficients do not depend on it."""
+
 OFFERED = ("x", "z", "normal")
 """Arguments that an integrand written by hand may ask for without naming a coefficient."""
 

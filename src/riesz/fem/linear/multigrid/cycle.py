@@ -36,6 +36,17 @@ class Level(eqx.Module):
     inverse_diagonal: Vector  # for Chebyshev's steps divided by the bound of the eigenvalues
 
 
+class Matrices(eqx.Module):
+    """The numbers of all levels, the finest first; where they stand is told by tables."""
+
+    values: tuple[tuple[Float[Array, "_ _"], ...], ...]
+    inverse_diagonals: tuple[Float[Array, " _"], ...]
+    coarsest: Float[Array, "coarse coarse"]  # inverse
+
+    def astype(self, dtype: DTypeLike) -> "Matrices":
+        return jax.tree.map(lambda part: part.astype(dtype), self)
+
+
 class Cycle(eqx.Module):
     """An approximate inverse of the finest matrix."""
 
@@ -104,12 +115,29 @@ def eigenvalue_bound(rows: Rows) -> Float[Array, ""]:
 def cycle(
     tables: tuple[Table, ...],
     transfers: tuple[Transfer, ...],
-    values: Float[Array, " entry"],
+    matrices: Matrices,
     num_steps: int,
     *,
     is_symmetric: bool,
-    dtype: DTypeLike,
 ) -> Cycle:
+    """One V-cycle with matrices that are made for it."""
+    levels = tuple(
+        Level(Rows(table.columns, values), inverse_diagonal)
+        for table, values, inverse_diagonal in zip(
+            tables[:-1], matrices.values, matrices.inverse_diagonals, strict=True
+        )
+    )
+    steps = chebyshev(num_steps) if is_symmetric else jacobi(num_steps)
+    return Cycle(levels, transfers, matrices.coarsest, steps)
+
+
+def matrices(
+    tables: tuple[Table, ...],
+    transfers: tuple[Transfer, ...],
+    values: Float[Array, " entry"],
+    *,
+    is_symmetric: bool,
+) -> Matrices:
     """Matrices of all levels from the values of the finest."""
     operators = [tables[0].filled(values)]
     for table, transfer in zip(tables[1:], transfers, strict=True):
@@ -118,15 +146,20 @@ def cycle(
         if not is_symmetric:
             rows = upwinded(rows, table.filled(gather(values, transfer.mirrored)))
         operators.append(rows)
-    levels = []
-    for rows in operators[:-1]:
-        bound = eigenvalue_bound(rows) if is_symmetric else 1.0
-        diagonal = rows.diagonal()
-        inverse_diagonal = jnp.where(diagonal == 0, 0.0, 1 / (bound * diagonal))
-        levels.append(Level(rows.astype(dtype), inverse_diagonal.astype(dtype)))
-    coarsest = inverse(operators[-1].to_dense()).astype(dtype)
-    steps = chebyshev(num_steps) if is_symmetric else jacobi(num_steps)
-    return Cycle(tuple(levels), transfers, coarsest, steps)
+    return Matrices(
+        values=tuple(rows.values for rows in operators[:-1]),
+        inverse_diagonals=tuple(
+            inverse_diagonal(rows, is_symmetric=is_symmetric) for rows in operators[:-1]
+        ),
+        coarsest=inverse(operators[-1].to_dense()),
+    )
+
+
+def inverse_diagonal(rows: Rows, *, is_symmetric: bool) -> Vector:
+    """For the steps of a smoother; zero where a row only fills up."""
+    diagonal = rows.diagonal()
+    bound = eigenvalue_bound(rows) if is_symmetric else 1.0
+    return jnp.where(diagonal == 0, 0.0, 1 / (bound * diagonal))
 
 
 def upwinded(rows: Rows, transpose: Rows) -> Rows:

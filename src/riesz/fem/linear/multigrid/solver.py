@@ -1,28 +1,44 @@
 """Multigrid as a preconditioner: a linear solver for matrices of one pattern, on any device."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, host_lu
-from riesz.fem.linear.multigrid.cycle import Transfer, cycle
+from riesz.fem.linear.multigrid.cycle import Matrices, Transfer, cycle, matrices
 from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin
 from riesz.fem.linear.multigrid.krylov import Outcome, conjugate_gradients, conjugate_residuals
-from riesz.fem.linear.multigrid.tables import Layout, Table, combination, gather, layout, table
+from riesz.fem.linear.multigrid.tables import (
+    Layout,
+    Rows,
+    Table,
+    combination,
+    gather,
+    layout,
+    table,
+)
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 
 Vector = Float[Array, " size"]
 
 LOST_DIGITS = 1e3
 """By so much the true residual may be above that of the iteration, which drifts away from it."""
+
+
+class Prepared(eqx.Module):
+    """What solves with one matrix have in common."""
+
+    finest: tuple[Float[Array, "_ _"], ...]  # the values of its rows
+    levels: Matrices
+    size: Float[Array, ""] | None = None  # of the numbers that were scaled by it
 
 
 class Multigrid(AbstractLinearSolver):
@@ -49,9 +65,29 @@ class Multigrid(AbstractLinearSolver):
         if not 0 < self.tolerance < 1:
             raise SolveError(f"the tolerance is {self.tolerance}: it must lie between 0 and 1.")
 
-    def raw_solve(self, matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
-        outcome = self.outcome(matrix, side, transposed=transposed)
-        solution = outcome.solution
+    def prepared(self, matrix: SparseMatrix) -> Prepared:
+        """The matrices of all levels; those of the transpose are the same, or are made for it."""
+        self.check_pattern(matrix)
+        return self.levels(gather(matrix.values, self.entries))
+
+    def levels(self, values: Float[Array, " entry"]) -> Prepared:
+        made = matrices(self.tables, self.transfers, values, is_symmetric=self.is_symmetric)
+        finest = self.tables[0].filled(values).values
+        if not self.single_precision:
+            return Prepared(finest, made)
+        # Numbers of any size must fit into single precision.
+        size = jnp.max(abs(values))
+        scaled = Matrices(
+            jax.tree.map(lambda part: part / size, made.values),
+            jax.tree.map(lambda part: part * size, made.inverse_diagonals),
+            made.coarsest * size,
+        )
+        return Prepared(finest, scaled.astype(jnp.float32), size)
+
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
+        solution = self.outcome(matrix, side, transposed=transposed, prepared=prepared).solution
         if not self.fallback:
             return solution
 
@@ -66,37 +102,54 @@ class Multigrid(AbstractLinearSolver):
         )[0]
 
     @eqx.filter_jit
-    def outcome(self, matrix: SparseMatrix, side: Vector, *, transposed: bool = False) -> Outcome:
+    def outcome(
+        self,
+        matrix: SparseMatrix,
+        side: Vector,
+        *,
+        transposed: bool = False,
+        prepared: Prepared | None = None,
+    ) -> Outcome:
         """The solution, NaN where the iteration did not converge, and how it was found."""
+        self.check_pattern(matrix)
+        if transposed and not self.is_symmetric:
+            prepared = self.levels(gather(matrix.values, self.transposed_entries))
+        elif prepared is None:
+            prepared = self.prepared(matrix)
+        rows = Rows(self.tables[0].columns, prepared.finest)
+        own = side.at[self.order].get(mode="fill", fill_value=0.0)
+        iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
+        precondition = self.preconditioner(prepared)
+        found = iterate(rows.__matmul__, precondition, own, self.tolerance, self.max_steps)
+        solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
+        return Outcome(gather(solution, self.position), found.iterations, found.relative_residual)
+
+    def preconditioner(self, prepared: Prepared) -> Callable[[Vector], Vector]:
+        approximate = cycle(
+            self.tables,
+            self.transfers,
+            prepared.levels,
+            self.smoothing,
+            is_symmetric=self.is_symmetric,
+        )
+        size = prepared.size
+        if size is None:
+            return approximate
+
+        def in_single_precision(residual: Vector) -> Vector:
+            scale = jnp.max(abs(residual))
+            scaled = jnp.where(scale > 0, residual / scale, 0.0).astype(jnp.float32)
+            return approximate(scaled).astype(residual.dtype) * (scale / size)
+
+        return in_single_precision
+
+    def check_pattern(self, matrix: SparseMatrix) -> None:
         if matrix.pattern.size != len(self.position) or len(matrix.values) != len(self.entries):
             raise SolveError(
                 f"the multigrid solver was made for {len(self.position)} unknowns and "
                 f"{len(self.entries)} entries, but the matrix has {matrix.pattern.size} and "
                 f"{len(matrix.values)}: make one for this problem, rz.multigrid(problem)."
             )
-        values = gather(matrix.values, self.transposed_entries if transposed else self.entries)
-        dtype = jnp.float32 if self.single_precision else values.dtype
-        size = jnp.max(abs(values))
-        preconditioner = cycle(
-            self.tables,
-            self.transfers,
-            values / size,
-            self.smoothing,
-            is_symmetric=self.is_symmetric,
-            dtype=dtype,
-        )
-        rows = self.tables[0].filled(values)
-
-        def precondition(residual: Vector) -> Vector:
-            scale = jnp.max(abs(residual))
-            scaled = jnp.where(scale > 0, residual / scale, 0.0).astype(dtype)
-            return preconditioner(scaled).astype(residual.dtype) * (scale / size)
-
-        own = side.at[self.order].get(mode="fill", fill_value=0.0)
-        iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
-        found = iterate(rows.__matmul__, precondition, own, self.tolerance, self.max_steps)
-        solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
-        return Outcome(gather(solution, self.position), found.iterations, found.relative_residual)
 
     def is_good(self, rows, solution, side):
         # What did not converge (an unsymmetric matrix, say) must not pass for a solution.

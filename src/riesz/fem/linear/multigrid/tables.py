@@ -148,10 +148,13 @@ def layout(pattern: sp.csr_array, order: Int[np.ndarray, " unknown"]) -> Layout:
 
 
 class Combination(eqx.Module):
-    """Fixed linear combinations of the numbers of a vector: a sparse matrix of known values."""
+    """Fixed linear combinations of the numbers of a vector: a sparse matrix of known values.
 
-    places: tuple[Int[Array, "slot row"], ...]
-    weights: tuple[Float[Array, "slot row"], ...]
+    Tables, [slot, row], one for each slice.
+    """
+
+    places: tuple[Int[Array, "_ _"], ...]
+    weights: tuple[Float[Array, "_ _"], ...]
     order: Int[Array, " row"] | None  # where each row stands in the slices one after the other
 
     def __call__(self, source: Float[Array, " any"]) -> Float[Array, " row"]:
@@ -199,8 +202,8 @@ class Table(eqx.Module):
     Rows stand in the order of the slices, which follow one another.
     """
 
-    columns: tuple[Int[Array, "slot row"], ...]
-    entries: tuple[Int[Array, "slot row"], ...]  # one past the end where a row has fewer
+    columns: tuple[Int[Array, "_ _"], ...]
+    entries: tuple[Int[Array, "_ _"], ...]  # one past the end where a row has fewer
 
     def filled(self, values: Float[Array, " entry"]) -> "Rows":
         return Rows(
@@ -215,8 +218,8 @@ class Table(eqx.Module):
 class Rows(eqx.Module):
     """A square matrix by its rows."""
 
-    columns: tuple[Int[Array, "slot row"], ...]
-    values: tuple[Float[Array, "slot row"], ...]
+    columns: tuple[Int[Array, "_ _"], ...]
+    values: tuple[Float[Array, "_ _"], ...]
 
     def __matmul__(self, vector: Float[Array, " row"]) -> Float[Array, " row"]:
         parts = zip(self.values, self.columns, strict=True)
