@@ -16,7 +16,7 @@ from riesz.fem.elements.space import P1
 from riesz.fem.flux import budget
 from riesz.fem.linear import host_lu
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
-from riesz.fem.linear.sparse import SparseMatrix, pattern_tables
+from riesz.fem.linear.sparse import SparseMatrix, cell_pairs, pattern_tables
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal
@@ -205,7 +205,7 @@ def test_conjugate_gradients_do_not_pass_silently_on_an_unsymmetric_problem(prob
 def test_adjoint_solves_use_the_transpose(linear_solver):
     """Where conjugate gradients do converge on an unsymmetric matrix, so do their adjoints."""
     dofs = np.stack([np.arange(7), np.arange(1, 8)])
-    pattern = pattern_tables(dofs, np.arange(8), 8).on_device()
+    pattern = pattern_tables(cell_pairs(dofs, 8), dofs, np.arange(8), 8).on_device()
     rng = np.random.default_rng(3)
     values = 1e-3 * rng.normal(size=len(pattern.rows))
     values = jnp.asarray(values + 2.0 * np.asarray(pattern.rows == pattern.columns))

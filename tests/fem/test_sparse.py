@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from riesz.fem.elements.space import P2
-from riesz.fem.linear.sparse import pattern_tables
+from riesz.fem.linear.sparse import cell_pairs, pattern_tables
 from riesz.mesh.shapes import box, interval, rectangle
 
 NUMBERINGS = {
@@ -24,7 +24,7 @@ def tables_of(name, num_fixed, seed):
     free = np.sort(rng.permutation(num_dofs)[num_fixed:])
     number = np.full(num_dofs, len(free), dtype=np.int32)
     number[free] = np.arange(len(free))
-    return number[dofs], len(free), pattern_tables(dofs, free, num_dofs)
+    return number[dofs], len(free), pattern_tables(cell_pairs(dofs, num_dofs), dofs, free, num_dofs)
 
 
 @pytest.mark.parametrize("num_fixed", [0, 3])

@@ -22,7 +22,7 @@ from riesz.fem.accumulate import Accumulation, accumulation
 from riesz.fem.checks import check_prescribed, check_term
 from riesz.fem.elements.domain import Domain, cell_domain, facet_domain
 from riesz.fem.elements.space import PointOperator, Space, facet_dofs, point_operator
-from riesz.fem.linear.sparse import SparsePattern, pattern_tables
+from riesz.fem.linear.sparse import SparsePattern, cell_pairs, pattern_tables
 from riesz.fem.terms.coefficient import AbstractCoefficient, PerCell, as_coefficient
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.tags import tagged_facets
@@ -93,11 +93,14 @@ def boundary_value_problem(
     dtype = working_dtype(dtype)
     check_terms_exist(form)
     cell_dofs = np.asarray(space.cell_dofs.T, dtype=np.int32, order="C")
-    pieces = fixed_unknowns(space, dirichlet or {})
-    free, fixed = free_and_fixed(space, [dofs for _, _, dofs in pieces])
     # Sorting leaves the interpreter to others: the pattern is made beside the rest.
     with ThreadPoolExecutor(max_workers=1) as beside:
-        tables = beside.submit(pattern_tables, cell_dofs, free, space.num_dofs)
+        pairs = beside.submit(cell_pairs, cell_dofs, space.num_dofs)
+        pieces = fixed_unknowns(space, dirichlet or {})
+        free, fixed = free_and_fixed(space, [dofs for _, _, dofs in pieces])
+        tables = beside.submit(
+            lambda: pattern_tables(pairs.result(), cell_dofs, free, space.num_dofs)
+        )
         domains = domains_of(space, form, quadrature_degree, dtype)
         sums = accumulation(cell_dofs, space.num_dofs)
         pattern = tables.result()

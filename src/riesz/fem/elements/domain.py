@@ -145,8 +145,16 @@ def inverse_jacobians(
     nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
 ) -> Float[np.ndarray, "dim dim cell"]:
     """Rows are the gradients of barycentric coordinates 1, ..., dim."""
+    inverse, _ = inverses_and_determinants(nodes, cells)
+    return inverse
+
+
+def inverses_and_determinants(
+    nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
+) -> tuple[Float[np.ndarray, "dim dim cell"], Float[np.ndarray, " cell"]]:
+    """Of the Jacobians of the maps from the reference cell."""
     spans = cell_spans(nodes, cells)  # the columns of the Jacobians
-    match nodes.shape[1]:
+    match dim := nodes.shape[1]:
         case 1:
             rows = [[np.ones(len(cells))]]
         case 2:
@@ -154,15 +162,22 @@ def inverse_jacobians(
             rows = [[d, -c], [-b, a]]
         case _:
             rows = [cross(spans[i - 2], spans[i - 1]) for i in range(3)]
-    determinant = sum(a * b for a, b in zip(spans[0], rows[0], strict=True))
-    return np.array(rows) / determinant
+    determinant = np.zeros(len(cells))
+    for along, cofactor in zip(spans[0], rows[0], strict=True):
+        determinant += along * cofactor
+    inverse = np.empty((dim, dim, len(cells)))
+    for place, cofactor in zip(
+        inverse.reshape(-1, len(cells)), (one for row in rows for one in row), strict=True
+    ):
+        np.divide(cofactor, determinant, out=place)
+    return inverse, determinant
 
 
 def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
     """All cells of a space, with a rule of the given degree."""
     mesh = space.mesh
     rule = quadrature(mesh.dim, degree)
-    inverse = inverse_jacobians(mesh.nodes, mesh.cells)
+    inverse, determinant = inverses_and_determinants(mesh.nodes, mesh.cells)
     corners = on_device(mesh.cells.T, np.int32)
     return Domain(
         dofs=corners if space.element.degree == 1 else on_device(space.cell_dofs.T, np.int32),
@@ -170,7 +185,7 @@ def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
         cell=None,
         nodes=on_device(mesh.nodes.T, dtype),
         inverse_jacobian=on_device(inverse, dtype),
-        measure=on_device(space.cell_volumes, dtype),
+        measure=on_device(determinant / math.factorial(mesh.dim), dtype),
         normal=None,
         facet_points=None,
         cell_points=tuple(tuple(map(float, point)) for point in rule.points),

@@ -7,7 +7,6 @@ and traced scalars (a point that differs from cell to cell) alike.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -22,7 +21,7 @@ from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.mesh.facets import cell_edges
 from riesz.mesh.locate import locate
-from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.rows import pair_keys
 
 
@@ -88,10 +87,6 @@ class Space:
     points: Float[np.ndarray, "dof dim"]  # where each unknown is the value
     cell_dofs: Int[np.ndarray, "cell local"]
     edges: Int[np.ndarray, "edge 2"]  # end nodes of the edges that carry an unknown
-
-    @cached_property
-    def cell_volumes(self) -> Float[np.ndarray, " cell"]:
-        return cell_volumes(self.mesh.nodes, self.mesh.cells)
 
     @property
     def num_dofs(self) -> int:

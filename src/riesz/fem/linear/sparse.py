@@ -74,10 +74,12 @@ def cell_pairs(dofs: Int[np.ndarray, "local cell"], num_dofs: int) -> RowGroups:
 
 
 def pattern_tables(
-    dofs: Int[np.ndarray, "local cell"], free: Int[np.ndarray, " free"], num_dofs: int
+    pairs: RowGroups,
+    dofs: Int[np.ndarray, "local cell"],
+    free: Int[np.ndarray, " free"],
+    num_dofs: int,
 ) -> PatternTables:
-    """The pattern of all pairs of free unknowns, given in ascending order, that share a cell."""
-    pairs = cell_pairs(dofs, num_dofs)
+    """The pattern of those pairs of unknowns that are free; `free` is in ascending order."""
     number = np.full(num_dofs, len(free), dtype=np.int32)
     number[free] = np.arange(len(free), dtype=np.int32)
     low, high = (number.take(half) for half in pairs.distinct)
