@@ -32,6 +32,8 @@ ABOUT = {
     "bench-latency": "What every command takes, and compiles "
     "([how](benchmarks.md#how-long-a-command-takes)).",
     "bench-precision-gpu": "float32 against float64 on a GPU.",
+    "bench-setup": "Nested meshes and the problems on them: seconds and memory "
+    "([how](benchmarks.md#set-up)).",
     "bench-step": "A training step on mini-patches, from 1,681 to 1,050,625 nodes.",
     "blocks": "Sixty-four unknowns ([how](blocks.md)).",
     "calibration": "Simulation-based calibration of the transport problem "

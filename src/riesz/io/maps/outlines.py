@@ -74,7 +74,10 @@ def read_domain(
             raise MeshError(f"{path} holds a mesh, not an outline: leave max_edge and layer out.")
         mesh = read_mesh(path)
         if mesh.dim != 2:
-            raise MeshError(f"{path} holds a mesh in {mesh.dim} dimensions, not in the plane.")
+            raise MeshError(
+                f"{path} holds a mesh in {mesh.dim} dimensions, not in the plane: for others write "
+                "a program, with rz.io.read_mesh and rz.inverse_problem."
+            )
         return mesh
     outline = read_outline(path, layer=layer)
     with told_of(path):
