@@ -15,10 +15,15 @@ def public_names(stub: Path) -> dict[str, tuple[str, ...]]:
 
 
 def exports(init: Path) -> dict[str, str]:
-    """Names that a subpackage offers, and where they are defined."""
-    nodes = ast.parse(init.read_text()).body
+    """Names that a subpackage of `riesz` offers, and where they are defined.
+
+    Those that are imported when they are first used stand in a stub beside `__init__.py`.
+    """
+    stub = init.with_suffix(".pyi")
+    nodes = ast.parse((stub if stub.exists() else init).read_text()).body
+    own = f"riesz.{init.parent.name}."
     return {
-        alias.name: f"{node.module}.{alias.name}"
+        alias.name: f"{own if node.level else ''}{node.module}.{alias.name}"
         for node in nodes
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
