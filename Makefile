@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-first-map bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-first-map bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -95,6 +95,9 @@ bench-aquifer-mesh: $(READY)
 
 bench-covariates: $(READY)
 	$(BIN)/python paper/benchmarks/covariates.py --out results/bench-covariates.json
+
+bench-solve: $(READY)
+	$(BIN)/python benchmarks/solve.py --out results/bench-solve.json
 
 bench-latency: $(READY)
 	$(BIN)/python benchmarks/latency.py --out results/bench-latency.json

@@ -1,0 +1,340 @@
+"""How long do a solve and its gradient take? Riesz's linear solvers, and other libraries.
+
+Diffusion on the unit square and cube with P1 elements and a log-normal coefficient: the mean of
+the solution and its gradient by the logarithm of the coefficient at all nodes, to a residual of
+1e-10, in float64. Of other libraries: assembly and the two solves that a value and its gradient
+need, or one solve alone where `what` says so. Further cases are harder: transport, jumps, corners,
+one level only. Each row comes from a process of its own, for its peak of memory; times are the
+best of several rounds after compilation.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+TOLERANCE = 1e-10
+SYSTEM_PYTHON = "/usr/bin/python3"
+HERE = Path(__file__).parent
+
+GRIDS = {  # dimension: cells along a side of the coarsest grid, and levels
+    2: ((16, 4), (16, 6), (16, 7)),
+    3: ((5, 3), (8, 3), (5, 4), (8, 4), (5, 5)),
+}
+LARGEST_FOR_LU = {2: 2_000_000, 3: 70_000}
+HARD = ("peclet-10", "peclet-100", "jumps", "l-shape", "outline", "p2")
+SOLVERS = ("multigrid", "multigrid-single", "multigrid-aggregated", "sparse-lu")
+
+
+def best(action, rounds: int = 3) -> float:
+    """The shortest of some runs after one that compiles, or of one where it takes long."""
+    action()
+    seconds = []
+    while len(seconds) < rounds and sum(seconds) < 60:
+        start = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def log_coefficient(points):
+    """A smooth Gaussian field by random waves, of standard deviation one."""
+    rng = np.random.default_rng(0)
+    waves = rng.normal(size=(40, points.shape[1])) * 2 * np.pi
+    phases = rng.uniform(0, 2 * np.pi, size=40)
+    return np.sqrt(2 / 40) * np.cos(points @ waves.T + phases).sum(axis=1)
+
+
+def cells_along(coarsest: int, levels: int) -> int:
+    return coarsest * 2 ** (levels - 1)
+
+
+def riesz_seconds(dim: int, coarsest: int, levels: int, solver: str) -> dict:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import equinox as eqx
+    import jax.numpy as jnp
+
+    import riesz as rz
+
+    shape = rz.rectangle if dim == 2 else rz.box
+    nested = rz.hierarchy(shape((coarsest,) * dim), levels)
+    mesh = nested.meshes[-1]
+    form = rz.diffusion("a") - rz.source(1.0)
+    problem = rz.boundary_value_problem(rz.P1(mesh), form, {"boundary": 0.0})
+    start = time.perf_counter()
+    own = linear_solver(problem, None if solver == "multigrid-aggregated" else nested, solver)
+    setup = time.perf_counter() - start
+    field = jnp.asarray(log_coefficient(mesh.nodes))
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def mean(field, problem, solver):
+        z = {"a": rz.nodal(jnp.exp(field))}
+        return jnp.mean(rz.solve(problem, z, linear_solver=solver))
+
+    start = time.perf_counter()
+    jax.block_until_ready(mean(field, problem, own))
+    first = time.perf_counter() - start
+    seconds = best(lambda: jax.block_until_ready(mean(field, problem, own)))
+    found = iterations_of(problem, own, {"a": rz.nodal(jnp.exp(field))})
+    device = jax.devices()[0].platform
+    return {
+        "nodes": mesh.num_nodes,
+        "device": device,
+        "seconds": seconds,
+        "setup_seconds": setup,
+        "first_seconds": first,
+        **found,
+    }
+
+
+def linear_solver(problem, nested, name: str):
+    import riesz as rz
+
+    if name == "sparse-lu":
+        return rz.SparseLU()
+    single = name == "multigrid-single"
+    return rz.multigrid(problem, nested, tolerance=TOLERANCE, single_precision=single)
+
+
+def iterations_of(problem, solver, z=None) -> dict:
+    """Iterations and the residual that is left, for the problem's own right-hand side."""
+    import jax.numpy as jnp
+
+    import riesz as rz
+
+    if isinstance(solver, rz.SparseLU):
+        return {"iterations": None, "residual": None}
+    zeros = jnp.zeros(problem.space.num_dofs)
+    side = -rz.residual(problem, zeros, z)[problem.free]
+    matrix = rz.jacobian(problem, zeros, z)
+    found = solver.outcome(matrix, side)
+    left = jnp.linalg.norm(side - matrix @ found.solution) / jnp.linalg.norm(side)
+    return {"iterations": int(found.iterations), "residual": float(left)}
+
+
+def hard_seconds(case: str) -> dict:
+    """One solve of a case that is not smooth diffusion, with a look at whether it converges."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import jax.numpy as jnp
+
+    import riesz as rz
+
+    side = 256
+    nested = rz.hierarchy(rz.rectangle((16, 16)), 5)
+    space, form = rz.P1(nested.meshes[-1]), rz.diffusion(1.0) - rz.source(1.0)
+    match case:
+        case "peclet-10" | "peclet-100":
+            velocity = np.array([1.0, 0.5])
+            peclet = float(case.removeprefix("peclet-"))
+            diffusivity = float(np.linalg.norm(velocity)) / (2 * peclet * side)
+            form = rz.diffusion(diffusivity) + rz.advection(velocity, supg=True) - rz.source(1.0)
+        case "jumps":
+            chosen = np.random.default_rng(0).integers(0, 2, len(nested.meshes[2].cells))
+            per_cell = np.repeat(1e4**chosen, 4**2)  # blocks of cells, down to the finest
+            form = rz.diffusion(rz.per_cell(per_cell.astype(float))) - rz.source(1.0)
+        case "l-shape":
+            nested = rz.hierarchy(rz.l_shape(16), 5)
+            space = rz.P1(nested.meshes[-1])
+        case "outline":
+            nested, space = None, rz.P1(wiggly())
+        case "p2":
+            nested = rz.hierarchy(rz.rectangle((16, 16)), 4)
+            space = rz.P2(nested.meshes[-1])
+    problem = rz.boundary_value_problem(space, form, {"boundary": 0.0})
+    zeros = jnp.zeros(space.num_dofs)
+    matrix, load = rz.jacobian(problem, zeros), -rz.residual(problem, zeros)[problem.free]
+    solver = rz.multigrid(problem, nested, tolerance=TOLERANCE)
+    seconds = best(lambda: jax.block_until_ready(solver.outcome(matrix, load)))
+    return {
+        "nodes": space.num_dofs,
+        "device": jax.devices()[0].platform,
+        "seconds": seconds,
+        **iterations_of(problem, solver),
+    }
+
+
+def wiggly():
+    """An outline of 1,926 vertices, meshed as one level."""
+    import riesz as rz
+
+    angle = np.linspace(0, 2 * np.pi, 1926, endpoint=False)
+    rng = np.random.default_rng(0)
+    radius = 1 + sum(rng.normal() * 0.3 / k * np.cos(k * angle + k * k) for k in range(3, 40))
+    outline = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return rz.mesh_from_polygon(outline, max_edge=0.02)
+
+
+def skfem_seconds(dim: int, coarsest: int, levels: int, solver: str) -> dict:
+    import scipy.sparse.linalg as spla
+    import skfem
+    from skfem.helpers import dot, grad
+
+    along = np.linspace(0.0, 1.0, cells_along(coarsest, levels) + 1)
+    if dim == 2:
+        mesh, element = skfem.MeshTri.init_tensor(along, along), skfem.ElementTriP1()
+    else:
+        mesh, element = skfem.MeshTet.init_tensor(along, along, along), skfem.ElementTetP1()
+    basis = skfem.Basis(mesh, element)
+    field = np.exp(log_coefficient(mesh.p.T))
+    inner = basis.complement_dofs(basis.get_dofs())
+    goal = np.full(len(field), 1 / len(field))
+    count = []
+
+    @skfem.BilinearForm
+    def stiffness(u, v, w):
+        return w["a"] * dot(grad(u), grad(v))
+
+    @skfem.LinearForm
+    def load(v, _):
+        return 1.0 * v
+
+    def solved(matrix, side):
+        if solver == "spsolve":
+            return spla.spsolve(matrix.tocsc(), side)
+        import pyamg
+
+        hierarchy = pyamg.smoothed_aggregation_solver(matrix)
+        residuals = []
+        result = hierarchy.solve(side, tol=TOLERANCE, accel="cg", residuals=residuals)
+        count.append(len(residuals) - 1)
+        return result
+
+    def value_and_gradient():
+        matrix = stiffness.assemble(basis, a=basis.interpolate(field))[inner][:, inner]
+        return [solved(matrix, side[inner]) for side in (load.assemble(basis), goal)]
+
+    seconds = best(value_and_gradient)
+    return {
+        "nodes": len(field),
+        "device": "cpu",
+        "seconds": seconds,
+        "iterations": count[0] if count else None,
+    }
+
+
+def work(library: str, dim: int, coarsest: int, levels: int, solver: str) -> dict:
+    if library == "hard":
+        found = hard_seconds(solver)
+        row = {"library": "riesz", "dim": 2, "case": solver, "solver": "multigrid", "what": "solve"}
+    else:
+        seconds = riesz_seconds if library == "riesz" else skfem_seconds
+        found = seconds(dim, coarsest, levels, solver)
+        what = "value and gradient"
+        row = {"library": library, "dim": dim, "case": "log-normal", "solver": solver, "what": what}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return row | found | {"peak_mb": peak}
+
+
+def is_there(python: str, module: str) -> bool:
+    answer = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
+    return answer.returncode == 0
+
+
+def jobs(dims: list[int], largest: int) -> list[list[str]]:
+    """A command for each row, size by size."""
+    me = [sys.executable, __file__, "--worker"]
+    found = []
+    with_pyamg = is_there(sys.executable, "pyamg")
+    with_dolfinx = is_there(SYSTEM_PYTHON, "dolfinx.fem.petsc")
+    for name, there in (("pyamg", with_pyamg), ("dolfinx", with_dolfinx)):
+        if not there:
+            print(f"{name} is absent and left out")
+    for dim in dims:
+        for coarsest, levels in GRIDS[dim]:
+            along = cells_along(coarsest, levels)
+            nodes = (along + 1) ** dim
+            if nodes > largest:
+                continue
+            grid = [str(dim), str(coarsest), str(levels)]
+            is_small = nodes <= LARGEST_FOR_LU[dim]
+            for solver in SOLVERS if is_small else SOLVERS[:-1]:
+                found.append([*me, "riesz", *grid, solver])
+            if is_small:
+                found.append([*me, "scikit-fem", *grid, "spsolve"])
+            if with_pyamg:
+                found.append([*me, "scikit-fem", *grid, "pyamg"])
+            if with_dolfinx:
+                worker = str(HERE / "dolfinx_solve.py")
+                for solver in ("hypre", "gamg"):
+                    found.append([SYSTEM_PYTHON, worker, str(dim), str(along), solver])
+    return found + [[*me, "hard", "0", "0", "0", case] for case in HARD]
+
+
+def answer_of(command: list[str]) -> dict | None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{' '.join(command[-5:])} failed: {done.stderr.strip().splitlines()[-1:]}")
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def told(row: dict) -> str:
+    iterations = "" if row.get("iterations") is None else row["iterations"]
+    return (
+        f"{row['library']:<11}{row['dim']}D {row['case']:<11}{row['nodes']:>9} "
+        f"{row['solver']:<21}{row['seconds']:>9.3f} s {iterations!s:>4} {row['peak_mb']:>6.0f} MB"
+    )
+
+
+def summary(rows: list[dict]) -> dict:
+    """How iterations and the cost of a node grow, and how others compare at the largest size."""
+    result = {}
+    for dim in sorted({row["dim"] for row in rows}):
+        smooth = [row for row in rows if row["dim"] == dim and row["case"] == "log-normal"]
+        own = [row for row in smooth if row["solver"] == "multigrid" and row["nodes"] >= 9_000]
+        if not own:
+            continue
+        counts = [row["iterations"] for row in own]
+        costs = [row["seconds"] / row["nodes"] for row in own]
+        result[f"iterations_{dim}d_max_over_first"] = max(counts) / counts[0]
+        result[f"seconds_per_node_{dim}d_max_over_min"] = max(costs) / min(costs)
+        for row in own:
+            others = [one for one in smooth if one["nodes"] == row["nodes"]]
+            result[f"times_slower_{dim}d_{row['nodes']}"] = {
+                f"{one['library']} {one['solver']}": one["seconds"] / row["seconds"]
+                for one in others
+                if one is not row
+            }
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("results/bench-solve.json"))
+    parser.add_argument("--dims", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--largest", type=int, default=2_000_000, help="nodes at most")
+    parser.add_argument("--worker", nargs=5, metavar="PART")
+    options = parser.parse_args()
+    if options.worker:
+        library, dim, coarsest, levels, solver = options.worker
+        print(json.dumps(work(library, int(dim), int(coarsest), int(levels), solver)))
+        return
+    rows = []
+    for job in jobs(options.dims, options.largest):
+        row = answer_of(job)
+        if row is not None:
+            print(told(row), flush=True)
+            rows.append(row)
+    # Imported only now: a child process starts with its parent's memory on its account.
+    from riesz.io.store.results import results, write_results
+
+    config = {"dims": options.dims, "largest": options.largest, "cores": os.cpu_count()}
+    content = results("make bench-solve", config, 0, rows, summary(rows))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_results(options.out, content)
+    print(json.dumps(content["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
