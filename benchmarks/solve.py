@@ -83,7 +83,8 @@ def riesz_seconds(dim: int, coarsest: int, levels: int, solver: str) -> dict:
     start = time.perf_counter()
     jax.block_until_ready(mean(field, problem, own))
     first = time.perf_counter() - start
-    seconds = best(lambda: jax.block_until_ready(mean(field, problem, own)))
+    fields = (field * (1 + 0.01 * number) for number in range(1, 100))  # LU remembers the last ones
+    seconds = best(lambda: jax.block_until_ready(mean(next(fields), problem, own)))
     found = iterations_of(problem, own, {"a": rz.nodal(jnp.exp(field))})
     device = jax.devices()[0].platform
     return {

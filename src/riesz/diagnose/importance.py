@@ -18,7 +18,7 @@ from riesz.diagnose.sobol import spread_normals
 from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.error_scale import RelaxedStates, linearised, noise_variances
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.posterior.checks import ImportanceCheck
 from riesz.posterior.family import AbstractGaussian, Draws
 from riesz.posterior.posterior import Posterior
@@ -45,7 +45,7 @@ def importance_check(
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
         draws = family.transformed(jnp.asarray(normals))
         relaxed = in_precision(states, jnp.float64) if isinstance(states, RelaxedStates) else None
-        logs = np.asarray(log_weights(problem, family, relaxed, draws))
+        logs = np.asarray(log_weights(problem, family, relaxed, problem.suited(), draws))
     if np.isnan(logs).any():
         raise RieszError(
             f"{np.isnan(logs).sum()} of {num_draws} draws have no log-posterior: the exact solve "
@@ -117,13 +117,17 @@ def moved_moments(
 
 @eqx.filter_jit
 def log_weights(
-    problem: InverseProblem, family: AbstractGaussian, relaxed: RelaxedStates | None, draws: Draws
+    problem: InverseProblem,
+    family: AbstractGaussian,
+    relaxed: RelaxedStates | None,
+    solver: AbstractLinearSolver,
+    draws: Draws,
 ) -> Float[Array, " draw"]:
     """The log-posterior less the log-density of q, one solve after the other."""
 
     def one(coordinates: Coordinates) -> Float[Array, ""]:
         if relaxed is None:
-            target = log_density(problem, coordinates, SparseLU())
+            target = log_density(problem, coordinates, solver)
         else:
             target = relaxed_log_prob(problem, relaxed, coordinates)
         return target - family.log_prob(coordinates)

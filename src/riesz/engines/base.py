@@ -19,11 +19,18 @@ from jaxtyping import Array, ArrayLike, Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, ConjugateGradients, Dense, SparseLU
+from riesz.fem.linear.linear_solve import (
+    AbstractLinearSolver,
+    Automatic,
+    ConjugateGradients,
+    Dense,
+    SparseLU,
+)
+from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.solve import require_float64
 from riesz.penalty.dual_norm import Gram
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.spelling import listed, nearest
 
@@ -33,7 +40,12 @@ AnyArray = Array | np.ndarray
 GRADIENT = 3.0
 """Solves that a log-density with its slope costs."""
 
-SOLVERS = {"sparse-lu": SparseLU, "dense": Dense, "conjugate-gradients": ConjugateGradients}
+SOLVERS = {
+    "auto": Automatic,
+    "sparse-lu": SparseLU,
+    "dense": Dense,
+    "conjugate-gradients": ConjugateGradients,
+}
 
 Own = TypeVar("Own", bound="Settings")
 
@@ -136,6 +148,12 @@ def as_solver(value: Any) -> AbstractLinearSolver:
     raise ValueError(value)
 
 
+def states_by(solver: Any) -> ExactStates:
+    """Exact states by a solver; the tables of multigrid are made again rather than kept."""
+    own = as_solver(solver)
+    return ExactStates(Automatic() if isinstance(own, Multigrid) else own)
+
+
 def as_gram(value: Any) -> Gram | None:
     if value is None or isinstance(value, Gram):
         return value
@@ -179,7 +197,7 @@ ShareOrZero = Annotated[
 ]
 Flag = Annotated[bool, BeforeValidator(plain), Field(strict=True, description="true or false")]
 Solver = Annotated[
-    AbstractLinearSolver | Literal["sparse-lu", "dense", "conjugate-gradients"],
+    AbstractLinearSolver | Literal["auto", "sparse-lu", "dense", "conjugate-gradients"],
     PlainValidator(as_solver),
     Field(description=f"{listed(SOLVERS)}, or in Python a linear solver"),
 ]

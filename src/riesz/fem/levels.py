@@ -19,6 +19,10 @@ COARSEST = 100
 
 MOST_LEVELS = 30
 
+SMOOTHING = {True: 3, False: 8}
+"""Steps of smoothing for symmetric matrices and others: transport at a cell Peclet number of 100
+takes a third of the iterations with eight steps instead of three, and less time."""
+
 
 def multigrid(
     problem: BoundaryValueProblem, hierarchy: Hierarchy | None = None, **settings: Any
@@ -46,7 +50,8 @@ def multigrid(
             meshes = meshes[1:]
     if len(free) > COARSEST:
         prolongations += aggregated(meshes[0], free)
-    settings = {"is_symmetric": problem.form.is_symmetric, **settings}
+    is_symmetric = settings.setdefault("is_symmetric", problem.form.is_symmetric)
+    settings.setdefault("smoothing", SMOOTHING[is_symmetric])
     return from_prolongations(problem.pattern, prolongations, **settings)
 
 

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import check_state, free_residual, jacobian, source_rates, with_dirichlet
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.choice import chosen
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import is_traced, reads_state, resolve
@@ -89,7 +90,7 @@ def solve(
             source_rates(source, z)
     if initial is not None:
         check_state(problem, initial)
-    linear_solver = SparseLU() if linear_solver is None else linear_solver
+    linear_solver = chosen(problem, linear_solver)
     newton = Newton() if newton is None else newton
     start = None if initial is None else initial[problem.free]
     solution = find_root(problem, z, linear_solver, newton, start)

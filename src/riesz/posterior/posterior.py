@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
@@ -65,7 +65,7 @@ class ExactStates(AbstractStateMap):
     Where it has no solution the state is NaN: one draw must not stop the others.
     """
 
-    linear_solver: AbstractLinearSolver = SparseLU()
+    linear_solver: AbstractLinearSolver = Automatic()
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
@@ -76,10 +76,10 @@ class ExactStates(AbstractStateMap):
     def from_outside(
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
     ) -> States:
-        by_host = isinstance(self.linear_solver, SparseLU)
-        found = linear_states(problem, z) if by_host else None
+        solver = problem.suited(self.linear_solver)
+        found = linear_states(problem, z) if isinstance(solver, SparseLU) else None
         if found is None:
-            return super().from_outside(problem, key, coordinates, z)
+            return compiled_states(ExactStates(solver), problem, key, coordinates)
         return on_device(found)
 
 

@@ -14,8 +14,9 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
+from riesz.fem.choice import chosen
 from riesz.fem.elements.space import P1, Operator
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import (
     BoundaryValueProblem,
     boundary_value_problem,
@@ -103,6 +104,17 @@ class InverseProblem(eqx.Module):
         """The exact solution on the mesh."""
         z = self.z(coordinates)
         return joined([solve(one, z, linear_solver=linear_solver) for one in self.forwards])
+
+    def suited(
+        self, solver: AbstractLinearSolver | None = None, *, num_sides: int = 1
+    ) -> AbstractLinearSolver:
+        """The linear solver that was asked for, or the one that suits the problem.
+
+        Of several experiments each has a matrix of its own, and multigrid is made for one.
+        """
+        if not self.others:
+            return chosen(self.forward, solver, num_sides=num_sides)
+        return SparseLU() if solver is None or isinstance(solver, Automatic) else solver
 
     def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""

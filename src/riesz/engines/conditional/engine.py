@@ -28,6 +28,7 @@ from riesz.engines.base import (
     Work,
     as_solver,
     started,
+    states_by,
 )
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.linear import NAME, Others, linear_system
@@ -41,9 +42,9 @@ from riesz.engines.nuts.engine import (
 )
 from riesz.engines.training import bar, minimised, spoken
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.linear_solve import Automatic, SparseLU
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz.spelling import listed
@@ -109,7 +110,7 @@ class Conditional(AbstractEngine):
     num_chains: Count = 2
     target_accept: Share = 0.8
     start: Start = None
-    linear_solver: Solver = SparseLU()
+    linear_solver: Solver = Automatic()
 
     def inert(self) -> dict[str, str]:
         found = {} if self.over == "laplace" else {"num_others": "it goes with over = 'laplace'"}
@@ -129,7 +130,7 @@ class Conditional(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         super().check(problem)
-        solver = as_solver(self.linear_solver)
+        solver = problem.suited(as_solver(self.linear_solver), num_sides=len(problem.observed))
         search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
         by_lu = isinstance(solver, SparseLU)
@@ -153,7 +154,7 @@ class Conditional(AbstractEngine):
             notes += (singular(lost, len(others)),) if lost else ()
         by_chain = (chains, -1) if len(flat) == chains * count else (1, -1)
         draws = EmpiricalDraws(flat.reshape(*by_chain, parts.num_coordinates))
-        states = ExactStates(solver)
+        states = states_by(self.linear_solver)
         return Posterior(problem, draws, states, found.history, self.name, work.seed, notes)
 
 

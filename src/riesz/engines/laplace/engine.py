@@ -23,6 +23,7 @@ from riesz.engines.base import (
     as_solver,
     beginning,
     started,
+    states_by,
 )
 from riesz.engines.laplace.newton import (
     Mode,
@@ -33,9 +34,9 @@ from riesz.engines.laplace.newton import (
 )
 from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
-from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 
 NEGLIGIBLE = 0.01
@@ -58,14 +59,14 @@ class Laplace(SearchSettings, AbstractEngine):
 
     num_modes: Count = 50
     start: Start = None
-    linear_solver: Solver = SparseLU()
+    linear_solver: Solver = Automatic()
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return solve * (GRADIENT * 20 * (1 + problem.num_coordinates / 10) + 1400)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = as_solver(self.linear_solver)
+        solver = problem.suited(as_solver(self.linear_solver), num_sides=self.num_modes)
         start = started(problem, self.start, work)
         origin, _ = beginning(problem, start, dense=False)
         with bar(work.progress) as shown:
@@ -78,7 +79,7 @@ class Laplace(SearchSettings, AbstractEngine):
         family, values, notes = gaussian_about(problem, found, solver, self.num_modes, work.seed)
         curves = {name: jnp.asarray(curve) for name, curve in found.history.items()}
         history = curves | {"eigenvalues": values}
-        states = ExactStates(solver)
+        states = states_by(self.linear_solver)
         return Posterior(problem, family, states, history, self.name, work.seed, notes)
 
 

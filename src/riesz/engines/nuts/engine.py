@@ -37,13 +37,14 @@ from riesz.engines.base import (
     beginning,
     leaves_of,
     started,
+    states_by,
     with_leaves,
 )
 from riesz.engines.training import bar
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
 
 BLOCK = 50
@@ -291,7 +292,7 @@ class Nuts(AbstractEngine):
     dense_mass: Flag = True
     max_tree_depth: Count = 10
     start: Start = None
-    linear_solver: Solver = SparseLU()
+    linear_solver: Solver = Automatic()
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         """Trees of about 15 steps."""
@@ -299,7 +300,7 @@ class Nuts(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = as_solver(self.linear_solver)
+        solver = problem.suited(as_solver(self.linear_solver))
         start = started(problem, self.start, work)
         origin, inverse_mass = beginning(problem, start, dense=self.dense_mass)
         how = NutsSettings(
@@ -320,7 +321,7 @@ class Nuts(AbstractEngine):
         return Posterior(
             problem=problem,
             distribution=EmpiricalDraws(kept.coordinates),
-            states=ExactStates(solver),
+            states=states_by(self.linear_solver),
             history=history,
             engine=self.name,
             seed=work.seed,

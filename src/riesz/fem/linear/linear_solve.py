@@ -109,7 +109,16 @@ class AbstractLinearSolver(eqx.Module):
 
 
 class SparseLU(AbstractLinearSolver):
-    """SuperLU on the host: the default, for any matrix that fits in memory."""
+    """SuperLU on the host, for any matrix that fits in memory."""
+
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
+        return host_lu(matrix, side, transposed=transposed)
+
+
+class Automatic(AbstractLinearSolver):
+    """Whichever suits a problem, as `riesz.fem.choice` decides; sparse LU to who does not ask."""
 
     def raw_solve(
         self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None

@@ -16,7 +16,7 @@ import numpy as np
 import riesz
 from riesz.engines.relax.error_scale import GramFactor, RelaxedStates
 from riesz.errors import FileFormatError, RieszError
-from riesz.fem.linear.linear_solve import ConjugateGradients, Dense, SparseLU
+from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.io.store.files import prepared_folder, read_arrays, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
@@ -50,6 +50,7 @@ SAVED = {
         ImportanceCheck,
         SurrogateError,
         ExactStates,
+        Automatic,
         SparseLU,
         Dense,
         ConjugateGradients,

@@ -1,0 +1,77 @@
+"""Which linear solver suits a problem: one place decides, by what was measured.
+
+The table is on the page "Linear solvers" of the book; `make bench-solve` measures it anew. Sparse
+LU factorises once for all right-hand sides and needs next to no compilation; its work grows with
+the power 1.5 of the unknowns in two dimensions and with their square in three. That of multigrid
+grows as they do, but it compiles for ten to thirty seconds.
+"""
+
+from weakref import WeakKeyDictionary
+
+import jax
+
+from riesz.fem.elements.space import Space
+from riesz.fem.levels import multigrid
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, Dense, SparseLU
+from riesz.fem.linear.multigrid.solver import Multigrid
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.terms.coefficient import is_traced
+
+LARGEST_FOR_LU = {1: 10_000_000, 2: 200_000, 3: 20_000}
+"""Unknowns, by dimension, up to which sparse LU is the faster way to a symmetric system."""
+
+FOR_TRANSPORT = 2
+"""That number times so much where the matrix is not symmetric: more iterations are needed."""
+
+FOR_MANY_SIDES = 3
+"""That number times so much for tens of right-hand sides: the factors serve them all."""
+
+FITS_IN_MEMORY = {1: 10_000_000, 2: 2_000_000, 3: 120_000}
+"""Unknowns whose LU factors take some gigabytes: the way back where multigrid does not converge."""
+
+LARGEST_DENSE = 2_000
+"""Unknowns up to which accelerators solve dense systems: a host is far away from them."""
+
+_made: WeakKeyDictionary[Space, dict[tuple, Multigrid]] = WeakKeyDictionary()
+
+
+def chosen(
+    problem: BoundaryValueProblem,
+    solver: AbstractLinearSolver | None = None,
+    *,
+    num_sides: int = 1,
+    platform: str | None = None,
+) -> AbstractLinearSolver:
+    """The solver that was asked for, or else the one that suits the problem.
+
+    `num_sides` is how many right-hand sides each matrix meets, `platform` where it is solved, by
+    default where JAX computes. Inside compiled code a problem has no numbers to choose by: sparse
+    LU is taken.
+    """
+    if solver is not None and not isinstance(solver, Automatic):
+        return solver
+    if is_traced(problem):
+        return SparseLU()
+    on_host = (platform or jax.default_backend()) == "cpu"
+    size, dim = problem.num_free, problem.space.mesh.dim
+    if not on_host:
+        return Dense() if size <= LARGEST_DENSE else levels_of(problem, fallback=False)
+    if size <= largest_for_lu(problem, num_sides):
+        return SparseLU()
+    return levels_of(problem, fallback=size <= FITS_IN_MEMORY[dim])
+
+
+def largest_for_lu(problem: BoundaryValueProblem, num_sides: int) -> int:
+    """Unknowns up to which sparse LU is the faster way."""
+    largest = LARGEST_FOR_LU[problem.space.mesh.dim]
+    largest *= 1 if problem.form.is_symmetric else FOR_TRANSPORT
+    return largest * (FOR_MANY_SIDES if num_sides >= 10 else 1)
+
+
+def levels_of(problem: BoundaryValueProblem, *, fallback: bool) -> Multigrid:
+    """Multigrid for a problem, remembered: patterns depend on the space and what is fixed."""
+    known = _made.setdefault(problem.space, {})
+    key = (problem.dirichlet_tags, problem.form.is_symmetric, fallback)
+    if key not in known:
+        known[key] = multigrid(problem, fallback=fallback)
+    return known[key]
