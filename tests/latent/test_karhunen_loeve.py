@@ -55,6 +55,13 @@ def test_functions_are_orthogonal_in_the_domain():
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-12)
 
 
+def test_many_draws_have_at_some_nodes_the_values_of_each():
+    field = KarhunenLoeve(Matern52(0.4), 3, transform=jnp.exp).on(MESH).field
+    weights, some = np.random.default_rng(2).standard_normal((4, 3)), np.array([3, 17])
+    expected = [np.asarray(field.nodal(jnp.asarray(one)))[some] for one in weights]
+    np.testing.assert_allclose(field.nodal_draws(weights, some), expected, rtol=1e-12)
+
+
 def test_nystrom_extension_agrees_with_the_dense_eigenproblem():
     mesh, kernel = rectangle((16, 14)), Matern52((0.3, 0.5))
     dense = scaled_eigenfunctions(mesh, kernel, 5)

@@ -16,8 +16,10 @@ from riesz.errors import RieszError
 from riesz.fem.elements.domain import Domain
 from riesz.fem.terms.pointwise import Point
 from riesz.latent.field import (
+    ALL,
     NODES_AT_ONCE,
     AbstractField,
+    Chosen,
     GaussianField,
     Mean,
     Transform,
@@ -26,6 +28,7 @@ from riesz.latent.field import (
     mean_at_nodes,
     range_text,
     transformed,
+    transformed_on_host,
 )
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
@@ -61,6 +64,12 @@ class InterpolatedField(AbstractField):
 
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
         return transformed(self.transform, self.mean + weights @ self.basis)
+
+    def nodal_draws(
+        self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
+    ) -> Float[np.ndarray, "draw chosen"]:
+        basis, mean = (np.asarray(one, float) for one in (self.basis, self.mean))
+        return transformed_on_host(self.transform, mean[some] + weights @ basis[:, some])
 
 
 class KarhunenLoeve(AbstractFieldPrior):

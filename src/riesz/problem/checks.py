@@ -263,9 +263,9 @@ def values_at(latent: AbstractLatent, coordinate: float) -> Float[np.ndarray, ".
 
 def nodal_values(latent: AbstractLatent, coordinates: Coordinates) -> Float[np.ndarray, "..."]:
     """The numbers, or a field's values at the nodes."""
-    value = value_of(latent, coordinates)
+    value = np.asarray(value_of(latent, coordinates))
     is_field = isinstance(latent, AbstractFieldLatent)
-    return np.asarray(latent.field.nodal(value) if is_field else value)
+    return latent.field.nodal_draws(value[None])[0] if is_field else value
 
 
 def check_other_priors(forward: BoundaryValueProblem, latents: LatentSpace) -> None:

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jaxtyping import Array, Float, Int, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, jacobian, with_dirichlet
 from riesz.fem.elements.domain import inverse_jacobians
@@ -159,18 +160,26 @@ def boundary_values(problem: BoundaryValueProblem, prescribed: AffineValues) -> 
     )
 
 
-def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
-    """The prescribed values by the coordinates; raises where they are not affine in them."""
+@eqx.filter_jit
+def values_and_slopes(
+    problem: BoundaryValueProblem, latents: LatentSpace, far: Float[Array, " coordinate"]
+) -> tuple[Float[Array, " fixed"], Float[Array, "fixed coordinate"], Float[Array, " fixed"]]:
+    """Prescribed values and their derivatives at the origin, and the values far from it."""
 
-    def values(coordinates):
+    def values(coordinates: Float[Array, " coordinate"]) -> Float[Array, " fixed"]:
         return dirichlet_values(problem, latents.z(coordinates))
 
-    origin = jnp.zeros(latents.num_coordinates, problem.dtype)
-    start = np.asarray(values(origin), dtype=float)
-    slopes = np.asarray(jax.jacfwd(values)(origin), dtype=float)
-    (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
+    origin = jnp.zeros_like(far)
+    return values(origin), jax.jacfwd(values)(origin), values(far)
+
+
+def affine_values(problem: BoundaryValueProblem, latents: LatentSpace) -> AffineValues:
+    """The prescribed values by the coordinates; raises where they are not affine in them."""
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
-    gap = np.asarray(values(jnp.asarray(far, problem.dtype))) - start - slopes @ far
+    found = values_and_slopes(problem, latents, on_device(far, problem.dtype))
+    start, slopes, there = (np.asarray(one, dtype=float) for one in found)
+    (moving,) = np.nonzero(np.abs(slopes).max(axis=0, initial=0.0))
+    gap = there - start - slopes @ far
     size = np.abs(start).max(initial=0.0) + np.abs(slopes @ far).max(initial=0.0)
     if (
         np.abs(gap).max(initial=0.0)
