@@ -60,6 +60,17 @@ def in_process(size: tuple[int, int, int]) -> dict:
     return row
 
 
+def summary(rows: list[dict]) -> dict[str, float]:
+    """By size: seconds of the clock, and of all cores together."""
+    found = {}
+    for row in rows:
+        size = f"{row['dim']}D, {row['nodes']} nodes"
+        found[f"{size}: seconds"] = row["mesh_seconds"] + row["problem_seconds"]
+        found[f"{size}: CPU seconds"] = row["cpu_seconds"]
+        found[f"{size}: peak MB"] = row["peak_mb"]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/bench-setup.json"))
@@ -72,13 +83,9 @@ def main() -> None:
     from riesz.io.store.results import results, write_results
 
     rows = [in_process(size) for size in (*SIZES, *(LARGE if options.large else ()))]
-    summary = {
-        f"{row['dim']}D, {row['nodes']} nodes": row["mesh_seconds"] + row["problem_seconds"]
-        for row in rows
-    }
     config = {"large": options.large, "equation": "diffusion of an unknown field, and a source"}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-setup", config, 0, rows, summary))
+    write_results(options.out, results("make bench-setup", config, 0, rows, summary(rows)))
 
 
 if __name__ == "__main__":
