@@ -75,7 +75,14 @@ def system(problem, z=None):
     return jacobian(problem, start, z), -free_residual(problem, start, z)
 
 
-@pytest.mark.parametrize("name", CASES)
+LIKE_OTHERS = ("interval", "no hierarchy", "transport at Peclet 10")
+"""Cases that take a compilation each and differ little from others."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LIKE_OTHERS)) for name in CASES],
+)
 def test_agrees_with_sparse_lu_within_forty_iterations(name):
     problem, levels = CASES[name]()
     matrix, side = system(problem)

@@ -29,7 +29,7 @@ from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 
 Vector = Float[Array, " size"]
 
-LOST_DIGITS = 1e3
+LOST_DIGITS = 10
 """By so much the true residual may be above that of the iteration, which drifts away from it."""
 
 
