@@ -1,7 +1,8 @@
 """How long is the way from a table to maps, for somebody who writes no Python?
 
 The commands of docs/walks.md are run as they are printed there, one walk after the other, each in
-an empty folder with nothing but its data. RIESZ_DATA must hold esrp.
+an empty folder with nothing but its data. RIESZ_DATA must hold esrp. Maps are drawn, and reports
+are photographed where there is Chromium.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "walks.md"
+WINDOW = "1080,1097"
 ESRP = ("levels_pre2000.csv.gz", "wells.csv", "boundary_simplified.geojson")
 
 
@@ -67,7 +69,21 @@ def walked(name: str, commands: list[str], files: list[Path], pictures: Path) ->
             )
         for raster in folder.glob("*.tif"):
             draw(raster, pictures / f"{raster.stem}.png")
+        photograph(folder / "run" / "report.html", pictures / f"{name}-report.png")
     return rows
+
+
+def photograph(page: Path, picture: Path) -> None:
+    """The top of a report, as a browser shows it."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print(f"no chromium: {picture} is left as it was")
+        return
+    # As root there is no sandbox; the page draws its map after it was loaded.
+    words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    words += [f"--window-size={WINDOW}", "--virtual-time-budget=3000"]
+    words += [f"--screenshot={picture.absolute()}", page.as_uri()]
+    subprocess.run([chromium, *words], capture_output=True, check=True)
 
 
 def draw(raster: Path, picture: Path) -> None:
@@ -91,7 +107,12 @@ def draw(raster: Path, picture: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/walks"))
+    parser.add_argument("--photograph", nargs=2, type=Path, metavar=("PAGE", "PICTURE"))
     options = parser.parse_args()
+    if options.photograph:
+        page, picture = options.photograph
+        photograph(page.absolute(), picture)
+        return
     from riesz.io.store.results import results, write_results
 
     options.out.mkdir(parents=True, exist_ok=True)
