@@ -17,7 +17,7 @@ from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import is_traced
 
-LARGEST_FOR_LU = {1: 10_000_000, 2: 200_000, 3: 20_000}
+LARGEST_FOR_LU = {1: 10_000_000, 2: 400_000, 3: 20_000}
 """Unknowns, by dimension, up to which sparse LU is the faster way to a symmetric system."""
 
 FOR_TRANSPORT = 2

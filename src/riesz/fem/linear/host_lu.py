@@ -21,6 +21,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import dijkstra
 
+from riesz.fem.linear.host_band import Band, BandFactors, band_of
+
 CACHED_NONZEROS = 20_000_000
 """Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
 
@@ -60,6 +62,7 @@ class Pattern(NamedTuple):
 class Elimination:
     """A pattern in the order of elimination, and where its entries and unknowns come from."""
 
+    band: Band | None  # a faster way where the matrix is symmetric and positive
     order: Int[np.ndarray, " unknown"]
     entries: Int[np.ndarray, " entry"]
     rows: Int[np.ndarray, " entry"]
@@ -78,6 +81,10 @@ class Factors:
     order: Int[np.ndarray, " unknown"]
     lu: spla.SuperLU
 
+    @property
+    def num_nonzeros(self) -> int:
+        return self.lu.nnz
+
     def solve(
         self, sides: Float[np.ndarray, " unknown *side"], trans: str = "N"
     ) -> Float[np.ndarray, " unknown *side"]:
@@ -86,8 +93,10 @@ class Factors:
         return solutions
 
 
+AnyFactors = Factors | BandFactors
+
 _eliminations: OrderedDict[bytes, Elimination] = OrderedDict()
-_factors: OrderedDict[bytes, Factors | None] = OrderedDict()
+_factors: OrderedDict[bytes, AnyFactors | None] = OrderedDict()
 
 
 def lu_solve(
@@ -149,7 +158,7 @@ def solve_one(
     return factors.solve(right_hand_side, trans="N" if transposed else "T")
 
 
-def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
+def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> AnyFactors | None:
     """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
     key = digest(values, *pattern)
     if key in _factors:
@@ -170,11 +179,15 @@ def digest(*arrays: np.ndarray) -> bytes:
 def forget_old_factors() -> None:
     while len(_factors) > CACHED_FACTORS:
         _factors.popitem(last=False)
-    while len(_factors) > 1 and sum(f.lu.nnz for f in _factors.values() if f) > CACHED_NONZEROS:
+    while len(_factors) > 1 and num_nonzeros() > CACHED_NONZEROS:
         _factors.popitem(last=False)
 
 
-def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
+def num_nonzeros() -> int:
+    return sum(factors.num_nonzeros for factors in _factors.values() if factors)
+
+
+def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> AnyFactors | None:
     """Factors of the transpose, or None where the matrix is singular or not finite."""
     if not np.isfinite(values).all():
         return None
@@ -183,6 +196,9 @@ def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors 
     sizes = np.maximum.reduceat(np.abs(matrix.data), matrix.indptr[:-1])
     if not sizes.all():  # SuperLU has been seen to call BLAS with illegal sizes
         return None
+    band = None if elimination.band is None else elimination.band.factorised(values)
+    if band is not None and condition(matrix, sizes, elimination, band) < SINGULAR:
+        return band
     try:
         # Finite-element matrices are structurally symmetric and nearly diagonally dominant:
         # a mild pivot threshold keeps to the order given.
@@ -196,7 +212,8 @@ def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors 
         )
     except RuntimeError:  # SuperLU's word for an exactly singular matrix
         return None
-    return Factors(elimination.order, lu) if condition(matrix, sizes, lu) < SINGULAR else None
+    factors = Factors(elimination.order, lu)
+    return factors if condition(matrix, sizes, elimination, factors) < SINGULAR else None
 
 
 def elimination_of(pattern: Pattern) -> Elimination:
@@ -218,11 +235,15 @@ def ordered(pattern: Pattern) -> Elimination:
     order = elimination_order(numbered)
     reordered = sp.csc_array(numbered[order][:, order])
     reordered.sort_indices()  # or SuperLU would do it, in these very arrays
-    return Elimination(order, reordered.data, reordered.indices, reordered.indptr)
+    band = band_of(sp.csr_array((numbers, *pattern), shape=(size, size)))
+    return Elimination(band, order, reordered.data, reordered.indices, reordered.indptr)
 
 
 def condition(
-    matrix: sp.csc_array, sizes: Float[np.ndarray, " unknown"], lu: spla.SuperLU
+    matrix: sp.csc_array,
+    sizes: Float[np.ndarray, " unknown"],
+    elimination: Elimination,
+    factors: AnyFactors,
 ) -> float:
     r"""A lower bound of $\|S\|_1\|S^{-1}\|_1$, where $S = D^{-1/2} A D^{-1/2}$.
 
@@ -235,7 +256,9 @@ def condition(
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.abs(matrix.data) / root[matrix.indices]
         norm = (np.add.reduceat(scaled, matrix.indptr[:-1]) / root).max()
-        response = np.abs(root * lu.solve(root * weights, trans="T")).max()
+        side = np.empty(len(root))
+        side[elimination.order] = root * weights
+        response = np.abs(root * factors.solve(side, trans="T")[elimination.order]).max()
     return float(norm * response) if np.isfinite(response) else np.inf
 
 
