@@ -141,7 +141,7 @@ def test_bars_are_drawn_on_the_error_stream(capfd):
         ("relax", {"polishing_rounds": 0, "polishing_draws": 3}, "would do nothing"),
         ("conditional", {"num_chains": 3}, "it goes with over = 'nuts'. Leave it out"),
         ("conditional", {"over": "mode", "num_others": 3}, "it goes with over = 'laplace'"),
-        ("nuts", {"linear_solver": "lu"}, "give sparse-lu, dense or conjugate-gradients"),
+        ("nuts", {"linear_solver": "lu"}, "give auto, sparse-lu, dense or conjugate-gradients"),
         ("nuts", {"start": "lapace"}, r"no engine 'lapace': did you mean 'laplace'\?"),
         ("emulate", {"gram": {"diffusivity": -1.0}}, "numbers that are not negative"),
         ("auto", {"steps": 3}, "auto chooses among engines: name the one that is meant"),
