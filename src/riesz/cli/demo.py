@@ -29,7 +29,7 @@ def demo(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the main job on built-in data: problem files, map, scores and report, in two minutes."""
+    """Run the main job on built-in data: problem files, map, scores and report, in a minute."""
     use_float64()
     keep_compiled()
     from rich.console import Console
