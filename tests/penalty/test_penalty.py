@@ -149,7 +149,7 @@ def deterministic(penalty, meshes):
     return Deterministic(penalty, meshes)
 
 
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("gradients", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_all_patches_together_give_the_deterministic_form_and_its_gradient(
     penalty, by_gradients, deterministic, gradients
 ):

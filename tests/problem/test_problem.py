@@ -95,6 +95,7 @@ def test_mapping_over_samples_is_a_loop(problem, densities, coordinates):
     np.testing.assert_allclose(densities(many), [problem.log_prob(one) for one in many])
 
 
+@pytest.mark.slow  # quickly, the gradients of solves and that mapping changes no value
 def test_the_mapped_density_has_its_gradient(densities, coordinates):
     outcome = taylor_test(lambda c: jnp.sum(densities(jnp.stack([c, -c]))), coordinates)
     assert outcome.passed, str(outcome)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 from tests.linear_gaussian import NOISE, linear_problem
 
 from riesz.diagnose.simulation import fits_to_many
@@ -11,6 +12,7 @@ from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.emulate.start import at_sensors, initial_surrogate
 
 
+@pytest.mark.slow  # quickly, calibration by many fits in test_sbc
 def test_linear_problems_are_solved_exactly_from_any_start():
     problem = linear_problem()
     # Untrained, but affine in the strengths of sources: its own posteriors are known.

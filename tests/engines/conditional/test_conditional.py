@@ -149,6 +149,7 @@ def test_what_is_linear_is_found(rich):
     ]
 
 
+@pytest.mark.slow  # quickly, against the host's slope below
 def test_the_marginal_density_has_the_gradient_it_claims(rich):
     density = MarginalDensity(rich, linear_parts(rich), Solved(rich.operator, SparseLU()))
     place = 0.3 * jax.random.normal(jax.random.key(1), (9,))

@@ -190,6 +190,7 @@ def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
     assert after < 0.01 * before
 
 
+@pytest.mark.slow  # quickly, the posterior that they lead to
 def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_are_about(problem):
     """So that those of several rounds may be added."""
     penalty = default_penalty(problem, ENGINE)
