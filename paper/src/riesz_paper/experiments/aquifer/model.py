@@ -147,10 +147,10 @@ def conditional_head(mesh: Mesh, structure: Structure) -> Method:
         key, start_key = jr.split(jr.key(seed))
         parts = linear_parts(problem)
         start = START_SPREAD * (seed > 0) * jr.normal(start_key, parts.others.shape)
-        engine = Conditional(num_draws=PARTS, num_others=PARTS, start=start)
+        engine = Conditional(num_draws=PARTS, num_others=PARTS)
         at = at_points(problem, problem.operator, SparseLU())
         model = data_model(problem, parts, at)
-        found = other_unknowns(problem, parts, engine, key, at, model, Work())
+        found = other_unknowns(problem, parts, engine, key, at, model, start, Work())
         for note in found.notes:
             warnings.warn(f"{structure}: {note}", stacklevel=2)
         return HeadPredictor(problem, parts, np.asarray(found.values[0]), standard)

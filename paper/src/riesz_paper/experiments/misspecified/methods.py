@@ -52,9 +52,9 @@ def by_weighing(data: DataSet, seed: int) -> Posterior:
     around = by_laplace(data, seed, knows_eddy=True)
     draw_key, key = jr.split(jr.key(seed))
     draws = around.sample(draw_key, NUM_WEIGHED)
-    found = smoothed_weights(
-        np.asarray(log_weights(around.problem, family_of(around), None, draws))
-    )
+    problem = around.problem
+    logs = log_weights(problem, family_of(around), None, problem.suited(), draws)
+    found = smoothed_weights(np.asarray(logs))
     again = jr.choice(key, draws, (NUM_WEIGHED,), p=jnp.asarray(found.weights))
     history = {"effective_draws": jnp.asarray([found.effective_draws])}
     return dataclasses.replace(around, distribution=EmpiricalDraws(again[None]), history=history)
