@@ -71,7 +71,7 @@ def largest_for_lu(problem: BoundaryValueProblem, num_sides: int) -> int:
 def levels_of(problem: BoundaryValueProblem, *, fallback: bool) -> Multigrid:
     """Multigrid for a problem, remembered: patterns depend on the space and what is fixed."""
     known = _made.setdefault(problem.space, {})
-    key = (problem.dirichlet_tags, problem.form.is_symmetric, fallback)
+    key = (problem.dirichlet_tags, problem.form.is_symmetric, str(problem.dtype), fallback)
     if key not in known:
         known[key] = multigrid(problem, fallback=fallback)
     return known[key]

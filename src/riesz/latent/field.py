@@ -6,6 +6,7 @@ training step evaluates a field only where its mini-patches are.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import lru_cache
 
 import equinox as eqx
 import jax
@@ -161,7 +162,10 @@ def transformed_on_host(
 ) -> Float[np.ndarray, "..."]:
     if transform is None:
         return values
-    return np.exp(values) if transform is jnp.exp else np.asarray(transform(on_device(values)))
+    if transform is not jnp.exp:
+        return np.asarray(transform(on_device(values)))
+    with np.errstate(over="ignore", under="ignore"):  # as in programs: what is infinite is told
+        return np.exp(values)
 
 
 def mean_at(mean: Mean, x: Float[Array, " dim"]) -> Scalar:
@@ -179,7 +183,13 @@ def mean_at_places(
     """On the host."""
     if not callable(mean):
         return np.full(len(places), float(mean))
-    return np.asarray(jax.jit(jax.vmap(lambda x: mean_at(mean, x)))(on_device(places)))
+    return np.asarray(mean_program(mean)(on_device(places)))
+
+
+@lru_cache(maxsize=16)
+def mean_program(mean: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Compiled once for a function, however often it is asked for."""
+    return jax.jit(jax.vmap(lambda x: mean_at(mean, x)))
 
 
 def mean_at_nodes(mean: Mean, mesh: Mesh) -> Float[np.ndarray, " node"]:

@@ -101,7 +101,8 @@ def kept_values(
     if field is None or isinstance(field, PiecewiseConstant):
         return own
     values = field.nodal_draws(own)
-    return np.log(values) if field.is_log else values
+    with np.errstate(divide="ignore"):  # of what is too small for a number
+        return np.log(values) if field.is_log else values
 
 
 def posterior_draws(
