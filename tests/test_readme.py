@@ -68,7 +68,9 @@ FEWER = {
 """A quarter of the samples and a coarse mesh."""
 
 
-@pytest.mark.parametrize("fewer", [FEWER, pytest.param({}, marks=pytest.mark.slow)])
+# Quickly, the regression is tested with the paper.
+@pytest.mark.slow
+@pytest.mark.parametrize("fewer", [FEWER, {}])
 def test_the_model_of_the_page_on_the_jura_predicts_at_the_places_that_were_left_out(fewer):
     scope = {"np": np}
     (block,) = blocks_of(ROOT / "docs" / "jura.md")

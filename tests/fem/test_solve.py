@@ -283,6 +283,7 @@ def test_an_ill_conditioned_equation_is_refined_to_its_solution():
     np.testing.assert_allclose(solve(problem), 3.0, rtol=1e-8)
 
 
+@pytest.mark.slow  # quickly, the gradient by a velocity
 def test_the_gradient_of_stabilised_transport_is_right_where_nothing_flows():
     form = diffusion(0.1) + advection("tau", supg=True) - source(1.0)
     problem = boundary_value_problem(P1(rectangle((4, 4))), form, {"left": 0.0})

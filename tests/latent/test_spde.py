@@ -45,6 +45,7 @@ def test_correlations_are_those_of_the_matern_kernel(mesh, covariance):
     np.testing.assert_allclose(found, wanted, atol=0.05)  # four cells to a length scale
 
 
+@pytest.mark.slow  # quickly, its moments, and other fields in equations
 def test_it_stands_in_an_equation_with_its_mean_and_transform():
     mesh = rectangle((8, 8))
     latent = SPDEField(sd=1.0, length_scale=0.3, mean=0.5, transform=jnp.exp).on(mesh)

@@ -88,8 +88,9 @@ def dense_moments(problem, points, noise):
 
 @pytest.mark.parametrize(
     "count",
-    [pytest.param(9, id="fewer sensors", marks=pytest.mark.slow), pytest.param(30, id="more")],
+    [pytest.param(9, id="fewer sensors"), pytest.param(30, id="more")],
 )
+@pytest.mark.slow  # quickly, draws that scatter as the moments say, and densities
 def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     sensors = np.random.default_rng(3).uniform((0.1, 0.1), (1.3, 0.9), (count, 2))
     problem = problem_with(sensors=sensors, values=2 + sensors[:, 0])

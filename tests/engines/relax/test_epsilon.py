@@ -102,6 +102,7 @@ def test_a_unit_means_the_same_in_other_units_of_length_and_value():
     )
 
 
+@pytest.mark.slow  # quickly, in the exact norm
 def test_the_effect_of_errors_in_a_norm_by_patches_is_that_of_its_inverse():
     problem = source_problem()
     norm = schwarz_norm(problem.forward, problem.hierarchy, patch_nodes=16, coarse_patch_nodes=9)
