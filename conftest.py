@@ -28,6 +28,16 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 20)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def same_programs():
+    """A command that runs in this process does not change how what follows is compiled: numbers
+    are compared bit by bit with those of processes of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for command in ("check", "fit"):
+            patch.setattr(f"riesz.cli.{command}.compile_quickly", lambda: None)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def few_memory_maps():
     """Forget what was compiled, once it is much, at the end of a file of tests."""

@@ -32,8 +32,7 @@ def problem(tmp_path):
 
 
 @pytest.mark.slow
-def test_data_that_no_prior_draw_predicts_are_told_and_drawn(problem, monkeypatch):
-    monkeypatch.setattr("riesz.cli.check.compile_quickly", lambda: None)
+def test_data_that_no_prior_draw_predicts_are_told_and_drawn(problem):
     picture = problem.parent / "prior.png"
     words = ["check", str(problem), "--draw", str(picture), "--json"]
     told = CliRunner().invoke(app, words, catch_exceptions=False)
