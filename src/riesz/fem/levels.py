@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from jaxtyping import Int
 
 from riesz.errors import SolveError
-from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, stiffness
+from riesz.fem.elements.domain import stiffness
+from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation
 from riesz.fem.linear.multigrid.solver import Multigrid, from_prolongations
 from riesz.fem.linear.multigrid.tables import dimensions
 from riesz.fem.problem import BoundaryValueProblem
@@ -69,7 +70,7 @@ def narrowed(
 
 def aggregated(mesh: Mesh, free: Int[np.ndarray, " free"]) -> list[sp.csr_array]:
     """Prolongations by smoothed aggregation, of linear elements with diffusivity one."""
-    matrix = sp.csr_array(stiffness(mesh.nodes, mesh.cells)[free][:, free])
+    matrix = sp.csr_array(stiffness(mesh)[free][:, free])
     prolongations = []
     while dimensions(matrix)[0] > COARSEST and len(prolongations) < MOST_LEVELS:
         prolongation = smoothed_aggregation(matrix, len(prolongations))

@@ -57,7 +57,7 @@ class AbstractField(eqx.Module):
         self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
     ) -> Float[np.ndarray, "draw chosen"]:
         """For many draws, at some nodes; where that is quick, without a program."""
-        return np.asarray(values_of_draws(self, on_device(weights)))[:, some]
+        return np.asarray(programmed_draws(self, on_device(weights)))[:, some]
 
     @property
     def is_log(self) -> bool:
@@ -70,7 +70,7 @@ class AbstractField(eqx.Module):
 
 
 @eqx.filter_jit
-def values_of_draws(
+def programmed_draws(
     field: AbstractField, weights: Float[Array, "draw weight"]
 ) -> Float[Array, "draw node"]:
     return jax.lax.map(field.nodal, weights)

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, jacobian, with_dirichlet
-from riesz.fem.elements.domain import inverse_jacobians
+from riesz.fem.elements.domain import stiffness
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import solve
@@ -209,19 +209,6 @@ def factor_and_lifting(
     columns[free] = inside
     columns[fixed, 1:] = prescribed
     return columns
-
-
-def stiffness(mesh: Mesh) -> sp.csr_array:
-    """The Laplacian's matrix on all nodes, in double precision whatever the problem's."""
-    slopes = inverse_jacobians(mesh.nodes, mesh.cells)
-    slopes = np.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
-    volumes = cell_volumes(mesh.nodes, mesh.cells)
-    entries = np.einsum("idc,jdc,c->cij", slopes, slopes, volumes)
-    rows = np.broadcast_to(mesh.cells[:, :, None], entries.shape)
-    columns = np.broadcast_to(mesh.cells[:, None, :], entries.shape)
-    places = (rows.ravel(), columns.ravel())
-    shape = (mesh.num_nodes, mesh.num_nodes)
-    return sp.coo_array((entries.ravel(), places), shape=shape).tocsr()
 
 
 class Frame(eqx.Module):

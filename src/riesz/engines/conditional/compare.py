@@ -72,9 +72,10 @@ def compared(problem: InverseProblem, local: str) -> Comparison | None:
     if not isinstance(problem.observations.what, AtPoints):
         return None
     parts = linear_parts(problem)
-    model = data_model(problem, parts, at_sensors(problem))
-    mode = rough_mode(problem)  # where the engine begins, too
-    if model is None or mode is None or local not in parts.names:
+    if local not in parts.names:
+        return None
+    model, mode = data_model(problem, parts, at_sensors(problem)), rough_mode(problem)
+    if model is None or mode is None:
         return None
     in_state = np.asarray(parts.linear)[read_by_state(problem)[np.asarray(parts.linear)]]
     equation = {

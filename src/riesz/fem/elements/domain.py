@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 from scipy.special import roots_jacobi
 
@@ -20,7 +21,7 @@ from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.elements.space import Space
 from riesz.mesh.facets import FacetSet, facet_measures, local_facets, outward_normals
-from riesz.mesh.mesh import cell_spans, cross
+from riesz.mesh.mesh import Mesh, cell_spans, cell_volumes, cross
 
 StaticPoint = tuple[float, ...]
 
@@ -147,6 +148,19 @@ def inverse_jacobians(
     """Rows are the gradients of barycentric coordinates 1, ..., dim."""
     inverse, _ = inverses_and_determinants(nodes, cells)
     return inverse
+
+
+def stiffness(mesh: Mesh) -> sp.csr_array:
+    """The Laplacian's matrix on all nodes, in double precision whatever the problem's."""
+    slopes = inverse_jacobians(mesh.nodes, mesh.cells)
+    slopes = np.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
+    volumes = cell_volumes(mesh.nodes, mesh.cells)
+    entries = np.einsum("idc,jdc,c->cij", slopes, slopes, volumes)
+    rows = np.broadcast_to(mesh.cells[:, :, None], entries.shape)
+    columns = np.broadcast_to(mesh.cells[:, None, :], entries.shape)
+    places = (rows.ravel(), columns.ravel())
+    shape = (mesh.num_nodes, mesh.num_nodes)
+    return sp.coo_array((entries.ravel(), places), shape=shape).tocsr()
 
 
 def inverses_and_determinants(

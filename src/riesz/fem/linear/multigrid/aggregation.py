@@ -8,7 +8,7 @@ distance two, which needs no loop over unknowns.
 
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 STRONG = 0.08
 """Entries below this share of their diagonals' geometric mean are weak, on the finest level."""
@@ -82,19 +82,3 @@ def largest_neighbour(
 ) -> Int[np.ndarray, " unknown"]:
     """The largest number of an unknown and its neighbours; every row has its diagonal."""
     return np.maximum.reduceat(numbers[graph.indices], graph.indptr[:-1])
-
-
-def stiffness(
-    nodes: Float[np.ndarray, "node dim"], cells: Int[np.ndarray, "cell corner"]
-) -> sp.csr_array:
-    r"""$\int\nabla\phi_i\cdot\nabla\phi_j$ for linear elements, to tell strong from weak by."""
-    corners = nodes[cells]
-    edges = corners[:, 1:] - corners[:, :1]
-    inverse = np.linalg.inv(edges)  # columns are the slopes of all but the first shape function
-    slopes = np.concatenate([-inverse.sum(axis=2, keepdims=True), inverse], axis=2)
-    measure = np.abs(np.linalg.det(edges))
-    local = np.einsum("cdi,cdj,c->cij", slopes, slopes, measure)
-    num = cells.shape[1]
-    rows, columns = np.repeat(cells, num, axis=1), np.tile(cells, num)
-    shape = (len(nodes), len(nodes))
-    return sp.csr_array((local.ravel(), (rows.ravel(), columns.ravel())), shape=shape)

@@ -1,7 +1,7 @@
 """Iterations that a preconditioner speeds up, in their flexible forms: it may be inexact."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,6 +24,20 @@ class Outcome(eqx.Module):
     relative_residual: Float[Array, ""]  # as the iteration knows it
 
 
+def iterated(
+    advance: Callable[[Any], Any], begin: Any, side: Vector, tolerance: float, max_steps: int
+) -> Outcome:
+    """From one state to the next until its residual is small beside the right-hand side."""
+    size = jnp.linalg.norm(side)
+
+    def unfinished(at: Any):
+        return (jnp.linalg.norm(at.residual) > tolerance * size) & (at.step < max_steps)
+
+    end = jax.lax.while_loop(unfinished, advance, begin)
+    left = jnp.where(size > 0, jnp.linalg.norm(end.residual) / size, 0.0)
+    return Outcome(end.solution, end.step, left)
+
+
 class Search(NamedTuple):
     solution: Vector
     residual: Vector
@@ -38,11 +52,6 @@ def conjugate_gradients(
     product: Operator, precondition: Operator, side: Vector, tolerance: float, max_steps: int
 ) -> Outcome:
     """Flexible conjugate gradients (Notay 2000), for symmetric positive matrices."""
-    size = jnp.linalg.norm(side)
-    goal = tolerance * size
-
-    def unfinished(at: Search):
-        return (jnp.linalg.norm(at.residual) > goal) & (at.step < max_steps)
 
     def advance(at: Search) -> Search:
         preconditioned = precondition(at.residual)
@@ -62,11 +71,9 @@ def conjugate_gradients(
             step=at.step + 1,
         )
 
-    zeros, zero = jnp.zeros_like(side), jnp.zeros_like(size)
+    zeros, zero = jnp.zeros_like(side), jnp.zeros((), side.dtype)
     begin = Search(zeros, side, zeros, zeros, zero, zero + 1, jnp.zeros((), jnp.int32))
-    end = jax.lax.while_loop(unfinished, advance, begin)
-    left = jnp.where(size > 0, jnp.linalg.norm(end.residual) / size, 0.0)
-    return Outcome(end.solution, end.step, left)
+    return iterated(advance, begin, side, tolerance, max_steps)
 
 
 class Basis(NamedTuple):
@@ -90,11 +97,6 @@ def conjugate_residuals(
     oldest are dropped when there are more than `MOST_KEPT`.
     """
     num_kept = min(MOST_KEPT, max_steps)
-    size = jnp.linalg.norm(side)
-    goal = tolerance * size
-
-    def unfinished(at: Basis):
-        return (jnp.linalg.norm(at.residual) > goal) & (at.step < max_steps)
 
     def advance(at: Basis) -> Basis:
         direction = precondition(at.residual)
@@ -117,6 +119,4 @@ def conjugate_residuals(
 
     zeros = jnp.zeros((num_kept, len(side)), side.dtype)
     begin = Basis(jnp.zeros_like(side), side, zeros, zeros, jnp.zeros((), jnp.int32))
-    end = jax.lax.while_loop(unfinished, advance, begin)
-    left = jnp.where(size > 0, jnp.linalg.norm(end.residual) / size, 0.0)
-    return Outcome(end.solution, end.step, left)
+    return iterated(advance, begin, side, tolerance, max_steps)
