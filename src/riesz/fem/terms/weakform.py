@@ -21,6 +21,8 @@ from riesz.errors import FormError
 from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
     Latent,
+    PerCell,
+    WeightedSum,
     as_coefficient,
     as_floats,
     reads_state,
@@ -92,10 +94,19 @@ class WeakForm(eqx.Module):
     @property
     def is_symmetric(self) -> bool:
         """Whether the matrix is known to be; of an integrand written by hand nothing is known."""
-        coefficients = [one for term in self.terms for one in term.coefficients.values()]
         return all(term.integrand in SYMMETRIC for term in self.terms) and not any(
-            map(reads_state, coefficients)
+            map(reads_state, self.coefficients)
         )
+
+    @property
+    def has_jumps(self) -> bool:
+        """Whether a coefficient is given cell by cell, or region by region."""
+        return any(isinstance(one, PerCell | WeightedSum) for one in self.coefficients)
+
+    @property
+    def coefficients(self) -> list[AbstractCoefficient]:
+        """Of all terms."""
+        return [one for term in self.terms for one in term.coefficients.values()]
 
     def __repr__(self) -> str:
         parts = [f"{'+' if t.sign > 0 else '-'} {t.name}" for t in self.terms]

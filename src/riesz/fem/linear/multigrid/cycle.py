@@ -8,8 +8,8 @@ from jaxtyping import Array, DTypeLike, Float, Int
 from riesz.fem.linear.multigrid.galerkin import Galerkin
 from riesz.fem.linear.multigrid.tables import Combination, Rows, Table, gather
 
-SMOOTHED = 8.0
-"""Smoothing is for eigenvalues between the largest one and this part of it."""
+SMOOTHED = 3
+"""Smoothing is for eigenvalues between the largest one and a part of it: this times its steps."""
 
 DAMPED = 0.7
 """Jacobi steps are taken by this part."""
@@ -89,7 +89,8 @@ def chebyshev(degree: int) -> Steps:
 
     See Saad, Iterative Methods for Sparse Linear Systems, algorithm 12.1.
     """
-    centre, half_width = (1 + 1 / SMOOTHED) / 2, (1 - 1 / SMOOTHED) / 2
+    least = 1 / (SMOOTHED * degree)
+    centre, half_width = (1 + least) / 2, (1 - least) / 2
     sigma = centre / half_width
     rho = 1 / sigma
     kept, taken = [0.0], [1 / centre]
