@@ -35,6 +35,7 @@ CAPTIONS = {
     "penalty": "what the state leaves of the equation",
     "cost": "minus the log-posterior, which the search lowers",
     "slope": "its gradient, zero at the most probable place",
+    "decrement": "posterior standard deviations from there to the most probable place",
     "iterations": "of conjugate gradients in each step",
     "log_density": "log-posterior of the draws, one line a chain",
 }

@@ -87,11 +87,11 @@ def gaussian_about(
     problem: InverseProblem, found: Mode, solver: AbstractLinearSolver, num_modes: int, seed: int
 ) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
     """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
-    mode, steps, notes = found.place.coordinates, len(found.history["cost"]), ()
+    mode, steps, notes = found.place.coordinates, len(found.history["cost"]) - 1, ()
     if not found.converged:
         notes = (
-            f"the search for the mode ended after {steps} step{'' if steps == 1 else 's'}, where "
-            f"the slope still was {np.linalg.norm(found.place.slope):.2g}: allow more with "
+            f"the search for the mode ended after {steps} step{'' if steps == 1 else 's'}, about "
+            f"{found.history['decrement'][-1]:.2g} posterior sd away from it: allow more with "
             "max_steps=..., or start elsewhere.",
         )
 

@@ -3,16 +3,23 @@ r"""The mode of a posterior by Newton's method, each step solved for by conjugat
 The prior's part of the Hessian is the identity, so that conjugate gradients need about as many
 iterations as there are directions that the data tell of, on any mesh. This is truncated Newton-CG:
 the inner loop stops where the curvature is not positive (Steihaug 1983, with a line search instead
-of his trust region) or the forcing term of Eisenstat & Walker (1996) is reached.
+of his trust region) or what is left is small beside what was gained.
+
+Distances are counted in posterior standard deviations. With slope $g$ and Hessian $H$ the mode is
+about $\lambda = (g^\top H^{-1} g)^{1/2}$ of them away, Newton's decrement. Conjugate gradients add
+up $\lambda^2$ step by step, and since no eigenvalue of $H$ is below one where data tell something,
+the square of their residual bounds what is missing in it.
 
 How the log-posterior bends: actions of its Hessian by one tangent and one adjoint solve.
 
-With the state $u$ of the unknowns $\xi$, the adjoint $p$ and the Lagrangian
-$\mathcal L(u, \xi) = -\log p(y \mid u, \xi) + p \cdot r(u, \xi)$, a direction $\dot\xi$ moves the
-state by $\dot u = -J^{-1} r_\xi \dot\xi$ and the adjoint by
-$\dot p = -J^{-\top}(\mathcal L_{uu} \dot u + \mathcal L_{u\xi} \dot\xi)$. The data's part of the
-Hessian is then $\mathcal L_{\xi u} \dot u + \mathcal L_{\xi\xi} \dot\xi + r_\xi^\top \dot p$, the
-prior's the identity: few eigenvalues differ from one, whatever the number of unknowns.
+With the state $u$, what the equation reads $z(\xi)$, the adjoint $p$ and the Lagrangian
+$\mathcal L(u, z) = -\log p(y \mid u, z) + p \cdot r(u, z)$, a direction $\dot\xi$ moves $z$ by
+$\dot z = z_\xi \dot\xi$, the state by $\dot u = -J^{-1} r_z \dot z$ and the adjoint by
+$\dot p = -J^{-\top}(\mathcal L_{uu} \dot u + \mathcal L_{uz} \dot z)$. The data's part of the
+Hessian is then $z_\xi^\top (\mathcal L_{zu} \dot u + \mathcal L_{zz} \dot z + r_z^\top \dot p)
++ \mathcal L_z z_{\xi\xi} \dot\xi$, the prior's the identity: few eigenvalues differ from one,
+whatever the number of unknowns. All but $\dot\xi$ is the same for all directions at a place, and is
+computed once.
 """
 
 from collections.abc import Callable
@@ -34,20 +41,35 @@ from riesz.engines.base import (
     Share,
 )
 from riesz.errors import RieszError
-from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
+from riesz.fem.assembly import free_residual, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.solve import Newton, PreparedJacobian, implicit_root, prepared_jacobian
 from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10
 """Directions beyond those that are wanted, for the random start to hold all of them."""
 
+NUMBERS_AT_ONCE = {"cpu": 100_000, "other": 1 << 24}
+"""Directions are worked on together as long as they have no more coordinates than this in all.
+
+Triangular solves of a few sides take half the time of as many single ones on a CPU, but what is
+gathered from many at once no longer fits into its cache.
+"""
+
 Directions = Float[Array, "direction coordinate"]
 FreeValues = Float[Array, " free"]
+Z = dict[str, Float[Array, "..."]]
+Action = Callable[[Coordinates], Coordinates]
 
 SUFFICIENT = 1e-4
 """The part of the decrease that the slope promises which a step must reach (Armijo)."""
+
+ROUNDING = 10
+"""Units of rounding error by which a cost may rise: close to the mode it hardly changes."""
+
+LOOSEST = 0.5
+"""Newton's equation is solved at least so well."""
 
 STAGE = "mode"
 """Its name in checkpoints."""
@@ -60,27 +82,23 @@ class Place(eqx.Module):
     """Coordinates, and all about them that actions of the Hessian meet again."""
 
     coordinates: Coordinates
+    z: Z
     free_values: FreeValues
     adjoint: FreeValues
-    matrices: tuple[SparseMatrix, ...]  # J, block by block
+    jacobians: tuple[PreparedJacobian, ...]  # block by block
     cost: Float[Array, ""]  # minus the log-posterior, up to a constant
     slope: Coordinates
 
 
-def misfit(
-    problem: InverseProblem, free_values: FreeValues, coordinates: Coordinates
-) -> Float[Array, ""]:
+def misfit(problem: InverseProblem, free_values: FreeValues, z: Z) -> Float[Array, ""]:
     """Minus the log-likelihood of a state."""
-    z = problem.z(coordinates)
     states = [with_dirichlet(*one, z) for one in blocks(problem, free_values)]
-    return -problem.log_likelihood(coordinates, jnp.concatenate(states))
+    predicted = problem.predicted(jnp.concatenate(states), z)
+    return -problem.likelihood.log_prob(problem.observed, predicted, z)
 
 
-def equations(
-    problem: InverseProblem, free_values: FreeValues, coordinates: Coordinates
-) -> FreeValues:
+def equations(problem: InverseProblem, free_values: FreeValues, z: Z) -> FreeValues:
     """The residual, which vanishes at the solution."""
-    z = problem.z(coordinates)
     each = blocks(problem, free_values)
     return jnp.concatenate(
         [free_residual(one, with_dirichlet(one, own, z), z) for one, own in each]
@@ -97,17 +115,30 @@ def blocks(
 
 def block_solve(
     problem: InverseProblem,
-    matrices: tuple[SparseMatrix, ...],
+    jacobians: tuple[PreparedJacobian, ...],
     side: FreeValues,
     solver: AbstractLinearSolver,
     *,
     transposed: bool,
 ) -> FreeValues:
     """Experiments know nothing of each other: their unknowns are solved for one by one."""
-    each = zip(matrices, blocks(problem, side), strict=True)
+    each = zip(jacobians, blocks(problem, side), strict=True)
     return jnp.concatenate(
-        [solver.raw_solve(matrix, own, transposed=transposed) for matrix, (_, own) in each]
+        [
+            solver.raw_solve(matrix, own, transposed=transposed, prepared=prepared)
+            for (matrix, prepared), (_, own) in each
+        ]
     )
+
+
+def solved(
+    forward: BoundaryValueProblem, z: Z, solver: AbstractLinearSolver
+) -> tuple[FreeValues, PreparedJacobian]:
+    """The solution, NaN where there is none, and the matrix there."""
+    start = jnp.zeros(forward.num_free, forward.dtype)
+    root = implicit_root((forward, z), solver, Newton(), start)
+    values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
+    return values, root.jacobian or prepared_jacobian(forward, z, values, solver)
 
 
 @eqx.filter_jit
@@ -115,50 +146,52 @@ def place_at(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Place:
     """The solution there, its adjoint, and the slope; a NaN cost where there is no solution."""
-    z, forwards = problem.z(coordinates), problem.forwards
-    states = problem.states(problem.solved(coordinates, solver))
-    each = list(zip(forwards, states, strict=True))
-    values = jnp.concatenate([state[forward.free] for forward, state in each])
-    matrices = tuple(jacobian(forward, state, z) for forward, state in each)
-    cost, (by_state, by_coordinates) = jax.value_and_grad(misfit, argnums=(1, 2))(
-        problem, values, coordinates
-    )
-    adjoint = -block_solve(problem, matrices, by_state, solver, transposed=True)
-    _, pull_back = jax.vjp(lambda c: equations(problem, values, c), coordinates)
-    slope = coordinates + by_coordinates + pull_back(adjoint)[0]
+    z, pull_back = jax.vjp(problem.z, coordinates)
+    each = [solved(forward, z, solver) for forward in problem.forwards]
+    values = jnp.concatenate([own for own, _ in each])
+    jacobians = tuple(matrix for _, matrix in each)
+    cost, (by_state, by_z) = jax.value_and_grad(misfit, argnums=(1, 2))(problem, values, z)
+    adjoint = -block_solve(problem, jacobians, by_state, solver, transposed=True)
+    _, through_state = jax.vjp(lambda own: equations(problem, values, own), z)
+    (slope,) = pull_back(jax.tree.map(jnp.add, by_z, through_state(adjoint)[0]))
     cost = cost + 0.5 * coordinates @ coordinates
-    return Place(coordinates, values, adjoint, matrices, cost, slope)
+    return Place(coordinates, z, values, adjoint, jacobians, cost, coordinates + slope)
 
 
 def data_action(
-    problem: InverseProblem,
-    place: Place,
-    solver: AbstractLinearSolver,
-    second: Float[Array, ""],
-    direction: Coordinates,
-) -> Coordinates:
-    """The data's part of the Hessian times a direction.
+    problem: InverseProblem, place: Place, solver: AbstractLinearSolver, second: Float[Array, ""]
+) -> Action:
+    """The data's part of the Hessian, as a function of directions.
 
     `second` is one; zero leaves second derivatives of the equation out, as Gauss and Newton did,
     which is never negative where noise is normal and known.
     """
 
-    def lagrangian(values: FreeValues, coordinates: Coordinates) -> Float[Array, ""]:
-        held = second * place.adjoint @ equations(problem, values, coordinates)
-        return misfit(problem, values, coordinates) + held
+    def lagrangian(values: FreeValues, z: Z) -> Float[Array, ""]:
+        held = second * place.adjoint @ equations(problem, values, z)
+        return misfit(problem, values, z) + held
 
-    def residual(coordinates: Coordinates) -> FreeValues:
-        return equations(problem, place.free_values, coordinates)
-
-    at = (place.free_values, place.coordinates)
-    _, push = jax.jvp(residual, (place.coordinates,), (direction,))
-    change = -block_solve(problem, place.matrices, push, solver, transposed=False)
-    _, (by_state, by_coordinates) = jax.jvp(
-        jax.grad(lagrangian, argnums=(0, 1)), at, (change, direction)
+    _, moved = jax.linearize(problem.z, place.coordinates)
+    moved_back = jax.linear_transpose(moved, place.coordinates)
+    _, pushed = jax.linearize(lambda z: equations(problem, place.free_values, z), place.z)
+    pushed_back = jax.linear_transpose(pushed, place.z)
+    (_, by_z), turned = jax.linearize(
+        jax.grad(lagrangian, argnums=(0, 1)), place.free_values, place.z
     )
-    adjoint_change = -block_solve(problem, place.matrices, by_state, solver, transposed=True)
-    _, pull_back = jax.vjp(residual, place.coordinates)
-    return by_coordinates + pull_back(adjoint_change)[0]
+    # Vanishes where the unknowns are linear in their coordinates, and is then not computed.
+    _, bent = jax.linearize(lambda own: jax.vjp(problem.z, own)[1](by_z)[0], place.coordinates)
+
+    def action(direction: Coordinates) -> Coordinates:
+        z = moved(direction)
+        side = pushed(z)
+        change = -block_solve(problem, place.jacobians, side, solver, transposed=False)
+        by_state, by_z = turned(change, z)
+        adjoint = -block_solve(problem, place.jacobians, by_state, solver, transposed=True)
+        (through_state,) = pushed_back(adjoint)
+        (back,) = moved_back(jax.tree.map(jnp.add, by_z, through_state))
+        return back + bent(direction)
+
+    return action
 
 
 @eqx.filter_jit
@@ -166,26 +199,28 @@ def data_actions(
     problem: InverseProblem, place: Place, solver: AbstractLinearSolver, directions: Directions
 ) -> Directions:
     """The data's part of the Hessian, all of it, times several directions."""
-    one = jnp.ones((), directions.dtype)
-    return jax.lax.map(lambda d: data_action(problem, place, solver, one, d), directions)
+    action = data_action(problem, place, solver, jnp.ones((), directions.dtype))
+    count, size = directions.shape
+    most = NUMBERS_AT_ONCE["cpu" if jax.default_backend() == "cpu" else "other"] // size
+    num_parts = -(-count // max(1, min(count, most)))
+    width = -(-count // num_parts)
+    filled = jnp.pad(directions, ((0, num_parts * width - count), (0, 0)))
+    images = jax.lax.map(jax.vmap(action), filled.reshape(num_parts, width, size))
+    return images.reshape(-1, size)[:count]
 
 
 def leading_eigenpairs(
-    action: Callable[[Directions], Directions],
-    size: int,
-    count: int,
-    key: PRNGKeyArray,
-    *,
-    passes: int = 2,
+    action: Callable[[Directions], Directions], size: int, count: int, key: PRNGKeyArray
 ) -> tuple[Float[Array, " rank"], Float[Array, "coordinate rank"]]:
-    """The eigenvalues of largest size of a symmetric operator, by random subspace iteration.
+    """The eigenvalues of largest size of a symmetric operator, by a randomised double pass.
 
     Halko, Martinsson & Tropp (2011). `action` takes several directions at once.
     """
     rank = min(count + OVERSAMPLING, size)
-    basis = jnp.linalg.qr(jr.normal(key, (size, rank)))[0]
-    for _ in range(passes):
-        basis = jnp.linalg.qr(action(basis.T).T)[0]
+    if rank == size:  # all of the matrix: there is no subspace to be found
+        basis = jnp.eye(size)
+    else:
+        basis = jnp.linalg.qr(action(jr.normal(key, (rank, size))).T)[0]
     image = action(basis.T).T
     values, rotation = jnp.linalg.eigh((basis.T @ image + image.T @ basis) / 2)
     kept = jnp.argsort(-jnp.abs(values))[: min(count, rank)]
@@ -197,13 +232,13 @@ class SearchSettings(Settings):
 
     max_steps: Count = 50
     gauss_newton_steps: CountOrZero = 5
-    tolerance: Share = 1e-6  # of the gradient, relative to the first one
+    tolerance: Share = 1e-3  # posterior standard deviations from the mode
     max_halvings: Count = 20
 
 
 @dataclass(frozen=True)
 class Mode:
-    """Where the search ended, and how it went."""
+    """Where the search ended, and how it went: a row for each place whose surroundings it saw."""
 
     place: Place
     converged: bool
@@ -217,8 +252,17 @@ class Iterate(eqx.Module):
     residual: Coordinates
     direction: Coordinates
     square: Float[Array, ""]  # of the residual
+    gained: Float[Array, ""]  # of the squared decrement
     number: Int[Array, ""]
     bent: Bool[Array, ""]  # upwards: no minimum along this direction
+
+
+class Step(eqx.Module):
+    """A direction of descent, and how far away the mode is, in posterior standard deviations."""
+
+    direction: Coordinates
+    decrement: Float[Array, ""]
+    iterations: Int[Array, ""]
 
 
 def most_likely(
@@ -230,36 +274,40 @@ def most_likely(
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Mode:
     """The mode near `start`."""
-    place, curves = place_at(problem, start, solver), []
+    kept = checkpoint.stored(STAGE)
+    begin, curves = (start, []) if kept is None else (kept["coordinates"], kept["curves"])
+    place, converged = place_at(problem, begin, solver), False
     if not bool(jnp.isfinite(place.cost)):
         problem.state(start)  # says what is wrong where it is the solve
         raise RieszError(
             "the log-density is not finite where the search starts: look for noise of zero or "
             "observations far outside their likelihood, or pass start=..."
         )
-    first = size = float(jnp.linalg.norm(place.slope))
-    kept = checkpoint.stored(STAGE)
-    if kept is not None:
-        place, curves = place_at(problem, kept["coordinates"], solver), kept["curves"]
-        size = float(jnp.linalg.norm(place.slope))
-    for number in range(len(curves), settings.max_steps):
-        if size <= settings.tolerance * first:
-            break
-        # Eisenstat and Walker's rule: far from the mode, exact steps are a waste.
-        forcing = jnp.asarray(min(0.5, np.sqrt(size / first)))
+    for number in range(len(curves), settings.max_steps + 1):
+        # Far from the mode exact steps are a waste, and within a standard deviation they pay.
+        forcing = min(LOOSEST, np.sqrt(curves[-1]["decrement"])) if curves else LOOSEST
         second = jnp.asarray(float(number >= settings.gauss_newton_steps))
-        direction, iterations = newton_direction(problem, place, solver, forcing, second)
-        moved = line_search(problem, solver, place, direction, settings.max_halvings)
+        step = newton_step(
+            *(problem, place, solver, jnp.asarray(forcing), jnp.asarray(settings.tolerance)), second
+        )
+        row = {
+            "cost": float(place.cost),
+            "slope": float(jnp.linalg.norm(place.slope)),
+            "decrement": float(step.decrement),
+            "iterations": float(step.iterations),
+        }
+        curves.append(row)
+        converged = row["decrement"] <= settings.tolerance
+        if converged or number == settings.max_steps:
+            break
+        moved = line_search(problem, solver, place, step.direction, settings.max_halvings)
         if moved is None:
             break
         place = moved
-        size = float(jnp.linalg.norm(place.slope))
-        curves.append({"cost": float(place.cost), "slope": size, "iterations": float(iterations)})
         checkpoint.keep(STAGE, {"coordinates": place.coordinates, "curves": list(curves)})
-        told(curves[-1])
-    names = ("cost", "slope", "iterations")
-    history = {name: np.array([one[name] for one in curves]) for name in names}
-    return Mode(place, size <= settings.tolerance * first, history)
+        told(row)
+    history = {name: np.array([one[name] for one in curves]) for name in curves[0]}
+    return Mode(place, converged, history)
 
 
 def line_search(
@@ -270,33 +318,39 @@ def line_search(
     max_halvings: int,
 ) -> Place | None:
     """The longest of the steps 1, 1/2, 1/4, ... that lowers the cost enough; None if none does."""
-    promised = float(place.slope @ direction)
+    promised, here = float(place.slope @ direction), float(place.cost)
+    rounding = ROUNDING * np.finfo(float).eps * abs(here)
     for halvings in range(max_halvings + 1):
         length = 0.5**halvings
         trial = place_at(problem, place.coordinates + length * direction, solver)
         # False where the cost is NaN.
-        if float(trial.cost) <= float(place.cost) + SUFFICIENT * length * promised:
+        if float(trial.cost) <= here + SUFFICIENT * length * promised + rounding:
             return trial
     return None
 
 
 @eqx.filter_jit
-def newton_direction(
+def newton_step(
     problem: InverseProblem,
     place: Place,
     solver: AbstractLinearSolver,
     forcing: Float[Array, ""],
+    tolerance: Float[Array, ""],
     second: Float[Array, ""],
-) -> tuple[Coordinates, Int[Array, ""]]:
-    """A direction of descent that solves Newton's equation to a relative accuracy `forcing`."""
+) -> Step:
+    """Solve Newton's equation until what is missing is a part `forcing` of what was gained.
+
+    Or of `tolerance`, where nothing more is to be gained.
+    """
     slope = place.slope
-    goal = (forcing * jnp.linalg.norm(slope)) ** 2
+    action = data_action(problem, place, solver, second)
 
     def unfinished(it: Iterate):
+        goal = forcing**2 * jnp.maximum(it.gained, tolerance**2)
         return (it.square > goal) & (it.number < MAX_ITERATIONS) & ~it.bent
 
     def advance(it: Iterate) -> Iterate:
-        image = it.direction + data_action(problem, place, solver, second, it.direction)
+        image = it.direction + action(it.direction)
         curvature = it.direction @ image
         length = it.square / curvature
         residual = it.residual - length * image
@@ -306,6 +360,7 @@ def newton_direction(
             residual=residual,
             direction=residual + square / it.square * it.direction,
             square=square,
+            gained=it.gained + length * it.square,
             number=it.number + 1,
             bent=jnp.zeros((), bool),
         )
@@ -318,9 +373,11 @@ def newton_direction(
         residual=-slope,
         direction=-slope,
         square=slope @ slope,
+        gained=jnp.zeros((), slope.dtype),
         number=jnp.zeros((), jnp.int32),
         bent=jnp.zeros((), bool),
     )
     end = jax.lax.while_loop(unfinished, advance, begin)
     # Bent upwards at once: the slope itself still leads down.
-    return jnp.where(end.number == 0, -slope, end.solution), end.number
+    direction = jnp.where(end.number == 0, -slope, end.solution)
+    return Step(direction, jnp.sqrt(end.gained + end.square), end.number)
