@@ -30,6 +30,12 @@ def test_densities_are_those_of_scipy(scale, sd):
     np.testing.assert_allclose(student, stats.t.logpdf(OBSERVED, 3.0, PREDICTED, sd).sum())
 
 
+def test_residuals_of_heavy_tails_are_measured_by_their_standard_deviation():
+    found = StudentT(0.3, 5.0).noise_sd(PREDICTED, Z)
+    np.testing.assert_allclose(found, stats.t.std(5.0, scale=0.3), rtol=1e-12)
+    np.testing.assert_allclose(StudentT(0.3, 2.0).noise_sd(PREDICTED, Z), 0.3)
+
+
 @pytest.mark.parametrize("likelihood", [Gaussian, StudentT])
 @pytest.mark.parametrize("scale", [scale for scale, _ in SCALES])
 def test_every_scale_survives_compilation(likelihood, scale):

@@ -214,7 +214,11 @@ class Gaussian(AbstractNoise):
 
 
 class StudentT(AbstractNoise):
-    """Independent noise with heavy tails: some observations may be far off."""
+    """Independent noise with heavy tails: some observations may be far off.
+
+    `sd` is the scale, that of the normal distribution which most observations follow; far ones
+    make the standard deviation itself larger, by 1.41 with four degrees of freedom.
+    """
 
     sd: Scale = eqx.field(converter=as_scale)
     degrees_of_freedom: float = 4.0
@@ -227,7 +231,16 @@ class StudentT(AbstractNoise):
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         degrees = jnp.asarray(self.degrees_of_freedom, predicted.dtype)
-        return dist.StudentT(degrees, predicted, self.noise_sd(predicted, z))
+        return dist.StudentT(degrees, predicted, super().noise_sd(predicted, z))
+
+    def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """The standard deviation, by which residuals are measured; the scale where there is none.
+
+        With two degrees of freedom or fewer the variance is infinite.
+        """
+        degrees = self.degrees_of_freedom
+        wider = float(np.sqrt(degrees / (degrees - 2))) if degrees > 2 else 1.0
+        return super().noise_sd(predicted, z) * wider
 
     @property
     def scatter(self) -> AbstractScatter:
