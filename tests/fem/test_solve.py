@@ -163,6 +163,23 @@ def test_the_solution_is_where_the_iteration_stays(problem, parameters):
     np.testing.assert_allclose(solve(problem, z, initial=u), u, rtol=1e-9)
 
 
+def test_another_python_number_is_no_new_program():
+    plain = boundary_value_problem(
+        P1(interval(4)), diffusion("a") - source("f"), {"left": 0.0, "right": 0.0}
+    )
+    before, programs = solve(plain, {"a": 0.5, "f": 1}), []
+
+    def listen(event, duration, **_):
+        if "backend_compile" in event:
+            programs.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    after = solve(plain, {"a": 0.25, "f": 2})
+    jax.monitoring.clear_event_listeners()
+    assert programs == []
+    np.testing.assert_allclose(after, 4 * np.asarray(before))
+
+
 def test_vmap_over_all_latents_equals_a_loop(problem, parameters):
     many = [moved(parameters, direction(parameters, *LATENTS), h) for h in (0.0, 0.1, 0.2)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *many)

@@ -13,7 +13,10 @@ from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts
 from riesz.problem.words import equation_lines
 
-NO_CURVES = ("r_hat", "effective_draws", "num_steps", "accept_probability", "step_size")
+NO_CURVES = (
+    *("r_hat", "effective_draws", "tail_draws"),
+    *("num_steps", "accept_probability", "step_size"),
+)
 """Entries of a history that are no curve worth looking at."""
 
 MOST_CURVES = 6

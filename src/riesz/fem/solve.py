@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.errors import SolveError
@@ -84,6 +85,7 @@ def solve(
     finite and positive can only be checked outside of it.
     """
     require_float64(problem)
+    z = jax.tree.map(as_array, z)
     if not is_traced((problem, z)):
         check_coefficients(problem, {} if z is None else z)
         for source, _ in problem.point_sources:
@@ -96,6 +98,12 @@ def solve(
     solution = find_root(problem, z, linear_solver, newton, start)
     free_values = raise_if_failed(problem, solution, newton)
     return with_dirichlet(problem, free_values, z)
+
+
+def as_array(leaf: Any) -> Any:
+    """Python's numbers as arrays: compiled code is made for one value of theirs, and no other."""
+    is_number = isinstance(leaf, float | int | np.number) and not isinstance(leaf, bool)
+    return jnp.asarray(leaf) if is_number else leaf
 
 
 def require_float64(problem: BoundaryValueProblem) -> None:

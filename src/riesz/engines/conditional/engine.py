@@ -34,6 +34,7 @@ from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.linear import NAME, Others, linear_system
 from riesz.engines.conditional.points import AbstractAtPoints, at_points, at_sensors
 from riesz.engines.nuts.engine import (
+    WIDER,
     AbstractDensity,
     NutsSettings,
     all_chains,
@@ -107,7 +108,7 @@ class Conditional(AbstractEngine):
     max_steps: Count = 200
     num_warmup: CountOrZero = 300
     num_samples: Count = 300
-    num_chains: Count = 2
+    num_chains: Count = 4
     target_accept: Share = 0.8
     start: Start = None
     linear_solver: Solver = Automatic()
@@ -300,11 +301,12 @@ def by_nuts(
     key: PRNGKeyArray,
     work: Work,
 ) -> tuple[Float[Array, "chain draw other"], dict[str, Array]]:
-    """Chains that start at the mode, with the inverse curvature there for a mass."""
+    """Chains that start apart around the mode, with the inverse curvature there for a mass."""
     inverse_mass = jnp.asarray((spread.axes * spread.lengths**2) @ spread.axes.T)
     how = NutsSettings(engine.num_warmup, engine.target_accept, True, 10, adapt_mass=False)
-    sizes = (engine.num_chains, engine.num_samples)
-    every = all_chains(density, how, key, mode, inverse_mass, *sizes, work)
+    scattered = around(spread, mode, engine.num_chains, jr.fold_in(key, 1))
+    starts = mode[None, :] + WIDER * (scattered - mode[None, :])
+    every = all_chains(density, how, key, starts, inverse_mass, engine.num_samples, work)
     kept = jax.tree.map(lambda leaf: leaf[:, engine.num_warmup :], every)
     return kept.coordinates, history_of(kept)
 

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
 from riesz.engines.base import (
     GRADIENT,
@@ -43,6 +42,7 @@ from riesz.engines.base import (
 from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.posterior.chains import FEWEST, agreement
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -55,6 +55,15 @@ FEW_EFFECTIVE = 100
 
 R_HAT = 1.01
 """Chains that differ by more have not converged (Vehtari et al. 2021)."""
+
+APART = 1.3
+"""From here on chains lie in different places, and more draws alone will not help."""
+
+WIDER = 2.0
+"""Chains start from a posterior widened by so much, so that they can disagree."""
+
+MAX_TRIES = 20
+"""Draws of the prior that are tried for a chain, until one has a density."""
 
 
 class AbstractDensity(eqx.Module):
@@ -176,9 +185,8 @@ def all_chains(
     density: AbstractDensity,
     settings: NutsSettings,
     key: PRNGKeyArray,
-    start: Coordinates,
+    starts: Float[Array, "chain coordinate"],
     inverse_mass: InverseMass | None,
-    num_chains: int,
     num_samples: int,
     work: Work,
 ) -> Transition:
@@ -187,7 +195,7 @@ def all_chains(
     with bar(work.progress) as shown:
         tasks = [
             shown.add_task(f"chain {number + 1}", total=total, terms="")
-            for number in range(num_chains)
+            for number in range(len(starts))
         ]
         chains = [
             sampled(
@@ -196,21 +204,47 @@ def all_chains(
                 checkpoint=work.checkpoint,
                 stage=f"chain {number}",
             )
-            for number, (task, own) in enumerate(zip(tasks, jr.split(key, num_chains), strict=True))
+            for number, (task, own, start) in enumerate(
+                zip(tasks, jr.split(key, len(starts)), starts, strict=True)
+            )
         ]
     return jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
+
+
+def dispersed(
+    has_density: Callable[[Coordinates], bool],
+    start: Any,
+    num_chains: int,
+    key: PRNGKeyArray,
+    size: int,
+) -> Float[Array, "chain coordinate"]:
+    """Where chains begin: far enough apart to disagree where there is more than one place to be.
+
+    Draws of the prior, or those of a posterior, widened. Coordinates that were given are where
+    all of them begin.
+    """
+    if start is not None and not isinstance(start, Posterior):
+        return jnp.broadcast_to(jnp.asarray(start), (num_chains, size))
+    centre = jnp.zeros(size) if start is None else start.coordinate_mean()
+    starts = []
+    for own in jr.split(key, num_chains):
+        tried = jr.normal(own, (MAX_TRIES, size))
+        if start is not None:
+            drawn = start.sample(own, MAX_TRIES)
+            tried = centre[None, :] + WIDER * (drawn - centre[None, :])
+        # Nearer and nearer, where most places have no density.
+        nearer = (centre + 0.8**i * (place - centre) for i, place in enumerate(tried))
+        starts.append(next(filter(has_density, nearer), centre))
+    return jnp.stack(starts)
 
 
 def history_of(kept: Transition) -> dict[str, Array]:
     """Statistics of the kept draws, by chain, and how well the chains agree."""
     draws = np.asarray(kept.coordinates)
+    found = agreement(draws) if draws.shape[1] >= FEWEST else None
     measures = {}
-    if draws.shape[1] >= 4:  # what halves of chains need to be compared
-        with np.errstate(invalid="ignore", divide="ignore"):
-            measures = {
-                "r_hat": jnp.asarray(split_gelman_rubin(draws)),
-                "effective_draws": jnp.asarray(effective_sample_size(draws)),
-            }
+    if found is not None:
+        measures = {name: jnp.asarray(values) for name, values in found._asdict().items()}
     return measures | {
         "log_density": kept.log_density,
         "num_steps": kept.num_steps,
@@ -237,10 +271,9 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
     if r_hat[worst] > R_HAT:
         notes.append(
             f"the chains do not agree yet: r_hat is {r_hat[worst]:.3f} for {names[worst]}, above "
-            f"{R_HAT}; take more warm-up and draws."
+            f"{R_HAT}; {advice(r_hat[worst], *history['diverging'].shape)}"
         )
-    # Of a handful of draws the estimate may be anything, even negative.
-    effective = np.maximum(np.nan_to_num(np.asarray(history["effective_draws"])), 1.0)
+    effective = np.nan_to_num(np.asarray(history["effective_draws"]), nan=1.0)
     fewest = int(np.argmin(effective))
     if effective[fewest] < FEW_EFFECTIVE:
         notes.append(
@@ -248,7 +281,26 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
             f"fewer than {FEW_EFFECTIVE}: means are good to "
             f"{1 / math.sqrt(effective[fewest]):.0%} of a standard deviation; take more."
         )
+        return tuple(notes)
+    tails = np.nan_to_num(np.asarray(history.get("tail_draws", effective)), nan=1.0)
+    fewest = int(np.argmin(tails))
+    if tails[fewest] < FEW_EFFECTIVE:
+        notes.append(
+            f"in the tails the draws of {names[fewest]} are worth {tails[fewest]:.0f} independent "
+            f"ones, fewer than {FEW_EFFECTIVE}: its mean is good, the ends of its intervals are "
+            "rough; take more."
+        )
     return tuple(notes)
+
+
+def advice(r_hat: float, num_chains: int, num_draws: int) -> str:
+    """A few draws may lie anywhere; many that stay in different places have a reason to."""
+    if r_hat < APART or num_chains == 1 or num_draws < FEW_EFFECTIVE:
+        return "take more warm-up and draws."
+    return (
+        "they lie in different places: the posterior may have more than one peak, and these draws "
+        "do not tell their weights; look at the chains one by one."
+    )
 
 
 class ExactDensity(AbstractDensity):
@@ -269,16 +321,16 @@ class ExactDensity(AbstractDensity):
 
 
 class Nuts(AbstractEngine):
-    """The exact posterior by sampling, chain after chain, from the priors' medians or `start`.
+    """The exact posterior by sampling, chain after chain, each from a draw of the prior.
 
-    From a posterior, chains begin at its mean, and its covariance is their inverse mass, which is
-    not adapted: a short warm-up will do. Where the posterior is nearly normal, take that of
-    `laplace` or `emulate`; with many unknowns where it is not, that of some hundred draws with
-    `dense_mass=False`, as a dense mass is learnt from many more draws than there are unknowns.
+    From a posterior, chains begin at draws of it, widened, and its covariance is their inverse
+    mass, which is not adapted: a short warm-up will do. Where the posterior is nearly normal, take
+    that of `laplace` or `emulate`; with many unknowns where it is not, that of some hundred draws
+    with `dense_mass=False`, as a dense mass is learnt from many more draws than there are unknowns.
 
     The history tells, for each chain and kept draw, `log_density`, `num_steps`, `diverging`,
-    `accept_probability` and `step_size`; for each coordinate `r_hat` and `effective_draws`; and
-    `num_gradients`, all that were computed, warm-up included.
+    `accept_probability` and `step_size`; for each coordinate `r_hat`, `effective_draws` and
+    `tail_draws`; and `num_gradients`, all that were computed, warm-up included.
     """
 
     name: ClassVar[str] = "nuts"
@@ -287,7 +339,7 @@ class Nuts(AbstractEngine):
 
     num_warmup: CountOrZero = 500
     num_samples: Count = 500
-    num_chains: Count = 2
+    num_chains: Count = 4
     target_accept: Share = 0.8
     dense_mass: Flag = True
     max_tree_depth: Count = 10
@@ -310,10 +362,16 @@ class Nuts(AbstractEngine):
             self.max_tree_depth,
             adapt_mass=inverse_mass is None,
         )
-        every = all_chains(
-            *(ExactDensity(problem, solver), how, jr.key(work.seed), origin, inverse_mass),
-            *(self.num_chains, self.num_samples, work),
-        )
+        density, key = ExactDensity(problem, solver), jr.key(work.seed)
+        where = start if start is None or isinstance(start, Posterior) else origin
+        begin, _ = kernels(how)
+
+        def has_density(place: Coordinates) -> bool:
+            # By the program that begins chains: one more would have to be compiled.
+            return bool(jnp.isfinite(begin(density, key, place, inverse_mass).potential_energy))
+
+        starts = dispersed(has_density, where, self.num_chains, jr.fold_in(key, 1), len(origin))
+        every = all_chains(density, how, key, starts, inverse_mass, self.num_samples, work)
         kept: Transition = jax.tree.map(lambda leaf: leaf[:, self.num_warmup :], every)
         # One gradient at the start of each chain, then one a leapfrog step.
         num_gradients = self.num_chains + jnp.sum(every.num_steps)
