@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
-from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.penalty.dual_norm import DualNorm
 from riesz.posterior.checks import SurrogateError
@@ -42,7 +42,8 @@ def surrogate_error(
         )
         draws = family.sample(jr.key(seed), num_draws)
         mean = jnp.mean(draws, axis=0)
-        found = energies(problem, energy_norm(problem, mean), mean, states, draws)
+        norm = energy_norm(problem, mean, problem.suited(num_sides=num_draws))
+        found = energies(problem, norm, mean, states, draws)
         squares, gaps = np.asarray(found[0]), np.asarray(found[1])
     unsolved = np.isnan(squares).any(axis=0)
     if unsolved.any():
@@ -59,13 +60,15 @@ def surrogate_error(
     return SurrogateError(estimate / size, error / size, gaps)
 
 
-def energy_norm(problem: InverseProblem, coordinates: Coordinates) -> DualNorm:
+def energy_norm(
+    problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
+) -> DualNorm:
     """The norm by the symmetric part of the equation's matrix."""
     matrix = jacobian(problem.forward, problem.state(coordinates), problem.z(coordinates))
     transposed = matrix.to_scipy().T.tocsr()  # its entries stand where those of the matrix do
     transposed.sort_indices()
     values = (matrix.values + jnp.asarray(transposed.data)) / 2
-    return DualNorm(SparseMatrix(matrix.pattern, values), SparseLU())
+    return DualNorm(SparseMatrix(matrix.pattern, values), solver)
 
 
 @eqx.filter_jit
@@ -81,12 +84,12 @@ def energies(
     surrogates = states(problem, jr.key(0), draws)
     middle = problem.z(mean)
     _, product = jax.linearize(
-        lambda state: residual(forward, state, middle), problem.solved(mean, SparseLU())
+        lambda state: residual(forward, state, middle), problem.solved(mean, norm.solver)
     )
 
     def one(drawn):
         coordinates, emulated = drawn
-        z, exact = problem.z(coordinates), problem.solved(coordinates, SparseLU())
+        z, exact = problem.z(coordinates), problem.solved(coordinates, norm.solver)
         gap = emulated - exact
         squares = [norm.squared(residual(forward, emulated, z)[forward.free])]
         # Of the whole state: without its boundary values it would drop to zero within a cell.

@@ -322,10 +322,11 @@ def beginning(
         origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
         check_shape(problem, origin)
         return origin, None
-    origin, covariance = start.coordinate_mean(), start.coordinate_covariance()
+    origin = start.coordinate_mean()
     check_shape(problem, origin)
     if not dense:
-        return origin, jnp.diagonal(covariance)
+        return origin, start.distribution.variances()
+    covariance = start.coordinate_covariance()
     if isinstance(start.distribution, EmpiricalDraws):
         covariance = steadied(covariance, start.distribution.num_draws)
     return origin, covariance

@@ -16,6 +16,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, Dense
 from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import is_traced
+from riesz.mesh.refine import hierarchy_of
 
 LARGEST_FOR_LU = {1: 10_000_000, 2: 400_000, 3: 20_000}
 """Unknowns, by dimension, up to which sparse LU is the faster way to a symmetric system."""
@@ -73,5 +74,6 @@ def levels_of(problem: BoundaryValueProblem, *, fallback: bool) -> Multigrid:
     known = _made.setdefault(problem.space, {})
     key = (problem.dirichlet_tags, problem.form.is_symmetric, str(problem.dtype), fallback)
     if key not in known:
-        known[key] = multigrid(problem, fallback=fallback)
+        nested = hierarchy_of(problem.space.mesh)
+        known[key] = multigrid(problem, nested, fallback=fallback)
     return known[key]

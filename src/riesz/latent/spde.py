@@ -10,12 +10,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import matrix
-from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.assembly import jacobian
+from riesz.fem.choice import chosen
+from riesz.fem.elements.space import P1
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
+from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem, with_form
 from riesz.fem.terms.weakform import diffusion, reaction, robin
 from riesz.latent.field import (
     AbstractField,
@@ -38,7 +41,10 @@ BOUNDARY_LENGTH = 1.42
 (Daon & Stadler 2018), where with no flux it would double."""
 
 CALIBRATED_NODES = 64
-"""Nodes over which the variance is held to what was asked for."""
+"""Nodes over which the variance is held to what was asked for: a power of two."""
+
+NUMBERS_AT_ONCE = 1 << 22
+"""Of their responses all over the mesh, which are not needed together."""
 
 
 class NodalLatent(AbstractFieldLatent):
@@ -48,13 +54,17 @@ class NodalLatent(AbstractFieldLatent):
     operator: SparseMatrix  # A, scaled by tau
     root_volumes: Float[Array, " node"]
     description: str = eqx.field(static=True)
+    solver: AbstractLinearSolver = SparseLU()
+    prepared: PyTree[Array] = ()  # what its solves with the operator have in common
 
     @property
     def num_coordinates(self) -> int:
         return len(self.root_volumes)
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        return SparseLU()(self.operator, self.root_volumes * coordinates)
+        side = self.root_volumes * coordinates
+        operator = self.operator
+        return self.solver.with_product(operator.__matmul__, operator, self.prepared, side)
 
     def describe(self) -> str:
         return self.description
@@ -75,6 +85,7 @@ class ScaledNodalLatent(AbstractFieldLatent):
     smoothness: float = eqx.field(static=True)
     spread: LearnedScales = eqx.field(static=True)
     description: str = eqx.field(static=True)
+    solver: AbstractLinearSolver = SparseLU()
 
     @property
     def num_scales(self) -> int:
@@ -95,7 +106,7 @@ class ScaledNodalLatent(AbstractFieldLatent):
         powers = (self.kappa * shorter) ** jnp.arange(3, dtype=rest.dtype)
         tau = self.tau * shorter**-self.smoothness / larger
         operator = SparseMatrix(self.pattern, tau * (powers @ self.parts))
-        return SparseLU()(operator, self.root_volumes * rest)
+        return self.solver(operator, self.root_volumes * rest)
 
     def labels(self) -> tuple[str, ...]:
         return scale_labels(1) + tuple(map(str, range(len(self.root_volumes))))
@@ -129,10 +140,15 @@ class SPDEField(AbstractFieldPrior):
         smoothness = 2 - mesh.dim / 2
         length_scale = length_scale_on(mesh) if self.length_scale is None else self.length_scale
         kappa = float(np.sqrt(2 * smoothness) / length_scale)
-        pattern, parts = operator_parts(mesh)
+        equation = operator_equation(mesh)
+        solver = chosen(equation, num_sides=CALIBRATED_NODES)
+        pattern, parts = equation.pattern, operator_parts(equation)
         operator = SparseMatrix(pattern, kappa ** jnp.arange(3.0) @ parts)
         root_volumes = jnp.asarray(np.sqrt(node_volumes(mesh)))
-        tau = np.sqrt(mean_variance(mesh, operator, root_volumes, length_scale)) / self.sd
+        count = min(CALIBRATED_NODES, mesh.num_nodes)
+        spread = spread_nodes(mesh, count, np.full(mesh.dim, length_scale))
+        variance = mean_variance(solver, operator, root_volumes, jnp.asarray(spread))
+        tau = np.sqrt(float(variance)) / self.sd
         mean = mean_at_nodes(self.mean, mesh)
         description = (
             f"Matern field by a stochastic PDE, sd {self.sd:.4g}, length scale "
@@ -142,30 +158,61 @@ class SPDEField(AbstractFieldPrior):
         field, learned = NodalField(jnp.asarray(mean), self.transform), self.learned
         if learned is None:
             scaled = SparseMatrix(pattern, tau * operator.values)
-            return NodalLatent(field, scaled, root_volumes, description)
+            return nodal_latent(field, scaled, root_volumes, description, solver)
         description += f"; sd and length learned, {learned.describe()}"
         return ScaledNodalLatent(
             *(field, pattern, parts, root_volumes),
-            *(kappa, float(tau), smoothness, learned, description),
+            *(kappa, float(tau), smoothness, learned, description, solver),
         )
 
 
-def operator_parts(mesh: Mesh) -> tuple[SparsePattern, Float[Array, "3 entry"]]:
-    r"""Of $-\Delta + \kappa^2$ with its boundary: the factors of $1$, $\kappa$ and $\kappa^2$."""
-    forms = (diffusion(1.0), robin(1 / BOUNDARY_LENGTH, 0.0), reaction(1.0))
+def nodal_latent(
+    field: AbstractField,
+    operator: SparseMatrix,
+    root_volumes: Float[Array, " node"],
+    description: str,
+    solver: AbstractLinearSolver,
+) -> NodalLatent:
+    """The unknown, with the operator made ready for all solves to come."""
+    prepared = eqx.filter_jit(solver.prepared)(operator)
+    return NodalLatent(field, operator, root_volumes, description, solver, prepared)
+
+
+FORMS = (diffusion(1.0), robin(1 / BOUNDARY_LENGTH, 0.0), reaction(1.0))
+
+
+def operator_equation(mesh: Mesh) -> BoundaryValueProblem:
+    r"""That of $-\Delta + \kappa^2$ with its boundary, for $\kappa = 1$."""
+    return boundary_value_problem(P1(mesh), FORMS[0] + FORMS[1] + FORMS[2])
+
+
+def operator_parts(equation: BoundaryValueProblem) -> Float[Array, "3 entry"]:
+    r"""Of the matrix for any $\kappa$: the factors of $1$, $\kappa$ and $\kappa^2$."""
+    nowhere = jnp.zeros(equation.space.num_dofs, equation.dtype)
     # An equation needs a term over the cells, so the rim is what the condition adds to one.
-    inside = matrix(mesh, forms[0])
-    rim = matrix(mesh, forms[0] + forms[1]).values - inside.values
-    return inside.pattern, jnp.stack([inside.values, rim, matrix(mesh, forms[2]).values])
+    inside, framed, whole = (
+        jacobian(with_form(equation, form), nowhere).values
+        for form in (FORMS[0], FORMS[0] + FORMS[1], FORMS[2])
+    )
+    return jnp.stack([inside, framed - inside, whole])
 
 
+@eqx.filter_jit
 def mean_variance(
-    mesh: Mesh, operator: SparseMatrix, root_volumes: Float[Array, " node"], length_scale: float
-) -> float:
-    """Of the field with this operator, over nodes spread all over the domain."""
-    count = min(CALIBRATED_NODES, mesh.num_nodes)
-    chosen = spread_nodes(mesh, count, np.full(mesh.dim, length_scale))
-    solve = SparseLU()
-    units = jnp.zeros((count, mesh.num_nodes)).at[jnp.arange(count), chosen].set(1.0)
-    responses = jax.vmap(lambda one: root_volumes * solve(operator, one))(units)  # one factor
-    return float(jnp.mean(jnp.sum(responses**2, axis=1)))
+    solver: AbstractLinearSolver,
+    operator: SparseMatrix,
+    root_volumes: Float[Array, " node"],
+    nodes: Int[Array, " chosen"],
+) -> Float[Array, ""]:
+    """Of the field with this operator, over some nodes."""
+    prepared = solver.prepared(operator)
+
+    def variance(node: Int[Array, ""]) -> Float[Array, ""]:
+        unit = jnp.zeros_like(root_volumes).at[node].set(1.0)
+        response = solver.raw_solve(operator, unit, transposed=False, prepared=prepared)
+        return jnp.sum((root_volumes * response) ** 2)
+
+    together = max(1, min(len(nodes), NUMBERS_AT_ONCE // len(root_volumes)))
+    if together < len(nodes):  # a power of two: no node is left over, to be compiled by itself
+        together = 1 << (together.bit_length() - 1)
+    return jnp.mean(jax.lax.map(variance, nodes, batch_size=together))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+from weakref import WeakValueDictionary
 
 import equinox as eqx
 import jax
@@ -46,6 +47,18 @@ class Hierarchy:
 
     meshes: tuple[Mesh, ...]
     prolongations: tuple[sp.csr_array, ...]
+
+    def __post_init__(self):
+        _by_finest[id(self.meshes[-1])] = self
+
+
+_by_finest: WeakValueDictionary[int, Hierarchy] = WeakValueDictionary()
+
+
+def hierarchy_of(mesh: Mesh) -> Hierarchy | None:
+    """The nested meshes of which this one is the finest, as long as somebody has them."""
+    found = _by_finest.get(id(mesh))
+    return found if found is not None and found.meshes[-1] is mesh else None
 
 
 def hierarchy(mesh: Mesh, levels: int) -> Hierarchy:

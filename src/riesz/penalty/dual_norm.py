@@ -7,12 +7,16 @@ from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.choice import chosen
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import WeakForm, diffusion, reaction
 from riesz.mesh.mesh import Mesh
+
+MANY = 100
+"""Residuals that a norm measures, at least: its matrix never changes."""
 
 
 class Gram(eqx.Module):
@@ -100,5 +104,6 @@ def dual_norm(
     """
     form = (Gram() if gram is None else gram).form(problem.space.mesh)
     nowhere = jnp.zeros(problem.space.num_dofs, problem.dtype)
-    matrix = jacobian(with_form(problem, form), nowhere)
-    return DualNorm(matrix, SparseLU() if linear_solver is None else linear_solver)
+    energy = with_form(problem, form)
+    solver = chosen(energy, linear_solver, num_sides=MANY)
+    return DualNorm(jacobian(energy, nowhere), solver)

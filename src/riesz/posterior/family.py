@@ -29,6 +29,20 @@ def antithetic(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dtype) -
     return jnp.concatenate([half, -half])[:num_draws]
 
 
+LARGEST_DENSE = 4096
+"""Coordinates whose covariance matrix is still formed: 134 MB."""
+
+
+def check_dense(num_coordinates: int) -> None:
+    if num_coordinates > LARGEST_DENSE:
+        size = 8 * num_coordinates**2 / 1e9
+        raise RieszError(
+            f"the covariance matrix of {num_coordinates} coordinates would take {size:.2g} GB: use "
+            "posterior.distribution.variances(), its directions and information where it is an "
+            "update of the prior, or draws, posterior.sample(key, number)."
+        )
+
+
 class AbstractGaussian(eqx.Module):
     """A Gaussian: its mean plus a linear map, the factor of its covariance, of standard normals.
 
@@ -62,6 +76,8 @@ class AbstractGaussian(eqx.Module):
         return self.mean.dtype
 
     def covariance(self) -> Float[Array, "coordinate coordinate"]:
+        """All of it, for few coordinates; `variances` and `deviations` serve any number."""
+        check_dense(self.num_coordinates)
         rows = self.deviations(jnp.eye(self.num_coordinates, dtype=self.dtype))
         return rows.T @ rows
 
@@ -202,5 +218,10 @@ class EmpiricalDraws(eqx.Module):
     def mean(self) -> Float[Array, " coordinate"]:
         return jnp.mean(self.all(), axis=0)
 
+    def variances(self) -> Float[Array, " coordinate"]:
+        """The diagonal of the covariance."""
+        return jnp.var(self.all(), axis=0, ddof=1)
+
     def covariance(self) -> Float[Array, "coordinate coordinate"]:
+        check_dense(self.num_coordinates)
         return jnp.atleast_2d(jnp.cov(self.all(), rowvar=False))

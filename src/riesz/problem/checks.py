@@ -241,6 +241,8 @@ def check_prior_sign(latent: AbstractLatent, name: str, place: str) -> None:
             f"the median of the prior of {name!r} is not positive, but {place} must be: use a "
             "LogNormal prior for a number, and LogGP or transform=jnp.exp for a field."
         )
+    if isinstance(latent, AbstractFieldLatent) and latent.field.is_log:
+        return  # positive by construction, however far out
     if isinstance(latent, AbstractFieldLatent) or shape_of(latent) != ():
         normals = np.random.default_rng(0).normal(size=(PRIOR_DRAWS, latent.num_coordinates))
         low = min(nodal_values(latent, jnp.asarray(one)).min() for one in normals)

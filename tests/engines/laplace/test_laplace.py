@@ -11,6 +11,7 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.engines.laplace.engine import Laplace
 from riesz.engines.laplace.newton import data_actions, leading_eigenpairs, place_at
+from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.spde import SPDEField
 from riesz.posterior.family import PriorUpdate, full_rank_of
@@ -177,6 +178,14 @@ def test_an_update_of_the_prior_is_the_gaussian_it_says():
     np.testing.assert_allclose(update.kl_to_prior(), same.kl_to_prior())
     point = jnp.ones(5)
     np.testing.assert_allclose(update.log_prob(point), same.log_prob(point))
+
+
+def test_a_covariance_too_large_to_form_is_refused_before_it_is():
+    many = 20_000
+    update = PriorUpdate(jnp.zeros(many), jnp.zeros((many, 1)), jnp.ones(1))
+    with pytest.raises(RieszError, match=r"20000 coordinates would take 3.2 GB: use .*variances"):
+        update.covariance()
+    assert update.variances().shape == (many,)
 
 
 def test_a_search_that_did_not_arrive_is_told(problem):

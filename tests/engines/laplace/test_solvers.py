@@ -1,21 +1,25 @@
 """Engines find by the solver that is chosen what they find by sparse LU."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import scipy.sparse.linalg as spla
 
 import riesz as rz
+from riesz.engines.laplace.newton import data_actions, newton_step, place_at
 from riesz.fem import choice
 from riesz.fem.linear.linear_solve import Automatic
+from riesz.latent.latent import value_of
+from riesz.latent.spde import NodalLatent
 
 
-@pytest.mark.slow
-def test_laplace_by_multigrid_is_laplace_by_lu_and_is_kept_without_its_tables(monkeypatch):
+def field_problem(domain) -> rz.InverseProblem:
     rng = np.random.default_rng(3)
-    problem = rz.inverse_problem(
-        rz.rectangle((14, 14)),
+    return rz.inverse_problem(
+        domain,
         rz.diffusion("a") - rz.source(1.0),
         latents={"a": rz.SPDEField(0.8, 0.4, transform=jnp.exp)},
         dirichlet={"boundary": 0.0},
@@ -24,6 +28,36 @@ def test_laplace_by_multigrid_is_laplace_by_lu_and_is_kept_without_its_tables(mo
         ),
         likelihood=rz.Gaussian(0.005),
     )
+
+
+def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
+    """Unknowns at all nodes of the finest of nested meshes, whose levels multigrid takes."""
+    meshes = rz.hierarchy(rz.rectangle((4, 4)), 3)
+    monkeypatch.setattr(choice, "LARGEST_DENSE", 100)
+    monkeypatch.setattr(choice.jax, "default_backend", lambda: "gpu")
+    problem = field_problem(meshes)
+    solver, coordinates = problem.suited(), jnp.linspace(-1.0, 1.0, problem.num_coordinates)
+    assert isinstance(solver, rz.Multigrid)
+    assert len(solver.tables) == 2  # the hierarchy's: 81 unknowns are few enough
+    field = problem.latents.latents["a"]
+    assert isinstance(field, NodalLatent)
+    by_lu = np.asarray(spla.spsolve(field.operator.to_scipy(), field.root_volumes * coordinates))
+    np.testing.assert_allclose(value_of(field, coordinates), by_lu, atol=1e-9, rtol=0)
+    place = eqx.filter_eval_shape(place_at, problem, coordinates, solver)
+    one = jnp.ones(())
+    programs = (
+        eqx.filter_make_jaxpr(place_at)(problem, coordinates, solver),
+        eqx.filter_make_jaxpr(newton_step)(problem, place, solver, one, one, one),
+        eqx.filter_make_jaxpr(data_actions)(problem, place, solver, coordinates[None]),
+    )
+    for program, *_ in programs:
+        assert "host_lu" not in str(program)
+        assert "callback" not in str(program)
+
+
+@pytest.mark.slow
+def test_laplace_by_multigrid_is_laplace_by_lu_and_is_kept_without_its_tables(monkeypatch):
+    problem = field_problem(rz.rectangle((14, 14)))
     by_lu = rz.Laplace(linear_solver=rz.SparseLU()).run(problem)
     monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 10})
     by_choice = rz.Laplace().run(problem)
