@@ -181,6 +181,28 @@ def test_falls_back_to_sparse_lu_where_told_to(flow):
     np.testing.assert_allclose(short(matrix, side), exact, rtol=1e-9)
 
 
+def test_no_factors_are_made_where_the_iteration_converges(flow, monkeypatch):
+    """Compilers move out of a loop what does not change in it: the way back must not be taken."""
+    problem, solver = flow
+    matrix, side = system(problem, COEFFICIENTS)
+    calls = []
+
+    def factorised(*parts, transposed):
+        calls.append(transposed)
+        return np.zeros_like(parts[-1])
+
+    monkeypatch.setattr("riesz.fem.linear.linear_solve.lu_solve", factorised)
+    careful = dataclasses.replace(solver, fallback=True)
+
+    @jax.jit
+    def solved(scales):
+        scaled = lambda scale: SparseMatrix(matrix.pattern, scale * matrix.values)  # noqa: E731
+        return jax.lax.map(lambda scale: careful(scaled(scale), side), scales)
+
+    jax.block_until_ready(solved(jnp.array([1.0, 2.0])))
+    assert not calls
+
+
 def test_a_solver_for_another_pattern_is_refused(flow):
     _, solver = flow
     other = boundary_value_problem(P1(rectangle((3, 3))), diffusion(1.0), FIXED)

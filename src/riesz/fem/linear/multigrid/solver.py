@@ -95,11 +95,14 @@ class Multigrid(AbstractLinearSolver):
         def failed(solution):
             return jnp.any(jnp.isnan(solution))
 
-        return jax.lax.while_loop(
-            lambda at: failed(at[0]) & ~at[1],
-            lambda at: (host_lu(matrix, side, transposed=transposed), jnp.ones((), bool)),
-            (solution, jnp.zeros((), bool)),
-        )[0]
+        def on_host(at):
+            # Seemingly another side each time: what does not change would be computed before the
+            # loop, hence always.
+            own = jnp.where(at[1], 0.0, side)
+            return host_lu(matrix, own, transposed=transposed), jnp.ones((), bool)
+
+        start = solution, jnp.zeros((), bool)
+        return jax.lax.while_loop(lambda at: failed(at[0]) & ~at[1], on_host, start)[0]
 
     @eqx.filter_jit
     def outcome(
