@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import known_posterior, linear_problem
 
-from riesz.diagnose.importance import checked, importance_check, with_importance_check
+from riesz.diagnose.importance import (
+    BUDGET,
+    affordable,
+    checked,
+    importance_check,
+    with_importance_check,
+)
 from riesz.diagnose.sobol import spread_normals
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
@@ -111,3 +117,35 @@ def test_the_largest_of_many_offsets_may_be_chance():
         found = weighed(draws, 0.5 * (1 - 0.75**2) * np.sum(draws[:, :6] ** 2, axis=1))
         assert not any("the mean of" in note for note in found.warnings)
         assert any("q is too narrow: the standard deviation of x" in n for n in found.warnings)
+
+
+def test_as_many_draws_as_the_budget_has_room_for():
+    assert affordable(1e-4, 2).num_draws == 1000
+    numbers = [affordable(seconds, 2).num_draws for seconds in (0.1, 0.4, 1.0, 3.0, 30.0)]
+    assert numbers == [1000, 512, 128, 64, 64]
+    for seconds in (0.1, 0.4, 1.0, 3.0):
+        found = affordable(seconds, 2)
+        assert found.is_affordable
+        assert found.seconds == found.num_draws * seconds <= BUDGET
+    assert not affordable(30.0, 2).is_affordable
+    assert affordable(1e-4, 10**6).num_draws == 128  # a gigabyte of them
+    assert not affordable(1e-4, 10**8).is_affordable
+
+
+def test_few_draws_are_told_with_what_they_can_see():
+    many = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
+    few = weighed(spread_normals(0, 64, 2), np.zeros(64))
+    assert few.verdict == "good as far as 64 draws tell"
+    assert "rests on 64 draws, which may all have missed what has less than 4.7% of q" in str(few)
+    assert many.verdict == "good"
+    assert "rests" not in str(many)
+
+
+def test_few_draws_allow_of_a_lighter_tail_only():
+    """10^(1 / (1 - k)) draws are wanted for weights with a tail of shape k."""
+    many = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
+    heavy = dataclasses.replace(many, k_hat=0.5)
+    assert heavy.warnings == ()
+    (note,) = dataclasses.replace(heavy, num_draws=64).warnings
+    assert "k-hat is 0.50, above 0.45, the limit for 64 draws" in note
+    assert dataclasses.replace(heavy, num_draws=128).warnings == ()

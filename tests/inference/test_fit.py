@@ -13,7 +13,6 @@ from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import WeakForm, diffusion, robin, source
 from riesz.inference import fit as choose
-from riesz.inference import fit as fit_module
 from riesz.inference.fit import choose_engine, fit
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
@@ -186,10 +185,21 @@ def test_a_q_is_checked_after_the_fit(small, monkeypatch):
     assert found is not None
     assert found.sd_ratio[0] > 1.2  # the prior is wider than the posterior
     assert fit(small, "emulate", check=False).check is None
-    monkeypatch.setitem(fit_module.CHECKED_MESH, 2, 24)
-    assert fit(small, "emulate").check is None
+
+
+def test_a_check_that_would_take_long_is_left_out_with_a_word_or_made_when_asked_for(
+    small, monkeypatch
+):
+    monkeypatch.setattr(Emulate, "run", run_to(full_rank(1, jnp.float64)))
+    monkeypatch.setattr("riesz.diagnose.importance.expected_seconds", lambda *_: 60.0)
+    with pytest.warns(UserWarning, match="64 draws, the fewest, would take about 64 minutes"):
+        posterior = fit(small, "emulate")
+    assert posterior.check is None
+    assert "check=True" in posterior.notes[0]
     with pytest.warns(UserWarning, match="importance sampling"):
-        assert fit(small, "emulate", check=True).check is not None
+        found = fit(small, "emulate", check=True).check
+    assert found is not None
+    assert found.num_draws == 64
 
 
 def test_a_check_that_fails_does_not_lose_the_fit(small, monkeypatch):

@@ -6,6 +6,7 @@ that the weights correct are told too, each with its Monte-Carlo error.
 """
 
 import dataclasses
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -18,21 +19,66 @@ from riesz.diagnose.sobol import spread_normals
 from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.error_scale import RelaxedStates, linearised, noise_variances
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.choice import expected_seconds
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.solve import is_linear
 from riesz.posterior.checks import ImportanceCheck
 from riesz.posterior.family import AbstractGaussian, Draws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
-NUM_DRAWS = 1000
+NUM_DRAWS = (1000, 512, 256, 128, 64)
+"""From many to few: with the last, the tail of the weights is told by thirteen draws."""
+
+BUDGET = 240.0
+"""Seconds of solving that a check may take on two cores; compilation comes on top."""
+
+NEWTON_STEPS = 5
+"""Linear solves that a nonlinear equation takes, roughly."""
+
+LARGEST_SAMPLE = 2e8
+"""Numbers in all draws together: some gigabytes with what is computed of them."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many draws a check rests on, and what their solves take, roughly."""
+
+    num_draws: int
+    seconds: float
+    is_affordable: bool
+
+
+def effort(posterior: Posterior) -> Effort:
+    """As many draws as the budget has room for, a thousand at most; else the fewest.
+
+    They hang on sizes alone: the equation, the mesh, the solver and the number of unknowns.
+    """
+    problem, is_relaxed = posterior.problem, isinstance(posterior.states, RelaxedStates)
+    solver = SparseLU() if is_relaxed else problem.suited()
+    # With factors at hand, an adjoint solve for each sensor costs as much again.
+    solves = len(problem.forwards) * (2 if is_relaxed else 1)
+    if not is_linear(problem.forward, problem.z(jnp.zeros(problem.num_coordinates))):
+        solves *= NEWTON_STEPS
+    return affordable(solves * expected_seconds(problem.forward, solver), problem.num_coordinates)
+
+
+def affordable(seconds: float, num_coordinates: int) -> Effort:
+    """The most draws for which there is time, where one takes so many seconds, and memory."""
+    for number in NUM_DRAWS:
+        if number * seconds <= BUDGET and number * num_coordinates <= LARGEST_SAMPLE:
+            return Effort(number, number * seconds, True)
+    return Effort(NUM_DRAWS[-1], NUM_DRAWS[-1] * seconds, False)
 
 
 def importance_check(
-    posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0
+    posterior: Posterior, *, num_draws: int | None = None, seed: int = 0
 ) -> ImportanceCheck:
     """Weigh draws of q against the exact posterior, one exact solve each.
 
-    For `relax` the exact posterior is that of its relaxed model at the epsilon it ended with.
+    By default a thousand draws, and fewer where so many solves would take more than some minutes,
+    down to 64. For `relax` the exact posterior is that of its relaxed model at the epsilon it ended
+    with.
     """
     family, states = posterior.distribution, posterior.states
     if not isinstance(family, AbstractGaussian):
@@ -40,6 +86,7 @@ def importance_check(
             f"a posterior by {posterior.engine} consists of draws that have no density to weigh: "
             "its sampler tells of itself, in its notes and its history."
         )
+    num_draws = effort(posterior).num_draws if num_draws is None else num_draws
     with jax.enable_x64(True):
         problem, family = in_precision((posterior.problem, family), jnp.float64)
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
@@ -56,7 +103,7 @@ def importance_check(
 
 
 def with_importance_check(
-    posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0
+    posterior: Posterior, *, num_draws: int | None = None, seed: int = 0
 ) -> Posterior:
     """The same posterior with the check, and with what it warns of in its notes."""
     found = importance_check(posterior, num_draws=num_draws, seed=seed)

@@ -33,6 +33,18 @@ FITS_IN_MEMORY = {1: 10_000_000, 2: 2_000_000, 3: 120_000}
 LARGEST_DENSE = 2_000
 """Unknowns up to which accelerators solve dense systems: a host is far away from them."""
 
+LU_SECONDS = {1: (5e-6, 1.0), 2: (8e-7, 1.2), 3: (2.5e-9, 2.0)}
+"""Seconds of sparse LU on two cores, by dimension: a factor, and the power of the unknowns."""
+
+ITERATED_SECONDS = {1: 3e-6, 2: 3e-6, 3: 1.1e-5}
+"""Those of multigrid for each unknown, its coarser matrices included."""
+
+DENSE_SECONDS = 2e-11
+"""Those of dense LU, for the cube of the unknowns."""
+
+DEVICE_GAIN = 100
+"""So many times quicker is an accelerator."""
+
 _made: WeakKeyDictionary[Space, dict[tuple, Multigrid]] = WeakKeyDictionary()
 
 
@@ -77,3 +89,23 @@ def levels_of(problem: BoundaryValueProblem, *, fallback: bool) -> Multigrid:
         nested = hierarchy_of(problem.space.mesh)
         known[key] = multigrid(problem, nested, fallback=fallback)
     return known[key]
+
+
+def expected_seconds(
+    problem: BoundaryValueProblem, solver: AbstractLinearSolver, *, platform: str | None = None
+) -> float:
+    """Seconds of one linear solve, assembly included, within a factor of about two: from sizes.
+
+    No clock is asked: what hangs on it must come out the same each time.
+    """
+    size, dim = problem.num_free, problem.space.mesh.dim
+    on_host = (platform or jax.default_backend()) == "cpu"
+    if isinstance(solver, SparseLU):
+        factor, power = LU_SECONDS[dim]
+        seconds = factor * size**power
+    elif isinstance(solver, Dense):
+        seconds = DENSE_SECONDS * size**3 / (1 if on_host else DEVICE_GAIN)
+    else:
+        seconds = ITERATED_SECONDS[dim] * size / (1 if on_host else DEVICE_GAIN)
+        seconds *= 1 if problem.form.is_symmetric else FOR_TRANSPORT
+    return seconds

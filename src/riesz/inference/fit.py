@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from riesz.diagnose.importance import with_importance_check
+from riesz.diagnose.importance import effort, with_importance_check
 from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
 from riesz.engines.table import AUTO, check_engine, engine_of
@@ -31,10 +31,6 @@ FEW_UNKNOWNS = 10
 
 SMALL_MESH = 65**2
 """Nodes up to which, measured on the transport problem, exact solves are the faster way."""
-
-CHECKED_MESH = {1: 129**2, 2: 129**2, 3: 16**3}
-"""Nodes, by dimension, up to which a thousand exact solves follow a fit to check it, half a minute
-there. In three dimensions factors fill up far sooner."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +129,11 @@ def fit(
 
     An engine's name stands for it with its default settings; with `"auto"`, a note of the
     posterior says which engine was taken and why. A q is checked by importance sampling with
-    exact solves afterwards: always or never as `check` says, and without it on meshes where that
-    takes no more than about half a minute. `progress` draws bars on the error stream. With a
-    `checkpoint` a fit that was stopped goes on from the last one that was written, to the same
-    numbers. What a reader must know is in the posterior's notes, and warned of.
+    exact solves afterwards, a thousand of them, or fewer where each takes long, and the check says
+    so; where even the fewest would take more than some minutes a note says that there is none.
+    `check` asks for it there too, or leaves it out everywhere. `progress` draws bars on the error
+    stream. With a `checkpoint` a fit that was stopped goes on from the last one that was written,
+    to the same numbers. What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
@@ -171,12 +168,18 @@ def fit(
 def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
     """With an importance check, where one is wanted and there is a density to weigh.
 
-    A check that fails is told: the fit before it may have taken hours.
+    A check that fails is told: the fit before it may have taken hours; so is one that was left out
+    because it would take long.
     """
-    mesh = posterior.problem.forward.space.mesh
-    wanted = mesh.num_nodes <= CHECKED_MESH[mesh.dim] if check is None else check
-    if not (wanted and isinstance(posterior.distribution, AbstractGaussian)):
+    if check is False or not isinstance(posterior.distribution, AbstractGaussian):
         return posterior
+    if check is None and not (needed := effort(posterior)).is_affordable:
+        return noted(
+            posterior,
+            f"not checked against exact solves: {needed.num_draws} draws, the fewest, would take "
+            f"about {needed.seconds / 60:.0f} minutes. Ask for it by check=True, or riesz fit "
+            "--check.",
+        )
     if isinstance(posterior.states, SurrogateStates):
         posterior = tried(with_surrogate_error, posterior, seed, "the surrogate")
     return tried(with_importance_check, posterior, seed, "q")
@@ -187,5 +190,8 @@ def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what
     try:
         return check(posterior, seed=seed)
     except (RieszError, *FAILURES) as error:
-        note = f"{what} could not be checked: {reason(error)}"
-        return dataclasses.replace(posterior, notes=(*posterior.notes, note))
+        return noted(posterior, f"{what} could not be checked: {reason(error)}")
+
+
+def noted(posterior: Posterior, note: str) -> Posterior:
+    return dataclasses.replace(posterior, notes=(*posterior.notes, note))

@@ -10,6 +10,12 @@ from scipy.special import ndtr, ndtri
 GOOD, DOUBTFUL = 0.5, 0.7
 """Shapes of the tail up to which q is good, and above which not even its correction is."""
 
+MANY_DRAWS = 1000
+"""Draws from which nothing is said of their number."""
+
+MISSED = 3.0
+"""Over the number of draws: the share of q that, by a chance of one in twenty, none of them met."""
+
 TOLERATED_SHIFT, TOLERATED_GROWTH = 0.25, 0.2
 """Of a mean in posterior standard deviations, and of a standard deviation (in logarithms)."""
 
@@ -66,21 +72,44 @@ class ImportanceCheck(eqx.Module):
         return farthest(np.log(ratio), error / ratio, TOLERATED_GROWTH)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether it rests on few draws, as where a solve takes seconds."""
+        return self.num_draws < MANY_DRAWS
+
+    @property
+    def doubtful(self) -> float:
+        """The shape above which so many draws are too few for corrected moments.
+
+        (Vehtari et al. 2024: as many as 10^(1 / (1 - k)) are wanted.)
+        """
+        if not self.is_sparse:
+            return DOUBTFUL
+        return min(DOUBTFUL, 1 - 1 / np.log10(max(self.num_draws, 11)))
+
+    @property
+    def good(self) -> float:
+        return min(GOOD, self.doubtful)
+
+    @property
     def verdict(self) -> str:
         """In a few words, as the tail of the weights has it, which alone does not make q good."""
-        if self.k_hat <= GOOD:
-            return "no heavy tail, but see below" if self.warnings else "good"
-        return "to be taken with its corrected moments" if self.k_hat <= DOUBTFUL else "not trusted"
+        if self.k_hat <= self.good:
+            good = f"good as far as {self.num_draws} draws tell" if self.is_sparse else "good"
+            return "no heavy tail, but see below" if self.warnings else good
+        if self.k_hat <= self.doubtful:
+            return "to be taken with its corrected moments"
+        return "not trusted"
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the posterior must know; nothing where q is good."""
-        if not self.k_hat <= DOUBTFUL:
+        if not self.k_hat <= self.doubtful:
             # Of the moments nothing: a few draws have all the weight, like a narrow posterior.
+            limit = f", the limit for {self.num_draws} draws" if self.is_sparse else ""
             return (
-                f"k-hat is {self.k_hat:.2f}, above {DOUBTFUL}: the posterior reaches where q has "
-                "next to no draws; neither q nor its corrected moments can be trusted. Compare "
-                "with nuts.",
+                f"k-hat is {self.k_hat:.2f}, above {self.doubtful:.2g}{limit}: the posterior "
+                "reaches where q has next to no draws; neither q nor its corrected moments can be "
+                "trusted. Compare with nuts.",
             )
         found, shift, width = [], self.worst_shift, self.worst_width
         if shift.is_beyond_chance:
@@ -98,10 +127,21 @@ class ImportanceCheck(eqx.Module):
             )
         return tuple(found)
 
+    @property
+    def reach(self) -> str:
+        """What so few draws cannot see, in words; nothing where they are many."""
+        if not self.is_sparse:
+            return ""
+        return (
+            f"rests on {self.num_draws} draws, which may all have missed what has less than "
+            f"{min(1.0, MISSED / self.num_draws):.1%} of q"
+        )
+
     def __str__(self) -> str:
+        reach = f"; {self.reach}" if self.is_sparse else ""
         told = (
             f"importance sampling with {self.num_draws} exact solves: k-hat {self.k_hat:.2f} "
-            f"({self.verdict}), {self.effective_draws:.0f} effective draws"
+            f"({self.verdict}), {self.effective_draws:.0f} effective draws{reach}"
         )
         if not np.isfinite(self.sd_ratio).all():  # a single draw has all the weight
             return told

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from riesz.geometry.crs import NOT_PLACED
-from riesz.posterior.checks import DOUBTFUL as K_HAT_BAD
-from riesz.posterior.checks import GOOD as K_HAT_GOOD
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError, rms
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED
 from riesz.prediction.sensors import DataFit
@@ -111,9 +109,10 @@ def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
 
 
 def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
-    level = graded(check.k_hat, K_HAT_GOOD, K_HAT_BAD)
+    level = graded(check.k_hat, check.good, check.doubtful)
+    reach = f" This {check.reach}." if check.is_sparse else ""
     words = {
-        GOOD: "The approximation reaches wherever the exact posterior does.",
+        GOOD: f"The approximation reaches wherever the exact posterior does.{reach}",
         DOUBTFUL: "The exact posterior has more in its tails than the approximation: take the "
         "corrected means and intervals, or compare with --engine nuts.",
         BAD: "The exact posterior reaches places that the approximation hardly ever visits: do "
