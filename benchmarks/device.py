@@ -21,8 +21,9 @@ from solve import TOLERANCE, best, cells_along, iterations_of, log_coefficient
 import riesz as rz
 from riesz.io.store.results import results, write_results
 
-SOLVES = ((2, 16, 7), (2, 24, 8), (3, 8, 4), (3, 8, 5))  # dimension, cells along a side, levels
-COMPARED = 300_000
+SOLVES = ((2, 16, 5), (2, 16, 7), (2, 24, 8), (3, 8, 4), (3, 8, 5))
+"""Dimension, cells along a side of the coarsest grid, and levels."""
+COMPARED = 100_000
 """Nodes up to which the host solves the same for comparison."""
 LOOPED = 20
 

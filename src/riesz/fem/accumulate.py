@@ -3,7 +3,8 @@
 Two things decide the speed of this sum on a CPU. A scatter-add runs on one thread, so each unknown
 gathers its contributions from a table of slots instead; unknowns with unusually many cells spill
 the rest into a short scatter-add. And fresh memory costs more than the arithmetic, so large meshes
-are worked off in chunks of cells whose temporaries are small enough to be used again.
+are worked off in chunks of cells whose temporaries are small enough to be used again. (An
+accelerator has memory that is as fast at once, and wants all cells together.)
 """
 
 from collections.abc import Callable, Sequence
@@ -90,8 +91,9 @@ class ChunkTable(NamedTuple):
 def accumulation(dofs: Int[np.ndarray, "local cell"], num_dofs: int) -> Accumulation:
     """Tables for contributions of all cells; one chunk where the numbering has no locality."""
     num_local, num_cells = dofs.shape
+    largest = CHUNK_CELLS if jax.default_backend() == "cpu" else num_cells
     # Equal chunks: the last one overlaps its neighbour by less than the number of chunks.
-    chunk_cells = -(-num_cells // -(-num_cells // CHUNK_CELLS))
+    chunk_cells = -(-num_cells // -(-num_cells // largest))
     chunks = chunks_of(dofs, chunk_cells)
     width = max(chunk.width for chunk in chunks)
     if len(chunks) > 1 and width * len(chunks) > 2 * num_dofs:
