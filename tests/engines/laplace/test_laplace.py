@@ -14,6 +14,7 @@ from riesz.engines.laplace.newton import data_actions, leading_eigenpairs, place
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.spde import SPDEField
+from riesz.posterior import spread
 from riesz.posterior.family import PriorUpdate, full_rank_of
 
 SOLVER = SparseLU()
@@ -109,6 +110,18 @@ def test_eigenvalues_and_spread_agree_with_the_dense_hessian(posterior, dense):
     variances = np.diag(np.linalg.inv(dense))
     found = np.diag(posterior.coordinate_covariance())
     np.testing.assert_allclose(found, variances, rtol=0.02)
+
+
+@pytest.mark.parametrize(("num_directions", "tolerance"), [(60, 1e-9), (10, 0.03)])
+def test_the_sd_of_the_field_is_that_of_the_covariance(
+    problem, posterior, monkeypatch, num_directions, tolerance
+):
+    """Exactly where the subspace is all there is, closely where it is a part."""
+    monkeypatch.setattr(spread, "NUM_DIRECTIONS", num_directions)
+    found = spread.field_sd(posterior, "a", seed=num_directions)
+    field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"])(posterior.coordinate_mean()))
+    variances = np.sum(field @ np.asarray(posterior.coordinate_covariance()) * field, axis=1)
+    np.testing.assert_allclose(found, np.sqrt(variances), rtol=tolerance)
 
 
 def newton_with_dense_hessian(size, log_prob, slope, curvature):

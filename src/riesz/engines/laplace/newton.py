@@ -286,10 +286,10 @@ def most_likely(
     for number in range(len(curves), settings.max_steps + 1):
         # Far from the mode exact steps are a waste, and within a standard deviation they pay.
         forcing = min(LOOSEST, np.sqrt(curves[-1]["decrement"])) if curves else LOOSEST
-        second = jnp.asarray(float(number >= settings.gauss_newton_steps))
-        step = newton_step(
-            *(problem, place, solver, jnp.asarray(forcing), jnp.asarray(settings.tolerance)), second
-        )
+        with_second = number >= settings.gauss_newton_steps
+        # Arrays of one type: for plain numbers another program would be compiled.
+        numbers = jnp.asarray([forcing, settings.tolerance, with_second], place.slope.dtype)
+        step = newton_step(problem, place, solver, *numbers)
         row = {
             "cost": float(place.cost),
             "slope": float(jnp.linalg.norm(place.slope)),
