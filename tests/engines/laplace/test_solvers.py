@@ -14,6 +14,7 @@ from riesz.fem import choice
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.latent.latent import value_of
 from riesz.latent.spde import NodalLatent
+from riesz.posterior.posterior import ExactStates
 
 
 def field_problem(domain) -> rz.InverseProblem:
@@ -62,6 +63,7 @@ def test_laplace_by_multigrid_is_laplace_by_lu_and_is_kept_without_its_tables(mo
     monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 10})
     by_choice = rz.Laplace().run(problem)
     assert isinstance(problem.suited(), rz.Multigrid)
+    assert isinstance(by_choice.states, ExactStates)
     assert isinstance(by_choice.states.linear_solver, Automatic)
     np.testing.assert_allclose(
         by_choice.coordinate_mean(), by_lu.coordinate_mean(), atol=1e-5, rtol=0
