@@ -8,19 +8,19 @@ factors and slopes are NumPy's, for which nothing is compiled.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg as sla
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
 from riesz.engines.conditional.points import AbstractAtPoints, Tabulated, at_sensors
+from riesz.engines.conditional.systems import AbstractDataSystem, ByData, ByUnknowns, Columns
 from riesz.engines.training import minimised
 from riesz.fem.terms.coefficient import Constant
 from riesz.latent.boundary_process import TrendField
@@ -44,7 +44,6 @@ ROUGH = 1e-5
 STEP = 1e-4
 """Of central differences of columns by their scales, in prior standard deviations."""
 
-Columns = Float[np.ndarray, "sensor column"]
 Scales = Float[np.ndarray, " other"]
 Growth = Float[np.ndarray, " column"]
 
@@ -65,48 +64,6 @@ class Component:
 
 
 @dataclass(frozen=True, eq=False)
-class DataSystem:
-    """The data's distribution for given scales and noise."""
-
-    responses: Columns
-    covariance: Float[np.ndarray, "sensor sensor"]
-    misfit: Float[np.ndarray, " sensor"]
-    noise_sd: Float[np.ndarray, " sensor"]
-
-    @cached_property
-    def factor(self) -> tuple[Float[np.ndarray, "sensor sensor"], bool]:
-        return sla.cho_factor(self.covariance, lower=True)
-
-    @cached_property
-    def weights(self) -> Float[np.ndarray, " sensor"]:
-        return sla.cho_solve(self.factor, self.misfit)
-
-    @cached_property
-    def precision(self) -> Float[np.ndarray, "sensor sensor"]:
-        return sla.cho_solve(self.factor, np.eye(len(self.misfit)))
-
-    def log_likelihood(self) -> float:
-        volume = np.sum(np.log(np.diag(self.factor[0])))
-        size = len(self.misfit) * np.log(2 * np.pi)
-        return float(-0.5 * (self.misfit @ self.weights + size) - volume)
-
-    def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, "draw linear"]:
-        """Of the linear unknowns: draws of the prior, corrected by the data (Matheron's rule)."""
-        prior = rng.standard_normal((count, self.responses.shape[1]))
-        noise = self.noise_sd * rng.standard_normal((count, len(self.misfit)))
-        left = self.misfit - prior @ self.responses.T - noise
-        return prior + sla.cho_solve(self.factor, left.T).T @ self.responses
-
-    def left_out(self) -> tuple[Float[np.ndarray, " sensor"], Float[np.ndarray, " sensor"]]:
-        r"""Each datum less what all others say of it, and the sd that they leave it.
-
-        With $Q = S^{-1}$ these are $(Q m)_i / Q_{ii}$ and $Q_{ii}^{-1/2}$ (Dubrule 1983).
-        """
-        own = np.diag(self.precision)
-        return self.weights / own, 1 / np.sqrt(own)
-
-
-@dataclass(frozen=True, eq=False)
 class DataModel:
     """Data that are normal given scales and noise, which have standard normal coordinates."""
 
@@ -117,14 +74,14 @@ class DataModel:
     num_others: int
     num_linear: int
 
-    def system(self, others: Scales) -> DataSystem:
+    def system(self, others: Scales) -> AbstractDataSystem:
         columns = [one.columns(others[one.scales]) for one in self.components]
         responses = np.zeros((len(self.misfit), self.num_linear))
         for one, own in zip(self.components, columns, strict=True):
             responses[:, one.linear] += own
         noise = self.noise_sd(others[self.noise_places])
-        covariance = responses @ responses.T + np.diag(noise**2)
-        return DataSystem(responses, covariance, self.misfit, noise)
+        form = ByUnknowns if self.num_linear < len(self.misfit) else ByData
+        return form(responses, self.misfit, noise)
 
     def cost(self, others: ArrayLike) -> tuple[float, Scales]:
         """The negative log-density and its slope; infinite where there is none."""
@@ -132,14 +89,14 @@ class DataModel:
         try:
             system = self.system(others)
             value = log_prior(others) + system.log_likelihood()
-            # The slope of the log-likelihood by the covariance.
-            by_covariance = 0.5 * (np.outer(system.weights, system.weights) - system.precision)
+            by_variance = 0.5 * (system.weights**2 - system.own_precisions)
         except (np.linalg.LinAlgError, ValueError):
             return np.inf, np.zeros_like(others)
         slope = -others
         for one in self.components:
             columns, here = system.responses[:, one.linear], others[one.scales]
-            own = 2 * by_covariance @ columns
+            # The slope of the log-likelihood by the columns.
+            own = np.outer(system.weights, system.weights @ columns) - system.precise(columns)
             for number, step in enumerate(STEP * np.eye(len(here))):
                 if number == 0 and one.growth is not None:
                     change = one.growth * columns
@@ -149,7 +106,7 @@ class DataModel:
         here = others[self.noise_places]
         for index, step in zip(self.noise_places, STEP * np.eye(len(here)), strict=True):
             ahead, behind = self.noise_sd(here + step), self.noise_sd(here - step)
-            slope[index] += np.diag(by_covariance) @ (ahead**2 - behind**2) / (2 * STEP)
+            slope[index] += by_variance @ (ahead**2 - behind**2) / (2 * STEP)
         if not np.isfinite(value) or not np.isfinite(slope).all():
             return np.inf, np.zeros_like(others)
         return -value, -slope

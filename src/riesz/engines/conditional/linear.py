@@ -2,11 +2,13 @@ r"""Measurements of a state that is affine in some unknowns: everything Gaussian
 
 With the other unknowns $h$ held, the state at the sensors is $b(h) + R(h)\,c$ for standard normal
 coordinates $c$ of sources and boundary values, and the data are normal with mean $b$ and covariance
-$S = R R^\top + \operatorname{diag}\sigma^2$. $R$ costs one sparse factorisation and a solve for
+$S = R R^\top + \operatorname{diag}\sigma^2$. Its factor, or that of the unknowns' precision where
+they are fewer than the data, gives the rest. $R$ costs one sparse factorisation and a solve for
 each sensor or each coordinate, whichever are fewer. (Linear Gaussian models: Rasmussen & Williams
 2006, chapter 2.)
 """
 
+from abc import abstractmethod
 from typing import NamedTuple
 
 import equinox as eqx
@@ -37,30 +39,51 @@ MAX_OTHERS = 64
 """Values of the unknowns that are not integrated out over which moments are averaged."""
 
 
-class LinearSystem(eqx.Module):
-    """The data and what linear unknowns do to them, with the factor of the data's covariance."""
+class AbstractLinearSystem(eqx.Module):
+    """The data and what linear unknowns do to them, for given values of the other unknowns."""
 
-    responses: Float[Array, "sensor linear"]
-    factor: Float[Array, "sensor sensor"]
-    misfit: Float[Array, " sensor"]  # the data without the state's constant part
-    noise_sd: Float[Array, " sensor"]
+    responses: eqx.AbstractVar[Float[Array, "sensor linear"]]
+    misfit: eqx.AbstractVar[Float[Array, " sensor"]]  # the data without the state's constant part
+    noise_sd: eqx.AbstractVar[Float[Array, " sensor"]]
 
+    @abstractmethod
     def log_likelihood(self) -> Float[Array, ""]:
         r"""$\log N(y; b, S)$: the linear unknowns are integrated out."""
+
+    @abstractmethod
+    def mean(self) -> Linear:
+        """Of the linear unknowns, given the data."""
+
+    @abstractmethod
+    def draw(self, key: PRNGKeyArray) -> Linear:
+        """The linear unknowns, given the data."""
+
+    @abstractmethod
+    def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
+        """Given the data, of what responds so to the linear unknowns."""
+
+
+class ByData(AbstractLinearSystem):
+    """By a factor of the data's covariance: where there are more unknowns than data."""
+
+    responses: Float[Array, "sensor linear"]
+    misfit: Float[Array, " sensor"]
+    noise_sd: Float[Array, " sensor"]
+    factor: Float[Array, "sensor sensor"]
+
+    def log_likelihood(self) -> Float[Array, ""]:
         white = jsp.linalg.solve_triangular(self.factor, self.misfit, lower=True)
-        volume = jnp.sum(jnp.log(jnp.diag(self.factor)))
-        return -0.5 * (white @ white + len(white) * jnp.log(2 * jnp.pi)) - volume
+        return gaussian_log_density(white @ white, jnp.diag(self.factor))
 
     def update(self, misfit: Float[Array, " sensor"]) -> Linear:
         r"""$R^\top S^{-1}$ times a misfit."""
         return self.responses.T @ jsp.linalg.cho_solve((self.factor, True), misfit)
 
     def mean(self) -> Linear:
-        """Of the linear unknowns, given the data."""
         return self.update(self.misfit)
 
     def draw(self, key: PRNGKeyArray) -> Linear:
-        """The linear unknowns given the data: a draw of the prior, corrected (Matheron's rule)."""
+        """A draw of the prior, corrected (Matheron's rule)."""
         prior_key, noise_key = jr.split(key)
         dtype = self.misfit.dtype
         prior = jr.normal(prior_key, self.responses.shape[1:], dtype)
@@ -68,23 +91,64 @@ class LinearSystem(eqx.Module):
         return prior + self.update(self.misfit - self.responses @ prior - noise)
 
     def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
-        """Given the data, of what responds so to the linear unknowns."""
         white = jsp.linalg.solve_triangular(self.factor, self.responses @ responses.T, lower=True)
         return jnp.sum(responses**2, axis=1) - jnp.sum(white**2, axis=0)
 
 
+class ByUnknowns(AbstractLinearSystem):
+    r"""By a factor of the unknowns' precision $I + R^\top \operatorname{diag}\sigma^{-2} R$.
+
+    The work is linear in the number of data, and noise may be as small as it likes: nothing is
+    subtracted from anything of its size.
+    """
+
+    responses: Float[Array, "sensor linear"]
+    misfit: Float[Array, " sensor"]
+    noise_sd: Float[Array, " sensor"]
+    factor: Float[Array, "linear linear"]
+
+    def log_likelihood(self) -> Float[Array, ""]:
+        mean = self.mean()
+        left = (self.misfit - self.responses @ mean) / self.noise_sd
+        square = left @ left + mean @ mean
+        volume = jnp.sum(jnp.log(jnp.diag(self.factor)))
+        return gaussian_log_density(square, self.noise_sd) - volume
+
+    def mean(self) -> Linear:
+        side = self.responses.T @ (self.misfit / self.noise_sd**2)
+        return jsp.linalg.cho_solve((self.factor, True), side)
+
+    def draw(self, key: PRNGKeyArray) -> Linear:
+        white = jr.normal(key, self.responses.shape[1:], self.misfit.dtype)
+        away = jsp.linalg.solve_triangular(self.factor, white, lower=True, trans=1)
+        return self.mean() + away
+
+    def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
+        white = jsp.linalg.solve_triangular(self.factor, responses.T, lower=True)
+        return jnp.sum(white**2, axis=0)
+
+
+def gaussian_log_density(square: Float[Array, ""], sds: Float[Array, " n"]) -> Float[Array, ""]:
+    """Of a normal distribution whose covariance has a factor with `sds` on its diagonal."""
+    return -0.5 * (square + len(sds) * jnp.log(2 * jnp.pi)) - jnp.sum(jnp.log(sds))
+
+
 def linear_system(
     problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
-) -> LinearSystem:
+) -> AbstractLinearSystem:
     """For given values of the other unknowns; `at` are the sensors."""
     offset, responses = affine_map(problem, parts, others, at)
     shift, by_unknown = affine_shift(problem, parts, others, offset)
     offset, responses = offset + shift, responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
-    noise_sd = problem.noise_sd(z)
+    noise_sd, misfit = problem.noise_sd(z), problem.observed - offset
+    num_data, num_linear = responses.shape
+    if num_linear < num_data:
+        scaled = responses / noise_sd[:, None]
+        precision = scaled.T @ scaled + jnp.eye(num_linear, dtype=scaled.dtype)
+        return ByUnknowns(responses, misfit, noise_sd, jnp.linalg.cholesky(precision))
     covariance = responses @ responses.T + jnp.diag(noise_sd**2)
-    factor = jnp.linalg.cholesky(covariance)
-    return LinearSystem(responses, factor, problem.observed - offset, noise_sd)
+    return ByData(responses, misfit, noise_sd, jnp.linalg.cholesky(covariance))
 
 
 def affine_shift(
