@@ -80,7 +80,7 @@ def posed(domain, prior, num_sensors):
     )
 
 
-def timed(problem, *, with_sd: bool) -> dict:
+def timed(problem, num_modes: int, *, with_sd: bool) -> dict:
     """A row: what one run took, and where it ended."""
     import jax
     import numpy as np
@@ -91,20 +91,20 @@ def timed(problem, *, with_sd: bool) -> dict:
 
     host_lu._factors.clear()  # or the second run would find those of the first
     clock, cpu = time.perf_counter(), time.process_time()
-    posterior = jax.block_until_ready(Laplace(num_modes=NUM_MODES).run(problem, seed=SEED))
+    posterior = jax.block_until_ready(Laplace(num_modes=num_modes).run(problem, seed=SEED))
     mode_seconds = time.perf_counter() - clock
     sd = np.asarray(field_sd(posterior, "a")) if with_sd else np.ones(1)
     values = np.asarray(posterior.history["eigenvalues"])
     return {
         "library": "riesz",
         "nodes": problem.forward.space.mesh.num_nodes,
-        "solver": type(problem.suited(num_sides=NUM_MODES)).__name__,
+        "solver": type(problem.suited(num_sides=num_modes)).__name__,
         "device": jax.devices()[0].device_kind,
         "seconds": time.perf_counter() - clock,
         "cpu_seconds": time.process_time() - cpu,
         "sd_seconds": time.perf_counter() - clock - mode_seconds,
         "newton_steps": len(posterior.history["cost"]) - 1,
-        "hessian_actions": int(np.sum(posterior.history["iterations"])) + 2 * (NUM_MODES + 10),
+        "hessian_actions": int(np.sum(posterior.history["iterations"])) + 2 * (num_modes + 10),
         "decrement": float(posterior.history["decrement"][-1]),
         "largest_eigenvalue": float(values.max()),
         "smallest_eigenvalue": float(np.abs(values).min()),
@@ -150,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/bench-laplace.json"))
     parser.add_argument("--nodes", type=int, help="Print the rows of a mesh with about so many.")
+    parser.add_argument("--modes", type=int, default=100, help="Directions looked at there.")
     options = parser.parse_args()
     import jax
 
@@ -160,12 +161,14 @@ def main() -> None:
         problem = large(options.nodes)
         print(f"set up in {time.perf_counter() - clock:.1f} s", flush=True)
         for run in runs:
-            print(json.dumps({"run": run, **timed(problem, with_sd=True)}), flush=True)
+            print(
+                json.dumps({"run": run, **timed(problem, options.modes, with_sd=True)}), flush=True
+            )
         return
     from riesz.io.store.results import results, write_results
 
     problem = tutorial()
-    rows = [{"run": run, **timed(problem, with_sd=False)} for run in runs]
+    rows = [{"run": run, **timed(problem, NUM_MODES, with_sd=False)} for run in runs]
     figures = {f"riesz, {row['run']}": row["cpu_seconds"] for row in rows}
     figures["hippylib, compiled"] = HIPPYLIB["cpu_seconds"]
     config = {"sensors": NUM_SENSORS, "relative_noise": RELATIVE_NOISE, "modes": NUM_MODES}

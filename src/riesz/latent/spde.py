@@ -7,14 +7,13 @@ the field, and its precision is the bi-Laplacian $\tau^2 A M^{-1} A$.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.choice import chosen
+from riesz.fem.choice import chosen, mapped
 from riesz.fem.elements.space import P1
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
@@ -41,10 +40,7 @@ BOUNDARY_LENGTH = 1.42
 (Daon & Stadler 2018), where with no flux it would double."""
 
 CALIBRATED_NODES = 64
-"""Nodes over which the variance is held to what was asked for: a power of two."""
-
-NUMBERS_AT_ONCE = 1 << 22
-"""Of their responses all over the mesh, which are not needed together."""
+"""Nodes over which the variance is held to what was asked for."""
 
 
 class NodalLatent(AbstractFieldLatent):
@@ -212,7 +208,4 @@ def mean_variance(
         response = solver.raw_solve(operator, unit, transposed=False, prepared=prepared)
         return jnp.sum((root_volumes * response) ** 2)
 
-    together = max(1, min(len(nodes), NUMBERS_AT_ONCE // len(root_volumes)))
-    if together < len(nodes):  # a power of two: no node is left over, to be compiled by itself
-        together = 1 << (together.bit_length() - 1)
-    return jnp.mean(jax.lax.map(variance, nodes, batch_size=together))
+    return jnp.mean(mapped(variance, nodes, len(root_volumes)))

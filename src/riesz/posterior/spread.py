@@ -14,6 +14,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
+from riesz.fem.choice import in_parts, mapped
 from riesz.latent.field import AbstractFieldLatent
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior, check_unknown
@@ -50,14 +51,15 @@ def field_sd(posterior: Posterior, name: str, *, seed: int = 0) -> Float[Array, 
 def field_variances(
     problem: InverseProblem, update: PriorUpdate, key: PRNGKeyArray, name: str
 ) -> Float[Array, " weight"]:
-    """One field after the other: it may take all of the memory that a solve needs."""
+    """As many fields at once as there is room for; none of them is kept."""
     start, draw = jr.split(key)
     _, field = jax.linearize(lambda own: problem.z(own)[name], update.mean)
     transposed = jax.linear_transpose(field, update.mean)
     directions = update.directions
     count = max(0, min(NUM_DIRECTIONS, update.num_coordinates - directions.shape[1]))
     random = jr.normal(start, (count, update.num_coordinates), update.dtype)
-    prior = jax.lax.map(lambda own: transposed(field(own))[0], random)
+    size = update.num_coordinates
+    prior = mapped(lambda own: transposed(field(own))[0], random, size)
     basis, _ = jnp.linalg.qr(jnp.concatenate([directions, prior.T], axis=1))
     overlaps = basis.T @ directions
     shrunk = update.information / (1 + update.information)
@@ -67,10 +69,10 @@ def field_variances(
     normals = jr.normal(draw, (NUM_DRAWS, update.num_coordinates), update.dtype)
     rest = (normals - (normals @ basis) @ basis.T) / jnp.sqrt(NUM_DRAWS)
 
-    def add(total: Float[Array, " weight"], direction: Float[Array, " coordinate"]):
-        return total + field(direction) ** 2, None
+    def add(total: Float[Array, " weight"], part: Float[Array, "width coordinate"]):
+        return total + jnp.sum(jax.vmap(field)(part) ** 2, axis=0), None
 
     shape = jax.eval_shape(field, update.mean)
     nothing = jnp.zeros(shape.shape, shape.dtype)
-    total, _ = jax.lax.scan(add, nothing, jnp.concatenate([axes, rest]))
+    total, _ = jax.lax.scan(add, nothing, in_parts(jnp.concatenate([axes, rest]), size))
     return total

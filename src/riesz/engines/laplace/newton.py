@@ -42,6 +42,7 @@ from riesz.engines.base import (
 )
 from riesz.errors import RieszError
 from riesz.fem.assembly import free_residual, with_dirichlet
+from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import Newton, PreparedJacobian, implicit_root, prepared_jacobian
@@ -49,13 +50,6 @@ from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10
 """Directions beyond those that are wanted, for the random start to hold all of them."""
-
-NUMBERS_AT_ONCE = {"cpu": 100_000, "other": 1 << 24}
-"""Directions are worked on together as long as they have no more coordinates than this in all.
-
-Triangular solves of a few sides take half the time of as many single ones on a CPU, but what is
-gathered from many at once no longer fits into its cache.
-"""
 
 Directions = Float[Array, "direction coordinate"]
 FreeValues = Float[Array, " free"]
@@ -200,13 +194,7 @@ def data_actions(
 ) -> Directions:
     """The data's part of the Hessian, all of it, times several directions."""
     action = data_action(problem, place, solver, jnp.ones((), directions.dtype))
-    count, size = directions.shape
-    most = NUMBERS_AT_ONCE["cpu" if jax.default_backend() == "cpu" else "other"] // size
-    num_parts = -(-count // max(1, min(count, most)))
-    width = -(-count // num_parts)
-    filled = jnp.pad(directions, ((0, num_parts * width - count), (0, 0)))
-    images = jax.lax.map(jax.vmap(action), filled.reshape(num_parts, width, size))
-    return images.reshape(-1, size)[:count]
+    return mapped(action, directions, directions.shape[1])
 
 
 def leading_eigenpairs(
