@@ -105,6 +105,8 @@ def test_the_description_is_in_physical_units():
     text = LogGP(Matern52(0.5, 0.7), inducing=30, median=20.0).on(MESH).describe()
     assert "Matern52 with length scale 0.5" in text
     assert "30 inducing points keep 9" in text
+    cut = LogGP(Matern52(0.5, 0.7), inducing=9999, median=20.0).on(MESH).describe()
+    assert f"{MESH.num_nodes} inducing points (of 9999 that were asked for" in cut
     low, high = 20 * np.exp(-1.96 * 0.7), 20 * np.exp(1.96 * 0.7)
     assert f"within {low:.4g} .. {high:.4g}, median 20" in text
 

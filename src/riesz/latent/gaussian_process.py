@@ -44,7 +44,7 @@ from riesz.latent.field import (
 )
 from riesz.latent.kernels import AbstractKernel, kernel_on, known_length_scale
 from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import spread_nodes
+from riesz.latent.representatives import asked_for, spread_nodes
 from riesz.latent.scales import (
     Factor,
     LearnedScales,
@@ -293,7 +293,8 @@ class GP(AbstractFieldPrior):
         nodes = on_device(mesh.nodes)
         mean = mean_at_nodes(self.mean, mesh)
         description = (
-            f"GP field, {kernel.describe()}, {len(places)} inducing points keep "
+            f"GP field, {kernel.describe()}, {len(places)} inducing points"
+            f"{asked_for(self.inducing, len(places))} keep "
             f"{100 * variance_kept(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )

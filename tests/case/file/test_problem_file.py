@@ -303,7 +303,7 @@ def test_the_domain_may_be_a_mesh_of_ones_own(tmp_path, suffix):
     single = swapped(f"{box}\nlevels = 2", f'mesh = "own{suffix}"')
     case = read_problem(written(tmp_path, single))
     assert case.problem.hierarchy is None
-    assert "a single mesh has no coarser levels" in case.choice().why
+    assert case.choice().engine.name == "nuts"
 
 
 @pytest.mark.parametrize(
@@ -435,3 +435,9 @@ def test_a_misspelt_setting_of_any_engine_is_told_with_the_nearest_one(engine):
     content = f"{SQUARE}\n[engine.{engine}]\n{setting}x = 1\n"
     with pytest.raises(ValueError, match=f"has no setting '{setting}x': did you mean '{setting}'"):
         ProblemTables.model_validate(tomllib.loads(content))
+
+
+def test_a_setting_in_the_table_of_all_engines_is_sent_to_its_own(tmp_path):
+    body = f'{SQUARE}[engine]\nlinear_solver = "dense"\n'
+    with pytest.raises(FileFormatError, match=r"write it in \[engine.laplace\], as a setting of"):
+        read_problem(written(tmp_path, body))

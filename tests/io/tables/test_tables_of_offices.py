@@ -81,6 +81,7 @@ def test_years_may_name_columns_and_blanks_separate_them(tmp_path, mark):
     ("content", "told"),
     [
         (b"x,y\n\0\0", "is no text"),
+        (b"\x89PNG\r\n\x1a\n\x01\x02\xfe", "is no text"),
         (b"\xff\xfex", "is not a text in utf-16, as its first bytes say"),
     ],
 )

@@ -26,7 +26,7 @@ from riesz.case.file.rivers import RiverTable
 from riesz.case.file.wells import WellTable
 from riesz.case.table import Table
 from riesz.engines.base import AbstractEngine
-from riesz.engines.table import AUTO, ENGINES, check_engine, engine_of
+from riesz.engines.table import AUTO, ENGINES, check_engine, engine_class, engine_of
 from riesz.errors import RieszError
 from riesz.mesh.tags import REST
 from riesz.problem.unknowns import check_free_names
@@ -106,9 +106,13 @@ class EngineTable(Table):
         known = ("name", *ENGINES)
         for key in content:
             if key not in known:
+                owners = [name for name in ENGINES if key in engine_class(name).model_fields]
+                hint = nearest(str(key), known)
+                if owners:
+                    hint = f"write it in [engine.{owners[0]}], as a setting of {listed(owners)}. "
                 raise ValueError(
-                    f"has the key {str(key)!r}, which is not known: {nearest(str(key), known)}"
-                    f"It may hold {listed(known)}"
+                    f"has the key {str(key)!r}, which is not known: {hint}It may hold "
+                    f"{listed(known)}"
                 )
         own = {key: value for key, value in content.items() if key != "name"}
         return {"name": content.get("name", AUTO), "settings": own}

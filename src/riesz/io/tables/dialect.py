@@ -7,6 +7,7 @@ alike each time that a file is read; what was found is told in words.
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -58,6 +59,10 @@ def sheet_in(path: Path, content: bytes) -> Sheet:
     return sheet_of(path, rows, told, by_commas=separator == ",")
 
 
+NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x19\x1b]")
+"""Characters that stand in pictures, archives and the like; Ctrl-Z ends some old texts."""
+
+
 def decoded(path: Path, content: bytes) -> tuple[str, str | None]:
     """The text, and its encoding where that is not UTF-8."""
     named = next((name for mark, name in MARKS if content.startswith(mark)), None)
@@ -72,7 +77,7 @@ def decoded(path: Path, content: bytes) -> tuple[str, str | None]:
         # Every byte is a letter of Latin-1; Windows has letters for some that are none there.
         encoding = "cp1252"
         text = content.decode("cp1252", errors="replace")
-    if "\0" in text:
+    if NO_TEXT.search(text):
         raise FileFormatError(f"{path} is no text: save the table as CSV in UTF-8.")
     return text, None if encoding == "utf-8-sig" else encoding
 
