@@ -11,14 +11,14 @@ from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
 from riesz.engines.training import bar
 from riesz.errors import RieszError
-from riesz.fem.terms.weakform import WeakForm, diffusion, robin, source
+from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference import fit as choose
 from riesz.inference.fit import choose_engine, fit
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.scales import LearnedScales
 from riesz.mesh.refine import hierarchy
-from riesz.mesh.shapes import rectangle
+from riesz.mesh.shapes import box, rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import EmpiricalDraws, full_rank
@@ -28,14 +28,14 @@ from riesz.problem.problem import inverse_problem
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
 
 
-def problem_on(domain, *, rim=0.0, dtype=None, **latents):
+def problem_on(domain, *, dtype=None, **latents):
     return inverse_problem(
         domain,
-        diffusion(1.0) - source("f") + (robin(1.0, 0.0) if rim is None else WeakForm()),
+        diffusion(1.0) - source("f"),
         latents={"f": dist.Normal(0.0, 1.0)} | latents,
         observations=OBSERVED,
         likelihood=Gaussian(0.05),
-        dirichlet={} if rim is None else {"boundary": rim},
+        dirichlet={"boundary": 0.0},
         dtype=dtype,
     )
 
@@ -51,38 +51,43 @@ def test_few_unknowns_on_a_small_mesh_are_sampled(small):
     assert "1 unknown number and 25 nodes" in choice.why
 
 
-def test_many_unknowns_or_nodes_are_emulated(small, monkeypatch):
+def test_many_unknowns_or_nodes_are_fitted_by_the_curvature_at_the_mode(small, monkeypatch):
     monkeypatch.setattr(choose, "FEW_UNKNOWNS", 0)
     monkeypatch.setattr(choose, "num_others", lambda problem: 1)
-    assert choose_engine(small).engine.name == "emulate"
+    assert choose_engine(small).engine.name == "laplace"
     assert "1 unknown number, more than 0" in choose_engine(small).why
     monkeypatch.setattr(choose, "FEW_UNKNOWNS", 10)
-    monkeypatch.setattr(choose, "SMALL_MESH", 24)
+    monkeypatch.setitem(choose.SMALL_MESH, 2, 24)
+    assert choose_engine(small).engine.name == "laplace"
     assert "25 nodes, more than 24" in choose_engine(small).why
 
 
-def test_an_engine_that_cannot_is_not_chosen(monkeypatch):
-    single = problem_on(rectangle((2, 2)))
-    assert "no coarser levels" in choose_engine(single).why
-    curved = problem_on(hierarchy(rectangle((2, 2)), 2), rim="g", g=dist.LogNormal(0.0, 1.0))
-    assert choose_engine(curved).engine.name == "nuts"
-    assert "Dirichlet values" in choose_engine(curved).why
-    adrift = problem_on(hierarchy(rectangle((2, 2)), 2), rim=None)
-    monkeypatch.setattr(choose, "SMALL_MESH", 24)
-    assert choose_engine(adrift).engine.name == "nuts"
-    assert "no value is prescribed" in choose_engine(adrift).why
+def test_a_mesh_in_space_is_large_sooner():
+    """Its factors fill up."""
+    cube = box((13, 13, 13))
+    form = diffusion("a") - source(1.0)
+    problem = inverse_problem(
+        cube,
+        form,
+        latents={"a": dist.LogNormal(0.0, 1.0)},
+        observations=observations([[0.3, 0.4, 0.5]], [0.1]),
+        likelihood=Gaussian(0.05),
+        dirichlet={"boundary": 0.0},
+    )
+    assert cube.num_nodes < choose.SMALL_MESH[2]
+    assert choose_engine(problem).engine.name == "laplace"
+
+
+def test_single_precision_is_emulated():
     rough = problem_on(hierarchy(rectangle((2, 2)), 2), dtype=jnp.float32)
     assert choose_engine(rough).engine.name == "emulate"
     assert "float64" in choose_engine(rough).why
 
 
-def test_on_a_single_mesh_most_unknowns_may_be_integrated_out(monkeypatch):
-    single = problem_on(rectangle((2, 2)))
+def test_unknowns_are_integrated_out_where_few_are_left(small, monkeypatch):
     monkeypatch.setattr(choose, "FEW_UNKNOWNS", 0)
     monkeypatch.setattr(choose, "num_others", lambda problem: 0)
-    assert choose_engine(single).engine.name == "conditional"
-    monkeypatch.setattr(choose, "num_others", lambda problem: 1)
-    assert choose_engine(single).engine.name == "nuts"
+    assert choose_engine(small).engine.name == "conditional"
 
 
 def test_auto_takes_conditional_for_a_source_and_some_scales_on_one_mesh():

@@ -1,8 +1,8 @@
 """One door to all engines: `fit`, the choice of `auto`, and a check of what comes out.
 
-`auto` is exact where that is cheap or nothing else applies: few unknowns on a mesh whose sparse
-solve takes milliseconds. There NUTS beats everything that has to be trained first; beyond,
-`emulate` does.
+`auto` solves exactly: by NUTS for few unknowns on a mesh whose solve takes milliseconds, beyond by
+the curvature about the most likely unknowns, which takes some hundred solves however many unknowns
+and nodes there are. What comes out of that is checked, and the check says whether it will do.
 """
 
 import dataclasses
@@ -29,8 +29,8 @@ from riesz.problem.problem import InverseProblem
 FEW_UNKNOWNS = 10
 """Coordinates up to which NUTS needs few gradients for an independent draw."""
 
-SMALL_MESH = 65**2
-"""Nodes up to which, measured on the transport problem, exact solves are the faster way."""
+SMALL_MESH = {1: 65**2, 2: 65**2, 3: 13**3}
+"""Nodes, by dimension, up to which the tens of thousands of solves of NUTS take a minute or two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,39 +72,25 @@ def choose_engine(problem: InverseProblem) -> Choice:
     size = problem.num_coordinates
     unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
     if problem.forward.dtype != jnp.dtype(jnp.float64):
-        return Choice(
-            engine_of("emulate"), "exact solves need float64, and the problem is in float32"
-        )
-    left = num_others(problem) if size > FEW_UNKNOWNS else size
-    if size > FEW_UNKNOWNS and left == 0:
-        return Choice(
-            engine_of("conditional"), f"the state is linear in all of {unknowns}: nothing is left"
-        )
-    if problem.hierarchy is None or len(problem.hierarchy.meshes) == 1:
-        single = "a single mesh has no coarser levels, which emulate trains on"
-        if not left <= FEW_UNKNOWNS < size:
-            return chosen("nuts", single)
-        why = f"{single}, and all but {left} of {unknowns} can be integrated out"
-        return chosen("conditional", why)
-    return on_nested_meshes(problem, unknowns)
-
-
-def on_nested_meshes(problem: InverseProblem, unknowns: str) -> Choice:
-    """Between exact solves and what is trained on mini-patches."""
-    size, nodes = problem.num_coordinates, problem.forward.space.mesh.num_nodes
-    try:
-        engine_of("emulate").check(problem)
-    except RieszError as refused:
-        return chosen("nuts", f"emulate cannot: {str(refused).partition(':')[0]}")
-    if size <= FEW_UNKNOWNS and nodes <= SMALL_MESH:
-        return Choice(
-            engine_of("nuts"),
-            f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure",
-        )
+        return chosen("emulate", "exact solves need float64, and the problem is in float32")
+    if size > FEW_UNKNOWNS:
+        left = num_others(problem)
+        if left == 0:
+            why = f"the state is linear in all of {unknowns}: nothing is left"
+            return chosen("conditional", why)
+        if left <= FEW_UNKNOWNS:
+            return chosen("conditional", f"all but {left} of {unknowns} can be integrated out")
+    mesh = problem.forward.space.mesh
+    nodes, few_nodes = mesh.num_nodes, SMALL_MESH[mesh.dim]
+    if size <= FEW_UNKNOWNS and nodes <= few_nodes:
+        why = f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure"
+        return chosen("nuts", why)
     reasons = [f"{unknowns}, more than {FEW_UNKNOWNS}"] if size > FEW_UNKNOWNS else []
-    reasons += [f"{nodes} nodes, more than {SMALL_MESH}"] if nodes > SMALL_MESH else []
-    return Choice(
-        engine_of("emulate"), f"with {' and '.join(reasons)}, sampling by exact solves is slow"
+    reasons += [f"{nodes} nodes, more than {few_nodes}"] if nodes > few_nodes else []
+    return chosen(
+        "laplace",
+        f"with {' and '.join(reasons)}, sampling takes long; where the check finds that the "
+        "posterior is not normal, nuts can start from it (start = 'laplace')",
     )
 
 
