@@ -66,7 +66,8 @@ class Laplace(SearchSettings, AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = problem.suited(as_solver(self.linear_solver), num_sides=self.num_modes)
+        sides = min(self.num_modes, problem.num_coordinates)
+        solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
         start = started(problem, self.start, work)
         origin, _ = beginning(problem, start, dense=False)
         with bar(work.progress) as shown:
