@@ -205,14 +205,26 @@ def leading_eigenpairs(
     Halko, Martinsson & Tropp (2011). `action` takes several directions at once.
     """
     rank = min(count + OVERSAMPLING, size)
-    if rank == size:  # all of the matrix: there is no subspace to be found
-        basis = jnp.eye(size)
-    else:
-        basis = jnp.linalg.qr(action(jr.normal(key, (rank, size))).T)[0]
-    image = action(basis.T).T
-    values, rotation = jnp.linalg.eigh((basis.T @ image + image.T @ basis) / 2)
-    kept = jnp.argsort(-jnp.abs(values))[: min(count, rank)]
-    return values[kept], basis @ rotation[:, kept]
+    # Where directions are all there are, there is no subspace to be found.
+    random = rank < size
+    basis = orthonormal(action(jr.normal(key, (rank, size)))) if random else jnp.eye(size)
+    return eigenpairs_within(basis, action(basis), min(count, rank))
+
+
+@eqx.filter_jit
+def orthonormal(directions: Directions) -> Directions:
+    return jnp.linalg.qr(directions.T)[0].T
+
+
+@eqx.filter_jit
+def eigenpairs_within(
+    basis: Directions, images: Directions, count: int
+) -> tuple[Float[Array, " rank"], Float[Array, "coordinate rank"]]:
+    """Of a symmetric operator in the span of an orthonormal basis, whose images are known."""
+    inner = basis @ images.T
+    values, rotation = jnp.linalg.eigh((inner + inner.T) / 2)
+    kept = jnp.argsort(-jnp.abs(values))[:count]
+    return values[kept], basis.T @ rotation[:, kept]
 
 
 class SearchSettings(Settings):
