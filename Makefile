@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-device bench-first-map bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -105,6 +105,9 @@ bench-device: $(READY)
 
 bench-check: $(READY)
 	$(BIN)/python benchmarks/check.py --out results/bench-check.json
+
+bench-space: $(READY)
+	$(BIN)/python benchmarks/space.py --out results/bench-space.json
 
 bench-latency: $(READY)
 	$(BIN)/python benchmarks/latency.py --out results/bench-latency.json
