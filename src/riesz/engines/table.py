@@ -16,6 +16,7 @@ ENGINES: Mapping[str, str] = {
     "laplace": "Laplace",
     "conditional": "Conditional",
     "nuts": "Nuts",
+    "sample": "Sample",
     "amortise": "Amortise",
 }
 """Their classes, each in `engine` of the folder that has its name."""
