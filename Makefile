@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -118,6 +118,10 @@ bench-first-map: $(READY)
 
 bench-walks: $(READY)
 	$(BIN)/python benchmarks/walks.py --out results/walks
+
+# Small matrices here too.
+bench-sampler: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sampler.py --out results/bench-sampler.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out paper/results/smoother

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from riesz.engines.base import (
     GRADIENT,
@@ -64,7 +64,7 @@ WIDER = 2.0
 NEARER, MAX_TRIES = 0.7, 20
 """Places without a density are drawn towards the peak, so often at most."""
 
-FIRST_STEP = 0.3
+FIRST_STEP = np.asarray(0.3)
 
 WINDOWS = (0.2, 0.4, 0.8)
 """Shares of the warm-up after which coordinates are refined; the rest finds the step alone."""
@@ -101,13 +101,13 @@ def begun_apart(
         normals = jr.normal(place_key, metric.centre.shape)
         along = metric.directions @ (metric.directions.T @ normals)
         offset = normals + (WIDER - 1) * along
-        for tried in range(MAX_TRIES):
+        chain, tried = begun(density, chain_key, metric.place(offset), FIRST_STEP), 0
+        while not bool(jnp.isfinite(chain.log_density)):
+            tried += 1
+            if tried == MAX_TRIES:
+                density.explain(metric.centre)
             place = metric.place(NEARER**tried * offset)
-            chain = begun(density, chain_key, place, jnp.asarray(FIRST_STEP))
-            if bool(jnp.isfinite(chain.log_density)):
-                break
-        else:
-            density.explain(metric.centre)
+            chain = begun(density, chain_key, place, FIRST_STEP)
         chains.append(chain)
     return chains
 
@@ -260,11 +260,10 @@ def told_of(run: Run) -> dict[str, float]:
     return {"step": float(np.exp(np.mean([float(one.pace.log_mean) for one in run.chains])))}
 
 
-def about_peaks(seen: Seen, count: int) -> tuple[str, ...]:
+def about_peaks(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, ...]:
     """That there is more than one, and whether their weights can be relied on."""
     if count == 1:
         return ()
-    owner = np.asarray(seen.peak)
     shares = ", ".join(f"{np.mean(owner == number):.0%}" for number in range(count))
     changes = int(np.sum(owner[:, 1:] != owner[:, :-1]))
     note = (
@@ -338,5 +337,5 @@ class Sample(AbstractEngine):
             history=history,
             engine=self.name,
             seed=work.seed,
-            notes=(*about_peaks(seen, run.peaks.count), *notes),
+            notes=(*about_peaks(np.asarray(seen.peak), run.peaks.count), *notes),
         )

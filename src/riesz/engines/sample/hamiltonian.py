@@ -25,13 +25,17 @@ from riesz.problem.problem import Coordinates
 BLOCK = 20
 """Transitions between two looks at the progress."""
 
-ANGLE = np.pi / 2
-"""How far a trajectory turns, on the mean: a quarter leads to an independent place."""
+ANGLE = 2.8
+"""How far a trajectory turns, on the mean. Of a normal distribution half as much would do; others
+have directions in which they reach farther than their coordinates say."""
 
-JITTER = (0.5, 1.5)
+JITTER = (0.1, 1.9)
 """Parts of it, drawn anew each time, so that no direction comes back to where it was."""
 
-LONGEST_STEP, MAX_STEPS = 1.2, 200
+LONGEST_STEP = 1.2
+
+MAX_STEPS, MAX_STEPS_LEARNING = 200, 30
+"""Of a trajectory: as long as coordinates are not round, long ones are a waste."""
 
 DIVERGING = 1000.0
 """An error of the energy that no acceptable step makes."""
@@ -119,9 +123,9 @@ def value_and_slope(
 
 @eqx.filter_jit
 def begun(
-    density: AbstractDensity, key: PRNGKeyArray, place: Coordinates, step: Float[Array, ""]
+    density: AbstractDensity, key: PRNGKeyArray, place: Coordinates, step: Float[np.ndarray, ""]
 ) -> Chain:
-    return Chain(key, place, *value_and_slope(density, place), pace_from(step))
+    return Chain(key, place, *value_and_slope(density, place), pace_from(jnp.asarray(step)))
 
 
 @eqx.filter_jit
@@ -163,7 +167,8 @@ def transition(
     metric = peaks.metric(peak)
     low, high = JITTER
     angle = ANGLE * jr.uniform(length_key, minval=low, maxval=high)
-    num_steps = jnp.clip(jnp.ceil(angle / step), 1, MAX_STEPS).astype(int)
+    longest = jnp.where(learning, MAX_STEPS_LEARNING, MAX_STEPS)
+    num_steps = jnp.clip(jnp.ceil(angle / step), 1, longest).astype(int)
     momentum = jr.normal(momentum_key, chain.place.shape)
     energy = 0.5 * momentum @ momentum - chain.log_density
 

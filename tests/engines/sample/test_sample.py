@@ -1,0 +1,136 @@
+"""Chains in round coordinates against posteriors known in closed form or by quadrature."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from tests.linear_gaussian import known_posterior, linear_problem
+from tests.stopping import check_same, stopped_and_resumed
+
+from riesz.engines.sample import engine as chains
+from riesz.engines.sample.engine import Sample, about_peaks, blocks, windows
+from riesz.engines.sample.hamiltonian import BLOCK
+from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import Dense
+from riesz.fem.terms.weakform import diffusion, source
+from riesz.mesh.shapes import rectangle
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from riesz.problem.problem import inverse_problem
+
+SHORT = Sample(num_warmup=40, num_samples=150, num_searches=2, linear_solver=Dense())
+
+
+def short(**given):
+    return SHORT.run(linear_problem(), seed=1, **given)
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return short()
+
+
+def test_a_linear_gaussian_posterior_is_met_within_monte_carlo_error(sampled):
+    mean, covariance = known_posterior()
+    sd = np.sqrt(np.diag(covariance))
+    effective = np.asarray(sampled.history["effective_draws"])
+    errors = (np.asarray(sampled.coordinate_mean()) - mean) / sd
+    assert (abs(errors) < 3.5 / np.sqrt(effective)).all(), errors
+    ratios = np.sqrt(np.diag(sampled.coordinate_covariance())) / sd
+    assert (abs(ratios - 1) < 0.15).all(), ratios
+
+
+def test_a_normal_posterior_is_rotated_without_error(sampled):
+    """No step is refused, however long: the Gaussian part is solved exactly."""
+    history = sampled.history
+    np.testing.assert_allclose(history["accept_probability"], 1.0, atol=1e-6)
+    assert history["num_steps"].max() <= 6
+    assert sampled.notes == ()
+    assert (history["effective_draws"] > 300).all()
+    assert history["num_gradients"] > history["num_steps"].sum()
+
+
+@pytest.mark.slow
+def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: short(checkpoint=checkpoint), tmp_path / "checkpoint", blocks=3
+    )
+    assert stops >= 3
+    check_same(again, sampled)
+
+
+def test_windows_hold_all_transitions_once():
+    for num_warmup, num_samples in ((300, 500), (1, 1), (3, 25), (40, 7)):
+        parts = windows(num_warmup, num_samples)
+        assert [one.start for one in parts] == [0, *(one.end for one in parts[:-1])]
+        assert parts[-1] == (num_warmup, num_warmup + num_samples, False, False)
+        assert not parts[-2].is_warmup or parts[-2].end == num_warmup
+        counted = [count for one in parts for _, count in blocks(one, 0)]
+        assert sum(counted) == num_warmup + num_samples
+        assert max(counted) <= BLOCK
+        left = [start for one in parts for start, _ in blocks(one, parts[0].end)]
+        assert left[0] == parts[0].end
+
+
+def test_several_peaks_are_told_and_whether_chains_know_their_weights():
+    assert about_peaks(np.zeros((2, 10), int), 1) == ()
+    (note,) = about_peaks(np.tile([0, 0, 0, 1], (4, 30)), 2)
+    assert "2 separate peaks, with 75%, 25% of the draws" in note
+    assert "Chains went from one to another 236 times" in note
+    (note,) = about_peaks(np.repeat([[0], [1]], 50, axis=1), 2)
+    assert "only 0 times" in note
+    assert "not to be relied on" in note
+
+
+def test_an_impossible_start_is_refused():
+    with pytest.raises(RieszError, match="start has shape"):
+        SHORT.changed(start=jnp.zeros(2)).run(linear_problem())
+
+
+@pytest.fixture(scope="module")
+def two_peaks():
+    """A source at (0.5, s), seen on the line y = 0.5: s and 1 - s give the same data."""
+
+    def bump(x, z):
+        return 20 * jnp.exp(-((x[0] - 0.5) ** 2 + (x[1] - z["s"]) ** 2) / (2 * 0.08**2))
+
+    points = np.array([[x, 0.5] for x in (0.2, 0.35, 0.5, 0.65, 0.8)])
+
+    def posed(values):
+        return inverse_problem(
+            rectangle((16, 16)),
+            diffusion(1.0) - source(bump),
+            latents={"s": dist.Normal(0.45, 0.2)},
+            dirichlet={"boundary": 0.0},
+            observations=observations(points, values),
+            likelihood=Gaussian(0.005),
+        )
+
+    empty = posed(np.zeros(5))
+    clean = np.asarray(empty.operator @ empty.state(jnp.array([-1.0])))
+    return posed(clean + 0.005 * np.random.default_rng(0).normal(size=5))
+
+
+@pytest.mark.slow
+def test_both_of_two_peaks_are_found_with_their_weights(two_peaks):
+    grid = jnp.linspace(-3.0, 4.0, 1401)[:, None]
+    logs = np.asarray(jax.jit(lambda rows: jax.lax.map(two_peaks.log_prob, rows))(grid))
+    weights = np.exp(logs - logs.max())
+    above = weights[0.45 + 0.2 * np.asarray(grid)[:, 0] > 0.5].sum() / weights.sum()
+    assert 0.2 < above < 0.5  # 0.35, by quadrature
+    engine = Sample(num_warmup=100, num_samples=200)
+    for seed in range(3):
+        posterior = engine.run(two_peaks, seed=seed)
+        found = np.mean(np.asarray(posterior.values("s")) > 0.5)
+        assert abs(found - above) < 0.1, (seed, found, above)
+        assert "2 separate peaks" in posterior.notes[0]
+        assert posterior.history["r_hat"].max() < 1.05
+
+
+@pytest.mark.slow
+def test_one_search_leaves_one_peak_and_chains_that_agree_about_it(two_peaks):
+    """What no search finds and no chain reaches is not known: hence more than one search."""
+    alone = Sample(num_warmup=50, num_samples=50, num_searches=1).run(two_peaks)
+    assert np.unique(alone.history["peak"]).size == 1
+    assert chains.Sample().num_searches > 1
