@@ -64,8 +64,6 @@ WIDER = 2.0
 NEARER, MAX_TRIES = 0.7, 20
 """Places without a density are drawn towards the peak, so often at most."""
 
-FIRST_STEP = np.asarray(0.3)
-
 WINDOWS = (0.2, 0.4, 0.8)
 """Shares of the warm-up after which coordinates are refined; the rest finds the step alone."""
 
@@ -101,13 +99,12 @@ def begun_apart(
         normals = jr.normal(place_key, metric.centre.shape)
         along = metric.directions @ (metric.directions.T @ normals)
         offset = normals + (WIDER - 1) * along
-        chain, tried = begun(density, chain_key, metric.place(offset), FIRST_STEP), 0
+        chain, tried = begun(density, chain_key, metric.place(offset)), 0
         while not bool(jnp.isfinite(chain.log_density)):
             tried += 1
             if tried == MAX_TRIES:
                 density.explain(metric.centre)
-            place = metric.place(NEARER**tried * offset)
-            chain = begun(density, chain_key, place, FIRST_STEP)
+            chain = begun(density, chain_key, metric.place(NEARER**tried * offset))
         chains.append(chain)
     return chains
 

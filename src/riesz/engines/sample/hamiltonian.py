@@ -32,7 +32,7 @@ have directions in which they reach farther than their coordinates say."""
 JITTER = (0.1, 1.9)
 """Parts of it, drawn anew each time, so that no direction comes back to where it was."""
 
-LONGEST_STEP = 1.2
+FIRST_STEP, LONGEST_STEP = 0.3, 1.2
 
 MAX_STEPS, MAX_STEPS_LEARNING = 200, 30
 """Of a trajectory: as long as coordinates are not round, long ones are a waste."""
@@ -122,10 +122,9 @@ def value_and_slope(
 
 
 @eqx.filter_jit
-def begun(
-    density: AbstractDensity, key: PRNGKeyArray, place: Coordinates, step: Float[np.ndarray, ""]
-) -> Chain:
-    return Chain(key, place, *value_and_slope(density, place), pace_from(jnp.asarray(step)))
+def begun(density: AbstractDensity, key: PRNGKeyArray, place: Coordinates) -> Chain:
+    pace = pace_from(jnp.asarray(FIRST_STEP))
+    return Chain(key, place, *value_and_slope(density, place), pace)
 
 
 @eqx.filter_jit
