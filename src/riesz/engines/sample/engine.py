@@ -80,8 +80,15 @@ RARE = 20
 
 
 def peaks_from(arrays: tuple[Any, ...]) -> Peaks:
-    *metric, weights = map(jnp.asarray, arrays)
-    return Peaks(Metric(*metric), weights)
+    """From the leaves that a checkpoint has kept."""
+    *stacked, weights = map(jnp.asarray, arrays)
+    each = [Metric(*(array[i] for array in stacked)) for i in range(len(weights))]
+    return Peaks(together(each), weights)
+
+
+def together(metrics: list[Metric]) -> Metric:
+    """With a leading axis."""
+    return jax.tree.map(lambda *arrays: jnp.stack(arrays), *metrics)
 
 
 def begun_apart(
@@ -249,8 +256,7 @@ def refined_peaks(peaks: Peaks, seen: Seen) -> Peaks:
     for number in range(peaks.count):
         metric, own = peaks.metric(number), owner == number
         metrics.append(refined(metric, places[own], slopes[own]) if own.sum() > 1 else metric)
-    stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *metrics)
-    return Peaks(stacked, peaks.log_weights)
+    return Peaks(together(metrics), peaks.log_weights)
 
 
 def told_of(run: Run) -> dict[str, float]:
