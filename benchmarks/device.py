@@ -102,17 +102,21 @@ def residual_row(coarsest: int, levels: int, *, nested: bool) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/bench-device.json"))
+    parser.add_argument("--only", choices=("solve", "residual"))
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    jobs = [lambda grid=grid: solve_row(*grid) for grid in SOLVES]
-    for grid in ((16, 7), (24, 8)):
-        jobs += [lambda g=grid, n=n: residual_row(*g, nested=n) for n in (True, False)]
+    jobs = []
+    if options.only != "residual":
+        jobs += [lambda grid=grid: solve_row(*grid) for grid in SOLVES]
+    if options.only != "solve":
+        for grid in ((16, 7), (24, 8)):
+            jobs += [lambda g=grid, n=n: residual_row(*g, nested=n) for n in (True, False)]
     rows = []
     for job in jobs:
         row = {"device": jax.devices()[0].device_kind, **job()}
         print(json.dumps(row), flush=True)
         rows.append(row)
-    config = {"tolerance": TOLERANCE, "looped": LOOPED}
+    config = {"tolerance": TOLERANCE, "looped": LOOPED, "only": options.only}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_results(options.out, results("make bench-device", config, 0, rows, {}))
 

@@ -28,7 +28,7 @@ def measure(name: str) -> dict:
 
     engines = {
         "laplace": rz.Laplace(),
-        "nuts": rz.Nuts(start=rz.Laplace(), num_warmup=100, num_samples=250),
+        "nuts": rz.Nuts(start=rz.Laplace(), num_warmup=50, num_samples=100, num_chains=2),
         "emulate": rz.Emulate(),
     }
     problem = posed(*SIZE)
