@@ -15,6 +15,7 @@ from riesz.problem.words import equation_lines
 
 NO_CURVES = (
     *("r_hat", "effective_draws", "tail_draws"),
+    *("r_hat_along", "effective_draws_along", "tail_draws_along"),
     *("num_steps", "accept_probability", "step_size"),
 )
 """Entries of a history that are no curve worth looking at."""

@@ -1,5 +1,6 @@
 """Chains in round coordinates against posteriors known in closed form or by quadrature."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,15 +9,26 @@ import pytest
 from tests.linear_gaussian import known_posterior, linear_problem
 from tests.stopping import check_same, stopped_and_resumed
 
+from riesz.engines.nuts.engine import AbstractDensity
 from riesz.engines.sample import engine as chains
-from riesz.engines.sample.engine import Sample, about_peaks, blocks, windows
-from riesz.engines.sample.hamiltonian import BLOCK
+from riesz.engines.sample.engine import (
+    Sample,
+    about_peaks,
+    along,
+    blocks,
+    together,
+    windows,
+    workable,
+)
+from riesz.engines.sample.hamiltonian import BLOCK, Peaks
+from riesz.engines.sample.metric import metric_about
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
+from riesz.posterior.chains import agreement
 from riesz.problem.problem import inverse_problem
 
 SHORT = Sample(num_warmup=40, num_samples=150, num_searches=2, linear_solver=Dense())
@@ -81,6 +93,43 @@ def test_several_peaks_are_told_and_whether_chains_know_their_weights():
     (note,) = about_peaks(np.repeat([[0], [1]], 50, axis=1), 2)
     assert "only 0 times" in note
     assert "not to be relied on" in note
+
+
+def test_chains_that_disagree_along_one_direction_of_many_coordinates_are_told():
+    rng = np.random.default_rng(0)
+    directions = np.linalg.qr(rng.normal(size=(400, 2)))[0]
+    draws = rng.normal(size=(4, 200, 400))
+    assert along(draws, directions)[1] == ()
+    draws[0] += 4 * directions[:, 1]
+    apart = agreement(draws).r_hat
+    found, (note, _) = along(draws, directions)
+    assert "for direction 2 that data tell of" in note
+    assert found["r_hat_along"][1] > 1.3
+    assert np.median(apart) < 1.1
+
+
+class TwoNormals(AbstractDensity):
+    """Two peaks of equal weight and this width."""
+
+    width: float = eqx.field(static=True)
+
+    def __call__(self, coordinates):
+        apart = jnp.stack([coordinates - 3.0, coordinates + 3.0]) / self.width
+        return jax.scipy.special.logsumexp(-0.5 * jnp.sum(apart**2, axis=1))
+
+    def explain(self, coordinates):
+        raise AssertionError
+
+
+def test_peaks_are_kept_apart_only_where_jumps_between_them_work():
+    unit = metric_about(jnp.zeros(8), jnp.eye(8), jnp.zeros(8))
+    each = [eqx.tree_at(lambda m: m.centre, unit, jnp.full(8, at)) for at in (-3.0, 3.0)]
+    peaks = Peaks(together(each), jnp.log(jnp.array([0.4, 0.6])))
+    key = jax.random.key(0)
+    assert workable(TwoNormals(1.0), peaks, key) is peaks
+    alone = workable(TwoNormals(0.2), peaks, key)
+    assert alone.count == 1
+    np.testing.assert_array_equal(alone.metrics.centre[0], np.full(8, 3.0))
 
 
 def test_an_impossible_start_is_refused():

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.engines.base import (
     GRADIENT,
@@ -54,6 +54,7 @@ from riesz.engines.sample.metric import Metric, refined
 from riesz.engines.sample.peaks import peaks_of
 from riesz.engines.training import bar, spoken
 from riesz.fem.linear.linear_solve import Automatic
+from riesz.posterior.chains import agreement
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
@@ -74,6 +75,9 @@ STAGE = "chains"
 """Its name in checkpoints."""
 
 Rows = tuple[np.ndarray, ...]
+
+NUM_TRIED, ENOUGH = 50, 0.1
+"""Draws of the mixture of peaks that are weighed, and the share of them that must count."""
 
 RARE = 20
 """Jumps between peaks that must have been taken for their weights to be known."""
@@ -114,6 +118,28 @@ def begun_apart(
             chain = begun(density, chain_key, metric.place(NEARER**tried * offset))
         chains.append(chain)
     return chains
+
+
+def workable(density: AbstractDensity, peaks: Peaks, key: PRNGKeyArray) -> Peaks:
+    """All peaks, where draws of their mixture are near enough to the posterior to jump by them.
+
+    Else the heaviest one alone: chains still start at each of them, and go where they can. To keep
+    them apart without jumps would keep them from ever agreeing.
+    """
+    if peaks.count == 1:
+        return peaks
+    logs = []
+    for own in jr.split(key, NUM_TRIED):
+        which, normal = jr.split(own)
+        metric = peaks.metric(int(jr.categorical(which, peaks.log_weights)))
+        place = metric.place(jr.normal(normal, metric.centre.shape))
+        mixture = jax.scipy.special.logsumexp(peaks.log_densities(place))
+        logs.append(float(begun(density, own, place).log_density - mixture))
+    weights = np.exp(np.array(logs) - np.max(logs))
+    if weights.sum() ** 2 / np.sum(weights**2) >= ENOUGH * NUM_TRIED:
+        return peaks
+    heaviest = int(np.argmax(np.asarray(peaks.log_weights)))
+    return Peaks(together([peaks.metric(heaviest)]), jnp.zeros(1))
 
 
 class Window(NamedTuple):
@@ -263,6 +289,21 @@ def told_of(run: Run) -> dict[str, float]:
     return {"step": float(np.exp(np.mean([float(one.pace.log_mean) for one in run.chains])))}
 
 
+def along(
+    draws: Float[np.ndarray, "chain draw coordinate"],
+    directions: Float[np.ndarray, "coordinate direction"],
+) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Agreement along the directions in which data tell something, and what to warn of.
+
+    Each has a small part in each of many coordinates, where it would not be seen.
+    """
+    measured = agreement(draws @ directions)._asdict()
+    found = {name: jnp.asarray(rows) for name, rows in measured.items()}
+    names = tuple(f"direction {i + 1} that data tell of" for i in range(directions.shape[1]))
+    notes = warnings_of(found | {"diverging": jnp.zeros(draws.shape[:2], bool)}, names)
+    return {f"{name}_along": rows for name, rows in found.items()}, notes
+
+
 def about_peaks(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, ...]:
     """That there is more than one, and whether their weights can be relied on."""
     if count == 1:
@@ -285,7 +326,8 @@ class Sample(AbstractEngine):
     """The exact posterior, also with many unknowns, in coordinates that are made round.
 
     `num_searches` look for peaks, from `start` or the priors' medians and from draws of the prior.
-    The history tells what that of `nuts` does, and of each draw its `peak`.
+    The history tells what that of `nuts` does, and of each draw its `peak`; where unknowns are
+    many, how chains agree `..._along` the directions in which data tell something as well.
     """
 
     name: ClassVar[str] = "sample"
@@ -317,7 +359,8 @@ class Sample(AbstractEngine):
         else:
             found = peaks_from(kept["arrays"])
         chains = begun_apart(density, found, self.num_chains, starting, own)
-        first = Run(chains, found, num_gradients=len(chains))
+        used = workable(density, found, jr.fold_in(searching, 1))
+        first = Run(chains, used, num_gradients=len(chains))
         seen, run = sampled(density, first, self, work)
         return self.told(problem, seen, run, work)
 
@@ -333,6 +376,10 @@ class Sample(AbstractEngine):
             "peak": jnp.asarray(seen.peak),
         }
         notes = warnings_of(history, problem.latents.coordinate_names())
+        directions = np.asarray(run.peaks.metrics.directions[0])
+        if directions.shape[1] < directions.shape[0]:
+            found, own = along(np.asarray(moves.coordinates), directions)
+            history, notes = history | found, (*notes, *own)
         return Posterior(
             problem=problem,
             distribution=EmpiricalDraws(moves.coordinates),
