@@ -14,10 +14,10 @@ from riesz.diagnose.importance import (
     importance_check,
     with_importance_check,
 )
-from riesz.diagnose.sobol import spread_normals
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.posterior.sobol import spread_normals
 
 
 def posterior_of(*, shift=0.0, scale=1.0) -> Posterior:

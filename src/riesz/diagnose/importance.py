@@ -14,8 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.diagnose.psis import SmoothedWeights, smoothed_weights
-from riesz.diagnose.sobol import spread_normals
 from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.error_scale import RelaxedStates, linearised, noise_variances
 from riesz.errors import RieszError
@@ -25,6 +23,8 @@ from riesz.fem.solve import is_linear
 from riesz.posterior.checks import ImportanceCheck
 from riesz.posterior.family import AbstractGaussian, Draws
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.psis import SmoothedWeights, smoothed_weights
+from riesz.posterior.sobol import spread_normals
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = (1000, 512, 256, 128, 64)

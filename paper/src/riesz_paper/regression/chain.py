@@ -15,8 +15,8 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
-from riesz.diagnose.sobol import spread_normals
 from riesz.errors import RieszError
+from riesz.posterior.sobol import spread_normals
 from riesz_paper.regression.covariates import Covariates
 from riesz_paper.regression.method import Draws, Values
 from riesz_paper.regression.model import Regression, Structure, field_regression, freedom_of

@@ -3,10 +3,10 @@ r"""The engine `conditional`: sources and boundary values of a linear equation, 
 Given the other unknowns $h$ (scales of fields, a diffusivity, a velocity, the noise) everything is
 Gaussian: $p(h \mid y) \propto p(h)\, N(y;\, b(h),\, S(h))$ is a density over few unknowns, and the
 rest follows exactly. $h$ is taken at its most probable value, from the Gaussian that the curvature
-there makes, or by NUTS. (Marginalisation as in INLA, Rue, Martino & Chopin 2009, but exact.)
+there makes, whose draws are weighed by the density itself, or by NUTS. (Marginalisation as in INLA,
+Rue, Martino & Chopin 2009, but exact.)
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -33,6 +33,7 @@ from riesz.engines.base import (
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.linear import NAME, Others, linear_system
 from riesz.engines.conditional.points import AbstractAtPoints, at_points, at_sensors
+from riesz.engines.conditional.spread import Cost, Spread, around, spread_about, weighed
 from riesz.engines.nuts.engine import (
     WIDER,
     AbstractDensity,
@@ -50,19 +51,8 @@ from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz.spelling import listed
 
-STEP = 1e-3
-"""Of differences of slopes, in prior standard deviations: third derivatives of a solve would be
-exact too, but take minutes to compile."""
-
-FLAT = 0.25
-"""Curvatures are taken for no smaller: the prior alone has one, and what is flat there or bends
-upwards would put draws beyond anything the prior allows."""
-
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
-
-Cost = Callable[[Others], tuple[Any, Any]]
-"""The negative log-density and its slope."""
 
 HOW = ("mode", "laplace", "nuts")
 Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{listed(HOW)}")]
@@ -92,10 +82,10 @@ class Conditional(AbstractEngine):
     """The posterior of a problem whose equation is linear and whose noise is normal.
 
     `over` is how the unknowns that cannot be integrated out are treated: at their mode, from the
-    Gaussian about it, or by NUTS, whose settings are the last four numbers. As many draws belong
-    to each value of those unknowns, so that there may be a few more than asked for. `start` is
-    where the search over them begins. `conditional_moments` gives means and variances of the state
-    without the scatter of draws.
+    Gaussian about it with importance weights, or by NUTS, whose settings are the last four numbers.
+    As many draws belong to each value of those unknowns, so that there may be a few more than asked
+    for. `start` is where the search over them begins. `conditional_moments` gives means and
+    variances of the state without the scatter of draws.
     """
 
     name: ClassVar[str] = NAME
@@ -189,8 +179,11 @@ def other_unknowns(
     if engine.over == "mode" or not len(origin):
         return FoundOthers(mode[None, None], history, notes)
     spread = spread_about(cost, mode)
+    log_density = (lambda own: -cost(own)[0]) if model is None else model.log_density
     count = min(engine.num_others, engine.num_draws)
-    return FoundOthers(around(spread, mode, count, key)[None], history, (*notes, *spread.notes))
+    found = weighed(log_density, spread, np.asarray(mode), count, work.seed)
+    history |= {"k_hat": jnp.asarray(found.k_hat)}
+    return FoundOthers(jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes)
 
 
 def most_probable(
@@ -241,43 +234,6 @@ def value_and_slope(
     value, slope = jax.value_and_grad(lambda h: -density(h))(others)
     exists = jnp.isfinite(value)
     return jnp.where(exists, value, jnp.inf), jnp.where(exists, slope, 0.0)
-
-
-def curvature(cost: Cost, mode: Others) -> Float[np.ndarray, "other other"]:
-    """Of the negative log-density, by differences of slopes."""
-    here, there = np.asarray(cost(mode)[1]), np.asarray(mode)
-    ahead = [cost(jnp.asarray(there + STEP * axis))[1] for axis in np.eye(len(mode))]
-    matrix = (np.stack([np.asarray(slope) for slope in ahead]) - here) / STEP
-    return (matrix + matrix.T) / 2
-
-
-class Spread(NamedTuple):
-    """The Gaussian about a mode, by its axes, and whether some of them had to be shortened."""
-
-    axes: Float[np.ndarray, "other other"]  # in columns
-    lengths: Float[np.ndarray, " other"]  # standard deviations along them
-    notes: tuple[str, ...]
-
-
-def spread_about(cost: Cost, mode: Others) -> Spread:
-    values, axes = np.linalg.eigh(curvature(cost, mode))
-    flat = int(np.sum(values < FLAT))
-    notes = ()
-    if flat:
-        notes = (
-            f"around their most probable values the log-density of the unknowns that are not "
-            f"integrated out is flat or bends upwards in {flat} of {len(mode)} directions: their "
-            "spread there is that of the prior at most, doubled. Use over='nuts'.",
-        )
-    return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)
-
-
-def around(
-    spread: Spread, mode: Others, count: int, key: PRNGKeyArray
-) -> Float[Array, "draw other"]:
-    """Draws from the Gaussian about the mode."""
-    normals = jr.normal(key, (count, len(mode)), mode.dtype)
-    return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
 
 
 def others_of(parts: Parts, start: Any) -> Others:

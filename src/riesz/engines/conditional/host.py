@@ -83,6 +83,14 @@ class DataModel:
         form = ByUnknowns if self.num_linear < len(self.misfit) else ByData
         return form(responses, self.misfit, noise)
 
+    def log_density(self, others: ArrayLike) -> float:
+        """Without its slope; minus infinity where there is none."""
+        others = np.asarray(others, float)
+        try:
+            return log_prior(others) + self.system(others).log_likelihood()
+        except (np.linalg.LinAlgError, ValueError):
+            return -np.inf
+
     def cost(self, others: ArrayLike) -> tuple[float, Scales]:
         """The negative log-density and its slope; infinite where there is none."""
         others = np.asarray(others, float)

@@ -9,7 +9,6 @@ import jax.random as jr
 import numpy as np
 
 from riesz.diagnose.importance import log_weights
-from riesz.diagnose.psis import smoothed_weights
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.laplace.engine import Laplace
 from riesz.engines.nuts.engine import Nuts
@@ -18,6 +17,7 @@ from riesz.engines.relax.schedule import AbstractSchedule, Learned
 from riesz.penalty.dual_norm import Gram
 from riesz.posterior.family import AbstractGaussian, EmpiricalDraws
 from riesz.posterior.posterior import Posterior
+from riesz.posterior.psis import smoothed_weights
 from riesz_paper.experiments.misspecified.data import DataSet, posed
 
 NODAL = Relax(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from riesz.diagnose.psis import smoothed_weights
-from riesz.diagnose.sobol import spread_normals
+from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.sobol import spread_normals
 
 
 @pytest.mark.parametrize(("num_draws", "size"), [(1000, 1), (1024, 2), (1000, 12)])

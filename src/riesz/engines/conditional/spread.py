@@ -1,0 +1,114 @@
+"""Few unknowns about their most probable values: a Gaussian by the curvature, and weighed draws.
+
+The Gaussian is what is drawn from, not what is believed: draws are weighed by the density itself,
+which is at hand, and those that are kept stand for it. (Pareto-smoothed importance resampling.)
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.engines.conditional.linear import Others
+from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.sobol import spread_normals
+
+STEP = 1e-3
+"""Of differences of slopes, in prior standard deviations: third derivatives of a solve would be
+exact too, but take minutes to compile."""
+
+FLAT = 0.25
+"""Curvatures are taken for no smaller: the prior alone has one, and what is flat there or bends
+upwards would put draws beyond anything the prior allows."""
+
+DEGREES = 5.0
+"""Of freedom: draws to be weighed have the heavy tails of Student's t, so that none of the
+density's is missed, which are those of a standard normal prior at most."""
+
+WEIGHED = 3
+"""So many draws are weighed for each that is kept."""
+
+TRUSTED = 0.7
+"""A larger shape of the weights' tail says that the Gaussian misses a part of the density."""
+
+Cost = Callable[[Others], tuple[Any, Any]]
+"""The negative log-density and its slope."""
+
+
+class Spread(NamedTuple):
+    """The Gaussian about a mode, by its axes, and whether some of them had to be shortened."""
+
+    axes: Float[np.ndarray, "other other"]  # in columns
+    lengths: Float[np.ndarray, " other"]  # standard deviations along them
+    notes: tuple[str, ...]
+
+
+def curvature(cost: Cost, mode: Others) -> Float[np.ndarray, "other other"]:
+    """Of the negative log-density, by differences of slopes."""
+    here, there = np.asarray(cost(mode)[1]), np.asarray(mode)
+    ahead = [cost(jnp.asarray(there + STEP * axis))[1] for axis in np.eye(len(mode))]
+    matrix = (np.stack([np.asarray(slope) for slope in ahead]) - here) / STEP
+    return (matrix + matrix.T) / 2
+
+
+def spread_about(cost: Cost, mode: Others) -> Spread:
+    values, axes = np.linalg.eigh(curvature(cost, mode))
+    flat = int(np.sum(values < FLAT))
+    notes = ()
+    if flat:
+        notes = (
+            f"around their most probable values the log-density of the unknowns that are not "
+            f"integrated out is flat or bends upwards in {flat} of {len(mode)} directions: draws "
+            "to be weighed there spread as the prior does at most, doubled. Use over='nuts'.",
+        )
+    return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)
+
+
+def around(
+    spread: Spread, mode: Others, count: int, key: PRNGKeyArray
+) -> Float[Array, "draw other"]:
+    """Draws from the Gaussian about the mode."""
+    normals = jr.normal(key, (count, len(mode)), mode.dtype)
+    return mode[None, :] + normals @ jnp.asarray((spread.axes * spread.lengths).T)
+
+
+class Weighed(NamedTuple):
+    """Draws of a density, the shape of the tail of their weights, and what to warn of."""
+
+    values: Float[np.ndarray, "draw other"]
+    k_hat: float
+    notes: tuple[str, ...]
+
+
+def weighed(
+    log_density: Callable[[Any], Any],
+    spread: Spread,
+    mode: Float[np.ndarray, " other"],
+    count: int,
+    seed: int,
+) -> Weighed:
+    """So many draws of the density: some of the Gaussian's, kept as often as their weights say."""
+    rng, number = np.random.default_rng(seed % 2**64), WEIGHED * count
+    away = spread_normals(seed, number, len(mode))
+    away *= np.sqrt(DEGREES / rng.chisquare(DEGREES, number))[:, None]
+    places = mode + away @ (spread.axes * spread.lengths).T
+    logs = np.array([float(log_density(jnp.asarray(place))) for place in places])
+    squares = np.sum(away**2, axis=1)
+    proposed = -0.5 * (DEGREES + len(mode)) * np.log1p(squares / DEGREES)
+    found = smoothed_weights(np.where(np.isfinite(logs), logs, -np.inf) - proposed)
+    # Systematic resampling, along the longest axis: neighbours stand in for each other.
+    order = np.argsort(away[:, np.argmax(spread.lengths)])
+    ends = np.cumsum(found.weights[order])
+    start = rng.uniform()
+    kept = order[np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)]
+    notes = ()
+    if found.k_hat > TRUSTED:
+        notes = (
+            "the density of the unknowns that are not integrated out is far from the Gaussian "
+            f"about its mode, from which it was drawn with weights (k-hat {found.k_hat:.2f}, above "
+            f"{TRUSTED}): use over='nuts'.",
+        )
+    return Weighed(places[kept], found.k_hat, notes)
