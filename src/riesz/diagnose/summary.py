@@ -25,8 +25,8 @@ UNCHECKED = (
     "not checked against exact solves: use with_importance_check(posterior), or riesz fit --check"
 )
 INTEGRATED = (
-    "by exact solves; unknowns that are not integrated out, if any, are taken to be normal about "
-    "their most probable values: over = 'nuts' samples them"
+    "by exact solves; unknowns that are not integrated out, if any, are drawn about their most "
+    "probable values and weighed by their density: over = 'nuts' samples them"
 )
 LEVELS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
 

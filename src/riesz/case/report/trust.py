@@ -52,8 +52,8 @@ UNCHECKED = {
         "Method",
         "exact in part",
         OPEN,
-        "Most unknowns were integrated out exactly, the others taken to be normal about their most "
-        'probable values. To sample those, set over = "nuts" in [engine.conditional].',
+        "Most unknowns were integrated out exactly, the others drawn about their most probable "
+        'values and weighed. To sample those, set over = "nuts" in [engine.conditional].',
     ),
     SAMPLED: Verdict(
         "r_hat (agreement of chains)",
