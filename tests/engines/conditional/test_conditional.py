@@ -28,7 +28,7 @@ from riesz.engines.conditional.engine import (
 )
 from riesz.engines.conditional.host import Component, DataModel, data_model
 from riesz.engines.conditional.linear import linear_system
-from riesz.engines.conditional.points import Solved, Tabulated, at_points
+from riesz.engines.conditional.points import Solved, Tabulated, at_points, at_sensors
 from riesz.engines.conditional.spread import Spread, around, spread_about, weighed
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
@@ -257,6 +257,48 @@ def test_a_density_that_is_no_gaussian_is_drawn_from_by_weights_or_told():
     narrow = Spread(np.eye(1), np.array([0.1]), ())
     told = weighed(skewed, narrow, np.array([np.log(2.0)]), 400, seed=0)
     assert "far from the Gaussian" in told.notes[0]
+
+
+@pytest.mark.slow
+def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density():
+    """A source with unknown sd and length, and unknown noise: far from normal all three."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0.1, 0.9, (10, 2))
+    scales = rz.LearnedScales(1.0, 0.5)
+    source = rz.GP(rz.Matern52(0.3, 5.0), 30, learned=scales, at_nodes=True)
+    noise = dist.LogNormal(np.log(0.02), 1.0)
+
+    def posed(values):
+        return rz.inverse_problem(
+            rz.rectangle((12, 12)),
+            rz.diffusion(1.0) - rz.source("f"),
+            latents={"f": source, "noise": noise},
+            dirichlet={"boundary": 0.0},
+            observations=rz.observations(points, values),
+            likelihood=rz.Gaussian("noise"),
+        )
+
+    blank = posed(np.zeros(10))
+    truth = rng.normal(size=blank.num_coordinates)
+    truth[[0, 1, -1]] = 0
+    clean = np.asarray(blank.operator @ blank.state(jnp.asarray(truth)))
+    problem = posed(clean + 0.02 * rng.normal(size=10))
+    parts = linear_parts(problem)
+    at = at_sensors(problem)
+    model = data_model(problem, parts, at)
+    places = 2 * rng.standard_t(5, (6000, 3))  # wider than the prior: what is likely is among them
+    logs = np.array([model.log_density(place) for place in places])
+    logs -= scipy.stats.t.logpdf(places / 2, 5).sum(axis=1)
+    weights = np.exp(logs - logs.max())
+    mean = np.average(places, axis=0, weights=weights)
+    sd = np.sqrt(np.average((places - mean) ** 2, axis=0, weights=weights))
+    assert weights.sum() ** 2 / (weights**2).sum() > 1000
+    engine = rz.Conditional(num_draws=800, num_others=800)
+    for seed in range(3):
+        search = (jax.random.key(seed), at, model, jnp.zeros(3), Work(seed=seed))
+        found = np.asarray(other_unknowns(problem, parts, engine, *search).values)[0]
+        np.testing.assert_allclose((found.mean(axis=0) - mean) / sd, 0.0, atol=0.1)
+        np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.1)
 
 
 @pytest.mark.slow
