@@ -31,6 +31,7 @@ def field_problem(domain) -> rz.InverseProblem:
     )
 
 
+@pytest.mark.slow  # its programs are traced, eight seconds
 def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
     """Unknowns at all nodes of the finest of nested meshes, whose levels multigrid takes."""
     meshes = rz.hierarchy(rz.rectangle((4, 4)), 3)

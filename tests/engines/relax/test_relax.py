@@ -51,10 +51,8 @@ def nodal_fit(epsilon_rel, problem=None, engine=SHORT, **given):
     return relaxed(problem, engine.changed(epsilon_rel=epsilon_rel), norm(problem), seed=0, **given)
 
 
-EPSILONS = [1.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.3, 2.0))]
-
-
-@pytest.mark.parametrize("epsilon_rel", EPSILONS)
+@pytest.mark.slow  # quickly, what a wrong equation leaves uncertain, below
+@pytest.mark.parametrize("epsilon_rel", [0.3, 1.0, 2.0])
 def test_exact_norm_and_nodal_surrogate_reproduce_the_closed_form(epsilon_rel):
     means, ratios = errors(nodal_fit(epsilon_rel), epsilon_rel)
     assert abs(means).max() < 0.01, means

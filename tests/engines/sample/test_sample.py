@@ -121,6 +121,7 @@ class TwoNormals(AbstractDensity):
         raise AssertionError
 
 
+@pytest.mark.slow  # quickly: what is told of peaks, above
 def test_peaks_are_kept_apart_only_where_jumps_between_them_work():
     unit = metric_about(jnp.zeros(8), jnp.eye(8), jnp.zeros(8))
     each = [eqx.tree_at(lambda m: m.centre, unit, jnp.full(8, at)) for at in (-3.0, 3.0)]

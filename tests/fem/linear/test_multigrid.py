@@ -136,6 +136,7 @@ def test_gradient_passes_the_taylor_test_and_agrees_with_the_forward_derivative(
     np.testing.assert_allclose(forward, slope, rtol=1e-8)
 
 
+@pytest.mark.slow  # compiles everything for batches
 def test_a_batch_is_solved_as_its_members_are(flow):
     problem, solver = flow
     matrix, side = system(problem, COEFFICIENTS)
