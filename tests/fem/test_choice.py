@@ -55,6 +55,12 @@ def test_factors_serve_many_right_hand_sides(flow, lu_is_slow):
     assert isinstance(chosen(flow, num_sides=50), SparseLU)
 
 
+def test_many_matrices_are_worth_the_time_that_multigrid_compiles(flow, monkeypatch):
+    monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 400})
+    assert isinstance(chosen(flow), SparseLU)
+    assert isinstance(chosen(flow, num_matrices=500), Multigrid)
+
+
 def test_transport_is_factorised_up_to_larger_sizes(flow, monkeypatch):
     monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 200})
     form = diffusion(1.0) + advection(np.array([1.0, 0.0]))

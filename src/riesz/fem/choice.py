@@ -22,7 +22,11 @@ from riesz.fem.terms.coefficient import is_traced
 from riesz.mesh.refine import hierarchy_of
 
 LARGEST_FOR_LU = {1: 10_000_000, 2: 400_000, 3: 20_000}
-"""Unknowns, by dimension, up to which sparse LU is the faster way to a symmetric system."""
+"""Unknowns, by dimension, up to which sparse LU is the faster way to one symmetric system."""
+
+FOR_MANY_MATRICES = 0.25
+"""That number times so much where a hundred matrices are met or more: what multigrid takes to be
+compiled no longer counts."""
 
 FOR_TRANSPORT = 2
 """That number times so much where the matrix is not symmetric: more iterations are needed."""
@@ -63,13 +67,14 @@ def chosen(
     solver: AbstractLinearSolver | None = None,
     *,
     num_sides: int = 1,
+    num_matrices: int = 1,
     platform: str | None = None,
 ) -> AbstractLinearSolver:
     """The solver that was asked for, or else the one that suits the problem.
 
-    `num_sides` is how many right-hand sides each matrix meets, `platform` where it is solved, by
-    default where JAX computes. Inside compiled code a problem has no numbers to choose by: sparse
-    LU is taken.
+    `num_sides` is how many right-hand sides each of `num_matrices` meets, `platform` where it is
+    solved, by default where JAX computes. Inside compiled code a problem has no numbers to choose
+    by: sparse LU is taken.
     """
     if solver is not None and not isinstance(solver, Automatic):
         return solver
@@ -79,14 +84,15 @@ def chosen(
     size, dim = problem.num_free, problem.space.mesh.dim
     if not on_host:
         return Dense() if size <= LARGEST_DENSE else levels_of(problem, fallback=False)
-    if size <= largest_for_lu(problem, num_sides):
+    if size <= largest_for_lu(problem, num_sides, num_matrices):
         return SparseLU()
     return levels_of(problem, fallback=size <= FITS_IN_MEMORY[dim])
 
 
-def largest_for_lu(problem: BoundaryValueProblem, num_sides: int) -> int:
+def largest_for_lu(problem: BoundaryValueProblem, num_sides: int, num_matrices: int) -> float:
     """Unknowns up to which sparse LU is the faster way."""
     largest = LARGEST_FOR_LU[problem.space.mesh.dim]
+    largest *= FOR_MANY_MATRICES if num_matrices >= 100 else 1
     largest *= 1 if problem.form.is_symmetric else FOR_TRANSPORT
     return largest * (FOR_MANY_SIDES if num_sides >= 10 else 1)
 

@@ -51,6 +51,9 @@ Tree = TypeVar("Tree")
 Coordinates = Float[Array, " coordinate"]
 """Standard normal coordinates of all unknowns of a problem."""
 
+MANY_DRAWS = 500
+"""Values of the unknowns for which an engine or a check solves, each with a matrix of its own."""
+
 
 class InverseProblem(eqx.Module):
     """Which values of the unknowns, and which states, explain the observations?
@@ -108,12 +111,12 @@ class InverseProblem(eqx.Module):
     def suited(
         self, solver: AbstractLinearSolver | None = None, *, num_sides: int = 1
     ) -> AbstractLinearSolver:
-        """The linear solver that was asked for, or the one that suits the problem.
+        """The linear solver that was asked for, or the one that suits the problem and many draws.
 
         Of several experiments each has a matrix of its own, and multigrid is made for one.
         """
         if not self.others:
-            return chosen(self.forward, solver, num_sides=num_sides)
+            return chosen(self.forward, solver, num_sides=num_sides, num_matrices=MANY_DRAWS)
         return SparseLU() if solver is None or isinstance(solver, Automatic) else solver
 
     def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
