@@ -91,7 +91,7 @@ def chosen(
 
 def largest_for_lu(problem: BoundaryValueProblem, num_sides: int, num_matrices: int) -> float:
     """Unknowns up to which sparse LU is the faster way."""
-    largest = LARGEST_FOR_LU[problem.space.mesh.dim]
+    largest = float(LARGEST_FOR_LU[problem.space.mesh.dim])
     largest *= FOR_MANY_MATRICES if num_matrices >= 100 else 1
     largest *= 1 if problem.form.is_symmetric else FOR_TRANSPORT
     return largest * (FOR_MANY_SIDES if num_sides >= 10 else 1)
