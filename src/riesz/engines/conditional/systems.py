@@ -23,7 +23,7 @@ class AbstractDataSystem(ABC):
     misfit: Float[np.ndarray, " sensor"]
     noise_sd: Float[np.ndarray, " sensor"]
 
-    @property
+    @cached_property
     @abstractmethod
     def weights(self) -> Float[np.ndarray, " sensor"]:
         r"""$S^{-1}$ times the misfit, with the covariance $S$ of the data."""
@@ -32,7 +32,7 @@ class AbstractDataSystem(ABC):
     def precise(self, columns: Columns) -> Columns:
         r"""$S^{-1}$ times columns."""
 
-    @property
+    @cached_property
     @abstractmethod
     def own_precisions(self) -> Float[np.ndarray, " sensor"]:
         r"""The diagonal of $S^{-1}$."""
@@ -83,7 +83,7 @@ class ByData(AbstractDataSystem):
     def precise(self, columns: Columns) -> Columns:
         return self.precision @ columns
 
-    @property
+    @cached_property
     def own_precisions(self) -> Float[np.ndarray, " sensor"]:
         return np.diag(self.precision)
 
