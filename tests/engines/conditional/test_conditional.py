@@ -286,12 +286,14 @@ def test_scales_that_ten_sensors_hardly_tell_have_the_moments_of_their_density()
     parts = linear_parts(problem)
     at = at_sensors(problem)
     model = data_model(problem, parts, at)
-    places = 2 * rng.standard_t(5, (6000, 3))  # wider than the prior: what is likely is among them
-    logs = np.array([model.log_density(place) for place in places])
-    logs -= scipy.stats.t.logpdf(places / 2, 5).sum(axis=1)
-    weights = np.exp(logs - logs.max())
-    mean = np.average(places, axis=0, weights=weights)
-    sd = np.sqrt(np.average((places - mean) ** 2, axis=0, weights=weights))
+    mean, sd = np.zeros(3), np.full(3, 2.0)
+    for _ in range(3):  # importance sampling, each time from where the one before found it
+        places = mean + 1.3 * sd * rng.standard_t(5, (4000, 3))
+        logs = np.array([model.log_density(place) for place in places])
+        logs -= scipy.stats.t.logpdf((places - mean) / (1.3 * sd), 5).sum(axis=1)
+        weights = np.exp(logs - logs.max())
+        mean = np.average(places, axis=0, weights=weights)
+        sd = np.sqrt(np.average((places - mean) ** 2, axis=0, weights=weights))
     assert weights.sum() ** 2 / (weights**2).sum() > 1000
     engine = rz.Conditional(num_draws=800, num_others=800)
     for seed in range(3):
