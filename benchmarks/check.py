@@ -96,8 +96,9 @@ def measure(dim: int, sides: int, levels: int) -> dict:
     }
 
 
-def in_process(size: tuple[int, int, int]) -> dict:
-    command = [sys.executable, __file__, "--size", *map(str, size)]
+def in_process(script: str, *arguments: str) -> dict:
+    """A row that a process of its own prints last."""
+    command = [sys.executable, script, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     row = json.loads(done.stdout.splitlines()[-1])
     print(json.dumps(row), flush=True)
@@ -114,7 +115,7 @@ def main() -> None:
         return
     from riesz.io.store.results import results, write_results
 
-    rows = [in_process(size) for size in SIZES]
+    rows = [in_process(__file__, "--size", *map(str, size)) for size in SIZES]
     summary = {
         f"{row['dim']}D, {row['nodes']} nodes: {key}": row[key]
         for row in rows

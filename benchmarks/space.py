@@ -7,11 +7,9 @@ are those of standard normal coordinates; `nuts` is the one to compare with.
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-from check import SEED, now, posed, spent
+from check import SEED, in_process, now, posed, spent
 
 SIZE = (3, 4, 4)
 ENGINES = ("laplace", "nuts", "emulate")
@@ -49,14 +47,6 @@ def measure(name: str) -> dict:
     }
 
 
-def in_process(name: str) -> dict:
-    command = [sys.executable, __file__, "--engine", name]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    row = json.loads(done.stdout.splitlines()[-1])
-    print(json.dumps(row), flush=True)
-    return row
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/bench-space.json"))
@@ -67,7 +57,7 @@ def main() -> None:
         return
     from riesz.io.store.results import results, write_results
 
-    rows = [in_process(name) for name in ENGINES]
+    rows = [in_process(__file__, "--engine", name) for name in ENGINES]
     summary = {f"{row['engine']}: CPU seconds": row["cpu_seconds"] for row in rows}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_results(options.out, results("make bench-space", {"size": SIZE}, SEED, rows, summary))

@@ -7,10 +7,12 @@ import pytest
 from riesz.fem import choice
 from riesz.fem.choice import chosen
 from riesz.fem.elements.space import P1
+from riesz.fem.levels import multigrid
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
+from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
 
@@ -59,6 +61,13 @@ def test_many_matrices_are_worth_the_time_that_multigrid_compiles(flow, monkeypa
     monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 400})
     assert isinstance(chosen(flow), SparseLU)
     assert isinstance(chosen(flow, num_matrices=500), Multigrid)
+
+
+def test_coefficients_by_cell_are_smoothed_more(flow):
+    mesh = flow.space.mesh
+    jumping = diffusion(per_cell(np.ones(mesh.num_cells))) - source(1.0)
+    problem = boundary_value_problem(flow.space, jumping, {"boundary": 0.0})
+    assert multigrid(problem).smoothing > multigrid(flow).smoothing
 
 
 def test_transport_is_factorised_up_to_larger_sizes(flow, monkeypatch):

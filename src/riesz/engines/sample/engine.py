@@ -50,7 +50,7 @@ from riesz.engines.sample.hamiltonian import (
     pace_from,
     transition,
 )
-from riesz.engines.sample.metric import Metric, refined
+from riesz.engines.sample.metric import Metric, refined, together
 from riesz.engines.sample.peaks import peaks_of
 from riesz.engines.training import bar, spoken
 from riesz.fem.linear.linear_solve import Automatic
@@ -88,11 +88,6 @@ def peaks_from(arrays: tuple[Any, ...]) -> Peaks:
     *stacked, weights = map(jnp.asarray, arrays)
     each = [Metric(*(array[i] for array in stacked)) for i in range(len(weights))]
     return Peaks(together(each), weights)
-
-
-def together(metrics: list[Metric]) -> Metric:
-    """With a leading axis."""
-    return jax.tree.map(lambda *arrays: jnp.stack(arrays), *metrics)
 
 
 def begun_apart(

@@ -6,6 +6,7 @@ which $e$ is round already. Nothing as large as a covariance of many unknowns is
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -53,6 +54,11 @@ class Metric(eqx.Module):
         """Of the normal distribution it stands for, up to what all of them share."""
         rounded = self.rounded(place)
         return -0.5 * rounded @ rounded - self.log_volume()
+
+
+def together(metrics: list[Metric]) -> Metric:
+    """With a leading axis."""
+    return jax.tree.map(lambda *arrays: jnp.stack(arrays), *metrics)
 
 
 def metric_about(

@@ -18,7 +18,7 @@ from riesz.engines.laplace.newton import (
     place_at,
 )
 from riesz.engines.sample.hamiltonian import Peaks
-from riesz.engines.sample.metric import Metric, metric_about
+from riesz.engines.sample.metric import Metric, metric_about, together
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -122,6 +122,5 @@ def peaks_of(
         [float(m.log_volume()) - float(end.cost) for m, end in zip(metrics, ends, strict=True)]
     )
     kept = np.flatnonzero(logs > logs.max() - NEGLIGIBLE)
-    stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *(metrics[i] for i in kept))
     weights = jax.nn.log_softmax(jnp.asarray(logs[kept]))
-    return Peaks(stacked, weights)
+    return Peaks(together([metrics[i] for i in kept]), weights)
