@@ -24,7 +24,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.training import TrainingError, train
-from riesz.errors import RieszError
+from riesz.errors import EngineError, RieszError
 from riesz.posterior.family import full_rank_of
 
 ENGINE = Emulate(
@@ -154,6 +154,53 @@ def test_functions_around_a_place_take_over_what_was_there(problem):
         np.testing.assert_allclose(
             at_sensors(problem, moved, one), at_sensors(problem, surrogate, one), atol=1e-6
         )
+
+
+def many_unknowns(count: int):
+    """A source whose strength is a sum of so many unknowns."""
+    return rz.inverse_problem(
+        rz.hierarchy(rz.rectangle((2, 2)), 2),
+        rz.diffusion(1.0) - rz.source(lambda x, z: jnp.sum(z["f"])),
+        latents={"f": dist.Normal(0.0, 1.0).expand([count])},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations([[0.5, 0.5]], [0.1]),
+        likelihood=rz.Gaussian(0.01),
+    )
+
+
+@pytest.mark.parametrize("count", [20, 64])
+def test_tens_of_unknowns_are_taken(count):
+    Emulate().check(many_unknowns(count))
+
+
+@pytest.mark.parametrize("count", [390, 1089])
+def test_hundreds_of_unknowns_are_refused_before_any_work(count):
+    problem = many_unknowns(count)
+    with pytest.raises(RieszError, match="emulate cannot carry so many unknowns"):
+        Emulate().check(problem)
+    with pytest.raises(RieszError, match="emulate cannot carry so many unknowns"):
+        Emulate().run(problem)
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({"refining_draws": 128}, "set refining_draws to 129 or more"),
+        ({"readout_batches": 8}, "set readout_batches to 9 or more"),
+    ],
+)
+def test_fixed_draws_that_leave_directions_out_are_refused(settings, advice):
+    with pytest.raises(RieszError, match=f"has 128 draws for 64 unknowns .*{advice}"):
+        Emulate(**settings).check(many_unknowns(64))
+
+
+def test_a_matrix_without_a_factor_ends_with_advice(problem, monkeypatch):
+    def broken(*_):
+        raise np.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setattr(rounds, "localised", broken)
+    with pytest.raises(EngineError, match="has no factor .*use laplace, or sample"):
+        ENGINE.run(problem)
 
 
 def test_reach_is_measured_along_the_axes_of_the_distribution_before():

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from riesz.engines.emulate.least_squares import (
-    FEWEST_FEATURES,
     LARGEST,
     fitting_features,
     fitting_split,
     splits,
 )
+from riesz.errors import RieszError
 from riesz.surrogate.networks import trunk_branch
 
 
@@ -40,10 +40,22 @@ def test_products_of_many_unknowns_are_given_up_for_linear_functions_of_all():
     np.testing.assert_array_equal(found.others, np.arange(90))
 
 
-def test_functions_of_place_make_room_for_products_down_to_the_fewest():
+def test_functions_of_place_make_room_for_products():
     assert fitting_features(split(0, 2), 64) == 64
     assert fitting_features(split(12, 8), 64) == LARGEST // 133
-    assert fitting_features(split(0, 500), 64) == FEWEST_FEATURES
+
+
+@pytest.mark.parametrize("num_unknowns", [20, 64, 233])
+def test_normal_equations_are_never_larger_than_they_may_be(num_unknowns):
+    for candidates in (split(0, num_unknowns), split(num_unknowns, 0)):
+        count = fitting_features(candidates, 64)
+        assert count * fitting_split(candidates, count).num_hidden <= LARGEST
+
+
+@pytest.mark.parametrize("num_unknowns", [390, 1089, 4225])
+def test_more_unknowns_than_functions_can_carry_are_refused(num_unknowns):
+    with pytest.raises(RieszError, match=r"cannot carry so many unknowns.*laplace, or sample"):
+        fitting_features(split(0, num_unknowns), 64)
 
 
 @pytest.mark.parametrize("num_crossed", [1, 3, 7])

@@ -9,6 +9,8 @@ In the usual words: variational inference, in which q maximises the evidence low
 Kingma & Welling 2014), with a DeepONet (Lu et al. 2021) fitted to the weak form for the solver.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import equinox as eqx
@@ -27,6 +29,7 @@ from riesz.engines.emulate.start import (
     reference_penalty,
     training_cost,
 )
+from riesz.errors import EngineError, RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
@@ -37,7 +40,7 @@ from riesz.problem.problem import InverseProblem, in_precision
 class Emulate(RoundSettings, AbstractEngine):
     """An emulated state: for problems on a hierarchy of meshes.
 
-    The defaults suit up to some tens of unknowns. `gram` is the inner product behind the norm, for
+    The defaults suit up to ten unknowns or so. `gram` is the inner product behind the norm, for
     rough coefficients; `readout_batches` of samples and patches are drawn in each of at most
     `rounds`, and `num_bends` functions of the unknowns stand beside the linear ones.
     """
@@ -52,11 +55,14 @@ class Emulate(RoundSettings, AbstractEngine):
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
         check_nested(problem, self.name, self.gram)
+        num_features(problem, self.num_bends, self.features)
+        check_spanned(problem.num_coordinates, self)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
+        self.check(problem)
         network_key, key, _ = jr.split(jr.key(work.seed), 3)
         penalty = default_penalty(problem, self)
         features = num_features(problem, self.num_bends, self.features)
@@ -70,12 +76,45 @@ class Emulate(RoundSettings, AbstractEngine):
             # number, and in single precision nothing would be left.
             with jax.enable_x64(True):
                 given = in_precision((problem, penalty, bare, family), jnp.float64)
-                found = emulated_in_rounds(*given, self, reference.astype(jnp.float64), key, work)
+                with told_of_singular():
+                    found = emulated_in_rounds(*given, self, reference.astype(float), key, work)
         dtype = problem.forward.dtype
         surrogate, family = in_precision((found.surrogate, found.family), dtype)
         history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
         states = SurrogateStates(surrogate)
         return Posterior(problem, family, states, history, self.name, work.seed, found.notes)
+
+
+@contextmanager
+def told_of_singular() -> Iterator[None]:
+    """Matrices without a factor end a fit with advice, whoever asked for it."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise EngineError(
+            f"emulate: a matrix of its least squares has no factor ({error}), as where functions "
+            "of the unknowns cannot be told apart. Take fewer unknowns or num_bends, or use "
+            "laplace, or sample."
+        ) from error
+
+
+def check_spanned(num_coordinates: int, settings: RoundSettings) -> None:
+    """Raise where fixed draws leave a direction of the unknowns out.
+
+    They come in pairs of opposite sign, so that half of them are directions. What they leave out
+    nothing would tell q of: it would be too wide in all others, and a surrogate have no scale.
+    """
+    drawn = {
+        "refining_draws": (settings.refining_draws, 1),
+        "readout_batches": (settings.readout_batches, settings.num_samples),
+    }
+    for name, (value, each) in drawn.items():
+        if value * each <= 2 * num_coordinates:
+            raise RieszError(
+                f"emulate has {value * each} draws for {num_coordinates} unknowns ({name} is "
+                f"{value}), and needs more than two for each: set {name} to "
+                f"{2 * num_coordinates // each + 1} or more, or use laplace, or sample."
+            )
 
 
 def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:

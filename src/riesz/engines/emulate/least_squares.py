@@ -18,6 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
+from riesz.errors import RieszError
 from riesz.penalty.norm import NormSample, SchwarzPatches, solve_positive
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.rows import AbstractPlacedState, Place
@@ -35,7 +36,7 @@ RIDGE = 1e-10
 """Relative to the mean of the diagonal: features that nothing tells apart stay as they are."""
 
 FEWEST_FEATURES = 24
-"""Functions of place that a surrogate is left with at least, however many unknowns there are."""
+"""Functions of place without which a surrogate is none."""
 
 
 class MixedFeatures(AbstractPlacedState):
@@ -221,5 +222,12 @@ def fitting_split(candidates: list[Split], num_features: int) -> Split:
 def fitting_features(candidates: list[Split], wanted: int) -> int:
     """Functions of place: fewer than wanted where that leaves room for richer functions."""
     room = [LARGEST // split.num_hidden for split in candidates]
-    enough = [count for count in room if count >= FEWEST_FEATURES]
-    return min(wanted, enough[0] if enough else FEWEST_FEATURES)
+    enough = [count for count in room if count >= min(wanted, FEWEST_FEATURES)]
+    if not enough:
+        leanest = candidates[-1].num_hidden
+        raise RieszError(
+            f"emulate cannot carry so many unknowns: with {leanest} functions of them, the fewest, "
+            f"there is room for {room[-1]} functions of place, and no state is made of fewer than "
+            f"{FEWEST_FEATURES} (at most {LARGEST} products of both). Use laplace, or sample."
+        )
+    return min(wanted, enough[0])
