@@ -199,7 +199,7 @@ def test_a_matrix_without_a_factor_ends_with_advice(problem, monkeypatch):
         raise np.linalg.LinAlgError("not positive definite")
 
     monkeypatch.setattr(rounds, "localised", broken)
-    with pytest.raises(EngineError, match="has no factor .*use laplace, or sample"):
+    with pytest.raises(EngineError, match=r"has no factor .*use laplace, or sample"):
         ENGINE.run(problem)
 
 
