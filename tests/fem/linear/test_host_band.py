@@ -1,11 +1,14 @@
 """Symmetric positive matrices of a small bandwidth are factorised as a band, others by LU."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from riesz.fem.linear import host_band
 from riesz.fem.linear.host_band import WIDEST, BandFactors
-from riesz.fem.linear.host_lu import Factors, Pattern, factorise, solve_one
+from riesz.fem.linear.host_lu import Pattern, elimination_of, lu_solve, solve_one
 
 
 def chain(length: int) -> sp.csr_array:
@@ -29,36 +32,70 @@ def parts(matrix: sp.csr_array) -> tuple[np.ndarray, Pattern]:
     return matrix.data, Pattern(matrix.indices, matrix.indptr)
 
 
+def as_band(matrix: sp.csr_array) -> BandFactors | None:
+    values, pattern = parts(matrix)
+    band = elimination_of(pattern).band
+    return None if band is None else band.factorised(values)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_band_solves_for_one_and_for_several_right_hand_sides(transposed):
     matrix = grid(6, 9)
-    assert isinstance(factorise(*parts(matrix)), BandFactors)
+    assert as_band(matrix) is not None
     sides = np.random.default_rng(0).normal(size=(54, 3))
     for side in (sides, sides[:, 0]):
         solution = solve_one(*parts(matrix), side, transposed=transposed)
         np.testing.assert_allclose(matrix @ solution, side, atol=1e-12)
 
 
-def test_matrices_that_are_not_symmetric_are_left_to_lu():
+def test_a_matrix_that_is_met_again_is_not_factorised_again(monkeypatch):
+    matrix, calls = grid(6, 9, shift=0.321), []
+    whole = host_band.Band.factorised
+    monkeypatch.setattr(host_band.Band, "factorised", lambda *a: (calls.append(1), whole(*a))[1])
+    for side in np.random.default_rng(0).normal(size=(3, 54)):
+        np.testing.assert_allclose(matrix @ solve_one(*parts(matrix), side, transposed=False), side)
+    assert len(calls) == 1
+
+
+def test_threads_do_not_disturb_each_other():
+    matrices = [grid(7, 11, shift=shift) for shift in np.linspace(0.1, 2, 100)]
+    side = np.arange(77.0)
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda matrix: solve_one(*parts(matrix), side, transposed=False), matrices)
+        for matrix, solution in zip(matrices, found, strict=True):
+            np.testing.assert_allclose(matrix @ solution, side, atol=1e-10)
+
+
+def unsymmetric() -> sp.csr_array:
     matrix = grid(6, 9)
     matrix.data[1] += 1e-6
-    assert isinstance(factorise(*parts(matrix)), Factors)
+    return matrix
 
 
-def test_patterns_that_are_not_symmetric_are_left_to_lu():
-    matrix = sp.csr_array(sp.eye_array(5) + sp.diags_array([np.ones(3)], offsets=[2], shape=(5, 5)))
-    factors = factorise(*parts(matrix))
-    assert isinstance(factors, Factors)
-    np.testing.assert_allclose(matrix.T @ factors.solve(np.arange(5.0)), np.arange(5.0))
+def unsymmetric_pattern() -> sp.csr_array:
+    beside = sp.diags_array([np.ones(3)], offsets=[2], shape=(5, 5))
+    return sp.csr_array(sp.eye_array(5) + beside)
 
 
-def test_matrices_that_are_not_positive_are_left_to_lu():
-    assert isinstance(factorise(*parts(grid(6, 9, shift=-0.7))), Factors)
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        pytest.param(unsymmetric(), id="not symmetric"),
+        pytest.param(unsymmetric_pattern(), id="pattern not symmetric"),
+        pytest.param(grid(6, 9, shift=-0.7), id="not positive"),
+        pytest.param(grid(WIDEST + 5, WIDEST + 6), id="wide"),
+        pytest.param(grid(6, 9, shift=1e-12), id="nearly singular"),
+    ],
+)
+def test_others_are_left_to_lu_which_solves_them(matrix):
+    assert as_band(matrix) is None
+    side = np.arange(matrix.shape[0], dtype=float)
+    solution = lu_solve(matrix.data, matrix.indices, matrix.indptr, side, transposed=False)
+    assert np.abs(matrix @ solution - side).max() < 1e-13 * np.abs(solution).max() + 1e-12
 
 
-def test_wide_bands_are_left_to_lu():
-    assert isinstance(factorise(*parts(grid(WIDEST + 5, WIDEST + 6))), Factors)
-
-
-def test_a_singular_matrix_has_no_factors_of_either_kind():
-    assert factorise(*parts(grid(6, 9, shift=0.0))) is None
+@pytest.mark.parametrize("shift", [0.0, np.nan, np.inf])
+def test_a_matrix_that_is_singular_or_not_a_number_has_no_solution(shift):
+    matrix = grid(6, 9, shift=shift)
+    assert as_band(matrix) is None
+    assert np.isnan(solve_one(*parts(matrix), np.ones(54), transposed=False)).all()

@@ -9,6 +9,7 @@ nonzeros, but elimination trees that it takes ten times as long to work through 
 """
 
 import hashlib
+import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import dijkstra
 
-from riesz.fem.linear.host_band import Band, BandFactors, band_of
+from riesz.fem.linear.host_band import Band, band_of, factors_of
 
 CACHED_NONZEROS = 20_000_000
 """Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
@@ -41,7 +42,7 @@ CACHED_PATTERNS = 8
 
 
 # SuperLU frees the memory of factors only in the thread that made them, and callbacks come from
-# any of XLA's threads: one thread does all solves, and lets old factors go.
+# any of XLA's threads: one thread does all of these solves, and lets old factors go.
 _solver_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="riesz-lu")
 
 SMALLEST = 16
@@ -93,10 +94,9 @@ class Factors:
         return solutions
 
 
-AnyFactors = Factors | BandFactors
-
-_eliminations: OrderedDict[bytes, Elimination] = OrderedDict()
-_factors: OrderedDict[bytes, AnyFactors | None] = OrderedDict()
+_eliminations: OrderedDict[tuple[bytes, bytes], Elimination] = OrderedDict()
+_ordering = threading.Lock()
+_factors: OrderedDict[bytes, Factors | None] = OrderedDict()
 
 
 def lu_solve(
@@ -112,7 +112,7 @@ def lu_solve(
     Arguments come as read-only views or as JAX arrays; asarray copies neither.
     """
     parts = map(np.asarray, (values, columns, row_starts, right_hand_side))
-    return _solver_thread.submit(solve_batch, *parts, transposed=transposed).result()
+    return solve_batch(*parts, transposed=transposed)
 
 
 def solve_batch(
@@ -151,6 +151,19 @@ def solve_one(
     *,
     transposed: bool,
 ) -> Float[np.ndarray, " size *side"]:
+    elimination = elimination_of(pattern)
+    band = None if elimination.band is None else factors_of(elimination.band, values)
+    if band is not None:
+        return band.solve(right_hand_side)
+    return _solver_thread.submit(solve_by_lu, values, pattern, right_hand_side, transposed).result()
+
+
+def solve_by_lu(
+    values: Float[np.ndarray, " entry"],
+    pattern: Pattern,
+    right_hand_side: Float[np.ndarray, " size *side"],
+    transposed: bool,
+) -> Float[np.ndarray, " size *side"]:
     factors = factorised(values, pattern)
     if factors is None:
         return np.full_like(right_hand_side, np.nan)
@@ -158,7 +171,7 @@ def solve_one(
     return factors.solve(right_hand_side, trans="N" if transposed else "T")
 
 
-def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> AnyFactors | None:
+def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
     """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
     key = digest(values, *pattern)
     if key in _factors:
@@ -187,7 +200,7 @@ def num_nonzeros() -> int:
     return sum(factors.num_nonzeros for factors in _factors.values() if factors)
 
 
-def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> AnyFactors | None:
+def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
     """Factors of the transpose, or None where the matrix is singular or not finite."""
     if not np.isfinite(values).all():
         return None
@@ -196,9 +209,6 @@ def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> AnyFacto
     sizes = np.maximum.reduceat(np.abs(matrix.data), matrix.indptr[:-1])
     if not sizes.all():  # SuperLU has been seen to call BLAS with illegal sizes
         return None
-    band = None if elimination.band is None else elimination.band.factorised(values)
-    if band is not None and condition(matrix, sizes, elimination, band) < SINGULAR:
-        return band
     try:
         # Finite-element matrices are structurally symmetric and nearly diagonally dominant:
         # a mild pivot threshold keeps to the order given.
@@ -218,13 +228,14 @@ def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> AnyFacto
 
 def elimination_of(pattern: Pattern) -> Elimination:
     """How a pattern is eliminated, remembered: finding out costs as much as a few factors."""
-    key = digest(*pattern)
-    if key not in _eliminations:
-        _eliminations[key] = ordered(pattern)
-    _eliminations.move_to_end(key)
-    while len(_eliminations) > CACHED_PATTERNS:
-        _eliminations.popitem(last=False)
-    return _eliminations[key]
+    key = (pattern.columns.tobytes(), pattern.row_starts.tobytes())
+    with _ordering:
+        if key not in _eliminations:
+            _eliminations[key] = ordered(pattern)
+        _eliminations.move_to_end(key)
+        while len(_eliminations) > CACHED_PATTERNS:
+            _eliminations.popitem(last=False)
+        return _eliminations[key]
 
 
 def ordered(pattern: Pattern) -> Elimination:
@@ -243,7 +254,7 @@ def condition(
     matrix: sp.csc_array,
     sizes: Float[np.ndarray, " unknown"],
     elimination: Elimination,
-    factors: AnyFactors,
+    factors: Factors,
 ) -> float:
     r"""A lower bound of $\|S\|_1\|S^{-1}\|_1$, where $S = D^{-1/2} A D^{-1/2}$.
 
