@@ -114,8 +114,10 @@ def test_the_page_on_engines_shows_the_defaults():
     assert shown == 53
 
 
-def default_in(cell: str) -> float | str:
-    """A number, or a word in quotes."""
+def default_in(cell: str) -> float | str | None:
+    """A number, a word in quotes, or none."""
+    if cell.strip() == "none":
+        return None
     word = re.fullmatch(r'`"(\w+)"`', cell.strip())
     return word[1] if word else float(cell)
 

@@ -13,7 +13,7 @@ from riesz.case.run.writing import write_run
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
-from riesz.inference.fit import Choice
+from riesz.inference.auto import Choice
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws

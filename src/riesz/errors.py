@@ -30,6 +30,10 @@ class EngineError(RieszError):
     """An engine failed in the middle of a fit that it had accepted."""
 
 
+class OutOfTimeError(EngineError):
+    """The time that an engine was given is over, and it has nothing to show."""
+
+
 class FileFormatError(RieszError):
     """A file is not what its name says, or is damaged."""
 

@@ -7,21 +7,16 @@ import numpyro.distributions as dist
 import pytest
 
 from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.engine import Nuts
 from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
 from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.inference import fit as choose
-from riesz.inference.fit import choose_engine, fit
-from riesz.latent.gaussian_process import GP
-from riesz.latent.kernels import Matern52
-from riesz.latent.scales import LearnedScales
+from riesz.inference.fit import fit
 from riesz.mesh.refine import hierarchy
-from riesz.mesh.shapes import box, rectangle
+from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.posterior.family import EmpiricalDraws, full_rank
+from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import inverse_problem
 
@@ -43,75 +38,6 @@ def problem_on(domain, *, dtype=None, **latents):
 @pytest.fixture(scope="module")
 def small():
     return problem_on(hierarchy(rectangle((2, 2)), 2))
-
-
-def test_few_unknowns_on_a_small_mesh_are_sampled(small):
-    choice = choose_engine(small)
-    assert choice.engine.name == "nuts"
-    assert "1 unknown number and 25 nodes" in choice.why
-
-
-def test_many_unknowns_or_nodes_are_fitted_by_the_curvature_at_the_mode(small, monkeypatch):
-    monkeypatch.setattr(choose, "FEW_UNKNOWNS", 0)
-    monkeypatch.setattr(choose, "num_others", lambda problem: 1)
-    assert choose_engine(small).engine.name == "laplace"
-    assert "1 unknown number, more than 0" in choose_engine(small).why
-    monkeypatch.setattr(choose, "FEW_UNKNOWNS", 10)
-    monkeypatch.setitem(choose.SMALL_MESH, 2, 24)
-    assert choose_engine(small).engine.name == "laplace"
-    assert "25 nodes, more than 24" in choose_engine(small).why
-
-
-def test_a_mesh_in_space_is_large_sooner():
-    """Its factors fill up."""
-    cube = box((13, 13, 13))
-    form = diffusion("a") - source(1.0)
-    problem = inverse_problem(
-        cube,
-        form,
-        latents={"a": dist.LogNormal(0.0, 1.0)},
-        observations=observations([[0.3, 0.4, 0.5]], [0.1]),
-        likelihood=Gaussian(0.05),
-        dirichlet={"boundary": 0.0},
-    )
-    assert cube.num_nodes < choose.SMALL_MESH[2]
-    assert choose_engine(problem).engine.name == "laplace"
-
-
-def test_single_precision_is_emulated():
-    rough = problem_on(hierarchy(rectangle((2, 2)), 2), dtype=jnp.float32)
-    assert choose_engine(rough).engine.name == "emulate"
-    assert "float64" in choose_engine(rough).why
-
-
-def test_unknowns_are_integrated_out_where_few_are_left(small, monkeypatch):
-    monkeypatch.setattr(choose, "FEW_UNKNOWNS", 0)
-    monkeypatch.setattr(choose, "num_others", lambda problem: 0)
-    assert choose_engine(small).engine.name == "conditional"
-
-
-def test_auto_takes_conditional_for_a_source_and_some_scales_on_one_mesh():
-    field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
-    choice = choose_engine(problem_on(rectangle((4, 4)), f=field))
-    assert choice.engine.name == "conditional"
-    assert "all but 2 of 14 unknown numbers can be integrated out" in choice.why
-
-
-def test_auto_runs_the_chosen_engine_and_says_so(small, monkeypatch):
-    def run(self, problem, *, seed, progress, checkpoint):
-        assert (self, progress) == (Nuts(), False)
-        draws = EmpiricalDraws(jnp.zeros((1, 4, 1)))
-        return Posterior(problem, draws, ExactStates(), {}, "nuts", seed, ("slow",))
-
-    monkeypatch.setattr(Nuts, "run", run)
-    with pytest.warns(UserWarning, match="^nuts: slow$") as told:
-        posterior = fit(small, seed=3, progress=False)
-    assert len(told) == 1  # each note is warned of once
-    with pytest.warns(UserWarning, match="slow"):
-        assert fit(small, "nuts", seed=3, progress=False).notes == ("slow",)
-    assert posterior.seed == 3
-    assert posterior.notes[0] == "slow"
-    assert posterior.notes[1].startswith("auto took the engine nuts: with 1 unknown number and 25")
 
 
 def test_bars_are_drawn_on_the_error_stream(capfd):
@@ -177,7 +103,7 @@ def test_engines_are_values_that_hold_every_setting(name):
 def run_to(family):
     """An engine that ends with this q at once."""
 
-    def run(self, problem, *, seed, progress, checkpoint):
+    def run(self, problem, *, seed, progress, checkpoint, deadline):
         return Posterior(problem, family, ExactStates(), {}, "emulate", seed)
 
     return run

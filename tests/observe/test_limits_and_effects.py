@@ -15,7 +15,7 @@ from riesz.engines.conditional.linear import linear_system
 from riesz.engines.conditional.points import Solved
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.inference.fit import choose_engine
+from riesz.inference.auto import choose_engine
 from riesz.latent.local import LocalEffect
 from riesz.mesh.shapes import rectangle
 from riesz.observe.effects import WithEffects
@@ -172,7 +172,7 @@ def test_limits_are_refused_where_noise_must_be_normal():
     problem = problem_with(Censored(0.3, np.arange(7) < 2), {})
     with pytest.raises(RieszError, match=r"it is Censored \(normal, .*2 of 7 values are upper"):
         linear_parts(problem)
-    assert choose_engine(problem).engine.name == "nuts"
+    assert choose_engine(problem).engine.name == "laplace"
 
 
 def test_effects_are_integrated_out_where_no_solve_depends_on_them():

@@ -14,6 +14,7 @@ from riesz.cli.options import (
     engine_in,
     json_of,
     keep_compiled,
+    seconds_of,
     use_float64,
     use_one_thread,
 )
@@ -34,6 +35,15 @@ def fit_problem(
         typer.Option(
             "--check/--no-check",
             help="Check the posterior by exact solves afterwards [default: if that is quick].",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--time",
+            help="End with what there is after so long, such as 90s, 10m or 2h: auto and sample.",
+            parser=seconds_of,
+            metavar="TIME",
         ),
     ] = None,
     resume: Annotated[
@@ -72,10 +82,11 @@ def fit_problem(
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
             progress=not quiet,
+            time_limit=time_limit,
             told=tell,
         )
     except KeyboardInterrupt:
-        command = command_of(problem, out, engine, seed=seed, check=check)
+        command = command_of(problem, out, engine, seed=seed, check=check, time_limit=time_limit)
         kept = checkpoint_of(out).exists()
         told = f"go on with: {command} --resume" if kept else "nothing was done yet"
         typer.echo(f"stopped; {told}", err=True)

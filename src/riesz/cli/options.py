@@ -28,6 +28,16 @@ QuietOption = Annotated[
 CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 
+def seconds_of(text: str) -> float:
+    """From 90s, 10m or 2h, or from a plain number of seconds."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time: write 90s, 10m or 2h") from None
+
+
 def json_of(content: dict[str, Any]) -> str:
     """One line of JSON; what is not finite is an error rather than no JSON."""
     from riesz.io.store.results import json_line

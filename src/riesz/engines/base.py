@@ -6,8 +6,10 @@ does not have, or would not read, is refused. Each kind of setting says in words
 Engines that chains or searches start from are run first.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -99,11 +101,16 @@ NO_CHECKPOINT = NoCheckpoint()
 
 
 class Work(NamedTuple):
-    """How a fit is run: from which seed, with bars on the error stream or not, and kept where."""
+    """How a fit is run: its seed, bars on the error stream or not, kept where, and until when."""
 
     seed: int = 0
     progress: bool = False
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT
+    deadline: float = math.inf  # of the clock below
+
+    def is_over(self) -> bool:
+        """Whether there is no time left; an engine may ask, and end with what it has."""
+        return perf_counter() > self.deadline
 
 
 def leaves_of(tree: Any) -> tuple[AnyArray, ...]:
@@ -262,6 +269,7 @@ class AbstractEngine(Settings, ABC):
 
     is_exact: ClassVar[bool]  # solves the equation on the whole mesh, which needs float64
     compiling: ClassVar[float]  # seconds, roughly, in which nothing is computed yet
+    is_timed: ClassVar[bool] = False  # ends with what it has when its time is over
 
     def settings(self) -> dict[str, Any]:
         """All settings by name, as they identify a fit."""
@@ -283,9 +291,14 @@ class AbstractEngine(Settings, ABC):
         seed: int = 0,
         progress: bool = False,
         checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+        deadline: float = math.inf,
     ) -> Posterior:
-        """The posterior; `progress` draws bars on the error stream."""
-        return self.posterior(problem, Work(seed, progress, checkpoint))
+        """The posterior; `progress` draws bars on the error stream.
+
+        Engines that look at the clock end with what they have after the `deadline`, in seconds of
+        `time.perf_counter`; others do not mind it.
+        """
+        return self.posterior(problem, Work(seed, progress, checkpoint, deadline))
 
     @abstractmethod
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:

@@ -1,19 +1,15 @@
-"""One door to all engines: `fit`, the choice of `auto`, and a check of what comes out.
-
-`auto` solves exactly: by NUTS for few unknowns on a mesh whose solve takes milliseconds, beyond by
-the curvature about the most likely unknowns, which takes some hundred solves however many unknowns
-and nodes there are. What comes out of that is checked, and the check says whether it will do.
-"""
+"""One door to all engines: `fit`, alone or one after the other, and a check of what comes out."""
 
 import dataclasses
+import math
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from riesz.diagnose.importance import effort, with_importance_check
@@ -21,29 +17,10 @@ from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
+from riesz.inference.auto import Choice, choose_engine, lacking
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
-from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
-
-FEW_UNKNOWNS = 10
-"""Coordinates up to which NUTS needs few gradients for an independent draw."""
-
-SMALL_MESH = {1: 65**2, 2: 65**2, 3: 13**3}
-"""Nodes, by dimension, up to which the tens of thousands of solves of NUTS take a minute or two."""
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """An engine, and why it was taken."""
-
-    engine: AbstractEngine
-    why: str
-
-
-def chosen(name: str, why: str) -> Choice:
-    return Choice(engine_of(name), why)
-
 
 FAILURES = (
     jax.errors.JaxRuntimeError,
@@ -54,6 +31,8 @@ FAILURES = (
 )
 """What numbers do: solves without a solution, overflow, matrices that have no factor. Others are
 mistakes in the code, and keep their traceback."""
+
+ASKED_FOR = "it was asked for"
 
 RAISED = re.compile(r"^[\w.]*Error: (.+)", re.MULTILINE)
 """The line of a traceback that says what is wrong."""
@@ -67,88 +46,128 @@ def reason(error: BaseException) -> str:
     return f"{told.rstrip('. ')}."
 
 
-def choose_engine(problem: InverseProblem) -> Choice:
-    """The engine for a problem, with its default settings."""
-    size = problem.num_coordinates
-    unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
-    if problem.forward.dtype != jnp.dtype(jnp.float64):
-        return chosen("emulate", "exact solves need float64, and the problem is in float32")
-    if size > FEW_UNKNOWNS:
-        left = num_others(problem)
-        if left == 0:
-            why = f"the state is linear in all of {unknowns}: nothing is left"
-            return chosen("conditional", why)
-        if left <= FEW_UNKNOWNS:
-            return chosen("conditional", f"all but {left} of {unknowns} can be integrated out")
-    mesh = problem.forward.space.mesh
-    nodes, few_nodes = mesh.num_nodes, SMALL_MESH[mesh.dim]
-    if size <= FEW_UNKNOWNS and nodes <= few_nodes:
-        why = f"with {unknowns} and {nodes} nodes, exact solves are cheap and sampling sure"
-        return chosen("nuts", why)
-    reasons = [f"{unknowns}, more than {FEW_UNKNOWNS}"] if size > FEW_UNKNOWNS else []
-    reasons += [f"{nodes} nodes, more than {few_nodes}"] if nodes > few_nodes else []
-    return chosen(
-        "laplace",
-        f"with {' and '.join(reasons)}, sampling takes long; where the check finds that the "
-        "posterior is not normal, nuts can start from it (start = 'laplace')",
-    )
-
-
-def num_others(problem: InverseProblem) -> int:
-    """Unknowns that cannot be integrated out."""
-    try:
-        return len(linear_parts(problem).others)
-    except RieszError:
-        return problem.num_coordinates
-
-
 def fit(
     problem: InverseProblem,
-    engine: AbstractEngine | str = AUTO,
+    engine: AbstractEngine | Choice | str = AUTO,
     *,
     seed: int = 0,
     progress: bool = True,
     check: bool | None = None,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    time_limit: float | None = None,
 ) -> Posterior:
-    """The posterior by an engine, `rz.Nuts(num_chains=4)` for instance, or by the one that suits.
+    """The posterior by an engine, `rz.Nuts(num_chains=4)` for instance, or by those that suit.
 
-    An engine's name stands for it with its default settings; with `"auto"`, a note of the
-    posterior says which engine was taken and why. A q is checked by importance sampling with
-    exact solves afterwards, a thousand of them, or fewer where each takes long, and the check says
-    so; where even the fewest would take more than some minutes a note says that there is none.
-    `check` asks for it there too, or leaves it out everywhere. `progress` draws bars on the error
-    stream. With a `checkpoint` a fit that was stopped goes on from the last one that was written,
-    to the same numbers. What a reader must know is in the posterior's notes, and warned of.
+    An engine's name stands for it with its default settings; with `"auto"`, the posterior of a
+    cheap engine is checked, and others follow where it will not do: a note says which and why. A q
+    is checked by importance sampling with exact solves afterwards, a thousand of them, or fewer
+    where each takes long, and the check says so; where even the fewest would take more than some
+    minutes a note says that there is none. `check` asks for it there too, or leaves it out
+    everywhere. `progress` draws bars on the error stream. With a `checkpoint` a fit that was
+    stopped goes on from the last one that was written, to the same numbers. `time_limit` is in
+    seconds: when they are over, `auto` and `sample` end with what they have, and say what is left.
+    What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
-    notes = ()
-    if not isinstance(engine, AbstractEngine):
-        check_engine(engine)
-        if engine == AUTO:
-            choice = choose_engine(problem)
-            engine = choice.engine
-            notes = (f"auto took the engine {engine.name}: {choice.why}",)
+    choice = engine if isinstance(engine, Choice) else chosen(problem, engine)
+    check_time(choice, time_limit)
+    how = How(seed, progress, check, checkpoint, deadline_of(time_limit))
+    choice.engine.check(problem)
+    checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
+    posterior, steps = climbed(problem, choice, how)
+    for note in posterior.notes:
+        warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
+    return noted(posterior, *steps)
+
+
+def chosen(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:
+    if isinstance(engine, AbstractEngine):
+        return Choice(engine, ASKED_FOR)
+    check_engine(engine)
+    return choose_engine(problem) if engine == AUTO else Choice(engine_of(engine), ASKED_FOR)
+
+
+def check_time(choice: Choice, time_limit: float | None) -> None:
+    if time_limit is None:
+        return
+    if not 0 < time_limit < math.inf:
+        raise RieszError(f"time_limit is {time_limit}: give seconds, a positive number.")
+    if not choice.then and not choice.engine.is_timed:
+        raise RieszError(
+            f"{choice.engine.name} does not look at the clock: time_limit is for auto and sample. "
+            "Leave it out, or set less to do."
+        )
+
+
+class How(NamedTuple):
+    """How a fit is run, whichever engines it takes."""
+
+    seed: int
+    progress: bool
+    check: bool | None
+    checkpoint: AbstractCheckpoint
+    deadline: float
+
+    def left(self) -> float:
+        return self.deadline - perf_counter()
+
+
+def deadline_of(time_limit: float | None) -> float:
+    return math.inf if time_limit is None else perf_counter() + time_limit
+
+
+def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterior, tuple[str, ...]]:
+    """The posterior of the first engine that will do, or else the last one; and what was done.
+
+    Each engine starts from what the one before it has found. One that fails is passed over.
+    """
+    if not choice.then:
+        return run_checked(problem, choice.engine, how), ()
+    best, failed = None, None
+    told = [f"auto took {choice.engine.name} first: {choice.why}"]
+    for engine in (choice.engine, *choice.then):
+        if how.left() <= 0 and best is not None:
+            told.append(f"the time was over before {engine.name}")
+            break
+        own = engine if best is None else engine.changed(start=best)
+        try:
+            found = run_checked(problem, own, how)
+            missing = lacking(found, how.seed)
+        except RieszError as error:
+            failed, missing = error, str(error)
         else:
-            engine = engine_of(engine)
-    engine.check(problem)
-    checkpoint.begin(problem, engine.name, seed, engine.settings())
+            best = found
+        if missing is None:
+            told.append(f"{engine.name} will do")
+            break
+        told.append(f"{engine.name} will not do: {missing}")
+    if best is None:
+        assert failed is not None
+        raise failed
+    return best, tuple(told)
+
+
+def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Posterior:
+    """The posterior of one engine, with its check."""
     try:
-        posterior = engine.run(problem, seed=seed, progress=progress, checkpoint=checkpoint)
+        posterior = engine.run(
+            problem,
+            seed=how.seed,
+            progress=how.progress,
+            checkpoint=how.checkpoint,
+            deadline=how.deadline,
+        )
     except KeyboardInterrupt:
-        checkpoint.flush()
+        how.checkpoint.flush()
         raise
     except FAILURES as error:
         raise EngineError(
             f"the engine {engine.name} failed: {reason(error)} Look for priors that allow "
             "impossible coefficients and for noise that is far too small, or take another engine."
         ) from error
-    checkpoint.flush()
-    posterior = checked(posterior, check, seed)
-    for note in posterior.notes:
-        warnings.warn(f"{engine.name}: {note}", stacklevel=2)
-    return dataclasses.replace(posterior, notes=(*posterior.notes, *notes))
+    how.checkpoint.flush()
+    return checked(posterior, how.check, how.seed)
 
 
 def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
@@ -179,5 +198,5 @@ def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what
         return noted(posterior, f"{what} could not be checked: {reason(error)}")
 
 
-def noted(posterior: Posterior, note: str) -> Posterior:
-    return dataclasses.replace(posterior, notes=(*posterior.notes, note))
+def noted(posterior: Posterior, *notes: str) -> Posterior:
+    return dataclasses.replace(posterior, notes=(*posterior.notes, *notes))

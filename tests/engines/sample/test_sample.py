@@ -10,19 +10,12 @@ from tests.linear_gaussian import known_posterior, linear_problem
 from tests.stopping import check_same, stopped_and_resumed
 
 from riesz.engines.nuts.engine import AbstractDensity
-from riesz.engines.sample import engine as chains
-from riesz.engines.sample.engine import (
-    Sample,
-    about_peaks,
-    along,
-    blocks,
-    together,
-    windows,
-    workable,
-)
+from riesz.engines.sample import chains
+from riesz.engines.sample.chains import Plan, Run, blocks, draw_windows, is_enough, warmup_windows
+from riesz.engines.sample.engine import Sample, about_peaks, along, together, workable
 from riesz.engines.sample.hamiltonian import BLOCK, Peaks
 from riesz.engines.sample.metric import metric_about
-from riesz.errors import RieszError
+from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.mesh.shapes import rectangle
@@ -73,16 +66,44 @@ def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
 
 
 def test_windows_hold_all_transitions_once():
-    for num_warmup, num_samples in ((300, 500), (1, 1), (3, 25), (40, 7)):
-        parts = windows(num_warmup, num_samples)
+    for num_warmup, num_samples in ((300, 500), (1, 1), (3, 25), (40, 7), (300, None)):
+        warmup = warmup_windows(num_warmup)
+        draws = draw_windows(Plan(num_warmup, num_samples, 0.8))
+        parts = [*warmup, *draws]
         assert [one.start for one in parts] == [0, *(one.end for one in parts[:-1])]
-        assert parts[-1] == (num_warmup, num_warmup + num_samples, False, False)
-        assert not parts[-2].is_warmup or parts[-2].end == num_warmup
+        assert warmup[-1].end == num_warmup
+        most = chains.MOST_DRAWS if num_samples is None else num_samples
+        assert parts[-1].end == num_warmup + most
         counted = [count for one in parts for _, count in blocks(one, 0)]
-        assert sum(counted) == num_warmup + num_samples
+        assert sum(counted) == num_warmup + most
         assert max(counted) <= BLOCK
         left = [start for one in parts for start, _ in blocks(one, parts[0].end)]
         assert left[0] == parts[0].end
+
+
+def test_draws_are_enough_where_chains_agree_and_are_worth_a_thousand():
+    metric = metric_about(jnp.zeros(3), jnp.eye(3)[:, :1], jnp.ones(1))
+    peaks = Peaks(together([metric]), jnp.zeros(1))
+    rng = np.random.default_rng(0)
+
+    def with_draws(draws):
+        return is_enough(Run([], peaks, (draws,)))
+
+    assert with_draws(rng.normal(size=(4, 500, 3)))
+    assert not with_draws(rng.normal(size=(4, 200, 3)))  # too few
+    shifts = np.array([0.0, 0.0, 0.0, 1.0])
+    assert not with_draws(rng.normal(size=(4, 500, 3)) + shifts[:, None, None])
+
+
+def test_a_run_that_is_out_of_time_has_draws_to_show_or_says_so(monkeypatch):
+    with pytest.raises(OutOfTimeError, match="in the warm-up"):
+        short(deadline=0.0)
+    monkeypatch.setattr(chains, "FEWEST_IN_TIME", 20)
+    clock = iter(range(1000))  # one tick a block: four of warm-up, and two of draws
+    monkeypatch.setattr("riesz.engines.base.perf_counter", lambda: next(clock))
+    found = short(deadline=5.5)
+    assert found.notes[0] == "the time was over after 40 draws of each of 4 chains."
+    assert found.distribution.by_chain.shape[:2] == (4, 40)
 
 
 def test_several_peaks_are_told_and_whether_chains_know_their_weights():
@@ -183,4 +204,4 @@ def test_one_search_leaves_one_peak_and_chains_that_agree_about_it(two_peaks):
     """What no search finds and no chain reaches is not known: hence more than one search."""
     alone = Sample(num_warmup=50, num_samples=50, num_searches=1).run(two_peaks)
     assert np.unique(alone.history["peak"]).size == 1
-    assert chains.Sample().num_searches > 1
+    assert Sample().num_searches > 1

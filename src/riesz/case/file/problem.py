@@ -58,7 +58,8 @@ from riesz.engines.table import AUTO, engine_class
 from riesz.errors import FileFormatError, told_of
 from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
-from riesz.inference.fit import Choice, choose_engine
+from riesz.inference.auto import Choice, choose_engine
+from riesz.inference.fit import ASKED_FOR
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes
@@ -158,12 +159,14 @@ class Case:
         """The engine that will be taken, and why; `engine` overrules the file."""
         if isinstance(engine, AbstractEngine):
             engine.check(self.problem)
-            return Choice(engine, "it was asked for")
+            return Choice(engine, ASKED_FOR)
         name = self.tables.engine.name if engine is None else engine
         if name == AUTO:
             taken = choose_engine(self.problem)
-            return Choice(self.tables.engine.engine(taken.engine.name), taken.why)
-        asked = "the problem file names it" if engine is None else "it was asked for"
+            own = self.tables.engine.engine
+            then = tuple(own(one.name) for one in taken.then)
+            return Choice(own(taken.engine.name), taken.why, then)
+        asked = "the problem file names it" if engine is None else ASKED_FOR
         own = self.tables.engine.engine(name)
         own.check(self.problem)
         return Choice(own, asked)

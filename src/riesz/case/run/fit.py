@@ -10,6 +10,7 @@ from riesz.case.run.settle import settled
 from riesz.case.run.writing import finished_run, run_case
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import check_engine
+from riesz.inference.fit import check_time
 from riesz.io.store.checkpoint import Checkpoint
 
 
@@ -23,12 +24,13 @@ def fit_case(
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
     progress: bool = True,
+    time_limit: float | None = None,
     told: Callable[[str], None] = lambda message: None,
 ) -> Run:
     """Fit a problem file, read or by its name, and keep the posterior in the run folder `out`.
 
-    `engine` overrules the file: a name has the file's settings, a value its own. `check` and
-    `progress` are those of `rz.fit`. The state of the fit is kept every
+    `engine` overrules the file: a name has the file's settings, a value its own. `check`,
+    `progress` and `time_limit` are those of `rz.fit`. The state of the fit is kept every
     `checkpoint_seconds`: with `resume`, one that was stopped goes on from there to the same
     numbers, and one that is finished is read. `told` is called with what a user may want to know
     before the work begins.
@@ -41,6 +43,7 @@ def fit_case(
         check_free(out, resume=resume)
     case = case if isinstance(case, Case) else read_problem(case)
     choice = case.choice(engine)
+    check_time(choice, time_limit)
     case = settled(case, choice.engine)
     if finished:
         return finished_run(out, case, choice, seed)
@@ -63,21 +66,30 @@ def fit_case(
         choice,
         out,
         seed=seed,
-        command=command_of(case.path, out, engine, seed=seed, check=check),
+        command=command_of(case.path, out, engine, seed=seed, check=check, time_limit=time_limit),
         check=check,
         progress=progress,
         checkpoint=checkpoint,
+        time_limit=time_limit,
     )
 
 
 def command_of(
-    problem: Path, out: Path, engine: AbstractEngine | str | None, *, seed: int, check: bool | None
+    problem: Path,
+    out: Path,
+    engine: AbstractEngine | str | None,
+    *,
+    seed: int,
+    check: bool | None,
+    time_limit: float | None = None,
 ) -> str:
     """The command that makes the same run; with an engine of Python's own, the call."""
     if isinstance(engine, AbstractEngine):
         named = f"rz.{engine!r}, seed={seed}, check={check}"
+        named += "" if time_limit is None else f", time_limit={time_limit:g}"
         return f"rz.fit_case({str(problem)!r}, {str(out)!r}, {named})"
     words = ["riesz", "fit", str(problem), "--out", str(out), "--seed", str(seed)]
     words += [] if engine is None else ["--engine", engine]
     words += [] if check is None else ["--check" if check else "--no-check"]
+    words += [] if time_limit is None else ["--time", f"{time_limit:g}s"]
     return shlex.join(words)

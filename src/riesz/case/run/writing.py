@@ -45,7 +45,8 @@ from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.base import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.fit import Choice, fit, reason
+from riesz.inference.auto import Choice
+from riesz.inference.fit import fit, reason
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.draws import write_draws
@@ -69,6 +70,7 @@ def run_case(
     check: bool | None = None,
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
+    time_limit: float | None = None,
 ) -> Run:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     start = perf_counter()
@@ -76,16 +78,17 @@ def run_case(
         warnings.simplefilter("always", UserWarning)
         posterior = fit(
             case.problem,
-            choice.engine,
+            choice,
             seed=seed,
             progress=progress,
             check=check,
             checkpoint=checkpoint or NO_CHECKPOINT,
+            time_limit=time_limit,
         )
     seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
     # The engine's own are notes of the posterior already; others come from below it.
     told = [str(one.message) for one in caught]
-    others = (one for one in told if not one.startswith(f"{choice.engine.name}: "))
+    others = (one for one in told if not one.startswith(f"{posterior.engine}: "))
     posterior = dataclasses.replace(posterior, notes=(*posterior.notes, *dict.fromkeys(others)))
     numbers = write_run(
         folder,
@@ -156,7 +159,8 @@ def write_run(
     A run that is complete but cannot take its name stays under another, which the error tells.
     """
     short = {
-        "engine": choice.engine.name,
+        "engine": posterior.engine,
+        "first_engine": choice.engine.name,
         "why": choice.why,
         "settings": plain_settings(choice.engine.settings()),
         "seconds": round(seconds, 2),
@@ -253,7 +257,10 @@ def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
     run = read_run(folder)
     differing = differing_fits(
         fit_identity(
-            *(run.case.problem, run.posterior.engine, run.posterior.seed), run.numbers["settings"]
+            run.case.problem,
+            run.numbers.get("first_engine", run.posterior.engine),
+            run.posterior.seed,
+            run.numbers["settings"],
         ),
         fit_identity(case.problem, choice.engine.name, seed, choice.engine.settings()),
     )

@@ -6,12 +6,8 @@ draws and gradients together. The number of gradients for an independent draw do
 that of unknowns.
 """
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -22,6 +18,7 @@ from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
     Count,
+    CountOrNone,
     Share,
     Solver,
     Start,
@@ -31,7 +28,6 @@ from riesz.engines.base import (
     leaves_of,
     started,
     states_by,
-    with_leaves,
 )
 from riesz.engines.nuts.engine import (
     AbstractDensity,
@@ -40,19 +36,10 @@ from riesz.engines.nuts.engine import (
     history_of,
     warnings_of,
 )
-from riesz.engines.sample.hamiltonian import (
-    BLOCK,
-    Chain,
-    Peaks,
-    Seen,
-    advance,
-    begun,
-    pace_from,
-    transition,
-)
-from riesz.engines.sample.metric import Metric, refined, together
+from riesz.engines.sample.chains import FEWEST_DRAWS, Plan, Run, peaks_from, sampled
+from riesz.engines.sample.hamiltonian import Chain, Peaks, Seen, begun
+from riesz.engines.sample.metric import together
 from riesz.engines.sample.peaks import peaks_of
-from riesz.engines.training import bar, spoken
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.posterior.chains import agreement
 from riesz.posterior.family import EmpiricalDraws
@@ -65,29 +52,11 @@ WIDER = 2.0
 NEARER, MAX_TRIES = 0.7, 20
 """Places without a density are drawn towards the peak, so often at most."""
 
-WINDOWS = (0.2, 0.4, 0.8)
-"""Shares of the warm-up after which coordinates are refined; the rest finds the step alone."""
-
-SETTLING = 0.3
-"""The share of the first window that is not looked at: chains come from far away."""
-
-STAGE = "chains"
-"""Its name in checkpoints."""
-
-Rows = tuple[np.ndarray, ...]
-
 NUM_TRIED, ENOUGH = 50, 0.1
 """Draws of the mixture of peaks that are weighed, and the share of them that must count."""
 
 RARE = 20
 """Jumps between peaks that must have been taken for their weights to be known."""
-
-
-def peaks_from(arrays: tuple[Any, ...]) -> Peaks:
-    """From the leaves that a checkpoint has kept."""
-    *stacked, weights = map(jnp.asarray, arrays)
-    each = [Metric(*(array[i] for array in stacked)) for i in range(len(weights))]
-    return Peaks(together(each), weights)
 
 
 def begun_apart(
@@ -137,153 +106,6 @@ def workable(density: AbstractDensity, peaks: Peaks, key: PRNGKeyArray) -> Peaks
     return Peaks(together([peaks.metric(heaviest)]), jnp.zeros(1))
 
 
-class Window(NamedTuple):
-    """A part of a warm-up, at the end of which coordinates are refined, or the draws after it."""
-
-    start: int
-    end: int
-    is_warmup: bool
-    refines: bool
-
-
-def windows(num_warmup: int, num_samples: int) -> list[Window]:
-    ends = sorted({round(share * num_warmup) for share in WINDOWS} - {0})
-    found, start = [], 0
-    for end in ends:
-        found.append(Window(start, end, is_warmup=True, refines=True))
-        start = end
-    if start < num_warmup:
-        found.append(Window(start, num_warmup, is_warmup=True, refines=False))
-    return [*found, Window(num_warmup, num_warmup + num_samples, is_warmup=False, refines=False)]
-
-
-def blocks(window: Window, done: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a window begin that are still to be done, and their lengths."""
-    for start in range(window.start, window.end, BLOCK):
-        if start >= done:
-            yield start, min(BLOCK, window.end - start)
-
-
-class Run(NamedTuple):
-    """How far chains have come: of a warm-up only the window that is not over is kept."""
-
-    chains: list[Chain]
-    peaks: Peaks
-    rows: Rows = ()  # leaves of what was seen, by chain
-    done: int = 0
-    num_gradients: int = 0
-
-    def stored(self) -> dict[str, Any]:
-        """As a checkpoint keeps it."""
-        return {
-            "chains": tuple(map(leaves_of, self.chains)),
-            "peaks": leaves_of(self.peaks),
-            "rows": self.rows,
-            "done": self.done,
-            "num_gradients": self.num_gradients,
-        }
-
-    def resumed(self, kept: Any) -> "Run":
-        chains = zip(self.chains, kept["chains"], strict=True)
-        return Run(
-            [with_leaves(chain, own) for chain, own in chains],
-            peaks_from(kept["peaks"]),
-            *(kept["rows"], kept["done"], kept["num_gradients"]),
-        )
-
-
-def sampled(density: AbstractDensity, run: Run, engine: "Sample", work: Work) -> tuple[Seen, Run]:
-    """The draws of all chains, which move side by side, and where they ended."""
-    kept = work.checkpoint.stored(STAGE)
-    run = run if kept is None else run.resumed(kept)
-    total, wanted = engine.num_warmup + engine.num_samples, jnp.asarray(engine.target_accept)
-    with bar(work.progress) as shown, ThreadPoolExecutor(num_threads(len(run.chains))) as pool:
-        task = shown.add_task(f"{len(run.chains)} chains", total=total, terms="")
-        shown.advance(task, run.done)
-        for window in windows(engine.num_warmup, engine.num_samples):
-            learning = jnp.asarray(window.is_warmup)
-            for start, count in blocks(window, run.done):
-                how = (wanted, learning, jnp.asarray(count))
-                found = moved(pool, density, run, how)
-                run = after_block(run, found, start + count, window)
-                work.checkpoint.keep(STAGE, run.stored())
-                shown.update(task, advance=count, terms=spoken(told_of(run)))
-    return jax.tree.unflatten(jax.tree.structure(seen_by(density, run)), run.rows), run
-
-
-def num_threads(num_chains: int) -> int:
-    return min(num_chains, os.cpu_count() or 1)
-
-
-def moved(
-    pool: ThreadPoolExecutor, density: AbstractDensity, run: Run, how: tuple[Array, ...]
-) -> list[tuple[Chain, Seen]]:
-    """Each chain by a block: in threads on a host, and as one batch on an accelerator."""
-    if jax.default_backend() == "cpu":
-        return list(pool.map(lambda chain: advance(density, run.peaks, chain, *how), run.chains))
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run.chains)
-    found = advance_all(density, run.peaks, stacked, *how)
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(run.chains))]
-
-
-@eqx.filter_jit
-def advance_all(density: AbstractDensity, peaks: Peaks, chains: Chain, *how: Array):
-    return eqx.filter_vmap(lambda chain: advance(density, peaks, chain, *how))(chains)
-
-
-def seen_by(density: AbstractDensity, run: Run) -> Seen:
-    """The shapes of what is seen in a transition."""
-    flag = jnp.zeros((), bool)
-    chain = run.chains[0]
-    return eqx.filter_eval_shape(transition, density, run.peaks, chain, chain.log_density, flag)[1]
-
-
-def after_block(run: Run, found: list[tuple[Chain, Seen]], done: int, window: Window) -> Run:
-    """With what was seen, and with refined coordinates at the end of a window."""
-    count, chains = done - run.done, [chain for chain, _ in found]
-    seen = [
-        seen if window.refines else eqx.tree_at(lambda s: s.slope, seen, seen.slope[:, :0])
-        for _, seen in found
-    ]
-    leaves = zip(*map(jax.tree.leaves, seen), strict=True)
-    block = tuple(np.stack([np.asarray(leaf)[:count] for leaf in one]) for one in leaves)
-    rows = block
-    if run.rows:
-        rows = tuple(np.concatenate(one, axis=1) for one in zip(run.rows, block, strict=True))
-    steps = sum(int(np.sum(np.asarray(s.transition.num_steps)[:count])) for s in seen)
-    peaks = run.peaks
-    if window.is_warmup and done == window.end:
-        if window.refines:
-            settled = round(SETTLING * window.end) if window.start == 0 else 0
-            every = jax.tree.unflatten(jax.tree.structure(seen[0]), [r[:, settled:] for r in rows])
-            peaks = refined_peaks(peaks, every)
-            chains = [rested(chain) for chain in chains]
-        rows = ()
-    return Run(chains, peaks, rows, done, run.num_gradients + steps)
-
-
-def rested(chain: Chain) -> Chain:
-    """The length of steps is learnt anew, from what it was."""
-    return eqx.tree_at(lambda one: one.pace, chain, pace_from(jnp.exp(chain.pace.log_mean)))
-
-
-def refined_peaks(peaks: Peaks, seen: Seen) -> Peaks:
-    """Coordinates about each peak by the draws that lie there, of all chains."""
-    places, slopes = (
-        np.asarray(rows).reshape(-1, rows.shape[-1])
-        for rows in (seen.transition.coordinates, seen.slope)
-    )
-    owner, metrics = np.asarray(seen.peak).ravel(), []
-    for number in range(peaks.count):
-        metric, own = peaks.metric(number), owner == number
-        metrics.append(refined(metric, places[own], slopes[own]) if own.sum() > 1 else metric)
-    return Peaks(together(metrics), peaks.log_weights)
-
-
-def told_of(run: Run) -> dict[str, float]:
-    return {"step": float(np.exp(np.mean([float(one.pace.log_mean) for one in run.chains])))}
-
-
 def along(
     draws: Float[np.ndarray, "chain draw coordinate"],
     directions: Float[np.ndarray, "coordinate direction"],
@@ -321,6 +143,8 @@ class Sample(AbstractEngine):
     """The exact posterior, also with many unknowns, in coordinates that are made round.
 
     `num_searches` look for peaks, from `start` or the priors' medians and from draws of the prior.
+    Without `num_samples`, draws of each chain, there are as many as it takes until chains agree and
+    all of them are worth a thousand independent ones, but no more than 4000.
     The history tells what that of `nuts` does, and of each draw its `peak`; where unknowns are
     many, how chains agree `..._along` the directions in which data tell something as well.
     """
@@ -328,9 +152,10 @@ class Sample(AbstractEngine):
     name: ClassVar[str] = "sample"
     is_exact: ClassVar[bool] = True
     compiling: ClassVar[float] = 60.0
+    is_timed: ClassVar[bool] = True
 
     num_warmup: Count = 300
-    num_samples: Count = 500
+    num_samples: CountOrNone = None
     num_chains: Count = 4
     num_searches: Count = 6
     target_accept: Share = 0.8
@@ -339,7 +164,8 @@ class Sample(AbstractEngine):
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         """Trajectories of about six steps."""
-        return solve * GRADIENT * 6 * self.num_chains * (self.num_warmup + self.num_samples)
+        num_draws = self.num_samples or 2 * FEWEST_DRAWS
+        return solve * GRADIENT * 6 * self.num_chains * (self.num_warmup + num_draws)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
@@ -356,15 +182,18 @@ class Sample(AbstractEngine):
         chains = begun_apart(density, found, self.num_chains, starting, own)
         used = workable(density, found, jr.fold_in(searching, 1))
         first = Run(chains, used, num_gradients=len(chains))
-        seen, run = sampled(density, first, self, work)
-        return self.told(problem, seen, run, work)
+        plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
+        seen, run, stopped = sampled(density, first, plan, work)
+        return self.told(problem, seen, run, stopped, work)
 
     def origin(self, problem: InverseProblem, work: Work) -> Any:
         """Where the first search begins: of a posterior only the mean matters."""
         start = started(problem, self.start, work)
         return start.coordinate_mean() if isinstance(start, Posterior) else start
 
-    def told(self, problem: InverseProblem, seen: Seen, run: Run, work: Work) -> Posterior:
+    def told(
+        self, problem: InverseProblem, seen: Seen, run: Run, stopped: tuple[str, ...], work: Work
+    ) -> Posterior:
         moves: Transition = jax.tree.map(jnp.asarray, seen.transition)
         history = history_of(moves) | {
             "num_gradients": jnp.asarray(run.num_gradients),
@@ -382,5 +211,5 @@ class Sample(AbstractEngine):
             history=history,
             engine=self.name,
             seed=work.seed,
-            notes=(*about_peaks(np.asarray(seen.peak), run.peaks.count), *notes),
+            notes=(*about_peaks(np.asarray(seen.peak), run.peaks.count), *stopped, *notes),
         )

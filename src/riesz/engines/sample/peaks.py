@@ -90,6 +90,18 @@ def has_valley(
     return False
 
 
+def ends_from(
+    problem: InverseProblem,
+    solver: AbstractLinearSolver,
+    origin: Coordinates,
+    num_searches: int,
+    key: PRNGKeyArray,
+) -> list[Place]:
+    """Where searches end, one place for each peak, the most likely first."""
+    starts = first_places(origin, num_searches, key)
+    return apart(problem, solver, searched(problem, solver, starts))
+
+
 def metric_at(
     problem: InverseProblem, solver: AbstractLinearSolver, place: Place, key: PRNGKeyArray
 ) -> Metric:
@@ -115,8 +127,7 @@ def peaks_of(
 ) -> Peaks:
     """Peaks with weights by Laplace's method, without those that have next to none."""
     places_key, own = jr.split(key)
-    starts = first_places(origin, num_searches, places_key)
-    ends = apart(problem, solver, searched(problem, solver, starts))
+    ends = ends_from(problem, solver, origin, num_searches, places_key)
     metrics = [metric_at(problem, solver, end, own) for end in ends]
     logs = np.array(
         [float(m.log_volume()) - float(end.cost) for m, end in zip(metrics, ends, strict=True)]

@@ -1,0 +1,265 @@
+"""Chains that move side by side: windows of a warm-up, and draws until they are enough.
+
+All is kept in blocks, so that a run which was stopped goes on to the same numbers; how long it is
+hangs on its draws alone, unless it was given a time.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from riesz.engines.base import Work, leaves_of, with_leaves
+from riesz.engines.nuts.engine import R_HAT, AbstractDensity
+from riesz.engines.sample.hamiltonian import (
+    BLOCK,
+    Chain,
+    Peaks,
+    Seen,
+    advance,
+    pace_from,
+    transition,
+)
+from riesz.engines.sample.metric import Metric, refined, together
+from riesz.engines.training import bar, spoken
+from riesz.errors import OutOfTimeError
+from riesz.posterior.chains import agreement
+
+WINDOWS = (0.2, 0.4, 0.8)
+"""Shares of the warm-up after which coordinates are refined; the rest finds the step alone."""
+
+SETTLING = 0.3
+"""The share of the first window that is not looked at: chains come from far away."""
+
+STAGE = "chains"
+"""Its name in checkpoints."""
+
+FEWEST_DRAWS, MORE_DRAWS, MOST_DRAWS = 500, 250, 4000
+"""Of each chain: before chains are compared, between two looks, and at the end in any case."""
+
+ENOUGH = 1000
+"""Independent draws whose means are good to 3 % of a standard deviation."""
+
+NUM_LOOKED_AT = 256
+"""Coordinates that are compared where there are more, beside the directions that data tell of."""
+
+FEWEST_IN_TIME = 100
+"""Draws of each chain without which a run that is out of time has no posterior to show."""
+
+Rows = tuple[np.ndarray, ...]
+
+
+class Plan(NamedTuple):
+    """How long chains are, and how often steps are to be accepted."""
+
+    num_warmup: int
+    num_samples: int | None  # none: until they are enough
+    target_accept: float
+
+
+def peaks_from(arrays: tuple[Any, ...]) -> Peaks:
+    """From the leaves that a checkpoint has kept."""
+    *stacked, weights = map(jnp.asarray, arrays)
+    each = [Metric(*(array[i] for array in stacked)) for i in range(len(weights))]
+    return Peaks(together(each), weights)
+
+
+class Window(NamedTuple):
+    """A part of a warm-up, at the end of which coordinates are refined, or the draws after it."""
+
+    start: int
+    end: int
+    is_warmup: bool
+    refines: bool
+
+
+def warmup_windows(num_warmup: int) -> list[Window]:
+    ends = sorted({round(share * num_warmup) for share in WINDOWS} - {0})
+    found, start = [], 0
+    for end in ends:
+        found.append(Window(start, end, is_warmup=True, refines=True))
+        start = end
+    if start < num_warmup:
+        found.append(Window(start, num_warmup, is_warmup=True, refines=False))
+    return found
+
+
+def draw_windows(plan: Plan) -> list[Window]:
+    """Draws, by the looks at them that decide whether there are to be more."""
+    ends = range(FEWEST_DRAWS, MOST_DRAWS + 1, MORE_DRAWS)
+    ends = ends if plan.num_samples is None else (plan.num_samples,)
+    starts = (0, *ends[:-1])
+    return [
+        Window(plan.num_warmup + start, plan.num_warmup + end, is_warmup=False, refines=False)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def blocks(window: Window, done: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of a window begin that are still to be done, and their lengths."""
+    for start in range(window.start, window.end, BLOCK):
+        if start >= done:
+            yield start, min(BLOCK, window.end - start)
+
+
+class Run(NamedTuple):
+    """How far chains have come: of a warm-up only the window that is not over is kept."""
+
+    chains: list[Chain]
+    peaks: Peaks
+    rows: Rows = ()  # leaves of what was seen, by chain
+    done: int = 0
+    num_gradients: int = 0
+
+    def stored(self) -> dict[str, Any]:
+        """As a checkpoint keeps it."""
+        return {
+            "chains": tuple(map(leaves_of, self.chains)),
+            "peaks": leaves_of(self.peaks),
+            "rows": self.rows,
+            "done": self.done,
+            "num_gradients": self.num_gradients,
+        }
+
+    def resumed(self, kept: Any) -> "Run":
+        chains = zip(self.chains, kept["chains"], strict=True)
+        return Run(
+            [with_leaves(chain, own) for chain, own in chains],
+            peaks_from(kept["peaks"]),
+            *(kept["rows"], kept["done"], kept["num_gradients"]),
+        )
+
+
+def sampled(
+    density: AbstractDensity, run: Run, plan: Plan, work: Work
+) -> tuple[Seen, Run, tuple[str, ...]]:
+    """The draws of all chains, where they ended, and a note where they were cut short."""
+    kept = work.checkpoint.stored(STAGE)
+    run = run if kept is None else run.resumed(kept)
+    warmup, draws = warmup_windows(plan.num_warmup), draw_windows(plan)
+    wanted, notes = jnp.asarray(plan.target_accept), ()
+    with bar(work.progress) as shown, ThreadPoolExecutor(num_threads(len(run.chains))) as pool:
+        total = plan.num_warmup + (plan.num_samples or 2 * FEWEST_DRAWS)
+        task = shown.add_task(f"{len(run.chains)} chains", total=total, terms="")
+        shown.advance(task, run.done)
+        for window in (*warmup, *draws):
+            learning = jnp.asarray(window.is_warmup)
+            for start, count in blocks(window, run.done):
+                if work.is_over():
+                    notes = (cut_short(run.done - plan.num_warmup, len(run.chains)),)
+                    break
+                how = (wanted, learning, jnp.asarray(count))
+                found = moved(pool, density, run, how)
+                run = after_block(run, found, start + count, window)
+                work.checkpoint.keep(STAGE, run.stored())
+                shown.update(task, advance=count, terms=spoken(told_of(run)))
+            if notes or (window in draws and run.done == window.end and is_enough(run)):
+                break
+        shown.update(task, total=run.done)
+    return jax.tree.unflatten(jax.tree.structure(seen_by(density, run)), run.rows), run, notes
+
+
+def is_enough(run: Run) -> bool:
+    """Whether chains agree and are worth enough, in directions that data tell of and elsewhere."""
+    draws, directions = run.rows[0], np.asarray(run.peaks.metrics.directions[0])
+    size = draws.shape[-1]
+    some = np.unique(np.linspace(0, size - 1, min(size, NUM_LOOKED_AT)).round().astype(int))
+    looked_at = [draws[:, :, some]]
+    if directions.shape[1] < size:
+        looked_at.append(draws @ directions)
+    for numbers in looked_at:
+        found = agreement(numbers)
+        fewest = np.minimum(found.effective_draws, found.tail_draws)
+        if not ((found.r_hat <= R_HAT).all() and (fewest >= ENOUGH).all()):
+            return False
+    return True
+
+
+def cut_short(num_draws: int, num_chains: int) -> str:
+    """What a run that is out of time has; nothing that could be shown is an error."""
+    if num_draws < FEWEST_IN_TIME:
+        found = "in the warm-up" if num_draws <= 0 else f"after {num_draws} draws of each chain"
+        raise OutOfTimeError(
+            f"the time was over {found}, too early for a posterior: allow more, or ask for less "
+            "warm-up."
+        )
+    return f"the time was over after {num_draws} draws of each of {num_chains} chains."
+
+
+def num_threads(num_chains: int) -> int:
+    return min(num_chains, os.cpu_count() or 1)
+
+
+def moved(
+    pool: ThreadPoolExecutor, density: AbstractDensity, run: Run, how: tuple[Array, ...]
+) -> list[tuple[Chain, Seen]]:
+    """Each chain by a block: in threads on a host, and as one batch on an accelerator."""
+    if jax.default_backend() == "cpu":
+        return list(pool.map(lambda chain: advance(density, run.peaks, chain, *how), run.chains))
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run.chains)
+    found = advance_all(density, run.peaks, stacked, *how)
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(run.chains))]
+
+
+@eqx.filter_jit
+def advance_all(density: AbstractDensity, peaks: Peaks, chains: Chain, *how: Array):
+    return eqx.filter_vmap(lambda chain: advance(density, peaks, chain, *how))(chains)
+
+
+def seen_by(density: AbstractDensity, run: Run) -> Seen:
+    """The shapes of what is seen in a transition."""
+    flag = jnp.zeros((), bool)
+    chain = run.chains[0]
+    return eqx.filter_eval_shape(transition, density, run.peaks, chain, chain.log_density, flag)[1]
+
+
+def after_block(run: Run, found: list[tuple[Chain, Seen]], done: int, window: Window) -> Run:
+    """With what was seen, and with refined coordinates at the end of a window."""
+    count, chains = done - run.done, [chain for chain, _ in found]
+    seen = [
+        seen if window.refines else eqx.tree_at(lambda s: s.slope, seen, seen.slope[:, :0])
+        for _, seen in found
+    ]
+    leaves = zip(*map(jax.tree.leaves, seen), strict=True)
+    block = tuple(np.stack([np.asarray(leaf)[:count] for leaf in one]) for one in leaves)
+    rows = block
+    if run.rows:
+        rows = tuple(np.concatenate(one, axis=1) for one in zip(run.rows, block, strict=True))
+    steps = sum(int(np.sum(np.asarray(s.transition.num_steps)[:count])) for s in seen)
+    peaks = run.peaks
+    if window.is_warmup and done == window.end:
+        if window.refines:
+            settled = round(SETTLING * window.end) if window.start == 0 else 0
+            every = jax.tree.unflatten(jax.tree.structure(seen[0]), [r[:, settled:] for r in rows])
+            peaks = refined_peaks(peaks, every)
+            chains = [rested(chain) for chain in chains]
+        rows = ()
+    return Run(chains, peaks, rows, done, run.num_gradients + steps)
+
+
+def rested(chain: Chain) -> Chain:
+    """The length of steps is learnt anew, from what it was."""
+    return eqx.tree_at(lambda one: one.pace, chain, pace_from(jnp.exp(chain.pace.log_mean)))
+
+
+def refined_peaks(peaks: Peaks, seen: Seen) -> Peaks:
+    """Coordinates about each peak by the draws that lie there, of all chains."""
+    places, slopes = (
+        np.asarray(rows).reshape(-1, rows.shape[-1])
+        for rows in (seen.transition.coordinates, seen.slope)
+    )
+    owner, metrics = np.asarray(seen.peak).ravel(), []
+    for number in range(peaks.count):
+        metric, own = peaks.metric(number), owner == number
+        metrics.append(refined(metric, places[own], slopes[own]) if own.sum() > 1 else metric)
+    return Peaks(together(metrics), peaks.log_weights)
+
+
+def told_of(run: Run) -> dict[str, float]:
+    return {"step": float(np.exp(np.mean([float(one.pace.log_mean) for one in run.chains])))}

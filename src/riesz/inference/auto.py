@@ -1,0 +1,110 @@
+"""What `auto` does: it starts cheap, looks whether that will do, and climbs where it will not.
+
+Unknowns that can be integrated out are; a normal distribution about the most likely unknowns takes
+some hundred solves however many unknowns and nodes there are, and the one nearest to the posterior
+some thousand. Each is weighed by exact solves, and searches from elsewhere look for other peaks.
+What does not pass is sampled, from where the last engine ended.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from riesz.engines.base import AbstractEngine
+from riesz.engines.nuts.engine import R_HAT
+from riesz.engines.sample.peaks import NEGLIGIBLE, ends_from
+from riesz.engines.table import engine_of
+from riesz.errors import RieszError
+from riesz.fem.choice import expected_seconds
+from riesz.posterior.checks import DOUBTFUL
+from riesz.posterior.posterior import Posterior
+from riesz.problem.linearity import linear_parts
+from riesz.problem.problem import InverseProblem
+
+FEW_UNKNOWNS = 10
+"""Coordinates that may be left where all others are integrated out."""
+
+ENOUGH = 200
+"""Effective draws of a check whose corrected moments will do: means to 7 % of an sd."""
+
+NUM_MODES = 50
+"""Directions that the curvature is looked at, as `laplace` has it: what is compiled is shared."""
+
+NUM_SEARCHES = 5
+"""From the mean, and from two pairs of opposite draws of the prior."""
+
+SOLVES_OF_A_SEARCH, LONGEST_SEARCHES = 300, 240.0
+"""Solves of a search for another peak, roughly, and seconds that all may take together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """An engine, why it was taken, and what follows where its posterior will not do."""
+
+    engine: AbstractEngine
+    why: str
+    then: tuple[AbstractEngine, ...] = ()
+
+
+def choose_engine(problem: InverseProblem) -> Choice:
+    """The engine to begin with, with its default settings, and those to go on to."""
+    size = problem.num_coordinates
+    unknowns = f"{size} unknown number{'' if size == 1 else 's'}"
+    if problem.forward.dtype != jnp.dtype(jnp.float64):
+        why = "exact solves need float64, and the problem is in float32"
+        return Choice(engine_of("emulate"), why)
+    left = num_others(problem)
+    if left == 0:
+        why = f"the state is linear in {'all of ' if size > 1 else ''}{unknowns}: nothing is left"
+        return Choice(engine_of("conditional"), why)
+    sampler = engine_of("sample")
+    if left <= FEW_UNKNOWNS < size:
+        why = f"all but {left} of {unknowns} can be integrated out"
+        return Choice(engine_of("conditional"), why, (sampler,))
+    why = f"with {unknowns}, a normal distribution about the most likely ones is found first"
+    return Choice(engine_of("laplace"), why, (sampler,))
+
+
+def num_others(problem: InverseProblem) -> int:
+    """Unknowns that cannot be integrated out."""
+    try:
+        return len(linear_parts(problem).others)
+    except RieszError:
+        return problem.num_coordinates
+
+
+def lacking(posterior: Posterior, seed: int) -> str | None:
+    """Why a posterior will not do; nothing where it will, or where nobody can say."""
+    if posterior.check is not None:
+        return weighed_short(posterior) or elsewhere(posterior, seed)
+    if "k_hat" in posterior.history and float(posterior.history["k_hat"]) > DOUBTFUL:
+        return f"k-hat of what is not integrated out is {float(posterior.history['k_hat']):.2f}"
+    if "r_hat" in posterior.history:
+        worst = float(np.nanmax(np.asarray(posterior.history["r_hat"])))
+        return f"r_hat is {worst:.3f}" if worst > R_HAT else None
+    return None
+
+
+def weighed_short(posterior: Posterior) -> str | None:
+    """What importance sampling finds missing."""
+    check = posterior.check
+    assert check is not None
+    if not check.k_hat <= check.doubtful:
+        return f"k-hat is {check.k_hat:.2f}"
+    if check.effective_draws < min(ENOUGH, check.num_draws / 3):
+        return f"its draws are worth {check.effective_draws:.0f} of the posterior"
+    return None
+
+
+def elsewhere(posterior: Posterior, seed: int) -> str | None:
+    """Whether searches from draws of the prior end at another peak."""
+    problem = posterior.problem
+    solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
+    solve = expected_seconds(problem.forward, solver) * len(problem.forwards)
+    if NUM_SEARCHES * SOLVES_OF_A_SEARCH * solve > LONGEST_SEARCHES:
+        return None
+    ends = ends_from(problem, solver, posterior.coordinate_mean(), NUM_SEARCHES, jr.key(seed))
+    high = [end for end in ends if float(end.cost) < float(ends[0].cost) + NEGLIGIBLE]
+    return f"there are {len(high)} separate peaks" if len(high) > 1 else None

@@ -1,0 +1,178 @@
+"""`auto`: where it begins, when it climbs, and what it says of that."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+import pytest
+
+from riesz.engines.laplace.engine import Laplace
+from riesz.engines.nuts.engine import Nuts
+from riesz.engines.sample.engine import Sample
+from riesz.errors import OutOfTimeError, RieszError
+from riesz.fem.terms.weakform import diffusion, reaction, source
+from riesz.inference import fit as door
+from riesz.inference.auto import choose_engine, lacking
+from riesz.inference.fit import fit
+from riesz.latent.gaussian_process import GP
+from riesz.latent.kernels import Matern52
+from riesz.latent.scales import LearnedScales
+from riesz.mesh.refine import hierarchy
+from riesz.mesh.shapes import rectangle
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from riesz.posterior.family import EmpiricalDraws
+from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.problem.problem import inverse_problem
+
+OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
+
+
+def problem_on(domain, coefficient="a", *, dtype=None, **latents):
+    return inverse_problem(
+        domain,
+        diffusion(coefficient) + reaction(1.0) - source("f"),
+        latents={"f": dist.Normal(0.0, 1.0)} | latents,
+        observations=OBSERVED,
+        likelihood=Gaussian(0.05),
+        dirichlet={"boundary": 0.0},
+        dtype=dtype,
+    )
+
+
+@pytest.fixture(scope="module")
+def small():
+    return problem_on(hierarchy(rectangle((2, 2)), 2), a=dist.LogNormal(0.0, 1.0))
+
+
+def test_the_curvature_at_the_mode_comes_first_and_sampling_last(small):
+    choice = choose_engine(small)
+    assert choice.engine.name == "laplace"
+    assert choice.then[-1].name == "sample"
+    assert "2 unknown numbers" in choice.why
+
+
+def test_single_precision_is_emulated():
+    rough = problem_on(hierarchy(rectangle((2, 2)), 2), 1.0, dtype=jnp.float32)
+    assert choose_engine(rough).engine.name == "emulate"
+    assert "float64" in choose_engine(rough).why
+
+
+def test_unknowns_are_integrated_out_where_none_or_few_are_left():
+    alone = choose_engine(problem_on(rectangle((4, 4)), 1.0))
+    assert (alone.engine.name, alone.then) == ("conditional", ())
+    field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
+    choice = choose_engine(problem_on(rectangle((4, 4)), 1.0, f=field))
+    assert choice.engine.name == "conditional"
+    assert "all but 2 of 14 unknown numbers can be integrated out" in choice.why
+    assert [one.name for one in choice.then] == ["sample"]
+
+
+def ending(name, history=None, note=None):
+    """An engine that ends at once, with chains of this history, or fails."""
+
+    def run(self, problem, *, seed, progress, checkpoint, deadline):
+        if isinstance(note, RieszError):
+            raise note
+        draws = EmpiricalDraws(jnp.zeros((1, 4, problem.num_coordinates)))
+        notes = () if note is None else (note,)
+        return Posterior(problem, draws, ExactStates(), history or {}, name, seed, notes)
+
+    return run
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """`auto` whose first engine leaves chains that disagree."""
+    monkeypatch.setattr(Laplace, "run", ending("laplace", {"r_hat": jnp.array([1.2, 1.0])}))
+
+
+def test_an_engine_whose_posterior_will_do_is_the_last(small, monkeypatch):
+    monkeypatch.setattr(Laplace, "run", ending("laplace", note="slow"))
+    with pytest.warns(UserWarning, match="^laplace: slow$") as told:
+        posterior = fit(small, seed=3, progress=False)
+    assert len(told) == 1  # each note is warned of once
+    assert (posterior.engine, posterior.seed) == ("laplace", 3)
+    assert posterior.notes[1].startswith("auto took laplace first: with 2 unknown numbers")
+    assert posterior.notes[2:] == ("laplace will do",)
+    with pytest.warns(UserWarning, match="slow"):
+        assert fit(small, "laplace", seed=3, progress=False).notes == ("slow",)
+
+
+def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
+    seen = []
+
+    def run(self, problem, **how):
+        seen.append(self.start)
+        return ending("sample")(self, problem, **how)
+
+    monkeypatch.setattr(Sample, "run", run)
+    posterior = fit(small, progress=False)
+    assert posterior.engine == "sample"
+    assert isinstance(seen[0], Posterior)  # from where laplace ended
+    assert posterior.notes[1:] == ("laplace will not do: r_hat is 1.200", "sample will do")
+
+
+def test_what_is_left_is_told_where_nothing_will_do(small, begun, monkeypatch):
+    monkeypatch.setattr(Sample, "run", ending("sample", {"r_hat": jnp.array([1.02, 1.0])}))
+    assert fit(small, progress=False).notes[-1] == "sample will not do: r_hat is 1.020"
+
+
+def test_an_engine_that_fails_is_passed_over_and_what_was_found_kept(small, begun, monkeypatch):
+    monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
+    posterior = fit(small, progress=False)
+    assert posterior.engine == "laplace"
+    assert posterior.notes[-1] == "sample will not do: over in no time."
+    monkeypatch.setattr(Laplace, "run", ending("laplace", note=RieszError("bends upwards.")))
+    monkeypatch.setattr(Sample, "run", ending("sample"))
+    posterior = fit(small, progress=False)
+    assert posterior.notes[1:] == ("laplace will not do: bends upwards.", "sample will do")
+
+
+def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypatch):
+    monkeypatch.setattr(door, "perf_counter", iter(range(10)).__next__)  # each look takes a second
+    posterior = fit(small, progress=False, time_limit=0.5)
+    assert posterior.engine == "laplace"
+    assert posterior.notes[-1] == "the time was over before sample"
+
+
+@pytest.mark.parametrize(
+    ("engine", "limit", "message"),
+    [
+        ("auto", 0.0, "time_limit is 0.0: give seconds"),
+        ("auto", math.nan, "time_limit is nan: give seconds"),
+        ("nuts", 10.0, "nuts does not look at the clock: time_limit is for auto and sample"),
+        (Nuts(), 10.0, "nuts does not look at the clock"),
+    ],
+)
+def test_a_time_that_means_nothing_is_refused(small, engine, limit, message):
+    with pytest.raises(RieszError, match=message):
+        fit(small, engine, time_limit=limit)
+
+
+@pytest.mark.slow  # quickly: chains that disagree, above
+def test_a_second_peak_is_looked_for_before_a_normal_posterior_is_taken():
+    """A source at height s seen from the middle line: s and 1 - s give the same data."""
+
+    def bump(x, z):
+        return 20 * jnp.exp(-((x[0] - 0.5) ** 2 + (x[1] - z["s"]) ** 2) / (2 * 0.08**2))
+
+    def posed(values):
+        return inverse_problem(
+            rectangle((16, 16)),
+            diffusion(1.0) - source(bump),
+            latents={"s": dist.Normal(0.45, 0.2)},
+            dirichlet={"boundary": 0.0},
+            observations=observations([[x, 0.5] for x in (0.2, 0.35, 0.5, 0.65, 0.8)], values),
+            likelihood=Gaussian(0.005),
+        )
+
+    empty = posed([0.0] * 5)
+    problem = posed(empty.operator @ empty.state(jnp.array([-1.0])))
+    alone = fit(problem, "laplace", progress=False)
+    assert alone.check is not None
+    assert alone.check.k_hat < 0.5  # of the second peak it knows nothing
+    assert lacking(alone, seed=0) == "there are 2 separate peaks"
+    none = dataclasses.replace(alone, check=None)
+    assert lacking(none, seed=0) is None  # nobody asked
