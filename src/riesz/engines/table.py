@@ -17,6 +17,7 @@ ENGINES: Mapping[str, str] = {
     "conditional": "Conditional",
     "nuts": "Nuts",
     "sample": "Sample",
+    "variational": "Variational",
     "amortise": "Amortise",
 }
 """Their classes, each in `engine` of the folder that has its name."""

@@ -84,6 +84,17 @@ class Laplace(SearchSettings, AbstractEngine):
         return Posterior(problem, family, states, history, self.name, work.seed, notes)
 
 
+def left_out(values: Float[Array, " direction"], size: int) -> tuple[str, ...]:
+    """A note where directions that were not looked at would narrow the posterior."""
+    smallest = float(np.abs(np.asarray(values)).min())
+    if smallest <= FEW or len(values) == size:
+        return ()
+    return (
+        f"{len(values)} directions were looked at, and in the last of them the data still tell "
+        f"{smallest:.2g} of what the prior does: ask for more, num_modes=...",
+    )
+
+
 def gaussian_about(
     problem: InverseProblem, found: Mode, solver: AbstractLinearSolver, num_modes: int, seed: int
 ) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
@@ -100,13 +111,7 @@ def gaussian_about(
         return data_actions(problem, found.place, solver, directions)
 
     values, directions = leading_eigenpairs(action, len(mode), num_modes, jr.key(seed))
-    smallest = float(np.abs(np.asarray(values)).min())
-    if smallest > FEW and len(values) < len(mode):
-        notes = (
-            *notes,
-            f"{len(values)} directions were looked at, and in the last of them the data still tell "
-            f"{smallest:.2g} of what the prior does: ask for more, num_modes=...",
-        )
+    notes = (*notes, *left_out(values, len(mode)))
     if not bool(jnp.all(values > -1)):
         raise RieszError(
             "the log-posterior has no maximum where the search ended: it bends upwards. Start "

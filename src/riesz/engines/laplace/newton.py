@@ -190,11 +190,15 @@ def data_action(
 
 @eqx.filter_jit
 def data_actions(
-    problem: InverseProblem, place: Place, solver: AbstractLinearSolver, directions: Directions
+    problem: InverseProblem,
+    place: Place,
+    solver: AbstractLinearSolver,
+    directions: Directions,
+    second: Float[Array, ""] | None = None,
 ) -> Directions:
-    """The data's part of the Hessian, all of it, times several directions."""
-    action = data_action(problem, place, solver, jnp.ones((), directions.dtype))
-    return mapped(action, directions, directions.shape[1])
+    """The data's part of the Hessian times several directions: all of it, but for `second`."""
+    second = jnp.ones((), directions.dtype) if second is None else second
+    return mapped(data_action(problem, place, solver, second), directions, directions.shape[1])
 
 
 def leading_eigenpairs(

@@ -1,0 +1,138 @@
+"""The engine `variational`: the normal distribution nearest to the posterior, by exact solves.
+
+Where the posterior is skewed its mode is not its mean, and the curvature there not its spread:
+`laplace` sees one place, this engine all that q covers. It starts from there.
+"""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from riesz.engines.base import (
+    GRADIENT,
+    AbstractEngine,
+    Count,
+    CountOrNone,
+    Share,
+    Solver,
+    Start,
+    Work,
+    as_solver,
+    beginning,
+    started,
+    states_by,
+)
+from riesz.engines.laplace.engine import NEGLIGIBLE, left_out
+from riesz.engines.laplace.newton import SearchSettings, most_likely
+from riesz.engines.training import bar, spoken
+from riesz.engines.variational.natural import STAGE, Nearest, begun, fitted, has_converged, resumed
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.posterior.family import PriorUpdate
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import InverseProblem
+
+SEARCH = SearchSettings(tolerance=0.05)
+"""The mode is where q begins: a twentieth of a standard deviation more or less is nothing."""
+
+FEW_UNKNOWNS = 256
+"""Up to so many, curvature is seen in all directions."""
+
+NUM_MODES = 50
+"""Of more, in as many as there are observations, but no fewer than these and at most four times as
+many."""
+
+
+class Variational(AbstractEngine):
+    """The normal distribution with the least divergence from the posterior.
+
+    It begins at the mode that a search from `start` finds. Each step sees slopes at `num_draws`
+    fresh draws and curvature at `num_curved` of them, in `num_modes` directions, by default all
+    where unknowns are few. It ends where chance moves no mean and no standard deviation of q by
+    more than `tolerance` posterior standard deviations.
+    """
+
+    name: ClassVar[str] = "variational"
+    is_exact: ClassVar[bool] = True
+    compiling: ClassVar[float] = 60.0
+
+    max_steps: Count = 60
+    num_draws: Count = 64
+    num_curved: Count = 8
+    num_modes: CountOrNone = None
+    tolerance: Share = 0.05
+    start: Start = None
+    linear_solver: Solver = Automatic()
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        """Twenty steps after the search."""
+        actions = self.num_curved * 2 * self.directions_of(problem)
+        search = GRADIENT * 20 * (1 + problem.num_coordinates / 10)
+        return solve * (search + 20 * (GRADIENT * self.num_draws + actions))
+
+    def directions_of(self, problem: InverseProblem) -> int:
+        """How many are looked at."""
+        size, number = problem.num_coordinates, self.num_modes
+        if number is None and size > FEW_UNKNOWNS:
+            number = int(np.clip(len(problem.observed), NUM_MODES, 4 * NUM_MODES))
+        return size if number is None else min(number, size)
+
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
+        self.check(problem)
+        sides = self.directions_of(problem)
+        solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
+        searching, own = jr.split(jr.key(work.seed))
+        kept = work.checkpoint.stored(STAGE)
+        with bar(work.progress) as shown:
+            begin = self.first(problem, solver, searching, work) if kept is None else resumed(kept)
+            task = shown.add_task("q", total=self.max_steps, terms="")
+            shown.advance(task, len(begin.curves))
+            found = fitted(
+                *(problem, solver, begin),
+                (self.max_steps, -(-self.num_draws // 2), -(-self.num_curved // 2)),
+                *(self.tolerance, own),
+                lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
+                work.checkpoint,
+            )
+        return self.told(problem, found, work)
+
+    def first(
+        self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work
+    ) -> Nearest:
+        """At the mode."""
+        origin, _ = beginning(problem, started(problem, self.start, work), dense=False)
+        mode = most_likely(problem, solver, SEARCH, origin, lambda _: None, work.checkpoint)
+        return begun(problem, mode.place, solver, self.directions_of(problem), key)
+
+    def told(self, problem: InverseProblem, found: Nearest, work: Work) -> Posterior:
+        """With its curves, and notes of what a reader must know."""
+        family, last = found.family, found.curves[-1]
+        kept = np.abs(np.asarray(family.information)) > NEGLIGIBLE
+        narrowed = PriorUpdate(family.mean, family.directions[:, kept], family.information[kept])
+        curves = {name: jnp.asarray([row[name] for row in found.curves]) for name in last}
+        notes = left_out(family.information, problem.num_coordinates)
+        if not has_converged(found, self.tolerance):
+            why = (
+                f"a step was still {last['step']:.2g} posterior sd long"
+                if found.num_averaged == 0
+                else f"by chance its means are off by up to {last['mean_error']:.2g} posterior sd, "
+                f"its standard deviations by {last['sd_error']:.0%}"
+            )
+            steps = len(found.curves)
+            notes = (
+                *notes,
+                f"q was not found in {steps} step{'' if steps == 1 else 's'}: {why}. Allow more "
+                "with max_steps=..., see more in each with num_draws=..., or use sample.",
+            )
+        if found.num_failed:
+            every = len(found.curves) * 2 * -(-self.num_draws // 2)
+            notes = (
+                *notes,
+                f"at {found.num_failed} of {every} draws of q the equation had no solution or the "
+                "data no likelihood, and they were left out: look for priors that allow impossible "
+                "coefficients.",
+            )
+        history = curves | {"eigenvalues": family.information}
+        states = states_by(self.linear_solver)
+        return Posterior(problem, narrowed, states, history, self.name, work.seed, notes)

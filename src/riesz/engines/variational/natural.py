@@ -1,0 +1,270 @@
+r"""The nearest normal distribution, by steps of natural gradient with exact solves.
+
+Of all normal distributions $q = N(m, C)$ the one with the least divergence $KL(q \| p)$ from a
+posterior has $E_q[\nabla(-\log p)] = 0$ and $C^{-1} = E_q[\nabla^2(-\log p)]$ (Opper & Archambeau
+2009). As Gauss and Newton did, second derivatives of the state are left out: the data's part of the
+curvature is then never negative where noise is normal, and scatters less over draws.
+
+Each step sees slopes at fresh draws of q, in pairs on both sides of the mean, and curvature at a
+few of them, and moves mean and precision towards what they say. Once steps are no longer than
+chance makes them they are shortened, like $1/t$, so that all draws since then are averaged over.
+
+Curvature is seen along some directions: all of them where unknowns are few, and else those that a
+power iteration finds, one application a step. No sample stands for q: each draw tells of all these
+directions, so that there may be fewer draws than directions.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.engines.base import AbstractCheckpoint
+from riesz.engines.laplace.newton import (
+    Directions,
+    Place,
+    data_actions,
+    eigenpairs_within,
+    leading_eigenpairs,
+    orthonormal,
+    place_at,
+)
+from riesz.errors import EngineError
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.posterior.family import PriorUpdate, antithetic
+from riesz.problem.problem import InverseProblem
+
+LONGEST = 2.0
+"""Of a step, in posterior standard deviations."""
+
+BY_CHANCE = 1.5
+"""Steps up to so many times as long as chance makes them are no way to go."""
+
+EAGER = 0.5
+"""The share of what a step sees of curvature that is taken over before averaging."""
+
+FEWEST_AVERAGED = 4
+"""Steps that are averaged over at the least: what was left to go is shared by as many."""
+
+LEAST_INFORMATION = -0.75
+"""Where the log-density bends upwards q is at most twice as wide as the prior."""
+
+STAGE = "nearest"
+"""Its name in checkpoints."""
+
+Images = Float[np.ndarray, "draw direction coordinate"]
+
+
+class Seen(NamedTuple):
+    """What draws of q tell, whose solves worked."""
+
+    slopes: Float[np.ndarray, "pair coordinate"]  # of minus the log-posterior
+    images: Images  # of the basis, by the data's part of the curvature
+    bound: float  # of the log-evidence, from below
+    num_failed: int
+
+
+class Nearest(NamedTuple):
+    """How far q has come."""
+
+    family: PriorUpdate
+    basis: Directions  # along which curvature is seen next
+    mean_variance: Float[np.ndarray, " coordinate"]  # by chance, in variances of q
+    width_variance: Float[np.ndarray, " direction"]  # the same of the precision, relatively
+    num_averaged: int
+    num_failed: int
+    curves: tuple[dict[str, float], ...]
+
+    def stored(self) -> dict[str, Any]:
+        """As a checkpoint keeps it."""
+        own = self.family
+        arrays = (own.mean, own.directions, own.information, self.basis)
+        return {
+            "arrays": (*arrays, self.mean_variance, self.width_variance),
+            "counts": (self.num_averaged, self.num_failed),
+            "curves": self.curves,
+        }
+
+
+def resumed(kept: dict[str, Any]) -> Nearest:
+    *arrays, mean_variance, width_variance = kept["arrays"]
+    mean, directions, information, basis = map(jnp.asarray, arrays)
+    num_averaged, num_failed = kept["counts"]
+    return Nearest(
+        PriorUpdate(mean, directions, information),
+        basis,
+        *(np.asarray(mean_variance), np.asarray(width_variance)),
+        *(num_averaged, num_failed, tuple(kept["curves"])),
+    )
+
+
+def begun(
+    problem: InverseProblem,
+    place: Place,
+    solver: AbstractLinearSolver,
+    num_directions: int,
+    key: PRNGKeyArray,
+) -> Nearest:
+    """From the curvature at the mode."""
+
+    def action(directions: Directions) -> Directions:
+        return data_actions(problem, place, solver, directions, gauss_newton(directions))
+
+    mode = place.coordinates
+    values, directions = leading_eigenpairs(action, len(mode), num_directions, key)
+    family = PriorUpdate(mode, directions, jnp.maximum(values, LEAST_INFORMATION))
+    zeros = np.zeros(len(mode)), np.zeros(len(values))
+    return Nearest(family, directions.T, *zeros, 0, 0, ())
+
+
+def gauss_newton(directions: Directions) -> Float[Array, ""]:
+    """No second derivatives, as an array: for a plain number another program is compiled."""
+    return jnp.zeros((), directions.dtype)
+
+
+def fitted(
+    problem: InverseProblem,
+    solver: AbstractLinearSolver,
+    nearest: Nearest,
+    sizes: tuple[int, int, int],
+    tolerance: float,
+    key: PRNGKeyArray,
+    told: Callable[[dict[str, float]], None],
+    checkpoint: AbstractCheckpoint,
+) -> Nearest:
+    """Steps, until chance moves no mean and no width by more than `tolerance`, or there are no
+    more. `sizes` are the most steps, and pairs of draws for slopes and for curvature in each.
+    """
+    max_steps, num_pairs, num_curved = sizes
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        while not is_over(nearest, tolerance, max_steps):
+            # Fresh ones, by the number of the step alone: one that goes on draws the same.
+            own = jr.fold_in(key, len(nearest.curves))
+            normals = antithetic(own, 2 * num_pairs, len(nearest.family.mean), jnp.float64)
+            seen = looked(pool, problem, solver, nearest, normals, num_curved)
+            nearest = moved(nearest, seen, tolerance)
+            checkpoint.keep(STAGE, nearest.stored())
+            told(nearest.curves[-1])
+    return nearest
+
+
+def is_over(nearest: Nearest, tolerance: float, max_steps: int) -> bool:
+    return has_converged(nearest, tolerance) or len(nearest.curves) >= max_steps
+
+
+def has_converged(nearest: Nearest, tolerance: float) -> bool:
+    """Whether what is left to go has been shared, and chance alone makes little of it."""
+    if nearest.num_averaged < FEWEST_AVERAGED:
+        return False
+    last = nearest.curves[-1]
+    return max(last["mean_error"], last["sd_error"]) <= tolerance
+
+
+def looked(
+    pool: ThreadPoolExecutor,
+    problem: InverseProblem,
+    solver: AbstractLinearSolver,
+    nearest: Nearest,
+    normals: Float[Array, "draw coordinate"],
+    num_curved: int,
+) -> Seen:
+    """Slopes at all draws, and curvature at the first pairs."""
+    family, basis, half = nearest.family, nearest.basis, len(normals) // 2
+    draws = family.transformed(normals)
+
+    def one(number: int):
+        place = place_at(problem, draws[number], solver)
+        images = None
+        if number % half < num_curved:
+            images = np.asarray(data_actions(problem, place, solver, basis, gauss_newton(basis)))
+        return float(place.cost), np.asarray(place.slope), images
+
+    found = list(pool.map(one, range(len(draws))))
+    costs = np.array([cost for cost, _, _ in found])
+    slopes = np.stack([slope for _, slope, _ in found])
+    works = np.isfinite(costs) & np.isfinite(slopes).all(axis=1)
+    works &= [images is None or bool(np.isfinite(images).all()) for _, _, images in found]
+    both = works[:half] & works[half:]
+    if both.sum() <= half // 2 or not both[:num_curved].any():
+        raise EngineError(
+            f"at {np.sum(~works)} of {len(works)} draws of q the equation has no solution or the "
+            "data no likelihood: the posterior cannot be told from so few. Look for priors that "
+            "allow impossible coefficients, or use sample."
+        )
+    images = [own for i, (_, _, own) in enumerate(found) if own is not None and both[i % half]]
+    # With the log-density of q at the same draws: that of the posterior varies much like it.
+    squares = 0.5 * np.sum(np.asarray(normals) ** 2, axis=1)
+    return Seen(
+        slopes=(slopes[:half][both] + slopes[half:][both]) / 2,
+        images=np.stack(images),
+        bound=float((squares - costs)[np.tile(both, 2)].mean() + family.log_volume()),
+        num_failed=int(np.sum(~works)),
+    )
+
+
+def moved(nearest: Nearest, seen: Seen, tolerance: float) -> Nearest:
+    """One step of mean and precision, long before it is all chance and ever shorter then."""
+    family, basis = nearest.family, nearest.basis
+    # By the symmetric root of the covariance: in standard deviations of q.
+    pulls = np.asarray(family.deviations(jnp.asarray(seen.slopes)))
+    pull, pull_variance = pulls.mean(axis=0), variance_of_mean(pulls)
+    length, by_chance = float(np.linalg.norm(pull)), float(np.sqrt(pull_variance.sum()))
+    averages = nearest.num_averaged > 0 or length <= max(tolerance, BY_CHANCE * by_chance)
+    number = nearest.num_averaged + 1 if averages else 0
+    share = 1 / (number + 1) if averages else EAGER
+    along = np.sum(np.asarray(basis) * seen.images, axis=2)
+    widths = along / np.maximum(1 + along.mean(axis=0), 1 + LEAST_INFORMATION)
+    width_variance = mixed(nearest.width_variance, variance_of_mean(widths), share)
+    updated, next_basis = with_curvature(family, basis, seen.images.mean(axis=0), share)
+    # A whole step is Newton's; while averaging it has the share of its draws among all.
+    part = (share if averages else 1.0) * LONGEST / max(length, LONGEST)
+    mean = family.mean - part * family.deviations(jnp.asarray(pull)[None])[0]
+    mean_variance = mixed(nearest.mean_variance, pull_variance, part)
+    row = {
+        "bound": seen.bound,
+        "step": float(length),
+        "mean_error": float(np.sqrt(mean_variance.max())),
+        "sd_error": float(np.sqrt(width_variance.max())) / 2,
+    }
+    return Nearest(
+        PriorUpdate(mean, updated.directions, updated.information),
+        next_basis,
+        *(mean_variance, width_variance),
+        number,
+        nearest.num_failed + seen.num_failed,
+        (*nearest.curves, row),
+    )
+
+
+def variance_of_mean(rows: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " column"]:
+    if len(rows) < 2:
+        return np.full(rows.shape[1], np.inf)
+    return rows.var(axis=0, ddof=1) / len(rows)
+
+
+def mixed(old: np.ndarray, new: np.ndarray, share: float) -> np.ndarray:
+    """The variance of a running average that takes such a share of what is new."""
+    return (1 - share) ** 2 * old + share**2 * new
+
+
+def with_curvature(
+    family: PriorUpdate,
+    basis: Directions,
+    images: Float[np.ndarray, "direction coordinate"],
+    share: float,
+) -> tuple[PriorUpdate, Directions]:
+    """The precision moved towards what was seen of it, and where to look next.
+
+    What was known applies to the basis exactly: it has few directions.
+    """
+    known = (basis @ family.directions * family.information[None]) @ family.directions.T
+    both = (1 - share) * known + share * jnp.asarray(images)
+    values, directions = eigenpairs_within(basis, both, len(basis))
+    rotated = (basis @ directions).T @ both  # images of the new directions
+    information = jnp.maximum(values, LEAST_INFORMATION)
+    return PriorUpdate(family.mean, directions, information), orthonormal(rotated)
