@@ -6,6 +6,7 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import scipy.special
 import scipy.stats
 
 from riesz.fem.terms.weakform import diffusion, source
@@ -83,17 +84,27 @@ def known_posterior(problem, epsilon_rel=0.0):
     return mean, np.sqrt(np.diag(covariance))
 
 
+def log_evidence(problem, epsilon_rel):
+    """Of the data, the strengths integrated out."""
+    matrix, offset = response(problem)
+    covariance = relaxed_covariance(problem, epsilon_rel) + matrix @ matrix.T
+    return scipy.stats.multivariate_normal(offset, covariance).logpdf(np.asarray(problem.observed))
+
+
 def most_likely(problem):
     """The `epsilon_rel` at the maximum of the exact marginal likelihood, by trying many."""
-    matrix, offset = response(problem)
     tried = np.exp(np.linspace(np.log(0.05), np.log(100), 400))
-    densities = [
-        scipy.stats.multivariate_normal(
-            offset, relaxed_covariance(problem, one) + matrix @ matrix.T
-        ).logpdf(np.asarray(problem.observed))
-        for one in tried
-    ]
-    return tried[np.argmax(densities)]
+    return tried[np.argmax([log_evidence(problem, one) for one in tried])]
+
+
+def averaged_posterior(problem, scales):
+    """Mean and standard deviations where `epsilon_rel` has values with prior weights."""
+    logs = np.array([log_evidence(problem, one) for one in scales.values]) + scales.log_weights
+    weights = scipy.special.softmax(logs)[:, None]
+    each = np.array([known_posterior(problem, one) for one in scales.values])
+    means, sds = each[:, 0], each[:, 1]
+    mean = np.sum(weights * means, axis=0)
+    return mean, np.sqrt(np.sum(weights * (sds**2 + (means - mean) ** 2), axis=0))
 
 
 def errors(posterior, epsilon_rel=0.0):

@@ -10,7 +10,7 @@ from tests.small_problem import problem_toml, written
 
 from riesz.case.run.folder import read_run
 from riesz.cli.main import main
-from riesz.engines.relax.error_scale import RelaxedStates
+from riesz.engines.relax.states import RelaxedStates
 from riesz.io import write_mesh
 from riesz.mesh.shapes import rectangle
 from riesz.posterior.posterior import ExactStates, SurrogateStates

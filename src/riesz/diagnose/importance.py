@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.engines.nuts.engine import log_density
-from riesz.engines.relax.error_scale import RelaxedStates, linearised, noise_variances
+from riesz.engines.relax.discrepancy import suited
+from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.choice import expected_seconds
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
@@ -55,9 +56,11 @@ def effort(posterior: Posterior) -> Effort:
     They hang on sizes alone: the equation, the mesh, the solver and the number of unknowns.
     """
     problem, is_relaxed = posterior.problem, isinstance(posterior.states, RelaxedStates)
-    solver = SparseLU() if is_relaxed else problem.suited()
-    # With factors at hand, an adjoint solve for each sensor costs as much again.
-    solves = len(problem.forwards) * (2 if is_relaxed else 1)
+    solver, solves = problem.suited(), len(problem.forwards)
+    if is_relaxed:
+        solver = suited(problem)
+        # With factors at hand, an adjoint solve for each sensor costs as much again.
+        solves = 2 if isinstance(solver, SparseLU) else 1 + len(problem.observed)
     if not is_linear(problem.forward, problem.z(jnp.zeros(problem.num_coordinates))):
         solves *= NEWTON_STEPS
     return affordable(solves * expected_seconds(problem.forward, solver), problem.num_coordinates)
@@ -77,8 +80,8 @@ def importance_check(
     """Weigh draws of q against the exact posterior, one exact solve each.
 
     By default a thousand draws, and fewer where so many solves would take more than some minutes,
-    down to 64. For `relax` the exact posterior is that of its relaxed model at the epsilon it ended
-    with.
+    down to 64. For `relax` the exact posterior is that of its relaxed model, over all epsilon where
+    it is learned.
     """
     family, states = posterior.distribution, posterior.states
     if not isinstance(family, AbstractGaussian):
@@ -91,7 +94,7 @@ def importance_check(
         problem, family = in_precision((posterior.problem, family), jnp.float64)
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
         draws = family.transformed(jnp.asarray(normals))
-        relaxed = in_precision(states, jnp.float64) if isinstance(states, RelaxedStates) else None
+        relaxed = states.ready(problem) if isinstance(states, RelaxedStates) else None
         logs = np.asarray(log_weights(problem, family, relaxed, problem.suited(), draws))
     if np.isnan(logs).any():
         raise RieszError(
@@ -176,21 +179,7 @@ def log_weights(
         if relaxed is None:
             target = log_density(problem, coordinates, solver)
         else:
-            target = relaxed_log_prob(problem, relaxed, coordinates)
+            target = relaxed.log_prob(problem, coordinates)
         return target - family.log_prob(coordinates)
 
     return jax.lax.map(one, draws)
-
-
-def relaxed_log_prob(
-    problem: InverseProblem, states: RelaxedStates, coordinates: Coordinates
-) -> Float[Array, ""]:
-    r"""The log-posterior of the relaxed model: $N(y;\, H G[\xi],\, S(\xi))$ times the prior."""
-    here = linearised(problem, coordinates)
-    variances = noise_variances(problem, coordinates)
-    covariance = jnp.diag(variances) + states.epsilon**2 * here.discrepancy(states.factor)
-    factor = jnp.linalg.cholesky(covariance)
-    gap = problem.observed - problem.operator @ here.state
-    white = jax.scipy.linalg.solve_triangular(factor, gap, lower=True)
-    volume = jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return problem.latents.log_prior(coordinates) - 0.5 * white @ white - volume

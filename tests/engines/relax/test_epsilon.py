@@ -14,15 +14,10 @@ from tests.source_strengths import (
     source_problem,
 )
 
-from riesz.engines.relax.error_scale import (
-    RelaxedStates,
-    gram_factor,
-    linearised,
-    median_units,
-    most_likely_epsilon,
-    patch_variances,
-)
-from riesz.engines.relax.schedule import Annealed, Fixed, as_schedule
+from riesz.engines.relax.discrepancy import gram_factor, linearised, log_densities, suited
+from riesz.engines.relax.error_scale import median_units, most_likely_epsilon, patch_variances
+from riesz.engines.relax.schedule import Annealed, Fixed, Learned, as_schedule
+from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.elements.space import P1
@@ -76,7 +71,8 @@ def test_the_effect_of_errors_at_the_sensors_is_the_formula_for_an_unsymmetric_m
     problem, here = transport(), jnp.array([0.3, -0.4])
     sensors, matrix, gram = dense_parts(problem, here)
     responses = np.linalg.solve(matrix.T, sensors.T)
-    found = linearised(problem, here).discrepancy(gram_factor(dual_norm(problem.forward).gram))
+    factor = gram_factor(dual_norm(problem.forward).gram)
+    found = linearised(problem, here, suited(problem)).discrepancy(factor)
     np.testing.assert_allclose(found, responses.T @ gram @ responses, rtol=1e-9)
 
 
@@ -112,7 +108,7 @@ def test_the_effect_of_errors_in_a_norm_by_patches_is_that_of_its_inverse():
     )  # of a quadratic: its matrix, column by column
     columns = slope(jnp.eye(size)[free])
     gamma = np.asarray(columns)[:, free] / 2
-    here = linearised(problem, jnp.zeros(2))
+    here = linearised(problem, jnp.zeros(2), suited(problem))
     responses = np.asarray(here.responses)
     found = patch_variances(norm, dual_norm(problem.forward).gram, here, free)
     exact = np.sum(responses.T * np.linalg.solve(gamma, responses.T), axis=0)
@@ -132,7 +128,8 @@ def test_learned_epsilon_is_where_the_exact_marginal_likelihood_has_its_maximum(
 def relaxed_states():
     """Where the unknowns are held, an epsilon, and states drawn given both and the data."""
     problem, here, epsilon = transport(), jnp.array([0.3, -0.4]), 0.3
-    states = RelaxedStates(jnp.asarray(epsilon), gram_factor(dual_norm(problem.forward).gram))
+    factor = gram_factor(dual_norm(problem.forward).gram)
+    states = RelaxedStates(jnp.array([epsilon]), jnp.zeros(1), factor)
     return here, epsilon, np.asarray(states(problem, jr.key(0), jnp.tile(here, (700, 1))))
 
 
@@ -159,6 +156,34 @@ def test_prescribed_values_stay_as_they_are(relaxed_states):
     (here, _, draws), fixed = relaxed_states, np.asarray(transport().forward.fixed)
     exact = np.asarray(transport().state(here))
     np.testing.assert_array_equal(draws[:, fixed], np.tile(exact[fixed], (len(draws), 1)))
+
+
+def test_densities_for_many_epsilon_are_those_of_normal_distributions_and_so_are_their_slopes():
+    """Also where eigenvalues meet, as those of sensors that errors do not reach."""
+    rng, epsilon = np.random.default_rng(0), jnp.array([0.3, 2.0])
+    rows = jnp.asarray(rng.normal(size=(5, 2)))  # of rank two: three eigenvalues are zero
+    gap = jnp.asarray(rng.normal(size=5))
+
+    def by_formula(gap, rows):
+        covariance = jnp.eye(5)[None] + epsilon[:, None, None] ** 2 * (rows @ rows.T)[None]
+        solved = jnp.linalg.solve(covariance, jnp.tile(gap, (2, 1))[..., None])[..., 0]
+        return -0.5 * (solved @ gap + jnp.linalg.slogdet(covariance)[1])
+
+    def found(gap, rows):
+        return log_densities(gap, rows @ rows.T, epsilon)
+
+    np.testing.assert_allclose(found(gap, rows), by_formula(gap, rows), rtol=1e-12)
+    for argument in (0, 1):
+        slope, exact = (jax.jacrev(f, argnums=argument)(gap, rows) for f in (found, by_formula))
+        np.testing.assert_allclose(slope, exact, rtol=1e-9, atol=1e-12)
+
+
+def test_a_learned_epsilon_is_within_a_factor_of_ten_of_its_start_nine_times_in_ten():
+    values, log_weights = Learned(start=2.0).scales()
+    weights = np.exp(log_weights)
+    np.testing.assert_allclose(weights.sum(), 1.0)
+    near = (values > 0.2) & (values < 20)
+    assert abs(weights[near].sum() - 0.9) < 0.03
 
 
 def test_annealing_goes_from_the_start_to_the_end_value_and_rests_there():

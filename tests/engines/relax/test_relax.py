@@ -9,12 +9,11 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from tests.source_strengths import errors, most_likely, source_problem
+from tests.source_strengths import averaged_posterior, errors, most_likely, source_problem
 from tests.stopping import check_same, stopped_and_resumed
 
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.engines.relax.engine import Relax, relaxed
-from riesz.engines.relax.error_scale import told
 from riesz.engines.relax.schedule import Annealed, Learned
 from riesz.engines.relax.training import relaxed_terms
 from riesz.errors import RieszError
@@ -60,13 +59,15 @@ def test_exact_norm_and_nodal_surrogate_reproduce_the_closed_form(epsilon_rel):
 
 
 @pytest.mark.slow
-def test_learned_epsilon_is_the_most_likely_one():
+def test_learned_epsilon_is_the_most_likely_one_in_training_and_averaged_over_in_the_end():
     posterior = nodal_fit(Learned(), source_problem(model_error=3.0))
     found = float(posterior.history["epsilon_rel"][-1])
     assert abs(found / most_likely(posterior.problem) - 1) < 0.2
-    means, ratios = errors(posterior, found)
-    assert abs(means).max() < 0.01, means
-    assert abs(ratios - 1).max() < 0.01, ratios
+    mean, sd = averaged_posterior(posterior.problem, Learned().scales())
+    shift = (np.asarray(posterior.coordinate_mean()) - mean) / sd
+    ratio = np.sqrt(np.diag(posterior.coordinate_covariance())) / sd
+    assert abs(shift).max() < 0.1, shift
+    assert abs(ratio - 1).max() < 0.1, ratio
 
 
 def test_annealing_ends_at_the_posterior_of_its_end_value():
@@ -88,7 +89,7 @@ def test_training_that_is_stopped_after_each_block_goes_on_to_the_same_q(
         lambda checkpoint: nodal_fit(epsilon_rel, problem, checkpoint=checkpoint),
         tmp_path / "checkpoint",
     )
-    assert stops == 2
+    assert stops > 2  # two blocks of training, and rounds of exact solves
     check_same(again, nodal_fit(epsilon_rel, problem))
 
 
@@ -139,13 +140,6 @@ def permeability(likelihood):
         likelihood=likelihood,
         dirichlet={"left": 0.0},
     )
-
-
-def test_a_large_epsilon_warns_where_the_matrix_depends_on_the_unknowns():
-    problem = permeability(Gaussian(0.1))
-    assert "leaves out how likely an error of that size" in told(problem, 2.0)[0]
-    assert told(problem, 1.0) == ()
-    assert told(source_problem(), 2.0) == ()
 
 
 def test_noise_that_is_not_normal_is_refused():

@@ -14,7 +14,8 @@ import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
 from riesz.engines.emulate.start import initial_surrogate
-from riesz.engines.relax.error_scale import RelaxedStates, gram_factor
+from riesz.engines.relax.discrepancy import gram_factor
+from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, reaction, source
@@ -101,7 +102,9 @@ def test_every_distribution_reads_back_bit_by_bit(tmp_path, linear, name):
 @pytest.mark.slow
 def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path):
     problem = small_problem(num_cells=3)
-    states = RelaxedStates(jnp.asarray(0.2), gram_factor(dual_norm(problem.forward).gram))
+    states = RelaxedStates(
+        jnp.array([0.2]), jnp.zeros(1), gram_factor(dual_norm(problem.forward).gram)
+    )
     posterior = Posterior(problem, STANDARD, states, {}, "relax", 0)
     save_posterior(tmp_path, posterior)
     again = load_posterior(tmp_path, small_problem(num_cells=3))

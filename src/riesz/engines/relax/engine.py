@@ -2,7 +2,8 @@ r"""The engine `relax`: the joint objective of Tait & Damoulas (2020) at a finit
 
 The surrogate and q are trained together on misfit, prior and penalty, and every gradient reaches
 both. The posterior is that of a model in which the equation holds up to an error of scale
-$\epsilon$; it is stated in units of the noise (`epsilon_rel`), and fixed, annealed or learned.
+$\epsilon$; it is stated in units of the noise (`epsilon_rel`), and fixed, annealed or learned. In
+the end q is brought to that posterior by exact solves, with what training leaves out.
 """
 
 from functools import partial
@@ -33,19 +34,16 @@ from riesz.engines.emulate.start import (
     initial_surrogate,
     training_cost,
 )
-from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.relax.discrepancy import gram_factor
 from riesz.engines.relax.error_scale import (
-    RelaxedStates,
     check_problem,
-    gram_factor,
     gram_matrix,
     median_units,
     most_likely_epsilon,
-    never_negative,
-    told,
 )
-from riesz.engines.relax.polish import polished, without_noise
-from riesz.engines.relax.schedule import Epsilon, as_schedule
+from riesz.engines.relax.polish import Polished, polished
+from riesz.engines.relax.schedule import Epsilon, Scales, as_schedule
+from riesz.engines.relax.states import RelaxedStates
 from riesz.engines.relax.training import (
     Pace,
     Watch,
@@ -53,15 +51,17 @@ from riesz.engines.relax.training import (
     initial_data,
     initial_state,
     trained,
-    with_part,
 )
 from riesz.penalty.dual_norm import check_energy
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
-from riesz.problem.linearity import prescribed_values
+from riesz.problem.linearity import affine_coordinates, prescribed_values
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import nodal_surrogate
+
+HARMLESS = 0.1
+"""An `epsilon_rel` up to which the log-determinant does next to nothing."""
 
 
 class Relax(PatchSettings, AbstractEngine):
@@ -93,8 +93,8 @@ class Relax(PatchSettings, AbstractEngine):
     patience: CountOrNone = None  # blocks without progress before training stops
     learning_rate: Share = 5e-3
     family_learning_rate: Share = 2e-2
-    polishing_rounds: CountOrZero = 2  # at the end, without sampling noise; 0 for none
-    polishing_draws: Count = 64
+    polishing_rounds: CountOrZero = 20  # at the end, by exact solves, at most; 0 for none
+    polishing_draws: Count = 64  # in a round; more where there are many unknowns
 
     def inert(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -165,23 +165,54 @@ def relaxed(
     state, data, history = approached(schedule, state, key, data, refreshed, pace, watch)
     state, tail = trained(pace, state, jr.fold_in(key, 1), data, "tail", watch)
     curves = {name: np.concatenate([*history.get(name, ()), tail[name]]) for name in tail}
-    last = float(data.path[-1])
     # The mean of q's parameters since epsilon has its end value and the tail began.
     q = jax.tree.map(lambda total: total / len(tail["kl"]), state.tail_sum)
-    if never_negative(penalty):
-        patch_key, draw_key = jr.split(polish_key)
-        size, dtype = problem.num_coordinates, problem.forward.dtype
-        normals = matched_normals(draw_key, engine.polishing_draws, size, dtype)
-        surrogate, epsilon = with_part(start, state.part), data.path[-1] * data.unit
-        held = without_noise(penalty, patch_key)
-        rounds = engine.polishing_rounds
-        _, q = polished(problem, held, surrogate, q, normals, epsilon, rounds=rounds)
+    scales = schedule.scales()
+    states = RelaxedStates(exact_unit * scales.values, jnp.asarray(scales.log_weights), factor)
+    end = None
+    if engine.polishing_rounds:
+        end = polished(
+            *(problem, states, q, polish_key),
+            num_draws=engine.polishing_draws,
+            rounds=engine.polishing_rounds,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        q = end.family
     return Posterior(
         problem=problem,
         distribution=q,
-        states=RelaxedStates(last * exact_unit, factor),
+        states=states,
         history={name: jnp.asarray(curve) for name, curve in curves.items()},
         engine=engine.name,
         seed=seed,
-        notes=told(problem, last),
+        notes=told(problem, scales, end),
     )
+
+
+def told(problem: InverseProblem, scales: Scales, end: Polished | None) -> tuple[str, ...]:
+    """What a reader must know before trusting the posterior."""
+    is_learned = len(scales.values) > 1
+    if end is None:
+        is_affine = len(affine_coordinates(problem)) == problem.num_coordinates
+        if is_affine or (scales.values <= HARMLESS).all():
+            return ()
+        return (
+            "polishing_rounds is 0 and the equation's matrix depends on the unknowns: training "
+            "alone leaves out how likely an error of that size is for each value of them, "
+            "log|S(z)| / 2, and favours values that let errors grow, the more so with many "
+            "sensors.",
+        )
+    notes = []
+    if not end.is_settled:
+        notes.append(
+            "q had not settled by the last of the rounds of exact solves: look at the check, and "
+            "allow more polishing_rounds."
+        )
+    if is_learned:
+        low, middle, high = np.interp((0.025, 0.5, 0.975), np.cumsum(end.scales), scales.values)
+        notes.append(
+            f"the data leave a learned epsilon_rel between {low:.2g} and {high:.2g} (95 %, median "
+            f"{middle:.2g}): the posterior is averaged over that range."
+        )
+    return tuple(notes)

@@ -1,210 +1,143 @@
-r"""The end of a training with `relax`: the objective without sampling noise.
+r"""The end of a fit with `relax`: q is brought to the relaxed posterior itself, by exact solves.
 
-Where the surrogate is rich enough, its best value for given unknowns depends on them alone and not
-on q: it weighs the data against the equation, point by point. So the two are found in turn, the
-surrogate by least squares and q by a quasi-Newton method, on one set of draws and of patches.
+Training leaves out $\tfrac12\log|S(z)|$, which costs an adjoint solve a sensor, and knows the
+solution as well as its surrogate does. Here the density has it all. The best Gaussian is found by
+natural gradients: draws of q and the slopes at them tell how the log-density bends on average over
+q (Stein's identity), which is its next precision. Where the posterior is normal a single round is
+exact.
 """
 
-import dataclasses
-from typing import TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.emulate.least_squares import (
-    MIXTURE,
-    RIDGE,
-    MixedFeatures,
-    NormalEquations,
-    applies_to,
-    factorised,
-    patch_squares,
-)
-from riesz.engines.relax.error_scale import count_patches, noise_variances
-from riesz.engines.relax.training import AnySurrogate, relaxed_terms, with_part
-from riesz.engines.training import minimised
-from riesz.fem.problem import BoundaryValueProblem
-from riesz.penalty.norm import NormSample
-from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, over_states
-from riesz.penalty.rows import StateFunction, values_at_nodes
-from riesz.posterior.family import AbstractGaussian, Draws, MeanField
-from riesz.problem.problem import InverseProblem
-from riesz.surrogate.surrogate import COORDINATES, NodalSurrogate, Surrogate
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
+from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.relax.discrepancy import linearised
+from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.training import bar
+from riesz.posterior.family import Draws, FullRank, full_rank_of
+from riesz.problem.problem import Coordinates, InverseProblem
 
-LARGEST = 512
-"""Patches that are all taken; of more, so many are drawn."""
+FOR_EACH_UNKNOWN = 4
+"""Draws, at the least: of fewer the curvature in all directions cannot be told."""
 
-Family = TypeVar("Family", bound=AbstractGaussian)
+SETTLED = 0.005
+"""How far the best q may still be, in its standard deviations, and its width, as a share."""
 
+WIDEST, NARROWEST = 4.0, 0.1
+"""Changes of a standard deviation in a round."""
 
-class ChosenPatches(AbstractPenalty):
-    """A penalty on patches that are chosen once and for all."""
+LONGEST = 3.0
+"""Way of the mean in a round, in standard deviations of q in each direction."""
 
-    problem: BoundaryValueProblem
-    whole: WeakFormPenalty
-    sample: NormSample
+SLACK = 1e-3
+"""By which the bound may fall: draws that are fixed let it, close to its maximum."""
 
-    def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
-        return jnp.mean(self.whole.estimates(self.sample, u, zs))
-
-    def nodal(
-        self, key: PRNGKeyArray, states: Float[Array, "sample node"], zs: PyTree = None
-    ) -> Float[Array, ""]:
-        def squared(residual):
-            return self.whole.norm.squared(residual, self.sample)
-
-        return jnp.mean(over_states(self.problem, states, zs, squared))
+STAGE = "polish"
+"""Its name in checkpoints."""
 
 
-def without_noise(penalty: AbstractPenalty, key: PRNGKeyArray) -> AbstractPenalty:
-    """The penalty on all its patches, or on many where there are too many."""
-    if not isinstance(penalty, WeakFormPenalty):
-        return penalty
-    many = count_patches(penalty) > LARGEST
-    sample = penalty.norm.sample(key, LARGEST) if many else penalty.norm.all()
-    return ChosenPatches(penalty.problem, penalty, sample)
+class Look(NamedTuple):
+    """What the density is at draws of q, in coordinates in which q is the standard normal."""
+
+    bound: float  # on the evidence, up to a constant
+    pull: Float[np.ndarray, " coordinate"]  # the mean slope
+    bend: Float[np.ndarray, "coordinate coordinate"]  # minus the mean second derivative
+    scales: Float[np.ndarray, " scale"]  # how likely each epsilon is
+
+    @property
+    def is_settled(self) -> bool:
+        off = np.abs(self.bend - np.eye(len(self.pull))).max() / 2
+        return bool(np.abs(self.pull).max() < SETTLED and off < SETTLED)
+
+
+class Polished(NamedTuple):
+    """The best q, or the best one found, and the weights of all epsilon under it."""
+
+    family: FullRank
+    scales: Float[np.ndarray, " scale"]
+    is_settled: bool
 
 
 def polished(
     problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: AnySurrogate,
-    family: Family,
-    normals: Draws,
-    epsilon: Float[Array, ""],
+    states: RelaxedStates,
+    family: FullRank,
+    key: PRNGKeyArray,
     *,
+    num_draws: int,
     rounds: int,
-) -> tuple[AnySurrogate, Family]:
-    """The surrogate and q in turn, on fixed draws and the penalty `without_noise`."""
-    for _ in range(rounds):
-        draws = family.transformed(normals)
-        surrogate = fitted_surrogate(problem, penalty, surrogate, draws, epsilon)
-        family = minimised(family, family_cost, problem, penalty, surrogate, normals, epsilon)
-    return surrogate, family
+    progress: bool = False,
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+) -> Polished:
+    """The Gaussian nearest to the relaxed posterior, on one set of draws."""
+    size, states, done = problem.num_coordinates, states.ready(problem), 0
+    count = max(num_draws, FOR_EACH_UNKNOWN * size)
+    normals = matched_normals(key, count, size, problem.forward.dtype)
+    kept = checkpoint.stored(STAGE)
+    if kept is not None:
+        family, done = with_leaves(family, kept["family"]), kept["done"]
+    share = 1.0
+    with bar(progress) as shown:
+        task = shown.add_task("exact solves", total=rounds, completed=done, terms="compiling")
+        look = looked(problem, states, family, normals)
+        while done < rounds and not look.is_settled:
+            trial = moved(family, look, share)
+            found = looked(problem, states, trial, normals)
+            done += 1
+            shown.update(task, completed=done, terms=f"bound {found.bound:.4g}")
+            # A draw without a solution leaves no bound: it is too far, as if it had fallen.
+            if not found.bound >= look.bound - SLACK:
+                share /= 2
+                continue
+            family, look, share = trial, found, 1.0
+            checkpoint.keep(STAGE, {"family": leaves_of(family), "done": done})
+    return Polished(family, look.scales, look.is_settled)
 
 
-def fitted_surrogate(
-    problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: AnySurrogate,
-    draws: Draws,
-    epsilon: Float[Array, ""],
-) -> AnySurrogate:
-    """The surrogate moved to the best weights of the data against the equation."""
-    if isinstance(surrogate, NodalSurrogate):
-        weights = minimised(
-            surrogate.weights, weights_cost, problem, penalty, surrogate, draws, epsilon
-        )
-        return with_part(surrogate, weights)
-    if isinstance(penalty, ChosenPatches) and applies_to(penalty.whole, surrogate):
-        equations = normal_equations(problem, penalty, surrogate, draws, epsilon)
-        return stepped(surrogate, equations)
-    return surrogate
-
-
-@eqx.filter_jit
-@eqx.filter_value_and_grad
-def family_cost(
-    family: AbstractGaussian,
-    problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: AnySurrogate,
-    normals: Draws,
-    epsilon: Float[Array, ""],
-) -> Float[Array, ""]:
-    """The objective as a function of q."""
-    key = jr.key(0)  # nothing is drawn
-    return relaxed_terms(problem, penalty, surrogate, family, key, normals, epsilon).total()
+def looked(
+    problem: InverseProblem, states: RelaxedStates, family: FullRank, normals: Draws
+) -> Look:
+    values, slopes, scales = at_draws(problem, states, family.transformed(normals))
+    pulled = np.asarray(slopes @ family.factor())
+    bend = -pulled.T @ np.asarray(normals) / len(normals)
+    bound = float(jnp.mean(values) + family.log_volume())
+    return Look(bound, pulled.mean(axis=0), (bend + bend.T) / 2, np.asarray(scales).mean(axis=0))
 
 
 @eqx.filter_jit
-@eqx.filter_value_and_grad
-def weights_cost(
-    weights: PyTree,
-    problem: InverseProblem,
-    penalty: AbstractPenalty,
-    surrogate: AnySurrogate,
-    draws: Draws,
-    epsilon: Float[Array, ""],
-) -> Float[Array, ""]:
-    """The objective as a function of the surrogate's weights."""
-    size = draws.shape[1]
-    still = MeanField(jnp.zeros(size, draws.dtype), jnp.zeros(size, draws.dtype))
-    moved = with_part(surrogate, weights)
-    return relaxed_terms(problem, penalty, moved, still, jr.key(0), draws, epsilon).total()
+def at_draws(
+    problem: InverseProblem, states: RelaxedStates, draws: Draws
+) -> tuple[Float[Array, " draw"], Draws, Float[Array, "draw scale"]]:
+    """The log-density, its slope, and how likely each epsilon is, one draw after the other."""
+
+    def log_prob(coordinates: Coordinates):
+        here = linearised(problem, coordinates, states.linear_solver)
+        logs = states.log_joint(problem, coordinates, here)
+        return jax.nn.logsumexp(logs), jax.nn.softmax(logs)
+
+    def one(coordinates: Coordinates):
+        (value, scales), slope = jax.value_and_grad(log_prob, has_aux=True)(coordinates)
+        return value, slope, scales
+
+    return jax.lax.map(one, draws)
 
 
-@eqx.filter_jit
-def normal_equations(
-    problem: InverseProblem,
-    penalty: ChosenPatches,
-    surrogate: Surrogate,
-    draws: Draws,
-    epsilon: Float[Array, ""],
-) -> NormalEquations:
-    """Of the readout, for misfit and penalty together, averaged over draws."""
-    network = factorised(surrogate)
-    zs = jax.vmap(lambda c: {**problem.z(c), COORDINATES: c, MIXTURE: network.mixture(c)})(draws)
-
-    def of_draw(z: PyTree) -> NormalEquations:
-        hidden = network.hidden(z[COORDINATES])
-        square, slope = patch_part(penalty, surrogate, z)
-        data_square, data_slope = data_part(problem, surrogate, z)
-        square, slope = square / epsilon**2 + data_square, slope / epsilon**2 + data_slope
-        return NormalEquations(
-            jnp.einsum("kl,i,j->ikjl", square, hidden, hidden), jnp.einsum("k,i->ik", slope, hidden)
-        )
-
-    def add(total, z):
-        return jax.tree.map(lambda t, one: t + one / len(draws), total, of_draw(z)), None
-
-    shapes = jax.eval_shape(of_draw, jax.tree.map(lambda leaf: leaf[0], zs))
-    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return jax.lax.scan(add, empty, zs)[0]
-
-
-def patch_part(
-    penalty: ChosenPatches, surrogate: Surrogate, z: PyTree
-) -> tuple[Float[Array, "feature feature"], Float[Array, " feature"]]:
-    """Half the second derivative of the penalty by the mixture of features, and half the first."""
-
-    def rows(change):
-        mixed = jax.tree.map(lambda leaf: leaf[None], {**z, MIXTURE: z[MIXTURE] + change})
-        return penalty.whole.rows(penalty.sample, MixedFeatures(surrogate), mixed)
-
-    still = jnp.zeros_like(z[MIXTURE])
-    squares = patch_squares(penalty.whole, penalty.sample, rows(still), jax.jacfwd(rows)(still))
-    return squares[0, :, :-1], squares[0, :, -1]
-
-
-def data_part(
-    problem: InverseProblem, surrogate: Surrogate, z: PyTree
-) -> tuple[Float[Array, "feature feature"], Float[Array, " feature"]]:
-    """The same of the misfit."""
-
-    dofs = problem.operator.dofs
-    x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
-
-    def predicted(mixture):
-        mixed = {**z, MIXTURE: mixture}
-        values = values_at_nodes(MixedFeatures(surrogate), dofs.ravel(), x, mixed)
-        return problem.operator.combined(values.reshape(dofs.shape))
-
-    slopes = jax.jacfwd(predicted)(z[MIXTURE])
-    weighted = slopes / noise_variances(problem, z[COORDINATES])[:, None]
-    return weighted.T @ slopes, (predicted(z[MIXTURE]) - problem.observed) @ weighted
-
-
-def stepped(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
-    """The surrogate with its readout at the minimum of the squares."""
-    network = factorised(surrogate)
-    readout, size = network.readout, network.readout.size
-    matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
-    matrix[np.diag_indices(size)] += RIDGE * np.trace(matrix) / size
-    change = -np.linalg.solve(matrix, np.asarray(equations.slope, dtype=float).ravel())
-    readout = readout + jnp.asarray(change.reshape(readout.shape), readout.dtype)
-    return dataclasses.replace(surrogate, network=dataclasses.replace(network, readout=readout))
+def moved(family: FullRank, look: Look, share: float) -> FullRank:
+    """A share of the step to the Gaussian that the slopes ask for."""
+    values, vectors = np.linalg.eigh(look.bend)
+    precision = 1 + share * (np.clip(values, WIDEST**-2, NARROWEST**-2) - 1)
+    # Where the log-density bends upwards, as far as if it bent downwards.
+    along = share * (vectors.T @ look.pull) / np.maximum(np.abs(values), precision)
+    along = along * min(1.0, LONGEST * np.sqrt(len(along)) / max(np.linalg.norm(along), 1e-300))
+    factor = np.asarray(family.factor())
+    turned = factor @ vectors
+    covariance = (turned / precision) @ turned.T
+    return full_rank_of(
+        family.mean + jnp.asarray(turned @ along), jnp.asarray(np.linalg.cholesky(covariance))
+    )

@@ -6,16 +6,33 @@ noise there. Large values let a surrogate follow the data first and the equation
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 from pydantic import Field, PlainValidator
 
 from riesz.errors import RieszError
 
 LEARNED = "learned"
+
+LEAST, MOST = 0.05, 100.0
+"""Where a learned `epsilon_rel` is looked for: below it the equation is as good as exact."""
+
+GRID = 64
+"""Values between, an eighth apart: the data seldom tell the scale of an error that closely."""
+
+TENFOLD = 0.9
+"""How sure one is, before the data are seen, that a learned value is not ten times off."""
+
+
+class Scales(NamedTuple):
+    """Values of `epsilon_rel`, and logarithms of their weights before the data are seen."""
+
+    values: Float[np.ndarray, " scale"]
+    log_weights: Float[np.ndarray, " scale"]
 
 
 class AbstractSchedule(eqx.Module):
@@ -29,6 +46,10 @@ class AbstractSchedule(eqx.Module):
     @abstractmethod
     def last(self) -> float:
         """The value at the end; where it is learned, the first guess."""
+
+    def scales(self) -> Scales:
+        """What it is in the posterior."""
+        return Scales(np.array([self.last]), np.zeros(1))
 
 
 class Fixed(AbstractSchedule):
@@ -79,7 +100,11 @@ class Annealed(AbstractSchedule):
 
 
 class Learned(AbstractSchedule):
-    """Found from the data: the value that makes them most likely, refreshed after each block."""
+    """Found from the data, with a log-normal prior about `start`, tenfold to both sides.
+
+    Training takes the value that makes the data most likely, refreshed after each block. The
+    posterior is averaged over all values, as likely as the data leave them.
+    """
 
     start: float = eqx.field(static=True, default=1.0)
 
@@ -92,6 +117,12 @@ class Learned(AbstractSchedule):
     @property
     def last(self) -> float:
         return self.start
+
+    def scales(self) -> Scales:
+        logs = np.linspace(np.log(LEAST), np.log(MOST), GRID)
+        sd = np.log(10) / scipy.special.ndtri((1 + TENFOLD) / 2)
+        weights = -0.5 * ((logs - np.log(self.start)) / sd) ** 2
+        return Scales(np.exp(logs), scipy.special.log_softmax(weights))
 
 
 def check_positive(epsilon_rel: float) -> None:

@@ -96,14 +96,19 @@ class AbstractLinearSolver(eqx.Module):
         matrix: SparseMatrix,
         prepared: PyTree[Array],
         side: Vector,
+        *,
+        transposed: bool = False,
     ) -> Vector:
-        """The same where derivatives by A are to be those of a function, its product with x."""
+        """The same where derivatives by A are to be those of a function, its product with x.
+
+        With A `transposed` the function is the product of the transpose.
+        """
         return jax.lax.custom_linear_solve(
             product,
             side,
-            solve=lambda _, b: self.raw_solve(matrix, b, transposed=False, prepared=prepared),
+            solve=lambda _, b: self.raw_solve(matrix, b, transposed=transposed, prepared=prepared),
             transpose_solve=lambda _, b: self.raw_solve(
-                matrix, b, transposed=True, prepared=prepared
+                matrix, b, transposed=not transposed, prepared=prepared
             ),
         )
 

@@ -37,6 +37,11 @@ class SparseMatrix(eqx.Module):
             products, self.pattern.rows, self.pattern.size, indices_are_sorted=True
         )
 
+    def transposed(self, vector: Float[Array, " size"]) -> Float[Array, " size"]:
+        """The product of the transpose."""
+        products = self.values * vector[self.pattern.rows]
+        return jax.ops.segment_sum(products, self.pattern.columns, self.pattern.size)
+
     def to_dense(self) -> Float[Array, "size size"]:
         size = self.pattern.size
         zeros = jnp.zeros((size, size), self.values.dtype)

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 import riesz
-from riesz.engines.relax.error_scale import GramFactor, RelaxedStates
+from riesz.engines.relax.discrepancy import GramFactor
+from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.io.store.files import prepared_folder, read_arrays, read_bytes, write_bytes

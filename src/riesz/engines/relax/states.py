@@ -1,0 +1,89 @@
+"""The relaxed model: how likely values of the unknowns are, and the states that go with them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from riesz.engines.relax.discrepancy import (
+    GramFactor,
+    Linearised,
+    linearised,
+    log_densities,
+    noise_variances,
+    suited,
+)
+from riesz.fem.assembly import with_dirichlet
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import AbstractStateMap, States, compiled_states
+from riesz.posterior.solved import ManyZ
+from riesz.problem.problem import Coordinates, InverseProblem
+
+
+class RelaxedStates(AbstractStateMap):
+    r"""A state drawn for each draw of the unknowns, by exact solves, one after the other.
+
+    For given unknowns and a given $\epsilon$ the relaxed equation makes u Gaussian, and the data
+    narrow it. Matheron's rule (pathwise conditioning, Wilson et al. 2021) turns a draw before the
+    data into one after: $u = u_0 + \epsilon^2 L^{-1} A L^{-\top} H^\top S^{-1} (y - H u_0 - e)$
+    with noise $e$. Where the equation is not linear it is linearised about its solution. An
+    $\epsilon$ that is not known has several values with prior weights: it is drawn, too, as the
+    data have it for these unknowns, and the density of the unknowns is a sum over its values.
+    """
+
+    epsilon: Float[Array, " scale"]
+    log_weight: Float[Array, " scale"]  # before the data are seen
+    factor: GramFactor
+    linear_solver: AbstractLinearSolver = Automatic()
+
+    def ready(self, problem: InverseProblem) -> "RelaxedStates":
+        """The same with the solver that suits a problem, to be chosen before anything compiles."""
+        solver = suited(problem) if isinstance(self.linear_solver, Automatic) else None
+        return self if solver is None else dataclasses.replace(self, linear_solver=solver)
+
+    def from_outside(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
+    ) -> States:
+        return compiled_states(self.ready(problem), problem, key, coordinates)
+
+    def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
+        keys = jr.split(key, len(coordinates))
+        return jax.lax.map(lambda drawn: self.conditional(problem, *drawn), (keys, coordinates))
+
+    def log_joint(
+        self, problem: InverseProblem, coordinates: Coordinates, here: Linearised
+    ) -> Float[Array, " scale"]:
+        r"""Of data, unknowns and each $\epsilon$; the data are $N(H G[\xi],\, S(\xi))$."""
+        sd = jnp.sqrt(noise_variances(problem, coordinates))
+        gap = (problem.observed - problem.operator @ here.state) / sd
+        spread = here.discrepancy(self.factor) / (sd[:, None] * sd[None, :])
+        fits = log_densities(gap, spread, self.epsilon) - jnp.sum(jnp.log(sd))
+        return problem.latents.log_prior(coordinates) + fits + self.log_weight
+
+    def log_prob(self, problem: InverseProblem, coordinates: Coordinates) -> Float[Array, ""]:
+        r"""The log-posterior of the unknowns up to a constant, $\epsilon$ integrated out."""
+        here = linearised(problem, coordinates, self.linear_solver)
+        return jax.nn.logsumexp(self.log_joint(problem, coordinates, here))
+
+    def conditional(
+        self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Coordinates
+    ) -> Float[Array, " node"]:
+        """One state given the unknowns and the data."""
+        here, forward = linearised(problem, coordinates, self.linear_solver), problem.forward
+        variances = noise_variances(problem, coordinates)
+        scale_key, error_key, noise_key = jr.split(key, 3)
+        epsilon = self.epsilon[
+            jr.categorical(scale_key, self.log_joint(problem, coordinates, here))
+        ]
+        normals = jr.normal(error_key, (forward.num_free,), forward.dtype)
+        error = epsilon * (self.factor @ normals)  # of the equation, before the data
+        noise = jnp.sqrt(variances) * jr.normal(noise_key, variances.shape, forward.dtype)
+        covariance = jnp.diag(variances) + epsilon**2 * here.discrepancy(self.factor)
+        gap = problem.observed - problem.operator @ here.state - here.responses @ error - noise
+        weights = jnp.linalg.solve(covariance, gap) @ here.responses
+        error = error + epsilon**2 * (self.factor @ self.factor.transposed(weights))
+        values = here.state[forward.free] + self.linear_solver(here.matrix, error)
+        return with_dirichlet(forward, values, problem.z(coordinates))
