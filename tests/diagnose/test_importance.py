@@ -5,11 +5,13 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.linear_gaussian import known_posterior, linear_problem
+from tests.linear_gaussian import PRIOR_MEAN, PRIOR_SD, known_posterior, linear_problem
 
 from riesz.diagnose.importance import (
     BUDGET,
+    Effort,
     affordable,
+    all_parts,
     checked,
     importance_check,
     with_importance_check,
@@ -63,13 +65,71 @@ def test_one_that_is_moved_is_told_and_corrected():
 
 
 def test_a_posterior_carries_its_check_and_its_warnings():
-    posterior = with_importance_check(posterior_of(scale=2.0))
+    posterior = with_importance_check(posterior_of(scale=0.25))
     found = posterior.check
     assert found is not None
-    assert found.num_draws == 1000
+    assert not found.is_applied
     assert "k-hat" in str(found)
-    assert any("too wide" in note for note in posterior.notes)
+    assert any("neither q nor its corrected moments" in note for note in posterior.notes)
     assert posterior_of().check is None
+
+
+def test_a_q_that_is_the_posterior_is_left_as_it_is():
+    right = posterior_of()
+    posterior = with_importance_check(right)
+    assert posterior.check is not None
+    assert not posterior.check.is_applied
+    assert posterior.distribution is right.distribution
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.7, 1.0), (0.0, 1.6), (0.4, 0.85)])
+def test_where_weights_vouch_for_it_the_posterior_is_the_corrected_one(shift, scale):
+    """Its draws, and all that is computed of them, within four Monte-Carlo errors."""
+    posterior = with_importance_check(posterior_of(shift=shift, scale=scale), seed=2)
+    check, (mean, covariance) = posterior.check, known_posterior()
+    assert check is not None
+    assert check.is_applied
+    assert check.effective_draws > 750
+    assert posterior.notes == ()
+    error = 1 / np.sqrt(check.effective_draws)
+    sd = np.sqrt(np.diag(covariance))
+    gap = (np.asarray(posterior.coordinate_mean()) - mean) / sd
+    np.testing.assert_allclose(gap, 0.0, atol=4 * error)
+    ratio = np.sqrt(np.diag(posterior.coordinate_covariance())) / sd
+    np.testing.assert_allclose(ratio, 1.0, atol=4 * error / np.sqrt(2))
+    np.testing.assert_allclose(
+        posterior.mean("w"), PRIOR_MEAN + PRIOR_SD * mean, atol=4 * error * PRIOR_SD * sd.max()
+    )
+    assert "good, as corrected" in str(check)
+    with pytest.raises(RieszError, match="was corrected by its check"):
+        importance_check(posterior)
+
+
+def test_no_mean_is_off_by_more_than_the_scatter_of_weights_allows():
+    """A quantity in proportion to the weights themselves is off by just that much."""
+    draws = spread_normals(0, 1000, 2)
+    logs = 0.15 * draws[:, 0] - 0.05 * draws[:, 1] ** 2
+    found, weights = weighed(draws, logs), np.exp(logs) / np.exp(logs).sum()
+    for quantity in (draws[:, 0], draws[:, 1] ** 2, weights):
+        bias = abs(weights @ quantity - quantity.mean()) / quantity.std()
+        assert bias <= found.largest_bias * (1 + 1e-9)
+    assert bias == pytest.approx(found.largest_bias)
+
+
+def test_few_effective_draws_do_not_stand_for_the_posterior():
+    found = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
+    worth = dataclasses.replace(found, k_hat=0.6, effective_draws=250.0)
+    assert worth.vouches
+    assert not dataclasses.replace(worth, effective_draws=150.0).vouches
+    assert not dataclasses.replace(worth, k_hat=0.75).vouches
+    assert not dataclasses.replace(worth, num_draws=251).vouches  # q is close enough
+
+
+def test_more_draws_are_weighed_until_they_are_worth_enough_or_the_time_is_over():
+    found = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
+    for effective, seconds, parts in ((900, 1.0, 1), (300, 1.0, 3), (20, 1.0, 8), (20, 100.0, 2)):
+        worth = dataclasses.replace(found, effective_draws=float(effective))
+        assert all_parts(worth, Effort(1000, seconds, True)) == parts
 
 
 def test_draws_have_no_density_to_weigh():

@@ -2,11 +2,13 @@ r"""Is q the posterior? Importance sampling of q against the exact log-posterior
 
 Draws of q are weighed by $p(\xi, y) / q(\xi)$, with the equation solved exactly for each. The tail
 of the weights alone misses some failures (a q that is too wide has light weights), so the moments
-that the weights correct are told too, each with its Monte-Carlo error.
+that the weights correct are told too, each with its Monte-Carlo error. Where the weights can be
+relied on, draws that are kept by them stand for the posterior in the place of q.
 """
 
 import dataclasses
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,8 +23,8 @@ from riesz.errors import RieszError
 from riesz.fem.choice import expected_seconds
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import is_linear
-from riesz.posterior.checks import ImportanceCheck
-from riesz.posterior.family import AbstractGaussian, Draws
+from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck
+from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.psis import SmoothedWeights, smoothed_weights
 from riesz.posterior.sobol import spread_normals
@@ -36,6 +38,16 @@ BUDGET = 240.0
 
 NEWTON_STEPS = 5
 """Linear solves that a nonlinear equation takes, roughly."""
+
+ENOUGH, MOST_PARTS = 800, 8
+"""Effective draws until which more are weighed where they correct q, and how many times the first
+sample at most: their means are then known to 4 % of a standard deviation."""
+
+PARTS_APART = 2**32
+"""Between the seeds of samples."""
+
+MOST_KEPT, LARGEST_KEPT = 1000, 1e7
+"""Draws that are kept of them, and numbers in these: 80 MB."""
 
 LARGEST_SAMPLE = 2e8
 """Numbers in all draws together: some gigabytes with what is computed of them."""
@@ -83,13 +95,22 @@ def importance_check(
     down to 64. For `relax` the exact posterior is that of its relaxed model, over all epsilon where
     it is learned.
     """
+    num_draws = effort(posterior).num_draws if num_draws is None else num_draws
+    return found_by(posterior, weighed(posterior, num_draws, seed))
+
+
+class Weighed(NamedTuple):
+    """Draws of q, and the logarithms of their weights."""
+
+    draws: Float[np.ndarray, "draw coordinate"]
+    logs: Float[np.ndarray, " draw"]
+
+
+def weighed(posterior: Posterior, num_draws: int, seed: int) -> Weighed:
+    """So many draws of q against the exact posterior."""
     family, states = posterior.distribution, posterior.states
     if not isinstance(family, AbstractGaussian):
-        raise RieszError(
-            f"a posterior by {posterior.engine} consists of draws that have no density to weigh: "
-            "its sampler tells of itself, in its notes and its history."
-        )
-    num_draws = effort(posterior).num_draws if num_draws is None else num_draws
+        raise RieszError(no_density(posterior))
     with jax.enable_x64(True):
         problem, family = in_precision((posterior.problem, family), jnp.float64)
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
@@ -101,17 +122,69 @@ def importance_check(
             f"{np.isnan(logs).sum()} of {num_draws} draws have no log-posterior: the exact solve "
             "failed there. Look for priors that allow impossible coefficients."
         )
+    return Weighed(np.asarray(draws), logs)
+
+
+def no_density(posterior: Posterior) -> str:
+    """Why a posterior by draws cannot be weighed."""
+    if posterior.check is not None:
+        return (
+            f"the posterior by {posterior.engine} was corrected by its check and consists of draws "
+            "now: posterior.check says what was found, and rz.fit(..., check=False) gives q itself."
+        )
+    return (
+        f"a posterior by {posterior.engine} consists of draws that have no density to weigh: its "
+        "sampler tells of itself, in its notes and its history."
+    )
+
+
+def found_by(posterior: Posterior, sample: Weighed) -> ImportanceCheck:
+    family = posterior.distribution
     moments = np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
-    return checked(np.asarray(draws), logs, problem.latents.coordinate_names(), moments)
+    return checked(*sample, posterior.problem.latents.coordinate_names(), moments)
 
 
 def with_importance_check(
     posterior: Posterior, *, num_draws: int | None = None, seed: int = 0
 ) -> Posterior:
-    """The same posterior with the check, and with what it warns of in its notes."""
-    found = importance_check(posterior, num_draws=num_draws, seed=seed)
+    """The posterior with the check, and with what it warns of in its notes.
+
+    Where weights say that q is not the posterior, and vouch for a correction, the posterior that
+    is returned consists of draws of q that are kept by their weights. By default more draws are
+    weighed then, if there is time, until they are worth enough.
+    """
+    needed = effort(posterior)
+    sample = weighed(posterior, num_draws or needed.num_draws, seed)
+    found = found_by(posterior, sample)
+    if num_draws is None and found.k_hat <= found.doubtful and found.largest_bias > CLOSE:
+        # In parts of the same size: what was compiled serves all of them.
+        for part in range(1, all_parts(found, needed)):
+            more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART)
+            sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
+        found = found_by(posterior, sample)
+    if found.vouches:
+        return corrected(posterior, sample, dataclasses.replace(found, is_applied=True), seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
+
+
+def all_parts(found: ImportanceCheck, needed: Effort) -> int:
+    """How many samples of this size, with the first, are worth enough, as far as there is time."""
+    wanted = int(np.ceil(ENOUGH / found.effective_draws))
+    return min(wanted, MOST_PARTS, int(BUDGET / max(needed.seconds, 1e-9)))
+
+
+def corrected(
+    posterior: Posterior, sample: Weighed, found: ImportanceCheck, seed: int
+) -> Posterior:
+    """Draws of q, each as often as its weight says, in the place of q (systematic resampling)."""
+    draws, logs = sample
+    count = int(np.clip(LARGEST_KEPT / draws.shape[1], FAIR, min(MOST_KEPT, len(draws))))
+    ends = np.cumsum(smoothed_weights(logs).weights)
+    start = np.random.default_rng(seed % 2**64).uniform()
+    kept = np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)
+    by_chain = jnp.asarray(draws[kept][None], posterior.distribution.dtype)
+    return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=found)
 
 
 def checked(

@@ -19,6 +19,12 @@ MISSED = 3.0
 TOLERATED_SHIFT, TOLERATED_GROWTH = 0.25, 0.2
 """Of a mean in posterior standard deviations, and of a standard deviation (in logarithms)."""
 
+CLOSE = 0.1
+"""Standard deviations of q by which any mean may be off and q still be left as it is."""
+
+FAIR = 200
+"""Effective draws from which corrected ones may stand for the posterior: means to 7 % of an sd."""
+
 SURE = 3.0
 """Monte-Carlo errors by which a moment must be off before it is told, of one unknown; of many, as
 many errors as are as improbable for the largest of them."""
@@ -48,7 +54,8 @@ class ImportanceCheck(eqx.Module):
 
     `mean_shift` is how far the corrected mean lies from that of q in corrected standard
     deviations, `sd_ratio` the standard deviation of q over the corrected one, both for each
-    coordinate, and with their Monte-Carlo errors.
+    coordinate, and with their Monte-Carlo errors. Where it `is_applied`, the posterior is no longer
+    q but draws of it that were kept by their weights.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -61,6 +68,7 @@ class ImportanceCheck(eqx.Module):
     mean_shift_error: Float[np.ndarray, " coordinate"]
     sd_ratio: Float[np.ndarray, " coordinate"]
     sd_ratio_error: Float[np.ndarray, " coordinate"]
+    is_applied: bool = False
 
     @property
     def worst_shift(self) -> Worst:
@@ -91,8 +99,24 @@ class ImportanceCheck(eqx.Module):
         return min(GOOD, self.doubtful)
 
     @property
+    def largest_bias(self) -> float:
+        r"""Of the mean of any quantity under q, in its standard deviations there.
+
+        By the scatter of the weights, $|E_p f - E_q f| \le \mathrm{sd}_q(f)\,\mathrm{sd}_q(p/q)$.
+        """
+        return float(np.sqrt(max(0.0, self.num_draws / self.effective_draws - 1)))
+
+    @property
+    def vouches(self) -> bool:
+        """Whether weighed draws may stand for the posterior, and are worth it."""
+        is_fair = self.k_hat <= self.doubtful and self.effective_draws >= FAIR
+        return bool(is_fair and self.largest_bias > CLOSE)
+
+    @property
     def verdict(self) -> str:
         """In a few words, as the tail of the weights has it, which alone does not make q good."""
+        if self.is_applied:
+            return "good, as corrected"
         if self.k_hat <= self.good:
             good = f"good as far as {self.num_draws} draws tell" if self.is_sparse else "good"
             return "no heavy tail, but see below" if self.warnings else good
@@ -102,7 +126,9 @@ class ImportanceCheck(eqx.Module):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the posterior must know; nothing where q is good."""
+        """What a reader of the posterior must know; nothing where q is good, or corrected."""
+        if self.is_applied:
+            return ()
         if not self.k_hat <= self.doubtful:
             # Of the moments nothing: a few draws have all the weight, like a narrow posterior.
             limit = f", the limit for {self.num_draws} draws" if self.is_sparse else ""
@@ -146,6 +172,13 @@ class ImportanceCheck(eqx.Module):
         if not np.isfinite(self.sd_ratio).all():  # a single draw has all the weight
             return told
         shift, ratio = self.worst_shift.coordinate, self.worst_width.coordinate
+        if self.is_applied:
+            return (
+                f"{told}; the posterior is draws of q kept by these weights, which moved the mean "
+                f"of {self.names[shift]} by {self.mean_shift[shift]:+.2f} +- "
+                f"{self.mean_shift_error[shift]:.2f} sd, and made the sd of {self.names[ratio]} "
+                f"{1 / self.sd_ratio[ratio]:.2f} of what it was"
+            )
         return (
             f"{told}; corrected mean of {self.names[shift]} {self.mean_shift[shift]:+.2f} +- "
             f"{self.mean_shift_error[shift]:.2f} sd away, sd of {self.names[ratio]} "

@@ -41,8 +41,8 @@ def field_sd(posterior: Posterior, name: str, *, seed: int = 0) -> Float[Array, 
         raise RieszError(f"{name!r} is no field: ask posterior.sd({name!r}).")
     if not isinstance(distribution, PriorUpdate):
         raise RieszError(
-            f"a posterior by {posterior.engine} is no update of the prior, as that by laplace: ask "
-            f"rz.predict(posterior, {name!r}) for its sd by draws."
+            f"this posterior by {posterior.engine} is no update of the prior, as that of "
+            f"rz.Laplace().run(problem): ask rz.predict(posterior, {name!r}) for its sd by draws."
         )
     return jnp.sqrt(field_variances(problem, distribution, jr.key(seed), name))
 

@@ -21,11 +21,10 @@ from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit
 
 
-def importance(k_hat=0.1, effective=900.0, shift=0.0, ratio=1.0):
+def importance(k_hat=0.1, effective=900.0, shift=0.0, ratio=1.0, *, is_applied=False):
     one, small = np.ones(1), np.full(1, 0.01)
-    return ImportanceCheck(
-        ("a",), 1000, k_hat, effective, 0 * one, one, shift * one, small, ratio * one, small
-    )
+    moments = (0 * one, one, shift * one, small, ratio * one, small)
+    return ImportanceCheck(("a",), 1000, k_hat, effective, *moments, is_applied)
 
 
 def told(check=None, surrogate=None, **changes):
@@ -60,6 +59,14 @@ def test_a_q_of_the_wrong_width_or_place_is_told_with_the_unknown():
     moved = told(importance(shift=1.5))["Means against exact solves"]
     assert moved.level == BAD
     assert "+1.50 standard deviations" in moved.words
+
+
+def test_a_posterior_that_was_corrected_is_judged_by_what_its_draws_are_worth():
+    found = told(importance(k_hat=0.6, effective=450.0, shift=1.5, ratio=0.6, is_applied=True))
+    assert {one.level for one in found.values()} == {GOOD}
+    assert "means and intervals are corrected" in found["k-hat (tail of the weights)"].words
+    few = told(importance(k_hat=0.6, effective=250.0, is_applied=True))
+    assert few["Effective draws"].level == DOUBTFUL
 
 
 def test_moments_of_a_few_draws_that_have_all_the_weight_are_not_told():

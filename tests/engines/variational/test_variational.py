@@ -20,7 +20,8 @@ from riesz.fem.linear.linear_solve import Dense
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import ExactStates
 
-SMALL = Variational(num_draws=8, num_curved=4, linear_solver=Dense())
+SMALL = Variational(num_draws=4, num_curved=2, linear_solver=Dense())
+"""Curvature at fewer draws than there are directions, which are three."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def sources(num_terms, cells):
 @pytest.mark.parametrize(
     ("size", "cells"),
     [
-        (270, 16),
+        pytest.param(270, 16, marks=pytest.mark.slow),
         pytest.param(200, 16, marks=pytest.mark.slow),  # curvature in all directions
         pytest.param(300, 24, marks=pytest.mark.slow),
         pytest.param(500, 24, marks=pytest.mark.slow),

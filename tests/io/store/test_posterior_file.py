@@ -127,7 +127,8 @@ def test_a_surrogate_reads_back_bit_by_bit(tmp_path):
 def test_checks_read_back_bit_by_bit(tmp_path):
     """Where a single draw has all the weight, the shape of the tail is infinite."""
     third = np.array([1 / 3])
-    check = ImportanceCheck(("f",), 1000, np.inf, 1.0, third, *([np.array([np.nan])] * 5))
+    nothing = [np.array([np.nan])] * 5
+    check = ImportanceCheck(("f",), 1000, np.inf, 1.0, third, *nothing, is_applied=True)
     error = SurrogateError(third, 2 * third, 3 * third)
     posterior = Posterior(small_problem(), STANDARD, ExactStates(), check=check)
     for one in (posterior, dataclasses.replace(posterior, check=None, surrogate_error=error)):

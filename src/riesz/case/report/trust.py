@@ -109,6 +109,9 @@ def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
 
 
 def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
+    if check.is_applied:
+        yield from of_correction(check)
+        return
     level = graded(check.k_hat, check.good, check.doubtful)
     reach = f" This {check.reach}." if check.is_sparse else ""
     words = {
@@ -132,6 +135,24 @@ def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
     if level != BAD and np.isfinite(check.sd_ratio).all():
         yield of_shift(check)
         yield of_width(check)
+
+
+def of_correction(check: ImportanceCheck) -> Iterator[Verdict]:
+    """Of a posterior that consists of weighed draws: what counts is their tail, and their worth."""
+    words = (
+        "The posterior consists of draws of the approximation, each as often as exact solves say: "
+        "means and intervals are corrected."
+    )
+    yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", GOOD, words)
+    level = graded(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
+    words = {
+        GOOD: "Enough for means and intervals.",
+        DOUBTFUL: "Means are rough, and quantiles in the tails rougher: compare with --engine "
+        "sample before you publish intervals.",
+        BAD: "Too few for means and intervals: compare with --engine sample.",
+    }[level]
+    effective = f"{check.effective_draws:.0f} of {check.num_draws}"
+    yield Verdict("Effective draws", effective, level, words)
 
 
 def of_shift(check: ImportanceCheck) -> Verdict:

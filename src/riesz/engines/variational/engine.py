@@ -65,6 +65,11 @@ class Variational(AbstractEngine):
     start: Start = None
     linear_solver: Solver = Automatic()
 
+    @property
+    def num_pairs(self) -> int:
+        """Of draws on both sides of the mean: their scatter says what chance does."""
+        return max(2, -(-self.num_draws // 2))
+
     def cost(self, solve: float, problem: InverseProblem) -> float:
         """Twenty steps after the search."""
         actions = self.num_curved * 2 * self.directions_of(problem)
@@ -90,7 +95,7 @@ class Variational(AbstractEngine):
             shown.advance(task, len(begin.curves))
             found = fitted(
                 *(problem, solver, begin),
-                (self.max_steps, -(-self.num_draws // 2), -(-self.num_curved // 2)),
+                (self.max_steps, self.num_pairs, -(-self.num_curved // 2)),
                 *(self.tolerance, own),
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
                 work.checkpoint,
@@ -126,7 +131,7 @@ class Variational(AbstractEngine):
                 "with max_steps=..., see more in each with num_draws=..., or use sample.",
             )
         if found.num_failed:
-            every = len(found.curves) * 2 * -(-self.num_draws // 2)
+            every = len(found.curves) * 2 * self.num_pairs
             notes = (
                 *notes,
                 f"at {found.num_failed} of {every} draws of q the equation had no solution or the "
