@@ -26,6 +26,7 @@ class ExperimentName(StrEnum):
     CHECKERBOARD = "checkerboard"
     FIELD = "field"
     BLOCKS = "blocks"
+    HANFORD = "hanford"
     MISSPECIFIED = "misspecified"
     JURA = "jura"
     AQUIFER = "aquifer"
@@ -36,6 +37,7 @@ OPTIONS = {
     ExperimentName.SMOOTHER: ("domain",),
     ExperimentName.JURA: ("metal", "data", "settings", "select"),
     ExperimentName.AQUIFER: ("split", "data", "select"),
+    ExperimentName.HANFORD: ("set", "data"),
 }
 """What can be asked for besides mode and seed; of other experiments nothing can."""
 
@@ -52,13 +54,14 @@ class Request:
     split: str | None = None
     data: Path | None = None
     settings: Path | None = None
+    set: int | None = None
     select: bool = False
 
     def given(self) -> dict[str, Any]:
         """The options that were not left out."""
-        names = ("domain", "metal", "split", "data", "settings", "select")
+        names = ("domain", "metal", "split", "data", "settings", "set", "select")
         found = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in found.items() if value not in (None, False)}
+        return {k: value for k, value in found.items() if not (value is None or value is False)}
 
     def words(self) -> list[str]:
         """The options as they are typed."""
@@ -82,6 +85,10 @@ def experiment_of(request: Request) -> "Experiment":
         return jura_of(request)
     if request.name is ExperimentName.AQUIFER:
         return aquifer_of(request)
+    if request.name is ExperimentName.HANFORD:
+        from riesz_paper.experiments.hanford.experiment import hanford_experiment
+
+        return hanford_experiment(request.seed, request.mode, request.set, request.data)
     if request.name is ExperimentName.SMOOTHER:
         return smoother_of(request)
     from riesz_paper.experiments.agreement.experiment import agreement

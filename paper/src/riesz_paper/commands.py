@@ -43,6 +43,9 @@ def experiment(
     split: Annotated[
         str | None, typer.Option("--split", help="A, B1, B2 or D; for aquifer.")
     ] = None,
+    which: Annotated[
+        int | None, typer.Option("--set", help="One of the sets 0 to 9; for hanford.")
+    ] = None,
     select: Annotated[
         bool,
         typer.Option("--select", help="Choose by training data alone; for jura and aquifer."),
@@ -51,7 +54,8 @@ def experiment(
         Path | None,
         typer.Option(
             "--data",
-            help="For jura a CSV with the columns of the built-in samples, for aquifer a folder.",
+            help="For jura a CSV with the columns of the built-in samples, for aquifer and "
+            "hanford a folder.",
         ),
     ] = None,
     settings: Annotated[
@@ -64,7 +68,7 @@ def experiment(
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
     mode = "full" if full else "quick"
-    request = Request(name, mode, seed, domain, metal, split, data, settings, select=select)
+    request = Request(name, mode, seed, domain, metal, split, data, settings, which, select=select)
     words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), *request.words()]
     words += [] if jobs == 1 else ["--jobs", str(jobs)]
     build = partial(prepare, request)

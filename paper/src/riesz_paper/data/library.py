@@ -34,6 +34,13 @@ DATA_SETS = {
             "wells.csv",
         ),
         DataSet(
+            "hanford",
+            "transmissivity and heads under the Hanford Site, Washington",
+            "MIT (Y. Zong; Y.H. Yeung)",
+            "0.6 MB",
+            "hanford_1x.npz",
+        ),
+        DataSet(
             "jura",
             "heavy metals in the topsoil of the Swiss Jura",
             "measured facts, cite their sources",

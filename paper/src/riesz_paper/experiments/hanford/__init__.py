@@ -1,0 +1,1 @@
+"""Log-transmissivity of a real site from some of its values and heads."""
