@@ -55,3 +55,12 @@ def esrp_folder() -> Path:
     if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
         pytest.skip("needs RIESZ_DATA, a folder with esrp in it: riesz data fetch esrp")
     return folder
+
+
+@pytest.fixture(scope="session")
+def hanford_folder() -> Path:
+    """The Hanford Site, which is no part of the project."""
+    folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / "hanford"
+    if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
+        pytest.skip("needs RIESZ_DATA, a folder with hanford in it: see docs/data.md")
+    return folder

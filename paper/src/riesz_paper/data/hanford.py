@@ -50,9 +50,8 @@ class Site:
         """The cells of a set of so many values."""
         sets = self.value_sets
         if number not in sets:
-            raise RieszError(
-                f"there are no sets of {number} values: there are {listed(map(str, sets))}."
-            )
+            known = listed(map(str, sets))
+            raise RieszError(f"there are no sets of {number} values: there are those of {known}.")
         if not 0 <= which < len(sets[number]):
             raise RieszError(f"there is no set {which}: they go from 0 to {len(sets[number]) - 1}.")
         return sets[number][which]
@@ -85,6 +84,9 @@ def site_of(mesh: str, arrays: dict[str, np.ndarray], where: str) -> Site:
         return arrays[name]
 
     cells = array("cells").astype(np.int64)
+    for name in ("cell_centroid", "log_T_rf1", HEADS[mesh]):
+        if len(array(name)) != len(cells):
+            raise FileFormatError(f"{where}: {name} has {len(array(name))} of {len(cells)} cells.")
     parents = array("parent_1x") if mesh == "4x" else np.arange(len(cells))
     site = Site(
         mesh=mesh,
@@ -108,11 +110,7 @@ def site_of(mesh: str, arrays: dict[str, np.ndarray], where: str) -> Site:
 
 
 def check_site(site: Site, where: str) -> None:
-    """Raise where arrays do not fit together."""
-    for name in ("centroids", "log_transmissivity", "finite_volume_heads", "parents"):
-        found = len(getattr(site, name))
-        if found != site.num_cells:
-            raise FileFormatError(f"{where}: {found} {name} for {site.num_cells} cells.")
+    """Raise where numbers name what is not there, or cells are not nested."""
     numbers = {
         "cells": (site.cells, len(site.nodes)),
         "boundary faces": (site.faces, len(site.nodes)),

@@ -36,7 +36,7 @@ FIRST_LENGTHS = (0.03, 0.1, 0.3)
 PRECISION = 0.01
 """Of logarithms of scales, and of log-likelihoods, where a search for them ends."""
 
-Places = Float[np.ndarray, "place 2"]
+Places = Float[np.ndarray, "_ 2"]
 
 
 @dataclass(frozen=True)
