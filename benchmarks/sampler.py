@@ -3,7 +3,7 @@
 The engine `sample` on the problem of 64 blocks, and on a log-diffusivity with one unknown a node of
 33^2, 65^2 and 129^2, 50 sensors and two per cent of noise. Processor seconds are those of the whole
 fit, compilation included; gradients those of searches left out. Moments of the blocks are in the
-rows, so that runs can be held against each other.
+rows, so that a run can be held against a longer one of the same data (`--against`).
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SIDES = (32, 64, 128)
-FINER = 192
+FINER = {2: 192, 3: 56}
 NUM_SENSORS, RELATIVE_NOISE = 50, 0.02
 FIELD_SD, LENGTH_SCALE = 1.0, 0.3
 
@@ -25,7 +25,7 @@ def log_diffusivity(x):
     return jnp.sin(3 * x[0] + 1) * jnp.cos(4 * x[1]) + 0.5 * jnp.cos(5 * (x[0] + x[1]))
 
 
-def field_problem(sides: int, seed: int):
+def field_problem(sides: int, seed: int, dim: int = 2):
     """One unknown a node, with data from a mesh that is not fitted."""
     import jax.numpy as jnp
     import numpy as np
@@ -33,14 +33,15 @@ def field_problem(sides: int, seed: int):
     import riesz as rz
 
     rng = np.random.default_rng(seed)
-    points = rng.uniform(0.05, 0.95, (NUM_SENSORS, 2))
-    space = rz.P1(rz.rectangle((FINER, FINER)))
+    points = rng.uniform(0.05, 0.95, (NUM_SENSORS, dim))
+    meshed = rz.rectangle if dim == 2 else rz.box
+    space = rz.P1(meshed((FINER[dim],) * dim))
     truth = rz.diffusion(lambda x: jnp.exp(log_diffusivity(x))) - rz.source(1.0)
     state = rz.solve(rz.boundary_value_problem(space, truth, {"boundary": 0.0}))
     clean = np.asarray(rz.point_operator(space, points) @ state)
     noise_sd = RELATIVE_NOISE * np.abs(clean).max()
     return rz.inverse_problem(
-        rz.rectangle((sides, sides)),
+        meshed((sides,) * dim),
         rz.diffusion("a") - rz.source(1.0),
         latents={"a": rz.SPDEField(FIELD_SD, LENGTH_SCALE, transform=jnp.exp)},
         dirichlet={"boundary": 0.0},
@@ -50,14 +51,15 @@ def field_problem(sides: int, seed: int):
 
 
 def field_draws(problem, posterior):
-    """The logarithm of the field at 49 places, by chain."""
+    """The field at 49 places, 64 in space, by chain."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
-    ticks = np.arange(1, 8) / 8
-    places = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     nodes = np.asarray(problem.forward.space.mesh.nodes)
+    dim = nodes.shape[1]
+    ticks = np.arange(1, 8) / 8 if dim == 2 else np.arange(1, 5) / 5
+    places = np.stack(np.meshgrid(*[ticks] * dim), axis=-1).reshape(-1, dim)
     near = [int(np.argmin(((nodes - place) ** 2).sum(axis=1))) for place in places]
     draws = posterior.distribution.by_chain
 
@@ -68,10 +70,10 @@ def field_draws(problem, posterior):
     return np.asarray(jax.lax.map(one, flat)).reshape(*draws.shape[:2], -1)
 
 
-def timed(engine, problem, seed: int) -> tuple[dict, Any]:
-    """What one run took, and its posterior."""
+def timed(engine, problem, seed: int, seconds: float) -> tuple[dict, Any]:
+    """What one run took, which is cut short after so many seconds, and its posterior."""
     clock, cpu = time.perf_counter(), time.process_time()
-    posterior = engine.run(problem, seed=seed)
+    posterior = engine.run(problem, seed=seed, deadline=clock + seconds)
     history = posterior.history
     row = {
         "engine": engine.name,
@@ -107,27 +109,51 @@ def worth(draws, row: dict) -> dict:
     }
 
 
-def field_row(sides: int, num_draws: int, seed: int) -> dict:
+def field_row(sides: int, num_draws: int, seed: int, dim: int, seconds: float) -> dict:
     from riesz.engines.sample.engine import Sample
 
-    problem = field_problem(sides, seed)
-    row, posterior = timed(Sample(num_warmup=100, num_samples=num_draws), problem, seed)
+    problem = field_problem(sides, seed, dim)
+    engine = Sample(num_warmup=100, num_samples=num_draws)
+    row, posterior = timed(engine, problem, seed, seconds)
     return {"problem": "field"} | worth(field_draws(problem, posterior), row)
 
 
-def blocks_row(num_draws: int, seed: int) -> dict:
+def blocks_row(engine, seed: int, reference: dict | None, seconds: float) -> dict:
+    """By one engine; `reference` is a row of the same data, and the run draws from another seed."""
     import numpy as np
 
-    from riesz.engines.sample.engine import Sample
     from riesz_paper.experiments.blocks.problem import PRIOR_SD, block_problem
 
-    row, posterior = timed(Sample(num_samples=num_draws), block_problem(seed), seed)
+    own = seed + (reference is not None)
+    row, posterior = timed(engine, block_problem(seed), own, seconds)
     draws = np.asarray(posterior.distribution.by_chain)
     moments = {
         "log_mean": (PRIOR_SD * draws.mean(axis=(0, 1))).tolist(),
         "log_sd": (PRIOR_SD * draws.std(axis=(0, 1))).tolist(),
     }
-    return {"problem": "blocks"} | worth(draws, row) | moments
+    found = {"problem": "blocks", "data_seed": seed} | worth(draws, row) | moments
+    return found if reference is None else found | compared(found, reference)
+
+
+def compared(row: dict, reference: dict) -> dict:
+    """Errors of means in standard deviations, and ratios of these."""
+    import numpy as np
+
+    mean, sd = np.array(reference["log_mean"]), np.array(reference["log_sd"])
+    errors = np.abs(np.array(row["log_mean"]) - mean) / sd
+    ratios = np.array(row["log_sd"]) / sd
+    return {
+        "mean_error_rms": float(np.sqrt(np.mean(errors**2))),
+        "mean_error_worst": float(errors.max()),
+        "sd_ratios": [float(ratios.min()), float(ratios.max())],
+        "sd_ratios_within_6_percent": int((np.abs(ratios - 1) <= 0.06).sum()),
+        "reference_effective_draws": reference["effective_draws"],
+    }
+
+
+def shown(row: dict) -> dict:
+    print(json.dumps({k: v for k, v in row.items() if "log_" not in k}), flush=True)
+    return row
 
 
 def main() -> None:
@@ -137,15 +163,30 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1500, help="of each chain, for the blocks")
     parser.add_argument("--field-draws", type=int, default=300, help="of each chain, for fields")
     parser.add_argument("--sides", type=int, nargs="*", default=list(SIDES))
+    parser.add_argument("--dim", type=int, default=2, help="of the domain of fields")
     parser.add_argument("--no-blocks", action="store_true")
+    parser.add_argument("--against", type=Path, help="results of a long run of the same blocks")
+    parser.add_argument("--nuts", action="store_true", help="nuts on the blocks as well: minutes")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="cut a run short")
     options = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    from riesz.engines.nuts.engine import Nuts
+    from riesz.engines.sample.engine import Sample
     from riesz.io.store.results import results, write_results
 
-    rows = [] if options.no_blocks else [blocks_row(options.draws, options.seed)]
-    rows += [field_row(sides, options.field_draws, options.seed) for sides in options.sides]
+    reference, engines = None, [] if options.no_blocks else [Sample(num_samples=options.draws)]
+    if options.against is not None:
+        reference = json.loads(options.against.read_text())["rows"][0]
+    if options.nuts:
+        engines.append(Nuts())
+    rows = []
+    for engine in engines:
+        rows.append(shown(blocks_row(engine, options.seed, reference, options.seconds)))
+    for sides in options.sides:
+        how = (options.field_draws, options.seed, options.dim, options.seconds)
+        rows.append(shown(field_row(sides, *how)))
     figures = {
         f"{row['problem']} {row['unknowns']}: gradients an effective draw": row[
             "gradients_per_effective"
@@ -162,7 +203,6 @@ def main() -> None:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_results(options.out, results("make bench-sampler", config, options.seed, rows, figures))
-    print(json.dumps([{k: v for k, v in row.items() if "log_" not in k} for row in rows], indent=1))
 
 
 if __name__ == "__main__":
