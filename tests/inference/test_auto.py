@@ -10,7 +10,8 @@ import pytest
 from riesz.engines.laplace.engine import Laplace
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.sample.engine import Sample
-from riesz.errors import OutOfTimeError, RieszError
+from riesz.engines.variational.engine import Variational
+from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
 from riesz.inference.auto import choose_engine, lacking
@@ -49,7 +50,7 @@ def small():
 def test_the_curvature_at_the_mode_comes_first_and_sampling_last(small):
     choice = choose_engine(small)
     assert choice.engine.name == "laplace"
-    assert choice.then[-1].name == "sample"
+    assert [one.name for one in choice.then] == ["variational", "sample"]
     assert "2 unknown numbers" in choice.why
 
 
@@ -84,8 +85,10 @@ def ending(name, history=None, note=None):
 
 @pytest.fixture
 def begun(monkeypatch):
-    """`auto` whose first engine leaves chains that disagree."""
+    """`auto` whose first engine leaves chains that disagree, and whose second fails."""
     monkeypatch.setattr(Laplace, "run", ending("laplace", {"r_hat": jnp.array([1.2, 1.0])}))
+    failing = ending("variational", note=EngineError("no q."))
+    monkeypatch.setattr(Variational, "run", failing)
 
 
 def test_an_engine_whose_posterior_will_do_is_the_last(small, monkeypatch):
@@ -111,7 +114,8 @@ def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
     posterior = fit(small, progress=False)
     assert posterior.engine == "sample"
     assert isinstance(seen[0], Posterior)  # from where laplace ended
-    assert posterior.notes[1:] == ("laplace will not do: r_hat is 1.200", "sample will do")
+    failed = ("laplace will not do: r_hat is 1.200", "variational will not do: no q.")
+    assert posterior.notes[1:] == (*failed, "sample will do")
 
 
 def test_what_is_left_is_told_where_nothing_will_do(small, begun, monkeypatch):
@@ -127,14 +131,15 @@ def test_an_engine_that_fails_is_passed_over_and_what_was_found_kept(small, begu
     monkeypatch.setattr(Laplace, "run", ending("laplace", note=RieszError("bends upwards.")))
     monkeypatch.setattr(Sample, "run", ending("sample"))
     posterior = fit(small, progress=False)
-    assert posterior.notes[1:] == ("laplace will not do: bends upwards.", "sample will do")
+    failed = ("laplace will not do: bends upwards.", "variational will not do: no q.")
+    assert posterior.notes[1:] == (*failed, "sample will do")
 
 
 def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypatch):
     monkeypatch.setattr(door, "perf_counter", iter(range(10)).__next__)  # each look takes a second
     posterior = fit(small, progress=False, time_limit=0.5)
     assert posterior.engine == "laplace"
-    assert posterior.notes[-1] == "the time was over before sample"
+    assert posterior.notes[-1] == "the time was over before variational"
 
 
 @pytest.mark.parametrize(

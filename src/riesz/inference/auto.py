@@ -18,16 +18,13 @@ from riesz.engines.sample.peaks import NEGLIGIBLE, ends_from
 from riesz.engines.table import engine_of
 from riesz.errors import RieszError
 from riesz.fem.choice import expected_seconds
-from riesz.posterior.checks import DOUBTFUL
+from riesz.posterior.checks import DOUBTFUL, FAIR
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 
 FEW_UNKNOWNS = 10
 """Coordinates that may be left where all others are integrated out."""
-
-ENOUGH = 200
-"""Effective draws of a check whose corrected moments will do: means to 7 % of an sd."""
 
 NUM_MODES = 50
 """Directions that the curvature is looked at, as `laplace` has it: what is compiled is shared."""
@@ -64,7 +61,7 @@ def choose_engine(problem: InverseProblem) -> Choice:
         why = f"all but {left} of {unknowns} can be integrated out"
         return Choice(engine_of("conditional"), why, (sampler,))
     why = f"with {unknowns}, a normal distribution about the most likely ones is found first"
-    return Choice(engine_of("laplace"), why, (sampler,))
+    return Choice(engine_of("laplace"), why, (engine_of("variational"), sampler))
 
 
 def num_others(problem: InverseProblem) -> int:
@@ -93,7 +90,7 @@ def weighed_short(posterior: Posterior) -> str | None:
     assert check is not None
     if not check.k_hat <= check.doubtful:
         return f"k-hat is {check.k_hat:.2f}"
-    if check.effective_draws < min(ENOUGH, check.num_draws / 3):
+    if check.effective_draws < min(FAIR, check.num_draws / 3):
         return f"its draws are worth {check.effective_draws:.0f} of the posterior"
     return None
 
