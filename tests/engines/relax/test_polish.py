@@ -12,12 +12,20 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.source_strengths import (
+    POINTS,
+    known_posterior,
+    most_likely,
+    relaxed_covariance,
+    response,
+    source_problem,
+)
 
 from riesz.diagnose.importance import importance_check
 from riesz.engines.relax.discrepancy import gram_factor, linearised, noise_variances, suited
 from riesz.engines.relax.engine import Relax, told
-from riesz.engines.relax.error_scale import epsilon_unit
-from riesz.engines.relax.polish import Polished, polished
+from riesz.engines.relax.error_scale import epsilon_unit, median_units
+from riesz.engines.relax.polish import Polished, polished, spread_over
 from riesz.engines.relax.schedule import Fixed, Learned
 from riesz.engines.relax.states import RelaxedStates
 from riesz.fem.terms.weakform import diffusion, source
@@ -25,6 +33,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
+from riesz.penalty.penalty import exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import inverse_problem, with_observations
@@ -129,6 +138,34 @@ def test_the_importance_check_agrees():
 
 
 @pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say_where_epsilon_is_learned():
+    """Truth and epsilon are drawn from their priors; held at the likeliest epsilon, fewer do."""
+    scales, base, rng = Learned().scales(), source_problem(), np.random.default_rng(0)
+    matrix = dual_norm(base.forward).gram
+    factor = gram_factor(matrix)
+    unit, _ = median_units(base, exact_penalty(base.forward), matrix, factor)
+    states = RelaxedStates(unit * scales.values, jnp.asarray(scales.log_weights), factor)
+    slopes, offset = response(base)
+    held, held_at_the_likeliest = [], []
+    for number in range(60):
+        truth = rng.normal(size=2)
+        epsilon_rel = rng.choice(scales.values, p=np.exp(scales.log_weights))
+        scatter = np.linalg.cholesky(relaxed_covariance(base, epsilon_rel))
+        values = offset + slopes @ truth + scatter @ rng.normal(size=len(POINTS))
+        problem = with_observations(base, observations(POINTS, values), base.likelihood)
+        start = full_rank(2, jnp.float64)
+        q = polished(problem, states, start, jr.key(number), num_draws=8, rounds=20).family
+        for mean, sd, found in (
+            (np.asarray(q.mean), np.sqrt(np.asarray(q.variances())), held),
+            (*known_posterior(problem, most_likely(problem)), held_at_the_likeliest),
+        ):
+            found.extend(abs(truth - mean) < 1.96 * sd)
+    chance = np.sqrt(0.95 * 0.05 / len(held))
+    assert abs(np.mean(held) - 0.95) < 3 * chance
+    assert np.mean(held) > np.mean(held_at_the_likeliest)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("num_sensors", [25, 100])
 @pytest.mark.parametrize("epsilon_rel", [0.3, 1.0, 2.0])
 def test_the_engine_ends_at_the_relaxed_posterior(num_sensors, epsilon_rel):
@@ -138,6 +175,16 @@ def test_the_engine_ends_at_the_relaxed_posterior(num_sensors, epsilon_rel):
     posterior = engine.run(diffusivity_problem(num_sensors))
     assert posterior.notes == ()
     check_moments(posterior.distribution, num_sensors, Fixed(epsilon_rel).scales())
+
+
+def test_values_of_epsilon_cover_the_likely_ones_evenly():
+    weights = np.exp(-0.5 * ((np.arange(64) - 20) / 4) ** 2)
+    numbers = spread_over(weights)
+    assert len(numbers) <= 9
+    assert len(set(np.diff(numbers))) == 1
+    mean = numbers @ weights[numbers] / weights[numbers].sum()
+    spread = np.sqrt((numbers - mean) ** 2 @ weights[numbers] / weights[numbers].sum())
+    np.testing.assert_allclose([mean, spread], [20, 4], rtol=0.01)
 
 
 def test_notes_say_what_was_left_out_or_not_reached():

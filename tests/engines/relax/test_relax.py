@@ -66,8 +66,8 @@ def test_learned_epsilon_is_the_most_likely_one_in_training_and_averaged_over_in
     mean, sd = averaged_posterior(posterior.problem, Learned().scales())
     shift = (np.asarray(posterior.coordinate_mean()) - mean) / sd
     ratio = np.sqrt(np.diag(posterior.coordinate_covariance())) / sd
-    assert abs(shift).max() < 0.1, shift
-    assert abs(ratio - 1).max() < 0.1, ratio
+    assert abs(shift).max() < 0.01, shift
+    assert abs(ratio - 1).max() < 0.03, ratio
 
 
 def test_annealing_ends_at_the_posterior_of_its_end_value():

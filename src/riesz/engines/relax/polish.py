@@ -13,7 +13,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+import scipy.special
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.engines.emulate.variational import matched_normals
@@ -38,7 +39,11 @@ LONGEST = 3.0
 SLACK = 1e-3
 """By which the bound may fall: draws that are fixed let it, close to its maximum."""
 
-STAGE = "polish"
+NUM_SCALES, UNLIKELY = 9, 1e-4
+"""Values of a learned epsilon for which q is found at most, and the weight, over the largest, below
+which there are none."""
+
+STAGE = "exact solves"
 """Its name in checkpoints."""
 
 
@@ -57,11 +62,50 @@ class Look(NamedTuple):
 
 
 class Polished(NamedTuple):
-    """The best q, or the best one found, and the weights of all epsilon under it."""
+    """The best q, or the best one found, and how likely each epsilon is."""
 
     family: FullRank
     scales: Float[np.ndarray, " scale"]
     is_settled: bool
+
+
+class Found(NamedTuple):
+    """A q, and what the density is at its draws."""
+
+    family: FullRank
+    look: Look
+
+
+class Rounds(NamedTuple):
+    """What all searches for a q share."""
+
+    problem: InverseProblem
+    normals: Draws
+    most: int
+    progress: bool
+    checkpoint: AbstractCheckpoint
+
+    def search(self, states: RelaxedStates, family: FullRank, stage: str) -> Found:
+        """The Gaussian nearest to the density, on one set of draws."""
+        share, done = 1.0, 0
+        kept = self.checkpoint.stored(stage)
+        if kept is not None:
+            family, done = with_leaves(family, kept["family"]), kept["done"]
+        with bar(self.progress) as shown:
+            task = shown.add_task(stage, total=self.most, completed=done, terms="compiling")
+            look = looked(self.problem, states, family, self.normals)
+            while done < self.most and not look.is_settled:
+                trial = moved(family, look, share)
+                found = looked(self.problem, states, trial, self.normals)
+                done += 1
+                shown.update(task, completed=done, terms=f"bound {found.bound:.4g}")
+                # A draw without a solution leaves no bound: it is too far, as if it had fallen.
+                if not found.bound >= look.bound - SLACK:
+                    share /= 2
+                    continue
+                family, look, share = trial, found, 1.0
+                self.checkpoint.keep(stage, {"family": leaves_of(family), "done": done})
+        return Found(family, look)
 
 
 def polished(
@@ -75,29 +119,57 @@ def polished(
     progress: bool = False,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
 ) -> Polished:
-    """The Gaussian nearest to the relaxed posterior, on one set of draws."""
-    size, states, done = problem.num_coordinates, states.ready(problem), 0
+    """The Gaussian nearest to the relaxed posterior, or with its moments if epsilon is learned."""
+    size, states = problem.num_coordinates, states.ready(problem)
     count = max(num_draws, FOR_EACH_UNKNOWN * size)
     normals = matched_normals(key, count, size, problem.forward.dtype)
-    kept = checkpoint.stored(STAGE)
-    if kept is not None:
-        family, done = with_leaves(family, kept["family"]), kept["done"]
-    share = 1.0
-    with bar(progress) as shown:
-        task = shown.add_task("exact solves", total=rounds, completed=done, terms="compiling")
-        look = looked(problem, states, family, normals)
-        while done < rounds and not look.is_settled:
-            trial = moved(family, look, share)
-            found = looked(problem, states, trial, normals)
-            done += 1
-            shown.update(task, completed=done, terms=f"bound {found.bound:.4g}")
-            # A draw without a solution leaves no bound: it is too far, as if it had fallen.
-            if not found.bound >= look.bound - SLACK:
-                share /= 2
-                continue
-            family, look, share = trial, found, 1.0
-            checkpoint.keep(STAGE, {"family": leaves_of(family), "done": done})
-    return Polished(family, look.scales, look.is_settled)
+    search = Rounds(problem, normals, rounds, progress, checkpoint)
+    whole = search.search(states, family, STAGE)
+    if len(states.epsilon) == 1:
+        return Polished(whole.family, whole.look.scales, whole.look.is_settled)
+    return averaged(search, states, whole)
+
+
+def averaged(rounds: Rounds, states: RelaxedStates, whole: Found) -> Polished:
+    """The Gaussian with the mean and the covariance of the posterior over all epsilon.
+
+    That posterior has longer tails than a normal distribution, and the nearest one is too narrow.
+    For a single epsilon it is nearly normal: q is found for some of them and weighed by the bound
+    on the evidence (as Rue, Martino & Chopin 2009 do with scales).
+    """
+    numbers = spread_over(whole.look.scales)
+    middle = int(np.argmax(whole.look.scales[numbers]))
+    found: dict[int, Found] = {}
+    for way in (numbers[middle:], numbers[:middle][::-1]):
+        family = whole.family
+        for number in way:  # each from its neighbour
+            only = (
+                jnp.full_like(states.log_weight, -jnp.inf).at[number].set(states.log_weight[number])
+            )
+            own = eqx.tree_at(lambda s: s.log_weight, states, only)
+            found[int(number)] = rounds.search(own, family, f"{STAGE} {number}")
+            family = found[int(number)].family
+    parts = [found[int(number)] for number in numbers]
+    bounds = np.array([part.look.bound for part in parts])
+    weights = scipy.special.softmax(bounds)
+    means = np.array([part.family.mean for part in parts])
+    mean = weights @ means
+    inner = sum(w * np.asarray(p.family.covariance()) for w, p in zip(weights, parts, strict=True))
+    covariance = inner + (weights * (means - mean).T) @ (means - mean)
+    every = np.interp(np.arange(len(states.epsilon)), numbers, bounds, -np.inf, -np.inf)
+    return Polished(
+        full_rank_of(jnp.asarray(mean), jnp.asarray(np.linalg.cholesky(covariance))),
+        scipy.special.softmax(every),
+        all(part.look.is_settled for part in parts),
+    )
+
+
+def spread_over(scales: Float[np.ndarray, " scale"]) -> Int[np.ndarray, " some"]:
+    """Some values of epsilon, evenly apart, that cover all likely ones."""
+    (likely,) = np.nonzero(scales > UNLIKELY * scales.max())
+    low, high = max(likely[0] - 1, 0), min(likely[-1] + 1, len(scales) - 1)
+    step = max(1, -(-(high - low) // (NUM_SCALES - 1)))
+    return np.arange(low, high + 1, step)
 
 
 def looked(
