@@ -125,7 +125,12 @@ class Relax(PatchSettings, AbstractEngine):
             penalty = exact_penalty(problem.forward, as_gram(self.gram))
         else:
             penalty = default_penalty(problem, self)
-        return relaxed(problem, self, penalty, **work._asdict())
+        return relaxed(
+            *(problem, self, penalty),
+            seed=work.seed,
+            progress=work.progress,
+            checkpoint=work.checkpoint,
+        )
 
 
 def relaxed(
