@@ -11,9 +11,10 @@ from riesz.diagnose.importance import (
     BUDGET,
     Effort,
     affordable,
-    all_parts,
     checked,
     importance_check,
+    most_parts,
+    wants_more,
     with_importance_check,
 )
 from riesz.errors import RieszError
@@ -127,9 +128,11 @@ def test_few_effective_draws_do_not_stand_for_the_posterior():
 
 def test_more_draws_are_weighed_until_they_are_worth_enough_or_the_time_is_over():
     found = weighed(spread_normals(0, 1000, 2), np.zeros(1000))
-    for effective, seconds, parts in ((900, 1.0, 1), (300, 1.0, 3), (20, 1.0, 8), (20, 100.0, 2)):
-        worth = dataclasses.replace(found, effective_draws=float(effective))
-        assert all_parts(worth, Effort(1000, seconds, True)) == parts
+    assert not wants_more(found)
+    assert wants_more(dataclasses.replace(found, k_hat=0.6, effective_draws=300.0))
+    assert not wants_more(dataclasses.replace(found, k_hat=0.6, effective_draws=850.0))
+    assert not wants_more(dataclasses.replace(found, k_hat=0.8, effective_draws=300.0))
+    assert [most_parts(Effort(1000, seconds, True)) for seconds in (1.0, 100.0, 200.0)] == [8, 2, 1]
 
 
 def test_draws_have_no_density_to_weigh():

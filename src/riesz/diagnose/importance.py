@@ -156,11 +156,13 @@ def with_importance_check(
     needed = effort(posterior)
     sample = weighed(posterior, num_draws or needed.num_draws, seed)
     found = found_by(posterior, sample)
-    if num_draws is None and found.k_hat <= found.doubtful and found.largest_bias > CLOSE:
-        # In parts of the same size: what was compiled serves all of them.
-        for part in range(1, all_parts(found, needed)):
-            more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART)
-            sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
+    # In parts of the same size: what was compiled serves all of them.
+    parts = most_parts(needed) if num_draws is None else 1
+    for part in range(1, parts):
+        if not wants_more(found):
+            break
+        more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART)
+        sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
         found = found_by(posterior, sample)
     if found.vouches:
         return corrected(posterior, sample, dataclasses.replace(found, is_applied=True), seed)
@@ -168,10 +170,15 @@ def with_importance_check(
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
 
 
-def all_parts(found: ImportanceCheck, needed: Effort) -> int:
-    """How many samples of this size, with the first, are worth enough, as far as there is time."""
-    wanted = int(np.ceil(ENOUGH / found.effective_draws))
-    return min(wanted, MOST_PARTS, int(BUDGET / max(needed.seconds, 1e-9)))
+def wants_more(found: ImportanceCheck) -> bool:
+    """Whether draws can be relied on to correct q, and are not worth enough yet."""
+    is_needed = found.k_hat <= found.doubtful and found.largest_bias > CLOSE
+    return bool(is_needed and found.effective_draws < ENOUGH)
+
+
+def most_parts(needed: Effort) -> int:
+    """Samples of this size for which there is time, with the first."""
+    return min(MOST_PARTS, int(BUDGET / max(needed.seconds, 1e-9)))
 
 
 def corrected(
