@@ -146,15 +146,15 @@ def test_draws_without_a_solution_are_told_or_refused(skewed, monkeypatch):
 
     def failing(*arguments):
         place = place_at(*arguments)
-        fails = next(number) % 64 >= 64 - share * 64
+        fails = next(number) % 128 >= 128 - share * 128
         return dataclasses.replace(place, cost=jnp.nan * place.cost) if fails else place
 
     monkeypatch.setattr(natural, "place_at", failing)
     monkeypatch.setattr(natural.os, "cpu_count", lambda: 1)
     engine = Variational(linear_solver=Dense(), max_steps=2)
-    assert "12 of 128 draws of q the equation had no solution" in engine.run(skewed).notes[-1]
+    assert "24 of 256 draws of q the equation had no solution" in engine.run(skewed).notes[-1]
     share = 1.0
-    with pytest.raises(EngineError, match="64 of 64 draws of q the equation has no solution"):
+    with pytest.raises(EngineError, match="128 of 128 draws of q the equation has no solution"):
         engine.run(skewed)
 
 
@@ -177,7 +177,7 @@ def test_steps_are_averaged_over_once_they_are_made_by_chance():
     rng = np.random.default_rng(0)
     basis = jnp.eye(3)
     start = PriorUpdate(jnp.full(3, 4.0), basis, jnp.full(3, 3.0))
-    state = Nearest(start, basis, np.zeros(3), np.zeros(3), 0, 0, ())
+    state = Nearest(start, basis, 0.0, 0.0, 0, 0, ())
     for _ in range(60):
         exact = 4 * np.asarray(state.family.mean)
         slopes = exact + 2 * rng.normal(size=(8, 3))

@@ -58,7 +58,7 @@ class Variational(AbstractEngine):
     compiling: ClassVar[float] = 60.0
 
     max_steps: Count = 60
-    num_draws: Count = 64
+    num_draws: Count = 128
     num_curved: Count = 8
     num_modes: CountOrNone = None
     tolerance: Share = 0.05

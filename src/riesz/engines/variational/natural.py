@@ -74,8 +74,8 @@ class Nearest(NamedTuple):
 
     family: PriorUpdate
     basis: Directions  # along which curvature is seen next
-    mean_variance: Float[np.ndarray, " coordinate"]  # by chance, in variances of q
-    width_variance: Float[np.ndarray, " direction"]  # the same of the precision, relatively
+    mean_variance: float  # by chance, along the worst direction, in variances of q
+    width_variance: float  # the same of the precision, relatively
     num_averaged: int
     num_failed: int
     curves: tuple[dict[str, float], ...]
@@ -83,24 +83,15 @@ class Nearest(NamedTuple):
     def stored(self) -> dict[str, Any]:
         """As a checkpoint keeps it."""
         own = self.family
-        arrays = (own.mean, own.directions, own.information, self.basis)
         return {
-            "arrays": (*arrays, self.mean_variance, self.width_variance),
-            "counts": (self.num_averaged, self.num_failed),
-            "curves": self.curves,
+            "arrays": (own.mean, own.directions, own.information, self.basis),
+            "numbers": self[2:],
         }
 
 
 def resumed(kept: dict[str, Any]) -> Nearest:
-    *arrays, mean_variance, width_variance = kept["arrays"]
-    mean, directions, information, basis = map(jnp.asarray, arrays)
-    num_averaged, num_failed = kept["counts"]
-    return Nearest(
-        PriorUpdate(mean, directions, information),
-        basis,
-        *(np.asarray(mean_variance), np.asarray(width_variance)),
-        *(num_averaged, num_failed, tuple(kept["curves"])),
-    )
+    mean, directions, information, basis = map(jnp.asarray, kept["arrays"])
+    return Nearest(PriorUpdate(mean, directions, information), basis, *kept["numbers"])
 
 
 def begun(
@@ -118,8 +109,7 @@ def begun(
     mode = place.coordinates
     values, directions = leading_eigenpairs(action, len(mode), num_directions, key)
     family = PriorUpdate(mode, directions, jnp.maximum(values, LEAST_INFORMATION))
-    zeros = np.zeros(len(mode)), np.zeros(len(values))
-    return Nearest(family, directions.T, *zeros, 0, 0, ())
+    return Nearest(family, directions.T, 0.0, 0.0, 0, 0, ())
 
 
 def gauss_newton(directions: Directions) -> Float[Array, ""]:
@@ -212,24 +202,27 @@ def moved(nearest: Nearest, seen: Seen, tolerance: float) -> Nearest:
     family, basis = nearest.family, nearest.basis
     # By the symmetric root of the covariance: in standard deviations of q.
     pulls = np.asarray(family.deviations(jnp.asarray(seen.slopes)))
-    pull, pull_variance = pulls.mean(axis=0), variance_of_mean(pulls)
-    length, by_chance = float(np.linalg.norm(pull)), float(np.sqrt(pull_variance.sum()))
+    pull = pulls.mean(axis=0)
+    length = float(np.linalg.norm(pull))
+    by_chance = float(np.sqrt(variance_of_mean(pulls).sum()))
     averages = nearest.num_averaged > 0 or length <= max(tolerance, BY_CHANCE * by_chance)
     number = nearest.num_averaged + 1 if averages else 0
     share = 1 / (number + 1) if averages else EAGER
     along = np.sum(np.asarray(basis) * seen.images, axis=2)
     widths = along / np.maximum(1 + along.mean(axis=0), 1 + LEAST_INFORMATION)
-    width_variance = mixed(nearest.width_variance, variance_of_mean(widths), share)
+    width_variance = mixed(nearest.width_variance, variance_of_mean(widths).max(), share)
     updated, next_basis = with_curvature(family, basis, seen.images.mean(axis=0), share)
     # A whole step is Newton's; while averaging it has the share of its draws among all.
     part = (share if averages else 1.0) * LONGEST / max(length, LONGEST)
     mean = family.mean - part * family.deviations(jnp.asarray(pull)[None])[0]
-    mean_variance = mixed(nearest.mean_variance, pull_variance, part)
+    # Along directions, each of which has a small part in each of many coordinates.
+    worst = variance_of_mean(pulls @ np.asarray(basis).T).max()
+    mean_variance = mixed(nearest.mean_variance, worst, part)
     row = {
         "bound": seen.bound,
         "step": float(length),
-        "mean_error": float(np.sqrt(mean_variance.max())),
-        "sd_error": float(np.sqrt(width_variance.max())) / 2,
+        "mean_error": float(np.sqrt(mean_variance)),
+        "sd_error": float(np.sqrt(width_variance)) / 2,
     }
     return Nearest(
         PriorUpdate(mean, updated.directions, updated.information),
@@ -247,9 +240,9 @@ def variance_of_mean(rows: Float[np.ndarray, "row column"]) -> Float[np.ndarray,
     return rows.var(axis=0, ddof=1) / len(rows)
 
 
-def mixed(old: np.ndarray, new: np.ndarray, share: float) -> np.ndarray:
+def mixed(old: float, new: float, share: float) -> float:
     """The variance of a running average that takes such a share of what is new."""
-    return (1 - share) ** 2 * old + share**2 * new
+    return float((1 - share) ** 2 * old + share**2 * new)
 
 
 def with_curvature(
