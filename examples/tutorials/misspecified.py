@@ -121,14 +121,14 @@ for epsilon_rel in (0.1, 3.0):
 # %% [markdown]
 # ## Learning how much to doubt
 #
-# `rz.Learned()` takes the epsilon that makes the data most likely. The log-determinant of their
-# covariance is part of it: without that term, which the paper drops, epsilon would only ever grow
-# ([theory](../theory.md#epsilon)).
+# With `rz.Learned()` the posterior is averaged over epsilon, each value as likely as the data leave
+# it; a note tells their range. The log-determinant of the data's covariance is part of that: without
+# that term, which the paper drops, epsilon would only ever grow ([theory](../theory.md#epsilon)).
 
 # %%
 learned = doubting(rz.Learned())
 rows["learned"] = coverage_and_width(learned)
-print(f"learned epsilon_rel: {learned.history['epsilon_rel'][-1]:.2f}\n")
+print(learned.notes[0], end="\n\n")
 print(f"{'':18}coverage  width")
 for name, (coverage, width) in rows.items():
     print(f"{name:18}{coverage:8.3f}{width:7.4f}")

@@ -177,7 +177,9 @@ class Amortise(PriorSurrogate, AbstractEngine):
         return training_cost(solve, problem)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
-        found = self.trained(problem, **work._asdict())
+        found = self.trained(
+            problem, seed=work.seed, progress=work.progress, checkpoint=work.checkpoint
+        )
         return found.answered(np.asarray(problem.observed)[None])[0]
 
     def trained(
