@@ -122,8 +122,8 @@ for epsilon_rel in (0.1, 3.0):
 # ## Learning how much to doubt
 #
 # With `rz.Learned()` the posterior is averaged over epsilon, each value as likely as the data leave
-# it; a note tells their range. The log-determinant of the data's covariance is part of that: without
-# that term, which the paper drops, epsilon would only ever grow ([theory](../theory.md#epsilon)).
+# it; a note tells their range. The log-determinant of the data's covariance is part of it: left
+# out, as in the paper, epsilon would only ever grow ([theory](../theory.md#epsilon)).
 
 # %%
 learned = doubting(rz.Learned())
