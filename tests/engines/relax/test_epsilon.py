@@ -178,6 +178,18 @@ def test_densities_for_many_epsilon_are_those_of_normal_distributions_and_so_are
         np.testing.assert_allclose(slope, exact, rtol=1e-9, atol=1e-12)
 
 
+def test_the_slope_of_the_log_density_is_that_of_differences_for_an_unsymmetric_matrix():
+    problem, here, step = transport(), jnp.array([0.3, -0.4]), 1e-5
+    factor = gram_factor(dual_norm(problem.forward).gram)
+    states = RelaxedStates(jnp.array([0.1, 0.4]), jnp.log(jnp.array([0.3, 0.7])), factor)
+    with_slope = jax.jit(jax.value_and_grad(lambda c: states.ready(problem).log_prob(problem, c)))
+    differences = [
+        (with_slope(here + step * one)[0] - with_slope(here - step * one)[0]) / (2 * step)
+        for one in jnp.eye(2)
+    ]
+    np.testing.assert_allclose(with_slope(here)[1], differences, rtol=1e-6)
+
+
 def test_a_learned_epsilon_is_within_a_factor_of_ten_of_its_start_nine_times_in_ten():
     values, log_weights = Learned(start=2.0).scales()
     weights = np.exp(log_weights)
