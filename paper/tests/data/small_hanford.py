@@ -56,4 +56,4 @@ def small_site(finer: int = 1) -> dict[str, np.ndarray]:
 
 def write_small(folder) -> None:
     for mesh, finer in (("1x", 1), ("4x", 2)):
-        np.savez(folder / f"hanford_{mesh}.npz", **small_site(finer))
+        np.savez(folder / f"hanford_{mesh}.npz", allow_pickle=False, **small_site(finer))
