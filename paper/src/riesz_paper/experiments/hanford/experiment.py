@@ -49,7 +49,8 @@ CASES = {
 }
 """Mesh, data, and the number of known values."""
 
-GP, OURS = "gp", "laplace"
+GP, OURS, ONE_KERNEL = "gp", "laplace", "laplace-exponential"
+ROLES = {GP: "baseline", OURS: "ours", ONE_KERNEL: "ours"}
 DRAWN = {"mesh": "1x", "data": "exact", "values": 100, "replicate": 0}
 """The case whose fields are kept, for the figure."""
 
@@ -98,7 +99,7 @@ def tasks_of(case: tuple[str, str, int], which: int, seed: int, folder: Path | N
             partial(row, folder, case, method, which, seed),
             group=group,
         )
-        for method, role in ((GP, "baseline"), (OURS, "ours"))
+        for method, role in ROLES.items()
     ]
     if case != ("1x", "exact", 100):
         return own
@@ -136,7 +137,8 @@ def fitted(folder: Path | None, case: tuple[str, str, int], which: int, seed: in
 def row(folder: Path | None, case: tuple[str, str, int], method: str, which: int, seed: int) -> Row:
     site, problem = site_and_problem(folder, *case)
     found, truth = fitted(folder, case, which, seed), site.log_transmissivity
-    field: Estimate = found.alone if method == GP else found.field
+    fields = {GP: found.alone, OURS: found.field, ONE_KERNEL: found.exponential}
+    field: Estimate = fields[method]
     process = found.best.choice.process
     own = method == OURS
     is_drawn = {"mesh": case[0], "data": case[1], "values": case[2], "replicate": which} == DRAWN
@@ -153,12 +155,17 @@ def row(folder: Path | None, case: tuple[str, str, int], method: str, which: int
         "converged": all(one.mode.converged for one in found.each),
     }
     seconds = found.cpu_seconds
+    every = {
+        GP: seconds["values alone"],
+        OURS: sum(seconds.values()),
+        ONE_KERNEL: found.exponential_seconds,
+    }
     return {
         "cells": site.num_cells,
         "heads": len(site.wells),
         **scores(field.mean, field.sd, truth),
         "head_rms": rms(heads_of(problem, field.mean) - heads_of(problem, truth)),
-        "cpu_seconds": sum(seconds.values()) if own else seconds["values alone"],
+        "cpu_seconds": every[method],
         **{f"cpu_seconds_{k.replace(' ', '_')}": v if own else None for k, v in seconds.items()},
         **(told if own else dict.fromkeys(told)),
         "log_mean": np.round(field.mean, 4).tolist() if is_drawn and own else None,

@@ -41,6 +41,9 @@ NOISY_HEAD_SD, NOISY_VALUE_SD = 0.1, 0.3
 FIRST_ERROR_SD = 0.2
 """Of heads, m, that another discretisation made: where the search for it begins."""
 
+EXPONENTIAL = "matern12"
+"""The kernel that is usual for logarithms of transmissivity, told apart whatever its weight."""
+
 FAR_BEHIND = np.log(100)
 """Kernels under which data are so much less likely, in logarithms, do not count."""
 
@@ -106,11 +109,13 @@ class Fit:
 
     field: Estimate
     alone: Estimate  # by the values without heads
-    each: tuple[Found, ...]  # kernels that count
+    exponential: Estimate  # by the exponential kernel alone
+    each: tuple[Found, ...]  # kernels that count, and the exponential one
     data: Data
     weights: Float[np.ndarray, " kernel"]
     num_linearised: int
     cpu_seconds: dict[str, float]
+    exponential_seconds: float
 
     @property
     def best(self) -> Found:
@@ -139,6 +144,9 @@ class Clock:
     def __init__(self):
         self.seconds: dict[str, float] = {}
         self.num_linearised = 0
+        self.begin()
+
+    def begin(self) -> None:
         self.last = process_time()
 
     def __call__(self, name: str) -> None:
@@ -155,17 +163,35 @@ def fit(site: Site, problem: InverseProblem, data: Data) -> Fit:
     likeliest_alone = max(by_values, key=lambda one: one.log_likelihood)
     before = conditioned(site, likeliest_alone.process, data.known)
     clock("values alone")
-    first = [found_by(site, problem, data, choice, clock) for choice in by_values]
+    clocks = {choice.process.kernel: Clock() for choice in by_values}
+    first = [found_by(site, problem, data, one, clocks) for one in by_values]
     most = max(one.log_likelihood for one in first)
-    near = [one for one in first if one.log_likelihood > most - FAR_BEHIND]
-    each = tuple(settled(site, problem, data, one, clock) for one in near)
+    near = [one for one in first if one.log_likelihood > most - FAR_BEHIND or is_exponential(one)]
+    each = tuple(settled(site, problem, data, one, clocks) for one in near)
     logs = np.array([one.log_likelihood for one in each])
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    field = mixed([gaussian_about(one) for one in each], weights)
-    clock("spread")
-    apart = Estimate(before.mean, np.sqrt(before.variances))
-    return Fit(field, apart, each, data, weights, clock.num_linearised, clock.seconds)
+    fields = [gaussian_about(one) for one in each]
+    (exponential,) = (f for f, one in zip(fields, each, strict=True) if is_exponential(one))
+    seconds = dict(clock.seconds)
+    for own in clocks.values():
+        for name, value in own.seconds.items():
+            seconds[name] = seconds.get(name, 0.0) + value
+    return Fit(
+        field=mixed(fields, weights),
+        alone=Estimate(before.mean, np.sqrt(before.variances)),
+        exponential=exponential,
+        each=each,
+        data=data,
+        weights=weights,
+        num_linearised=sum(own.num_linearised for own in clocks.values()),
+        cpu_seconds=seconds,
+        exponential_seconds=sum((clock.seconds | clocks[EXPONENTIAL].seconds).values()),
+    )
+
+
+def is_exponential(found: Found) -> bool:
+    return found.choice.process.kernel == EXPONENTIAL
 
 
 def found_by(
@@ -173,10 +199,12 @@ def found_by(
     problem: InverseProblem,
     data: Data,
     choice: Choice,
-    clock: Clock,
+    clocks: dict[str, Clock],
     near: FoundMode | None = None,
 ) -> Found:
     """The mode with a process, and the process that values and heads then ask for."""
+    clock = clocks[choice.process.kernel]
+    clock.begin()
     prior = conditioned(site, choice.process, data.known)
     clock("prior")
     mode = found_mode(problem, prior, data.heads, data.head_sd, near=near)
@@ -187,12 +215,14 @@ def found_by(
     return Found(after, prior, mode, data.head_sd, after.log_likelihood)
 
 
-def settled(site: Site, problem: InverseProblem, data: Data, found: Found, clock: Clock) -> Found:
+def settled(
+    site: Site, problem: InverseProblem, data: Data, found: Found, clocks: dict[str, Clock]
+) -> Found:
     """The same again until the process asked for is the one that was taken."""
     for _ in range(MOST_ROUNDS):
         choice = found.choice
         data = replace(data, head_sd=found.head_sd * choice.noise_factor)
-        found = found_by(site, problem, data, choice, clock, near=found.mode)
+        found = found_by(site, problem, data, choice, clocks, near=found.mode)
         if is_same(found.choice, choice.process):
             break
     return found
