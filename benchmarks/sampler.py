@@ -109,11 +109,8 @@ def worth(draws, row: dict) -> dict:
     }
 
 
-def field_row(sides: int, num_draws: int, seed: int, dim: int, seconds: float) -> dict:
-    from riesz.engines.sample.engine import Sample
-
+def field_row(engine, sides: int, seed: int, dim: int, seconds: float) -> dict:
     problem = field_problem(sides, seed, dim)
-    engine = Sample(num_warmup=100, num_samples=num_draws)
     row, posterior = timed(engine, problem, seed, seconds)
     return {"problem": "field"} | worth(field_draws(problem, posterior), row)
 
@@ -162,6 +159,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=1500, help="of each chain, for the blocks")
     parser.add_argument("--field-draws", type=int, default=300, help="of each chain, for fields")
+    parser.add_argument("--field-warmup", type=int, default=150, help="the same, before them")
+    parser.add_argument("--searches", type=int, default=6, help="for peaks of fields")
     parser.add_argument("--sides", type=int, nargs="*", default=list(SIDES))
     parser.add_argument("--dim", type=int, default=2, help="of the domain of fields")
     parser.add_argument("--no-blocks", action="store_true")
@@ -185,8 +184,9 @@ def main() -> None:
     for engine in engines:
         rows.append(shown(blocks_row(engine, options.seed, reference, options.seconds)))
     for sides in options.sides:
-        how = (options.field_draws, options.seed, options.dim, options.seconds)
-        rows.append(shown(field_row(sides, *how)))
+        how = {"num_samples": options.field_draws, "num_searches": options.searches}
+        engine = Sample(num_warmup=options.field_warmup, **how)
+        rows.append(shown(field_row(engine, sides, options.seed, options.dim, options.seconds)))
     figures = {
         f"{row['problem']} {row['unknowns']}: gradients an effective draw": row[
             "gradients_per_effective"

@@ -14,7 +14,7 @@ from riesz.engines.variational.engine import Variational
 from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
-from riesz.inference.auto import choose_engine, lacking
+from riesz.inference.auto import Lack, choose_engine, lacking
 from riesz.inference.fit import fit
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
@@ -62,7 +62,8 @@ def test_single_precision_is_emulated():
 
 def test_unknowns_are_integrated_out_where_none_or_few_are_left():
     alone = choose_engine(problem_on(rectangle((4, 4)), 1.0))
-    assert (alone.engine.name, alone.then) == ("conditional", ())
+    assert alone.engine.name == "conditional"
+    assert "linear in 1 unknown number: nothing is left" in alone.why
     field = GP(Matern52(0.4, 2.0), 12, learned=LearnedScales(), at_nodes=True)
     choice = choose_engine(problem_on(rectangle((4, 4)), 1.0, f=field))
     assert choice.engine.name == "conditional"
@@ -116,6 +117,15 @@ def test_auto_climbs_where_a_posterior_will_not_do(small, begun, monkeypatch):
     assert isinstance(seen[0], Posterior)  # from where laplace ended
     failed = ("laplace will not do: r_hat is 1.200", "variational will not do: no q.")
     assert posterior.notes[1:] == (*failed, "sample will do")
+
+
+def test_where_there_are_other_peaks_normal_distributions_are_passed_over(small, monkeypatch):
+    monkeypatch.setattr(Laplace, "run", ending("laplace"))
+    monkeypatch.setattr(Sample, "run", ending("sample"))
+    lacks = iter([Lack("there are 2 separate peaks", is_elsewhere=True), None])
+    monkeypatch.setattr(door, "lacking", lambda *_: next(lacks))
+    notes = fit(small, progress=False).notes
+    assert notes[1:] == ("laplace will not do: there are 2 separate peaks", "sample will do")
 
 
 def test_what_is_left_is_told_where_nothing_will_do(small, begun, monkeypatch):
@@ -178,6 +188,6 @@ def test_a_second_peak_is_looked_for_before_a_normal_posterior_is_taken():
     alone = fit(problem, "laplace", progress=False)
     assert alone.check is not None
     assert alone.check.k_hat < 0.5  # of the second peak it knows nothing
-    assert lacking(alone, seed=0) == "there are 2 separate peaks"
+    assert lacking(alone, seed=0) == ("there are 2 separate peaks", True)
     none = dataclasses.replace(alone, check=None)
     assert lacking(none, seed=0) is None  # nobody asked

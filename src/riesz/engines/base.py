@@ -269,6 +269,7 @@ class AbstractEngine(Settings, ABC):
 
     is_exact: ClassVar[bool]  # solves the equation on the whole mesh, which needs float64
     compiling: ClassVar[float]  # seconds, roughly, in which nothing is computed yet
+    is_normal: ClassVar[bool] = False  # its q has one peak
     is_timed: ClassVar[bool] = False  # ends with what it has when its time is over
 
     def settings(self) -> dict[str, Any]:

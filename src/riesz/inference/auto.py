@@ -7,6 +7,7 @@ What does not pass is sampled, from where the last engine ended.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,7 +19,7 @@ from riesz.engines.sample.peaks import NEGLIGIBLE, ends_from
 from riesz.engines.table import engine_of
 from riesz.errors import RieszError
 from riesz.fem.choice import expected_seconds
-from riesz.posterior.checks import DOUBTFUL, FAIR
+from riesz.posterior.checks import DOUBTFUL, FAIR, ImportanceCheck
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
@@ -52,11 +53,10 @@ def choose_engine(problem: InverseProblem) -> Choice:
     if problem.forward.dtype != jnp.dtype(jnp.float64):
         why = "exact solves need float64, and the problem is in float32"
         return Choice(engine_of("emulate"), why)
-    left = num_others(problem)
+    left, sampler = num_others(problem), engine_of("sample")
     if left == 0:
         why = f"the state is linear in {'all of ' if size > 1 else ''}{unknowns}: nothing is left"
-        return Choice(engine_of("conditional"), why)
-    sampler = engine_of("sample")
+        return Choice(engine_of("conditional"), why, (sampler,))
     if left <= FEW_UNKNOWNS < size:
         why = f"all but {left} of {unknowns} can be integrated out"
         return Choice(engine_of("conditional"), why, (sampler,))
@@ -72,30 +72,36 @@ def num_others(problem: InverseProblem) -> int:
         return problem.num_coordinates
 
 
-def lacking(posterior: Posterior, seed: int) -> str | None:
-    """Why a posterior will not do; nothing where it will, or where nobody can say."""
+class Lack(NamedTuple):
+    """Why a posterior will not do."""
+
+    why: str
+    is_elsewhere: bool = False  # what no normal distribution can mend
+
+
+def lacking(posterior: Posterior, seed: int) -> Lack | None:
+    """Nothing where a posterior will do, or where nobody can say."""
     if posterior.check is not None:
-        return weighed_short(posterior) or elsewhere(posterior, seed)
+        return weighed_short(posterior.check) or elsewhere(posterior, seed)
     if "k_hat" in posterior.history and float(posterior.history["k_hat"]) > DOUBTFUL:
-        return f"k-hat of what is not integrated out is {float(posterior.history['k_hat']):.2f}"
+        k_hat = float(posterior.history["k_hat"])
+        return Lack(f"k-hat of what is not integrated out is {k_hat:.2f}")
     if "r_hat" in posterior.history:
         worst = float(np.nanmax(np.asarray(posterior.history["r_hat"])))
-        return f"r_hat is {worst:.3f}" if worst > R_HAT else None
+        return Lack(f"r_hat is {worst:.3f}") if worst > R_HAT else None
     return None
 
 
-def weighed_short(posterior: Posterior) -> str | None:
+def weighed_short(check: ImportanceCheck) -> Lack | None:
     """What importance sampling finds missing."""
-    check = posterior.check
-    assert check is not None
     if not check.k_hat <= check.doubtful:
-        return f"k-hat is {check.k_hat:.2f}"
+        return Lack(f"k-hat is {check.k_hat:.2f}")
     if check.effective_draws < min(FAIR, check.num_draws / 3):
-        return f"its draws are worth {check.effective_draws:.0f} of the posterior"
+        return Lack(f"its draws are worth {check.effective_draws:.0f} of the posterior")
     return None
 
 
-def elsewhere(posterior: Posterior, seed: int) -> str | None:
+def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
     """Whether searches from draws of the prior end at another peak."""
     problem = posterior.problem
     solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
@@ -104,4 +110,6 @@ def elsewhere(posterior: Posterior, seed: int) -> str | None:
         return None
     ends = ends_from(problem, solver, posterior.coordinate_mean(), NUM_SEARCHES, jr.key(seed))
     high = [end for end in ends if float(end.cost) < float(ends[0].cost) + NEGLIGIBLE]
-    return f"there are {len(high)} separate peaks" if len(high) > 1 else None
+    if len(high) == 1:
+        return None
+    return Lack(f"there are {len(high)} separate peaks", is_elsewhere=True)

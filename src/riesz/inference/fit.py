@@ -17,7 +17,7 @@ from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
-from riesz.inference.auto import Choice, choose_engine, lacking
+from riesz.inference.auto import Choice, Lack, choose_engine, lacking
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
@@ -124,9 +124,11 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
     """
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
-    best, failed = None, None
+    best, failed, missing = None, None, None
     told = [f"auto took {choice.engine.name} first: {choice.why}"]
     for engine in (choice.engine, *choice.then):
+        if missing is not None and missing.is_elsewhere and engine.is_normal:
+            continue
         if how.left() <= 0 and best is not None:
             told.append(f"the time was over before {engine.name}")
             break
@@ -135,13 +137,13 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
             found = run_checked(problem, own, how)
             missing = lacking(found, how.seed)
         except RieszError as error:
-            failed, missing = error, str(error)
+            failed, missing = error, Lack(str(error))
         else:
             best = found
         if missing is None:
             told.append(f"{engine.name} will do")
             break
-        told.append(f"{engine.name} will not do: {missing}")
+        told.append(f"{engine.name} will not do: {missing.why}")
     if best is None:
         assert failed is not None
         raise failed

@@ -55,6 +55,7 @@ class Laplace(SearchSettings, AbstractEngine):
 
     name: ClassVar[str] = "laplace"
     is_exact: ClassVar[bool] = True
+    is_normal: ClassVar[bool] = True
     compiling: ClassVar[float] = 60.0
 
     num_modes: Count = 50

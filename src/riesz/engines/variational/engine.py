@@ -55,6 +55,7 @@ class Variational(AbstractEngine):
 
     name: ClassVar[str] = "variational"
     is_exact: ClassVar[bool] = True
+    is_normal: ClassVar[bool] = True
     compiling: ClassVar[float] = 60.0
 
     max_steps: Count = 60
