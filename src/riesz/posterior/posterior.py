@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -17,7 +18,7 @@ from riesz.latent.regions import RegionValues
 from riesz.penalty.rows import full_precision
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
-from riesz.posterior.solved import ManyZ, linear_states
+from riesz.posterior.solved import ManyZ, NodeDraws, linear_states
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
 
@@ -27,6 +28,8 @@ Moment = Float[np.ndarray, "*shape"]
 NUM_DRAWS = 4000
 """Of a family, for moments and quantiles of the unknowns: they cost no solve."""
 
+AT_ONCE = 50
+"""Draws that are solved for together where there are many."""
 
 FEWEST_DRAWS = 2
 
@@ -81,6 +84,21 @@ class ExactStates(AbstractStateMap):
         if found is None:
             return compiled_states(ExactStates(solver), problem, key, coordinates)
         return on_device(found)
+
+    def in_parts(self, problem: InverseProblem, coordinates: Draws) -> NodeDraws:
+        """Of any number of draws, some at a time: few matrices are held, and programs are few."""
+        found = []
+        for start in range(0, len(coordinates), AT_ONCE):
+            part = np.asarray(coordinates[start : start + AT_ONCE])
+            whole = jnp.asarray(np.resize(part, (AT_ONCE, part.shape[1])))
+            z = values_of(problem, whole)
+            found.append(np.asarray(self.from_outside(problem, jr.key(0), whole, z))[: len(part)])
+        return np.concatenate(found)
+
+
+@eqx.filter_jit
+def values_of(problem: InverseProblem, coordinates: Draws) -> ManyZ:
+    return jax.vmap(problem.z)(coordinates)
 
 
 class SurrogateStates(AbstractStateMap):

@@ -409,6 +409,7 @@ GIVEN = {
     "start": '"laplace"',
     "linear_solver": '"dense"',
     "dense_mass": "false",
+    "tries_states": "false",
     "tail": "0.5",
     "tolerance": "1e-4",
 }

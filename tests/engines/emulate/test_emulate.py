@@ -12,7 +12,8 @@ import pytest
 from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
-from riesz.engines.emulate import rounds
+from riesz.engines.emulate import capacity, rounds
+from riesz.engines.emulate.capacity import check_capacity
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.emulate.least_squares import normal_equations, stepped_readout
 from riesz.engines.emulate.rounds import REACH, SETTLED, between, localised, reach
@@ -27,6 +28,7 @@ from riesz.engines.training import TrainingError, train
 from riesz.errors import EngineError, RieszError
 from riesz.posterior.family import full_rank_of
 
+KEY = jr.key(5)
 ENGINE = Emulate(
     features=32, num_bends=8, num_patches=2, patch_nodes=25, readout_batches=20, refining_draws=256
 )
@@ -192,6 +194,15 @@ def test_hundreds_of_unknowns_are_refused_before_any_work(count):
 def test_fixed_draws_that_leave_directions_out_are_refused(settings, advice):
     with pytest.raises(RieszError, match=f"has 128 draws for 64 unknowns .*{advice}"):
         Emulate(**settings).check(many_unknowns(64))
+
+
+def test_functions_of_place_are_tried_on_exact_states(problem, monkeypatch):
+    """More functions than nodes leave nothing; four leave more than the noise."""
+    check_capacity(problem, initial_surrogate(problem, jr.key(0), width=32, features=64), 8, KEY)
+    few = initial_surrogate(problem, jr.key(0), width=8, features=4)
+    monkeypatch.setattr(capacity, "LARGEST", 1)  # no room for more
+    with pytest.raises(RieszError, match=r"4 functions of place, .* Use laplace, or sample"):
+        check_capacity(problem, few, 8, KEY)
 
 
 def test_a_matrix_without_a_factor_ends_with_advice(problem, monkeypatch):

@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from riesz.engines.base import AbstractEngine, Count, Work
+from riesz.engines.base import AbstractEngine, Count, Flag, Work
+from riesz.engines.emulate.capacity import check_capacity
 from riesz.engines.emulate.least_squares import fitting_features, splits
-from riesz.engines.emulate.rounds import RoundSettings, emulated_in_rounds
+from riesz.engines.emulate.rounds import STAGE, RoundSettings, emulated_in_rounds
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
@@ -42,7 +43,8 @@ class Emulate(RoundSettings, AbstractEngine):
 
     The defaults suit up to ten unknowns or so. `gram` is the inner product behind the norm, for
     rough coefficients; `readout_batches` of samples and patches are drawn in each of at most
-    `rounds`, and `num_bends` functions of the unknowns stand beside the linear ones.
+    `rounds`, and `num_bends` functions of the unknowns stand beside the linear ones. Before the
+    first, it `tries_states`: some exact ones, which functions of place must be able to make.
     """
 
     name: ClassVar[str] = "emulate"
@@ -51,6 +53,7 @@ class Emulate(RoundSettings, AbstractEngine):
 
     width: Count = 32
     features: Count = 64
+    tries_states: Flag = True
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
@@ -77,6 +80,8 @@ class Emulate(RoundSettings, AbstractEngine):
             with jax.enable_x64(True):
                 given = in_precision((problem, penalty, bare, family), jnp.float64)
                 with told_of_singular():
+                    if self.tries_states and work.checkpoint.stored(STAGE) is None:
+                        check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
                     found = emulated_in_rounds(*given, self, reference.astype(float), key, work)
         dtype = problem.forward.dtype
         surrogate, family = in_precision((found.surrogate, found.family), dtype)
