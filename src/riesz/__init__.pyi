@@ -114,6 +114,7 @@ from .diagnose.importance import with_importance_check as with_importance_check
 from .engines.nuts.engine import Nuts as Nuts
 from .engines.sample.engine import Sample as Sample
 from .engines.variational.engine import Variational as Variational
+from .engines.reduced.engine import Reduced as Reduced
 from .engines.emulate.engine import Emulate as Emulate
 from .inference.fit import fit as fit
 from .engines.relax.engine import Relax as Relax

@@ -18,6 +18,7 @@ ENGINES: Mapping[str, str] = {
     "nuts": "Nuts",
     "sample": "Sample",
     "variational": "Variational",
+    "reduced": "Reduced",
     "amortise": "Amortise",
 }
 """Their classes, each in `engine` of the folder that has its name."""

@@ -1,0 +1,1 @@
+"""The engine `reduced`: chains by a reduced equation, weighed by exact solves."""

@@ -1,0 +1,313 @@
+r"""The engine `reduced`: chains of `sample` by a reduced equation, weighed by exact solves.
+
+States at draws about the peaks span a first reduced equation; short chains by it go where the
+posterior is, and exact states there span the next one, until it is right at draws that it has not
+seen. Its chains cost the same on any mesh. What is left of its error is taken out in the end: some
+draws are solved for exactly, weighed by the ratio of both densities, and drawn again by their
+weights, so that the posterior is the exact one as far as the tail of the weights vouches for it.
+(Posterior-adapted snapshots: Cui, Marzouk & Willcox 2015; Pareto-smoothed weights: Vehtari et al.)
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from riesz.engines.base import (
+    GRADIENT,
+    NO_CHECKPOINT,
+    AbstractEngine,
+    Count,
+    CountOrNone,
+    Share,
+    Solver,
+    Start,
+    Work,
+    as_solver,
+    beginning,
+    leaves_of,
+    started,
+    states_by,
+)
+from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, warnings_of
+from riesz.engines.reduced.model import (
+    ReducedDensity,
+    Solved,
+    compared,
+    density_from,
+    joined,
+    solved_at,
+)
+from riesz.engines.sample.chains import FEWEST_DRAWS, Plan, Run, peaks_from, sampled
+from riesz.engines.sample.engine import about_peaks, begun_apart, workable
+from riesz.engines.sample.hamiltonian import Chain, Peaks, begun
+from riesz.engines.sample.peaks import peaks_of
+from riesz.errors import EngineError, RieszError
+from riesz.fem.linear.linear_solve import Automatic
+from riesz.posterior.checks import rms
+from riesz.posterior.family import Draws, EmpiricalDraws
+from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.posterior.psis import smoothed_weights
+from riesz.problem.linearity import by_equation
+from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.problem.unknowns import STATE
+
+WIDER = 1.3
+"""The first states are those of draws so much wider than the normal distributions about peaks."""
+
+MAX_PILOTS = 4
+"""Reduced equations that are tried."""
+
+PILOT_WARMUP = 60
+"""Transitions by one of them before its draws are taken."""
+
+REDUCED_GRADIENT = 0.005
+"""Seconds, roughly."""
+
+GOOD, LARGEST_GAP = 0.05, 0.5
+"""Standard deviations of the noise by which an equation may be off, at draws that it has not seen,
+to be taken at once, and to be taken at all."""
+
+DOUBTFUL = 0.7
+"""The shape of the tail of weights above which they are not to be trusted."""
+
+
+class Prepared(NamedTuple):
+    """A reduced equation that is right where the posterior is, and where chains stand there."""
+
+    density: ReducedDensity
+    run: Run
+    seen: Solved
+    gaps: Float[np.ndarray, " pilot"]  # of it and those before, at draws they had not seen
+
+    def stored(self) -> dict[str, Any]:
+        """As a checkpoint keeps it: states are solved for again."""
+        return {"places": self.seen.places, "gaps": self.gaps, "run": self.run.stored()}
+
+
+class Reduced(AbstractEngine):
+    """The posterior by a reduced equation, for linear equations on fine meshes.
+
+    `num_snapshots` exact states span it in at most `num_modes`, and as many test it; of the draws
+    of its chains `num_exact` are weighed by exact solves, and make the posterior. The other
+    settings are those of `sample`.
+
+    The history tells what that of `sample` does of the draws that were weighed, the `log_ratio` of
+    exact and reduced densities at them, `k_hat` of these, and for each reduced equation that was
+    tried the `gap` at draws it had not seen, in standard deviations of the noise.
+    """
+
+    name: ClassVar[str] = "reduced"
+    is_exact: ClassVar[bool] = True
+    compiling: ClassVar[float] = 90.0
+    is_timed: ClassVar[bool] = True
+
+    num_snapshots: Count = 500
+    num_modes: Count = 250
+    num_exact: Count = 1000
+    num_warmup: Count = 300
+    num_samples: CountOrNone = None
+    num_chains: Count = 4
+    num_searches: Count = 6
+    target_accept: Share = 0.8
+    start: Start = None
+    linear_solver: Solver = Automatic()
+
+    def check(self, problem: InverseProblem) -> None:
+        super().check(problem)
+        why = None
+        if problem.others:
+            why = f"one experiment, and there are {len(problem.forwards)}"
+        elif problem.linear is None:
+            what = problem.observations.what.describe()
+            why = f"observations that are linear in the state, and there are {what}"
+        elif not by_equation(problem).is_affine_in([STATE]):
+            why = "equations that are linear in the state"
+        if why is not None:
+            raise RieszError(f"reduced takes {why}: use sample.")
+
+    def cost(self, solve: float, problem: InverseProblem) -> float:
+        """Exact solves, and chains that cost the same on any mesh."""
+        transitions = self.num_chains * (self.num_warmup + (self.num_samples or FEWEST_DRAWS))
+        exact = GRADIENT * 20 * self.num_searches + 2 * self.num_snapshots + self.num_exact
+        return solve * exact + REDUCED_GRADIENT * 6 * transitions
+
+    def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
+        self.check(problem)
+        searching, preparing, weighing = jr.split(jr.key(work.seed), 3)
+        kept = work.checkpoint.stored("peaks")
+        if kept is None:
+            peaks, used = self.searched(problem, searching, work)
+            work.checkpoint.keep("peaks", {"found": leaves_of(peaks), "used": leaves_of(used)})
+        else:
+            peaks, used = peaks_from(kept["found"]), peaks_from(kept["used"])
+        ready = self.prepared(problem, peaks, used, preparing, work)
+        plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
+        seen, run, cut = sampled(ready.density, ready.run, plan, work)
+        moves: Transition = jax.tree.map(jnp.asarray, seen.transition)
+        chosen = spaced(moves.diverging.shape[1], -(-self.num_exact // self.num_chains))
+        history = history_of(moves) | {"peak": jnp.asarray(seen.peak)}
+        history |= {name: rows[:, chosen] for name, rows in history.items() if rows.ndim > 1}
+        draws = moves.coordinates[:, chosen]
+        exact = solved_at(problem, states_by(self.linear_solver), flat(draws))
+        logs = compared(ready.density, exact).log_ratios.reshape(draws.shape[:2])
+        found = weighed(np.asarray(draws), logs, weighing)
+        if "effective_draws" in history:
+            fewer = jnp.minimum(history["effective_draws"], found.effective_draws)
+            history["effective_draws"] = fewer
+        notes = (
+            *cut,
+            *about_peaks(np.asarray(seen.peak), run.peaks.count),
+            *warnings_of(history, problem.latents.coordinate_names()),
+            *found.notes,
+        )
+        return Posterior(
+            problem=problem,
+            distribution=EmpiricalDraws(jnp.asarray(found.draws)),
+            states=states_by(self.linear_solver),
+            history=history
+            | {"num_gradients": jnp.asarray(run.num_gradients), "k_hat": jnp.asarray(found.k_hat)}
+            | {"log_ratio": jnp.asarray(logs), "gap": jnp.asarray(ready.gaps)},
+            engine=self.name,
+            seed=work.seed,
+            notes=notes,
+        )
+
+    def searched(
+        self, problem: InverseProblem, key: PRNGKeyArray, work: Work
+    ) -> tuple[Peaks, Peaks]:
+        """The peaks of the exact posterior, and those that chains may jump between."""
+        solver = problem.suited(as_solver(self.linear_solver))
+        start = started(problem, self.start, work)
+        start = start.coordinate_mean() if isinstance(start, Posterior) else start
+        origin, _ = beginning(problem, start, dense=False)
+        found = peaks_of(problem, solver, origin, self.num_searches, key)
+        return found, workable(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
+
+    def prepared(
+        self, problem: InverseProblem, found: Peaks, used: Peaks, key: PRNGKeyArray, work: Work
+    ) -> Prepared:
+        """Reduced equations one after the other, each by states where chains by the last one go."""
+        states = states_by(self.linear_solver)
+        half = -(-self.num_snapshots // 2)
+        each = -(-half // self.num_chains)
+        kept = work.checkpoint.stored("pilots")
+        if kept is None:
+            draw_key, place_key, chain_key = jr.split(key, 3)
+            places = about(found, self.num_snapshots, draw_key)
+            seen = solved_at(problem, states, places).only_found()
+            density = density_from(problem, centre_of(found), seen, self.num_modes)
+            chains = begun_apart(density, found, self.num_chains, place_key, chain_key)
+            ready = Prepared(density, Run(chains, used), seen, np.zeros(0))
+        else:
+            ready = resumed(problem, kept, states, self.num_modes)
+        # Of a pilot nothing is kept but its end.
+        pilot = Plan(PILOT_WARMUP, each, self.target_accept)
+        unkept = work._replace(checkpoint=NO_CHECKPOINT)
+        while len(ready.gaps) < MAX_PILOTS and not (len(ready.gaps) and ready.gaps[-1] <= GOOD):
+            moved, run, _ = sampled(ready.density, ready.run, pilot, unkept)
+            places = flat(jnp.asarray(moved.transition.coordinates))
+            fresh = solved_at(problem, states, places).only_found()
+            gap = rms(compared(ready.density, fresh).gaps.ravel())
+            seen = joined(Solved(*(one[-half:] for one in ready.seen)), fresh)
+            density = density_from(problem, centre_of(run.peaks), seen, self.num_modes)
+            chains = [restarted(density, chain) for chain in run.chains]
+            run = Run(chains, run.peaks, num_gradients=run.num_gradients)
+            gaps = np.append(ready.gaps, gap if np.isfinite(gap) else np.inf)
+            ready = Prepared(density, run, seen, gaps)
+            work.checkpoint.keep("pilots", ready.stored())
+        if not ready.gaps[-1] <= LARGEST_GAP:
+            raise EngineError(
+                f"reduced: {ready.density.equation.num_modes} modes of {len(ready.seen.places)} "
+                f"states leave {ready.gaps[-1]:.2g} standard deviations of the noise at the "
+                f"sensors, more than {LARGEST_GAP:g}: set num_snapshots and num_modes higher, or "
+                "use sample."
+            )
+        return ready
+
+
+def resumed(
+    problem: InverseProblem, kept: Mapping[str, Any], states: ExactStates, num_modes: int
+) -> Prepared:
+    """From what a checkpoint has kept."""
+    seen = solved_at(problem, states, jnp.asarray(kept["places"]))
+    centre = centre_of(peaks_from(kept["run"]["peaks"]))
+    density = density_from(problem, centre, seen, num_modes)
+    chains = [begun(density, jr.key(0), centre) for _ in kept["run"]["chains"]]
+    run = Run(chains, peaks_from(kept["run"]["peaks"])).resumed(kept["run"])
+    return Prepared(density, run, seen, np.asarray(kept["gaps"]))
+
+
+def about(peaks: Peaks, count: int, key: PRNGKeyArray) -> Draws:
+    """Draws of the normal distributions about peaks, by their weights, made wider."""
+    which, normal = jr.split(key)
+    owners = jr.categorical(which, peaks.log_weights, shape=(count,))
+    normals = WIDER * jr.normal(normal, (count, len(centre_of(peaks))))
+    return jax.vmap(lambda owner, own: peaks.metric(owner).place(own))(owners, normals)
+
+
+def centre_of(peaks: Peaks) -> Coordinates:
+    return peaks.metrics.centre[jnp.argmax(peaks.log_weights)]
+
+
+def restarted(density: ReducedDensity, chain: Chain) -> Chain:
+    """At the same place by another density, with the same length of steps."""
+    fresh = begun(density, chain.key, chain.place)
+    return eqx.tree_at(lambda one: one.pace, fresh, chain.pace)
+
+
+def flat(by_chain: Float[Array, "chain draw coordinate"]) -> Float[Array, "every coordinate"]:
+    return by_chain.reshape(-1, by_chain.shape[-1])
+
+
+def spaced(count: int, wanted: int) -> Int[np.ndarray, " chosen"]:
+    """So many of a number of draws, evenly; all where there are fewer."""
+    return np.unique(np.linspace(0, count - 1, min(wanted, count)).round().astype(int))
+
+
+class Weighed(NamedTuple):
+    """Draws that were drawn again by their weights, and what these tell."""
+
+    draws: Float[np.ndarray, "chain draw coordinate"]
+    k_hat: float
+    effective_draws: float
+    notes: tuple[str, ...]
+
+
+def weighed(
+    draws: Float[np.ndarray, "chain draw coordinate"],
+    log_ratios: Float[np.ndarray, "chain draw"],
+    key: PRNGKeyArray,
+) -> Weighed:
+    """Draws of the reduced posterior as ones of the exact one, chain by chain.
+
+    Where the equation could not be solved there is no exact posterior, and no weight.
+    """
+    logs = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+    if not np.isfinite(logs).any():
+        raise EngineError(
+            "reduced: the equation could be solved exactly at none of the draws. Look for priors "
+            "that allow impossible coefficients."
+        )
+    found = smoothed_weights(logs.ravel())
+    again = np.empty_like(draws)
+    offsets = np.asarray(jr.uniform(key, (len(draws),)))
+    for chain, (own, offset) in enumerate(
+        zip(found.weights.reshape(logs.shape), offsets, strict=True)
+    ):
+        shares = np.cumsum(own) / max(own.sum(), np.finfo(float).tiny)
+        levels = (np.arange(len(own)) + offset) / len(own)
+        again[chain] = draws[chain, np.minimum(np.searchsorted(shares, levels), len(own) - 1)]
+    notes = ()
+    if not found.k_hat <= DOUBTFUL:
+        notes = (
+            f"k-hat of exact over reduced densities is {found.k_hat:.2f}, above {DOUBTFUL}: the "
+            "reduced equation is not good enough for its draws to be corrected by their weights. "
+            "Set num_snapshots and num_modes higher, or use sample.",
+        )
+    return Weighed(again, found.k_hat, found.effective_draws, notes)

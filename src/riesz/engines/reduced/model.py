@@ -1,0 +1,145 @@
+"""The log-posterior by a reduced equation, from exact states, and how far it is off."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float
+
+from riesz.arrays import on_device
+from riesz.engines.nuts.engine import AbstractDensity
+from riesz.errors import EngineError, RieszError
+from riesz.fem.assembly import jacobian
+from riesz.posterior.checks import rms
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import AT_ONCE, ExactStates, values_of
+from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.surrogate.reduced import ReducedEquation, at_rim, reduced_equation, spanned
+
+HIDDEN = 5e-4
+"""What a reduced equation may neglect of states, as a share of what noise is of them."""
+
+FEWEST = 4
+"""Exact states without which nothing can be spanned."""
+
+
+class ReducedDensity(AbstractDensity):
+    """The posterior with the reduced equation for the exact one."""
+
+    problem: InverseProblem
+    equation: ReducedEquation
+    sensors: Float[Array, "sensor mode_plus_one"]  # what they see of the mean and of each mode
+
+    def predicted(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
+        problem = self.problem
+        z = problem.z(coordinates)
+        modes = self.equation.solved(problem.forward, z)
+        inside = self.sensors[:, 0] + self.sensors[:, 1:] @ modes
+        return inside + problem.operator @ at_rim(problem.forward, z)
+
+    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
+        problem = self.problem
+        fit = problem.likelihood.log_prob(
+            problem.observed, self.predicted(coordinates), problem.z(coordinates)
+        )
+        return problem.latents.log_prior(coordinates) + fit
+
+    def explain(self, coordinates: Coordinates) -> None:
+        self.problem.state(coordinates)  # says what is wrong where it is the solve
+        raise RieszError(
+            "the log-density is not finite where the chains start: look for noise of zero or "
+            "observations far outside their likelihood, or pass start=..."
+        )
+
+
+class Solved(NamedTuple):
+    """Exact states at some places, NaN where there is none."""
+
+    places: Float[np.ndarray, "draw coordinate"]
+    states: Float[np.ndarray, "draw node"]
+
+    def only_found(self) -> "Solved":
+        """Without places where there is none."""
+        good = np.flatnonzero(np.isfinite(self.states).all(axis=1))
+        if len(good) < FEWEST:
+            count = f"{len(good)} of {len(self.places)}"
+            raise EngineError(
+                f"reduced: the equation could be solved at {count} draws. Look "
+                "for priors that allow impossible coefficients."
+            )
+        return Solved(self.places[good], self.states[good])
+
+
+def solved_at(problem: InverseProblem, states: ExactStates, places: Draws) -> Solved:
+    return Solved(np.asarray(places), states.in_parts(problem, places))
+
+
+def joined(one: Solved, other: Solved) -> Solved:
+    return Solved(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+
+
+def density_from(
+    problem: InverseProblem, centre: Coordinates, seen: Solved, num_modes: int
+) -> ReducedDensity:
+    """From exact states, with the energy of the equation at a centre of them."""
+    forward = problem.forward
+    free = np.asarray(forward.free)
+    neglected = HIDDEN * noise_share(problem, centre, seen)
+    basis = spanned(seen.states[:, free], energy_at(problem, centre), num_modes, neglected)
+    z = values_of(problem, on_device(seen.places))
+    equation = reduced_equation(forward, z, basis, neglected)
+    sensors = problem.operator.to_scipy()[:, free] @ basis.columns
+    return ReducedDensity(problem, equation, on_device(sensors))
+
+
+def noise_share(problem: InverseProblem, centre: Coordinates, seen: Solved) -> float:
+    """How large noise is beside what the sensors see of states."""
+    signal = rms((problem.operator.to_scipy() @ seen.states.T).ravel())
+    noise = rms(np.asarray(problem.noise_sd(problem.z(centre))))
+    return noise / max(signal, np.finfo(float).tiny)
+
+
+def energy_at(problem: InverseProblem, centre: Coordinates) -> sp.csr_array:
+    """The symmetric part of the equation's matrix; raises where it is no energy."""
+    z = problem.z(centre)
+    matrix = jacobian(problem.forward, at_rim(problem.forward, z), z).to_scipy()
+    if not (matrix.diagonal() > 0).all():
+        raise RieszError(
+            "reduced measures states by the energy of the equation, and its matrix has a diagonal "
+            "that is not positive: use sample."
+        )
+    return sp.csr_array((matrix + matrix.T) / 2)
+
+
+class Compared(NamedTuple):
+    """The reduced equation beside exact states, for each draw."""
+
+    gaps: Float[np.ndarray, "draw sensor"]  # in standard deviations of the noise
+    log_ratios: Float[np.ndarray, " draw"]  # exact less reduced log-density
+
+
+def compared(density: ReducedDensity, exact: Solved) -> Compared:
+    size = len(exact.places)
+    count = -(-size // AT_ONCE) * AT_ONCE  # so that few programs are made
+    places, states = (np.resize(one, (count, one.shape[1])) for one in exact)
+    gaps, ratios = beside(density, jnp.asarray(places), jnp.asarray(states))
+    return Compared(np.asarray(gaps)[:size], np.asarray(ratios)[:size])
+
+
+@eqx.filter_jit
+def beside(
+    density: ReducedDensity, places: Draws, states: Float[Array, "draw node"]
+) -> tuple[Float[Array, "draw sensor"], Float[Array, " draw"]]:
+    problem = density.problem
+
+    def one(pair):
+        coordinates, state = pair
+        z = problem.z(coordinates)
+        gap = density.predicted(coordinates) - problem.predicted(state, z)
+        exact = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
+        return gap / problem.noise_sd(z), exact - density(coordinates)
+
+    return jax.lax.map(one, (places, states))
