@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -125,6 +125,10 @@ bench-sampler: $(READY)
 
 bench-auto: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py --out results/bench-auto.json
+
+# One thread: systems are small, and threads would wait for each other.
+bench-reduced: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reduced.py --out results/bench-reduced.json
 
 bench-many-unknowns: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/many_unknowns.py --out results/bench-many-unknowns.json
