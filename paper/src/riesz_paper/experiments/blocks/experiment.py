@@ -1,4 +1,4 @@
-"""Sixty-four unknowns: `laplace` and `emulate` held against NUTS, block by block.
+"""Sixty-four unknowns: other engines held against NUTS, block by block.
 
 Each row is a method with all it says of itself, and the moments of all log-diffusivities; errors
 against NUTS follow from the rows.
@@ -17,14 +17,16 @@ import jax
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
+from riesz.engines.sample.engine import Sample
 from riesz.engines.table import engine_of
 from riesz.inference.fit import checked
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
 from riesz.plot.figure import new_figure, save_figure
+from riesz.posterior.chains import agreement
 from riesz.posterior.checks import rms
+from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz_paper.experiments.blocks.chains import Chain, ChainSettings, block_chain, side_by_side
 from riesz_paper.experiments.blocks.problem import (
@@ -67,11 +69,12 @@ class Sizes:
     num_warmup: int
     num_samples: int  # in each chain
     num_chains: int  # a process each
+    sampled: int  # by `sample`, in each chain, and half as many before
 
 
 SIZES = {
-    "quick": Sizes(2, 100, 50, 50, 50, 2),
-    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2),
+    "quick": Sizes(2, 100, 50, 50, 50, 2, 50),
+    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1500),
 }
 
 
@@ -80,7 +83,9 @@ def blocks(seed: int, mode: str) -> Experiment:
     sizes = SIZES[mode]
     runs: dict[str, Callable[[], Row]] = {
         REFERENCE: partial(nuts_row, seed, sizes),
+        "sample": partial(sample_row, seed, sizes),
         "laplace": partial(approximate_row, "laplace", {"num_modes": NUM_BLOCKS**2}, seed, sizes),
+        "variational": partial(approximate_row, "variational", {}, seed, sizes),
         "emulate": partial(approximate_row, "emulate", {"tries_states": False}, seed, sizes),
     }
     nodes = (8 * 2 ** (sizes.levels - 1) + 1) ** 2
@@ -101,20 +106,44 @@ def nuts_row(seed: int, sizes: Sizes) -> Row:
 def sampler_row(chains: Sequence[Chain], seconds: float) -> Row:
     draws = np.stack([chain.coordinates for chain in chains])
     steps = np.stack([chain.num_steps for chain in chains])
-    effective = effective_sample_size(draws)
-    return {
+    counted = {
         "seconds": seconds,
         "cpu_seconds": float(sum(chain.cpu_seconds for chain in chains)),
         "cpu_seconds_chain": float(max(chain.cpu_seconds for chain in chains)),
         "num_gradients": sum(chain.num_gradients for chain in chains),
+        "divergences": int(sum(chain.diverging.sum() for chain in chains)),
+    }
+    return counted | chains_row(draws, steps) | {"notes": None}
+
+
+def sample_row(seed: int, sizes: Sizes) -> Row:
+    """All in: data, compilation, searches and warm-up."""
+    clock, cpu = perf_counter(), process_time()
+    engine = Sample(num_warmup=min(300, sizes.sampled), num_samples=sizes.sampled)
+    found = engine.run(block_problem(seed, levels=sizes.levels), seed=seed)
+    assert isinstance(found.distribution, EmpiricalDraws)
+    draws = np.asarray(found.distribution.by_chain)
+    counted = {
+        "seconds": perf_counter() - clock,
+        "cpu_seconds": process_time() - cpu,
+        "cpu_seconds_chain": None,  # chains share their threads
+        "num_gradients": int(found.history["num_gradients"]),
+        "divergences": int(found.history["diverging"].sum()),
+    }
+    steps = np.asarray(found.history["num_steps"])
+    return counted | chains_row(draws, steps) | {"notes": " ".join(found.notes) or None}
+
+
+def chains_row(draws: Float[np.ndarray, "chain draw block"], steps: np.ndarray) -> Row:
+    """How well chains agree, and moments of all their draws."""
+    found = agreement(draws)
+    return {
         "steps_median": float(np.median(steps)),
         "steps_most": int(steps.max()),
-        "divergences": int(sum(chain.diverging.sum() for chain in chains)),
-        "r_hat": float(split_gelman_rubin(draws).max()),
-        "effective_draws": float(effective.min()),
-        "effective_draws_median": float(np.median(effective)),
+        "r_hat": float(found.r_hat.max()),
+        "effective_draws": float(found.effective_draws.min()),
+        "effective_draws_median": float(np.median(found.effective_draws)),
         **NOT_CHECKED,
-        "notes": None,
         **moments(draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))),
     }
 
