@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from jax.scipy.special import ndtr
 from scipy.stats import kstest
 
 from riesz.errors import RieszError
@@ -111,3 +112,28 @@ def test_bad_priors_are_refused(prior, message):
 def test_no_unknowns_are_refused():
     with pytest.raises(RieszError, match="there are no unknowns"):
         latent_space({}, MESH)
+
+
+TAILS = [
+    dist.HalfNormal(2.0),
+    dist.HalfCauchy(0.5),
+    dist.Cauchy(1.0, 2.0),
+    dist.Laplace(1.0, 2.0),
+    dist.Logistic(1.0, 2.0),
+    dist.Exponential(0.3),
+    dist.Uniform(0.0, 4.0),
+    dist.LogUniform(1e-3, 10.0),
+    dist.TruncatedNormal(1.0, 1.0, low=0.0),
+]
+
+
+@pytest.mark.parametrize("prior", TAILS, ids=lambda p: type(p).__name__)
+def test_tails_in_single_precision_are_those_of_the_prior(prior):
+    """Values to 1e-4, and slopes that do not vanish, to six standard deviations on both sides."""
+    places = np.array([-6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    latent = parametric(prior, "a")
+    single = jnp.asarray(places, jnp.float32)
+    values, slopes = jax.vmap(jax.value_and_grad(lambda x: latent.value(x[None])))(single)
+    assert values.dtype == jnp.float32
+    np.testing.assert_allclose(values, prior.icdf(ndtr(jnp.asarray(places))), rtol=1e-4)
+    assert np.all(np.asarray(slopes) > 0)

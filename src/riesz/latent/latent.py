@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.scipy.special import ndtr
 from jaxtyping import Array, Bool, Float
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
+from riesz.latent.quantiles import quantile
 from riesz.mesh.mesh import Mesh
 
 
@@ -94,8 +94,7 @@ class AbstractFieldPrior(eqx.Module):
 class Parametric(AbstractLatent):
     """A number or vector: each entry is the quantile of a normal coordinate's probability.
 
-    For normal and log-normal priors that is the plain affine map (and its exponential), without
-    the rounding of the tails.
+    For normal and log-normal priors that is the plain affine map (and its exponential).
     """
 
     distribution: dist.Distribution
@@ -120,34 +119,6 @@ class Parametric(AbstractLatent):
         return f"{kind_of(self.distribution)}, 95 % within {spoken(low)} .. {spoken(high)}, " + (
             f"median {spoken(middle)}"
         )
-
-
-def quantile(prior: dist.Distribution, coordinates: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The prior's value at given standard normal coordinates."""
-    if isinstance(prior, dist.Independent | dist.ExpandedDistribution):
-        return quantile(prior.base_dist, coordinates)
-    if isinstance(prior, dist.Normal):
-        return affine(prior, coordinates)
-    if isinstance(prior, dist.LogNormal):
-        return jnp.exp(affine(prior, coordinates))
-    if isinstance(prior, dist.MultivariateNormal):
-        mean, factor = as_dtype_of(coordinates, prior.loc, prior.scale_tril)
-        moved = jnp.einsum("...ij,...j->...i", factor, coordinates)
-        return jnp.broadcast_to(mean, moved.shape) + moved
-    # Far out the probability rounds to 0 or 1, where the quantile may be infinite.
-    rounding = jnp.finfo(coordinates.dtype).eps
-    probability = jnp.clip(ndtr(coordinates), rounding, 1 - rounding)
-    return prior.icdf(probability).astype(coordinates.dtype)
-
-
-def affine(prior: dist.Normal | dist.LogNormal, x: Float[Array, "..."]) -> Float[Array, "..."]:
-    loc, scale = as_dtype_of(x, prior.loc, prior.scale)
-    return loc + scale * x
-
-
-def as_dtype_of(x: Float[Array, "..."], *parameters: Any) -> list[Array]:
-    """Parameters of a prior in the precision of the coordinates."""
-    return [jnp.asarray(parameter, x.dtype) for parameter in parameters]
 
 
 def parametric(prior: dist.Distribution, name: str) -> Parametric:
