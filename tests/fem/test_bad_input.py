@@ -324,6 +324,17 @@ def test_a_form_without_terms_over_the_cells():
         build(neumann(1.0, on="left"))
 
 
+@pytest.mark.parametrize("jump", [True, 0.0, -1.0, float("nan"), "one"])
+def test_a_jump_that_is_no_positive_number(jump):
+    with pytest.raises(FormError, match=r"crosswind is .*: give the size of jumps"):
+        advection(np.ones(2), supg=True, crosswind=jump)
+
+
+def test_crosswind_diffusion_without_upwinding():
+    with pytest.raises(FormError, match=r"give supg=True with it"):
+        advection(np.ones(2), crosswind=1.0)
+
+
 def test_upwinding_of_quadratic_elements():
     with pytest.raises(FormError, match=r"supg=True needs P1 elements"):
         build(diffusion(1.0) + advection(np.ones(2), supg=True), space=P2(MESH))

@@ -177,6 +177,7 @@ def is_linear(problem: BoundaryValueProblem, z: PyTree) -> bool:
     """Whether the equation is known to be: its matrix is then the same for all states."""
     return all(
         term.integrand in LINEAR
+        and term.crosswind is None
         and not any(reads_state(resolve(c, z, name)) for name, c in term.coefficients.items())
         for term in problem.form.terms
     )

@@ -255,6 +255,11 @@ BROKEN = [
     ),
     (
         "source = 1e-4",
+        "crosswind = 1.0",
+        "equation has the key 'crosswind', which needs 'upwind = true'",
+    ),
+    (
+        "source = 1e-4",
         'advection = { gravel = "bed", rest = [0, 0] }',
         "equation has advection.gravel = 'bed': by region, velocities are lists of numbers",
     ),

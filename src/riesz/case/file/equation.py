@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import PlainValidator, model_validator
+from pydantic import Field, PlainValidator, model_validator
 
 from riesz.case.table import Table, as_coefficient, is_finite, shown
 from riesz.errors import told_of
@@ -86,6 +86,7 @@ class EquationTable(Table):
     source: Regional = None
     anisotropy: Anisotropy = None
     upwind: bool = False
+    crosswind: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def check(self):
@@ -93,6 +94,8 @@ class EquationTable(Table):
             raise ValueError(f"holds no term: give at least one of {listed(TERMS)}")
         if self.upwind and self.advection is None:
             raise ValueError("has the key 'upwind', which needs 'advection': what is upwinded")
+        if self.crosswind is not None and not self.upwind:
+            raise ValueError("has the key 'crosswind', which needs 'upwind = true'")
         if self.anisotropy is not None:
             if self.diffusion is None:
                 raise ValueError("has the key 'anisotropy', which needs 'diffusion': its size")
@@ -137,7 +140,7 @@ class EquationTable(Table):
             values["diffusion"] = scaled(values["diffusion"], tensor)
         terms: dict[str, Callable[[Any], WeakForm]] = {
             "diffusion": diffusion,
-            "advection": partial(advection, supg=self.upwind),
+            "advection": partial(advection, supg=self.upwind, crosswind=self.crosswind),
             "reaction": reaction,
             "source": lambda strength: -source(strength),
         }
