@@ -68,14 +68,14 @@ def test_a_named_engine_is_told_beside_what_auto_would_take(problem):
     case = read_problem(problem)
     assert len(engine_lines(case)) == 1
     assert case_numbers(case)["auto"] is None
-    problem.write_text(f'{BODY}[engine]\nname = "laplace"\n')
+    problem.write_text(f'{BODY}[engine]\nname = "nuts"\n')
     case = read_problem(problem)
     first, second = engine_lines(case)
-    assert first == "laplace, because the problem file names it"
-    assert second.startswith("auto would take nuts, because with 1 unknown number")
-    assert case_numbers(case)["auto"]["engine"] == "nuts"
-    problem.write_text(f'{BODY}[engine]\nname = "nuts"\n')
-    assert engine_lines(read_problem(problem))[1].startswith("auto would take it too, because w")
+    assert first == "nuts, because the problem file names it"
+    assert second.startswith("auto would take conditional, because the state is linear")
+    assert case_numbers(case)["auto"]["engine"] == "conditional"
+    problem.write_text(f'{BODY}[engine]\nname = "conditional"\n')
+    assert engine_lines(read_problem(problem))[1].startswith("auto would take it too, because the")
 
 
 def test_costs_grow_with_the_problem_and_are_told_in_sensible_units(problem):

@@ -54,7 +54,7 @@ def test_a_problem_is_built_as_written(tmp_path):
     told = case_numbers(case)
     assert told["longest_edge"] <= 0.4
     assert told["area"] == pytest.approx(2.0)
-    assert told["engine"] == "nuts"
+    assert told["engine"] == "laplace"
     text = describe_case(case)
     assert "2 rows of wells.csv, all inside" in text
     assert "LogNormal, 95 % within 0.3753 .. 2.664" in text
@@ -303,7 +303,7 @@ def test_the_domain_may_be_a_mesh_of_ones_own(tmp_path, suffix):
     single = swapped(f"{box}\nlevels = 2", f'mesh = "own{suffix}"')
     case = read_problem(written(tmp_path, single))
     assert case.problem.hierarchy is None
-    assert case.choice().engine.name == "nuts"
+    assert case.choice().engine.name == "laplace"
 
 
 @pytest.mark.parametrize(
