@@ -157,7 +157,7 @@ def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypa
     [
         ("auto", 0.0, "time_limit is 0.0: give seconds"),
         ("auto", math.nan, "time_limit is nan: give seconds"),
-        ("nuts", 10.0, "nuts does not look at the clock: time_limit is for auto and sample"),
+        ("nuts", 10.0, "nuts does not look at the clock: time_limit is for auto, sample and"),
         (Nuts(), 10.0, "nuts does not look at the clock"),
     ],
 )

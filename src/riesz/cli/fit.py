@@ -41,7 +41,7 @@ def fit_problem(
         float | None,
         typer.Option(
             "--time",
-            help="End with what there is after so long, such as 90s, 10m or 2h: auto and sample.",
+            help="After 90s, 10m or 2h, say, end with what there is: auto, sample, reduced.",
             parser=seconds_of,
             metavar="TIME",
         ),

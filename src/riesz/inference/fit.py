@@ -65,7 +65,7 @@ def fit(
     minutes a note says that there is none. `check` asks for it there too, or leaves it out
     everywhere. `progress` draws bars on the error stream. With a `checkpoint` a fit that was
     stopped goes on from the last one that was written, to the same numbers. `time_limit` is in
-    seconds: when they are over, `auto` and `sample` end with what they have, and say what is left.
+    seconds: when they are over, `auto`, `sample` and `reduced` end with what they have.
     What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
@@ -95,8 +95,8 @@ def check_time(choice: Choice, time_limit: float | None) -> None:
         raise RieszError(f"time_limit is {time_limit}: give seconds, a positive number.")
     if not choice.then and not choice.engine.is_timed:
         raise RieszError(
-            f"{choice.engine.name} does not look at the clock: time_limit is for auto and sample. "
-            "Leave it out, or set less to do."
+            f"{choice.engine.name} does not look at the clock: time_limit is for auto, sample and "
+            "reduced. Leave it out, or set less to do."
         )
 
 
