@@ -137,7 +137,7 @@ def test_limits_logs_noise_columns_and_covariates_reach_the_likelihood(tmp_path)
     np.testing.assert_allclose(likelihood.base.sd, [0.1, 0.2, 0.3, 0.4, 0.5])
     assert likelihood.labels[1:] == ("rock: b against a", "rock: c against a")
     assert case.problem.latents.names == ("f", "effects")
-    assert case.choice().engine.name == "nuts"
+    assert case.choice().engine.name == "laplace"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,81 @@
+"""Many unknowns end in a posterior or in a plain word, whichever engine is asked.
+
+A log-diffusivity of 64 Karhunen-Loeve terms, 100 sensors and two per cent of noise, ten data sets:
+short runs on a coarse mesh, of which nothing is asked but that they end as they should.
+"""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from riesz.engines.table import ENGINES, engine_of
+from riesz.errors import RieszError
+from riesz.fem.terms.weakform import diffusion, source
+from riesz.inference.fit import fit
+from riesz.latent.karhunen_loeve import KarhunenLoeve
+from riesz.latent.kernels import Matern32
+from riesz.mesh.refine import hierarchy
+from riesz.mesh.shapes import rectangle
+from riesz.observe.likelihood import Gaussian
+from riesz.observe.observations import observations
+from riesz.problem.problem import inverse_problem
+
+TERMS, SENSORS = 64, 100
+TRAINED = {"width": 8, "features": 8}
+SHORT = {
+    "emulate": {"rounds": 2},
+    "relax": TRAINED | {"prior_steps": 20, "steps": 40, "polishing_rounds": 1},
+    "laplace": {"max_steps": 20},
+    "variational": {"max_steps": 2},
+    "conditional": {},
+    "nuts": {"num_warmup": 5, "num_samples": 5, "num_chains": 2, "max_tree_depth": 3},
+    "sample": {"num_warmup": 5, "num_samples": 5, "num_chains": 2, "num_searches": 1},
+    "reduced": {"num_snapshots": 40, "num_warmup": 5, "num_samples": 5, "num_searches": 1},
+    "amortise": TRAINED | {"steps": 20, "readout_batches": 2},
+}
+
+
+def posed(seed: int):
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(0.05, 0.95, (SENSORS, 2))
+    field = KarhunenLoeve(Matern32(1.0, 0.2), num_terms=TERMS, transform=jnp.exp)
+    meshes = hierarchy(rectangle((4, 4)), 3)
+
+    def with_data(values, noise_sd):
+        return inverse_problem(
+            meshes,
+            diffusion("a") - source(1.0),
+            latents={"a": field},
+            dirichlet={"boundary": 0.0},
+            observations=observations(points, values),
+            likelihood=Gaussian(noise_sd),
+        )
+
+    empty = with_data(np.zeros(SENSORS), 1.0)
+    clean = np.asarray(empty.operator @ empty.state(jnp.asarray(rng.normal(size=TERMS))))
+    noise_sd = 0.02 * float(np.abs(clean).max())
+    return with_data(clean + noise_sd * rng.normal(size=SENSORS), noise_sd)
+
+
+def test_all_engines_are_tried():
+    assert set(SHORT) == set(ENGINES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", SHORT)
+def test_an_engine_ends_with_numbers_or_a_plain_word(engine):
+    for seed in range(10):
+        assert ends_well(posed(seed), engine_of(engine, SHORT[engine])), seed
+
+
+def ends_well(problem, engine) -> bool:
+    """Numbers, or a message that says what was found and what to do."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            posterior = fit(problem, engine, progress=False)
+    except RieszError as error:
+        return len(str(error)) > 40
+    return bool(np.isfinite(np.asarray(posterior.coordinate_mean())).all())
