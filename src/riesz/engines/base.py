@@ -307,9 +307,11 @@ class AbstractEngine(Settings, ABC):
 
 
 def require_plain_data(problem: InverseProblem, engine: str) -> None:
-    """Raise where data are not a linear function of one state with noise added."""
+    """Raise where data are not a linear function of one state at nodes with noise added."""
     why = None
-    if problem.others:
+    if problem.forward.space.element.degree != 1:
+        why = "takes states that are linear in each cell, and these are quadratic"
+    elif problem.others:
         why = f"takes one experiment, and there are {len(problem.forwards)}"
     elif problem.linear is None:
         what = problem.observations.what.describe()

@@ -187,7 +187,8 @@ class AverageAlong(AbstractObservable):
 class GradientAt(AbstractAtPoints):
     """The slope of the state at points, along directions: one for all, or one each.
 
-    It is that of the cell which holds the point, accurate to the first order of the cells' size.
+    It is that of the cell which holds the point, accurate to the first order of the cells' size
+    (the second with quadratic elements).
     """
 
     points: Points = eqx.field(converter=as_rows)
@@ -199,8 +200,12 @@ class GradientAt(AbstractAtPoints):
         rows_at(forward, self.points, tolerance)  # raises where they are outside
         space = forward.space
         along = unit_vectors(self.directions, len(self.points), space.mesh.dim)
-        cell = locate(space.mesh, self.points, tolerance=tolerance).cell
-        slopes = np.einsum("pcd,pd->pc", barycentric_gradients(space.mesh)[cell], along)
+        where = locate(space.mesh, self.points, tolerance=tolerance)
+        cell = where.cell
+        along_edges = np.einsum("pcd,pd->pc", barycentric_gradients(space.mesh)[cell], along)
+        each = space.element.barycentric_derivatives
+        shapes = np.array([each(list(one)) for one in where.barycentric])
+        slopes = np.einsum("pic,pc->pi", shapes, along_edges)
         number = np.repeat(np.arange(len(cell)), slopes.shape[1])
         entries = (slopes.ravel(), (number, space.cell_dofs[cell].ravel()))
         rows = sp.coo_array(entries, shape=(len(cell), space.num_dofs))

@@ -31,7 +31,7 @@ from riesz.prediction.draws import (
 )
 from riesz.prediction.learned import Learned, learned
 from riesz.prediction.predict import measured, num_values, quantity_draws
-from riesz.prediction.quantity import FluxAt, has_flux
+from riesz.prediction.quantity import FluxAt, at_nodes, has_flux
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.problem import InverseProblem
@@ -67,7 +67,7 @@ class Everything(eqx.Module):
         seen = at_sensors(key, problem, state, z)
         state = problem.states(state)[0]  # of several experiments the first is mapped
         found = {
-            "state": state,
+            "state": at_nodes(problem, state),
             "unknowns": {name: jnp.ravel(z[name]) for name in drawn_names(problem)},
             "sensors": seen,
             "noise": {

@@ -22,6 +22,11 @@ Quantity = Callable[[InverseProblem, NodeValues, Any], Any]
 """`quantity(problem, state, z)`."""
 
 
+def at_nodes(problem: InverseProblem, state: NodeValues) -> NodeValues:
+    """A state's values at the nodes alone: of quadratic elements, those at mid-edges follow."""
+    return state[: problem.forward.space.mesh.num_nodes]
+
+
 class StateAt(eqx.Module):
     """The state at points, or at all nodes."""
 
@@ -29,7 +34,9 @@ class StateAt(eqx.Module):
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
         first = problem.states(state)[0]  # of experiments
-        return first if self.where is None else states_at(problem.forward, self.where, first, z)
+        if self.where is None:
+            return at_nodes(problem, first)
+        return states_at(problem.forward, self.where, first, z)
 
 
 class UnknownAt(eqx.Module):

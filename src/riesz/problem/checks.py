@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from riesz.arrays import on_device
 from riesz.errors import FormError, RieszError
 from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.elements.space import Space
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import Function, Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, WeakForm
@@ -26,6 +27,8 @@ from riesz.observe.sensors import AbstractSensors
 from riesz.problem.dependence import dependence
 
 Coordinates = Float[Array, " coordinate"]
+
+DOMAINS = "rz.rectangle(...), rz.hierarchy(mesh, levels) or rz.P2(mesh)"
 
 ROUNDING = 1e3  # units of rounding error
 
@@ -45,7 +48,7 @@ def each_of(given: Any, kind: type) -> tuple[Any, ...]:
 def check_kinds_of_parts(domain: Any, latents: Any, observations: Any, likelihood: Any) -> None:
     """Raise where a part of a problem is something else altogether."""
     wanted = (
-        ("domain", domain, Mesh | Hierarchy, "rz.rectangle(...) or rz.hierarchy(mesh, levels)"),
+        ("domain", domain, Mesh | Hierarchy | Space, DOMAINS),
         ("latents", latents, Mapping, "a prior for each name, {'a': prior}"),
         *(
             ("observations", one, Observations, "rz.observations(points, values)")

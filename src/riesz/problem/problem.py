@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PyTree
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.choice import chosen
-from riesz.fem.elements.space import P1, Operator
+from riesz.fem.elements.space import P1, Operator, Space
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import (
     BoundaryValueProblem,
@@ -205,7 +205,7 @@ class Experiment(eqx.Module):
 
 
 def inverse_problem(
-    domain: Mesh | Hierarchy,
+    domain: Mesh | Hierarchy | Space,
     equation: WeakForm,
     *,
     latents: Mapping[str, Any],
@@ -217,18 +217,19 @@ def inverse_problem(
 ) -> InverseProblem:
     """Put a problem together and check it.
 
-    `domain` is a mesh or, for engines that train on mini-patches, a hierarchy of meshes;
-    `latents` gives the prior of each unknown that the equation, the Dirichlet values or the noise
-    name; observations may lie outside the domain by `tolerance`, a length. Where values on the
-    boundary are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`. Several
-    kinds of data are lists of `observations` and of a `likelihood` for each.
+    `domain` is a mesh, a space on one, `P2(mesh)`, or, for engines that train on mini-patches, a
+    hierarchy of meshes; fields stay linear in each cell, whatever the state is. `latents` gives
+    the prior of each unknown that the equation, the Dirichlet values or the noise name;
+    observations may lie outside the domain by `tolerance`, a length. Where values on the boundary
+    are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`. Several kinds of
+    data are lists of `observations` and of a `likelihood` for each.
     """
     only = Experiment(equation, observations, likelihood, dirichlet)
     return posed(domain, (only,), latents, tolerance, dtype)
 
 
 def shared_problem(
-    domain: Mesh | Hierarchy,
+    domain: Mesh | Hierarchy | Space,
     experiments: Sequence[Experiment],
     *,
     latents: Mapping[str, Any],
@@ -251,7 +252,7 @@ def shared_problem(
 
 
 def posed(
-    domain: Mesh | Hierarchy,
+    domain: Mesh | Hierarchy | Space,
     experiments: tuple[Experiment, ...],
     latents: Mapping[str, Any],
     tolerance: float | None,
@@ -262,8 +263,7 @@ def posed(
     data = [each_of(one.observations, Observations) for one in experiments]
     noise = [each_of(one.likelihood, AbstractLikelihood) for one in experiments]
     hierarchy = domain if isinstance(domain, Hierarchy) else None
-    mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    finite_elements, precision = P1(mesh), working_dtype(dtype)
+    finite_elements, precision = space_on(domain), working_dtype(dtype)
     observed = together([together(own) for own in data])
     likelihood = joint(sum(data, ()), sum(noise, ()))
     check_noise_count(likelihood, observed.num_sensors)
@@ -283,7 +283,7 @@ def posed(
         every |= priors
     for one, values in zip(experiments, boundaries, strict=True):
         check_names(one.equation, values, likelihood, tuple(every))
-    space = in_precision(latent_space(every, mesh), precision)
+    space = in_precision(latent_space(every, finite_elements.mesh), precision)
     coefficients = {name: latent.coefficient(name) for name, latent in space.latents.items()}
     forwards = tuple(
         boundary_value_problem(
@@ -314,6 +314,13 @@ def posed(
         hierarchy=hierarchy,
         others=forwards[1:],
     )
+
+
+def space_on(domain: Mesh | Hierarchy | Space) -> Space:
+    """Where states are: linear in each cell unless a space was given."""
+    if isinstance(domain, Space):
+        return domain
+    return P1(domain.meshes[-1] if isinstance(domain, Hierarchy) else domain)
 
 
 def joint(

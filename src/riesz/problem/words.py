@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from riesz.fem.elements.space import Space
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
@@ -17,7 +18,6 @@ from riesz.fem.terms.coefficient import (
 from riesz.fem.terms.weakform import PointSource, Term
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.latent import LatentSpace
-from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
@@ -40,7 +40,7 @@ def problem_text(
     ]
     unknowns = [f"{name}: {latents.latents[name].describe()}" for name in latents.names]
     parts = [
-        ("mesh", [mesh_text(forwards[0].space.mesh)]),
+        ("mesh", [mesh_text(forwards[0].space)]),
         *equations,
         ("unknowns", unknowns),
         ("coordinates", [f"{latents.num_coordinates}, standard normal before the data are seen"]),
@@ -74,10 +74,13 @@ def headed(blocks: list[tuple[str, list[str]]]) -> list[str]:
     ]
 
 
-def mesh_text(mesh: Mesh) -> str:
+def mesh_text(space: Space) -> str:
+    mesh = space.mesh
     kind = {1: "intervals", 2: "triangles", 3: "tetrahedra"}[mesh.dim]
     low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
-    return f"{mesh.num_nodes} nodes, {mesh.num_cells} {kind}, from {place(low)} to {place(high)}"
+    quadratic = "quadratic " if space.element.degree == 2 else ""
+    cells = f"{mesh.num_cells} {quadratic}{kind}"
+    return f"{mesh.num_nodes} nodes, {cells}, from {place(low)} to {place(high)}"
 
 
 def place(x: np.ndarray) -> str:

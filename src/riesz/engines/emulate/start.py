@@ -47,13 +47,13 @@ def training_cost(solve: float, problem: InverseProblem) -> float:
 
 def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
     """Raise where there are no mini-patches, no norm, or no surrogate of the prescribed values."""
+    require_plain_data(problem, engine)
     if problem.hierarchy is None:
         raise RieszError(
             f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "
             "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
             "problem file, or use nuts."
         )
-    require_plain_data(problem, engine)
     check_energy(problem.forward, as_gram(gram))
     prescribed_values(problem)
 

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.fem.assembly import dirichlet_values, residual
-from riesz.mesh.mesh import Mesh
 from riesz.observe.observables import AtPoints
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -33,7 +32,7 @@ def probe(problem: InverseProblem) -> dict[str, Numbers]:
     """The numbers of every part, each named as an error names it."""
     # The centre of the prior, and a place about one standard deviation from it in each coordinate.
     size = problem.num_coordinates
-    state, dtype = smooth_state(problem.forward.space.mesh), problem.forward.dtype
+    state, dtype = smooth_state(problem.forward.space.points), problem.forward.dtype
     places = (np.zeros(size), 1.4 * fixed_vector(size, 0))
     found = [evaluated(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
     # In the order of the unknowns, which compiled functions do not keep.
@@ -130,14 +129,14 @@ def fixed_vector(size: int, which: int) -> Float[np.ndarray, " size"]:
     return np.cos((0.6180339887 + 0.1 * which) * place * np.sqrt(place))
 
 
-def smooth_state(mesh: Mesh) -> Float[np.ndarray, " node"]:
+def smooth_state(points: Float[np.ndarray, "dof dim"]) -> Float[np.ndarray, " dof"]:
     """Waves across the domain, positive everywhere, since some coefficients ask for it.
 
     Among neighbours that differ wildly, diffusion would drown all other terms on a fine mesh.
     """
-    low, extent = mesh.nodes.min(axis=0), np.ptp(mesh.nodes, axis=0)
-    across = (mesh.nodes - low) / extent
-    return 1.5 + np.mean(np.sin(across * (2.0 + np.arange(mesh.dim))), axis=1)
+    low, extent = points.min(axis=0), np.ptp(points, axis=0)
+    across = (points - low) / extent
+    return 1.5 + np.mean(np.sin(across * (2.0 + np.arange(points.shape[1]))), axis=1)
 
 
 def digest(result: Float[np.ndarray, " _"]) -> list[float | None]:
