@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/bench-sampler.json"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--draws", type=int, default=1500, help="of each chain, for the blocks")
+    parser.add_argument("--draws", type=int, default=1100, help="of each chain, for the blocks")
     parser.add_argument("--field-draws", type=int, default=300, help="of each chain, for fields")
     parser.add_argument("--field-warmup", type=int, default=150, help="the same, before them")
     parser.add_argument("--searches", type=int, default=6, help="for peaks of fields")

@@ -22,7 +22,7 @@ Quantity = Callable[[InverseProblem, NodeValues, Any], Any]
 """`quantity(problem, state, z)`."""
 
 
-def at_nodes(problem: InverseProblem, state: NodeValues) -> NodeValues:
+def at_nodes(problem: InverseProblem, state: Float[Array, " dof"]) -> NodeValues:
     """A state's values at the nodes alone: of quadratic elements, those at mid-edges follow."""
     return state[: problem.forward.space.mesh.num_nodes]
 

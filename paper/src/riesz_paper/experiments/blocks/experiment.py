@@ -74,7 +74,7 @@ class Sizes:
 
 SIZES = {
     "quick": Sizes(2, 100, 50, 50, 50, 2, 50),
-    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1500),
+    "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1100),
 }
 
 
