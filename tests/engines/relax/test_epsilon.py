@@ -158,6 +158,7 @@ def test_prescribed_values_stay_as_they_are(relaxed_states):
     np.testing.assert_array_equal(draws[:, fixed], np.tile(exact[fixed], (len(draws), 1)))
 
 
+@pytest.mark.slow  # quickly: the posterior of its model
 def test_densities_for_many_epsilon_are_those_of_normal_distributions_and_so_are_their_slopes():
     """Also where eigenvalues meet, as those of sensors that errors do not reach."""
     rng, epsilon = np.random.default_rng(0), jnp.array([0.3, 2.0])

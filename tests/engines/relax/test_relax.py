@@ -70,6 +70,7 @@ def test_learned_epsilon_is_the_most_likely_one_in_training_and_averaged_over_in
     assert abs(ratio - 1).max() < 0.03, ratio
 
 
+@pytest.mark.slow  # quickly: a value that is given
 def test_annealing_ends_at_the_posterior_of_its_end_value():
     posterior = nodal_fit(Annealed(0.3, cycles=2))
     path = np.asarray(posterior.history["epsilon_rel"])
@@ -80,6 +81,7 @@ def test_annealing_ends_at_the_posterior_of_its_end_value():
     assert abs(ratios - 1).max() < 0.01, ratios
 
 
+@pytest.mark.slow  # quickly: fits that are stopped, in the command's tests
 @pytest.mark.parametrize(("epsilon_rel", "model_error"), [(1.0, 1.0), (Learned(), 3.0)])
 def test_training_that_is_stopped_after_each_block_goes_on_to_the_same_q(
     epsilon_rel, model_error, tmp_path
@@ -113,6 +115,7 @@ def test_training_that_makes_no_progress_stops_and_q_is_still_read_at_the_end():
     assert abs(errors(posterior, 0.3)[1] - 1).max() < 0.01
 
 
+@pytest.mark.slow  # quickly: the posterior of its model
 def test_the_gradient_of_the_penalty_reaches_q_and_the_surrogate():
     problem = source_problem()
     surrogate = initial_surrogate(problem, jr.key(0), width=4, features=4)

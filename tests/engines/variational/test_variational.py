@@ -111,6 +111,7 @@ def skewed():
     )
 
 
+@pytest.mark.slow  # quickly: a normal posterior is found
 def test_slope_and_curvature_are_met_on_the_average_over_q(skewed):
     """By quadrature, with the state known in closed form; at the mode they are not."""
     problem = skewed

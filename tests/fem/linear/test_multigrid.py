@@ -121,6 +121,7 @@ def functional(flow):
     return lambda log_diffusivity: of(log_diffusivity, solver)
 
 
+@pytest.mark.slow  # quickly: that of sparse LU
 def test_gradient_passes_the_taylor_test_and_agrees_with_the_forward_derivative(
     functional, latents
 ):
