@@ -331,6 +331,7 @@ def test_the_whole_mesh_is_restricted_exactly(penalty, problem, meshes, nodal_sq
     np.testing.assert_allclose(enumerated(whole, draw_net(), ZS), nodal_squares, rtol=1e-10)
 
 
+@pytest.mark.slow  # quickly: one without jumps
 def test_a_gram_form_with_jumps_is_equivalent_to_its_dual_norm(problem, meshes):
     mesh = meshes.meshes[-1]
     squares = np.floor(4 * mesh.nodes[mesh.cells].mean(axis=1)).sum(axis=1)

@@ -176,6 +176,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     np.testing.assert_allclose(float(found), expected, rtol=1e-9)
 
 
+@pytest.mark.slow  # quickly: posteriors in closed form
 def test_where_no_unknown_changes_the_matrix_the_host_has_density_and_slope_of_the_programs():
     local = LocalEffect(SENSORS, sd=0.3, length_scale=0.2)
     problem = problem_with(

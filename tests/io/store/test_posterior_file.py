@@ -117,6 +117,7 @@ def test_states_under_a_relaxed_equation_read_back_and_predict_the_same(tmp_path
     np.testing.assert_array_equal(found.exceedance[0.1], wanted.exceedance[0.1])
 
 
+@pytest.mark.slow  # quickly: other families
 def test_a_surrogate_reads_back_bit_by_bit(tmp_path):
     problem = small_problem()
     states = SurrogateStates(initial_surrogate(problem, jr.key(0), width=4, features=3))
