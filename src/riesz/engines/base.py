@@ -348,6 +348,13 @@ def beginning(
     return origin, covariance
 
 
+def origin_of(problem: InverseProblem, start: Any, work: Work) -> Coordinates:
+    """Where a search for the mode begins: of a posterior only the mean matters."""
+    found = started(problem, start, work)
+    mean = found.coordinate_mean() if isinstance(found, Posterior) else found
+    return beginning(problem, mean, dense=False)[0]
+
+
 def steadied(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n n"]:
     """A covariance of few draws with its correlations made smaller.
 

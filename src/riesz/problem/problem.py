@@ -24,7 +24,6 @@ from riesz.fem.problem import (
     working_dtype,
 )
 from riesz.fem.solve import Newton, find_root, solve
-from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, as_coefficient, with_parts
 from riesz.fem.terms.weakform import WeakForm
 from riesz.latent.latent import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
@@ -41,6 +40,7 @@ from riesz.problem.checks import (
     check_parts,
     each_of,
 )
+from riesz.problem.fields import prescribed, with_fields
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.unknowns import named_unknowns
 from riesz.problem.words import problem_text
@@ -338,16 +338,6 @@ def joined(parts: list[Float[Array, " _"]]) -> Float[Array, " _"]:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
 
-def prescribed(
-    values: Mapping[str, Any], coefficients: Mapping[str, AbstractCoefficient]
-) -> dict[str, AbstractCoefficient]:
-    """Dirichlet values with the names of unknown fields replaced by the fields."""
-    return {
-        tag: with_field(as_coefficient(value, f"Dirichlet value on {tag!r}"), coefficients)
-        for tag, value in values.items()
-    }
-
-
 def with_observations(
     problem: InverseProblem,
     observations: Observations,
@@ -384,24 +374,3 @@ def in_precision(tree: Tree, dtype: DTypeLike) -> Tree:
         return leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf
 
     return jax.tree.map(cast, tree)
-
-
-def with_fields(form: WeakForm, coefficients: Mapping[str, AbstractCoefficient]) -> WeakForm:
-    """The equation with the names of unknown fields replaced by the fields."""
-    terms = tuple(
-        dataclasses.replace(
-            term,
-            coefficients={key: with_field(c, coefficients) for key, c in term.coefficients.items()},
-        )
-        for term in form.terms
-    )
-    return WeakForm(terms, form.point_sources)
-
-
-def with_field(
-    coefficient: AbstractCoefficient, coefficients: Mapping[str, AbstractCoefficient]
-) -> AbstractCoefficient:
-    def field(part: AbstractCoefficient) -> AbstractCoefficient:
-        return coefficients[part.name] if isinstance(part, Latent) else part
-
-    return with_parts(coefficient, field)

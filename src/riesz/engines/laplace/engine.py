@@ -21,8 +21,7 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    beginning,
-    started,
+    origin_of,
     states_by,
 )
 from riesz.engines.laplace.newton import (
@@ -69,8 +68,7 @@ class Laplace(SearchSettings, AbstractEngine):
         self.check(problem)
         sides = min(self.num_modes, problem.num_coordinates)
         solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
-        start = started(problem, self.start, work)
-        origin, _ = beginning(problem, start, dense=False)
+        origin = origin_of(problem, self.start, work)
         with bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")
             found = most_likely(

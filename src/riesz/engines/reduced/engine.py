@@ -29,9 +29,8 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    beginning,
     leaves_of,
-    started,
+    origin_of,
     states_by,
 )
 from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, warnings_of
@@ -49,7 +48,7 @@ from riesz.engines.sample.hamiltonian import Chain, Peaks, begun
 from riesz.engines.sample.peaks import peaks_of
 from riesz.errors import EngineError, RieszError
 from riesz.fem.linear.linear_solve import Automatic
-from riesz.posterior.checks import rms
+from riesz.posterior.checks import DOUBTFUL, rms
 from riesz.posterior.family import Draws, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.posterior.psis import smoothed_weights
@@ -72,9 +71,6 @@ REDUCED_GRADIENT = 0.005
 GOOD, LARGEST_GAP = 0.05, 0.5
 """Standard deviations of the noise by which an equation may be off, at draws that it has not seen,
 to be taken at once, and to be taken at all."""
-
-DOUBTFUL = 0.7
-"""The shape of the tail of weights above which they are not to be trusted."""
 
 
 class Prepared(NamedTuple):
@@ -183,9 +179,7 @@ class Reduced(AbstractEngine):
     ) -> tuple[Peaks, Peaks]:
         """The peaks of the exact posterior, and those that chains may jump between."""
         solver = problem.suited(as_solver(self.linear_solver))
-        start = started(problem, self.start, work)
-        start = start.coordinate_mean() if isinstance(start, Posterior) else start
-        origin, _ = beginning(problem, start, dense=False)
+        origin = origin_of(problem, self.start, work)
         found = peaks_of(problem, solver, origin, self.num_searches, key)
         return found, workable(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
 

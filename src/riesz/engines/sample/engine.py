@@ -6,7 +6,7 @@ draws and gradients together. The number of gradients for an independent draw do
 that of unknowns.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,8 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    beginning,
     leaves_of,
-    started,
+    origin_of,
     states_by,
 )
 from riesz.engines.nuts.engine import (
@@ -174,7 +173,7 @@ class Sample(AbstractEngine):
         searching, starting, own = jr.split(key, 3)
         kept = work.checkpoint.stored("peaks")
         if kept is None:
-            origin, _ = beginning(problem, self.origin(problem, work), dense=False)
+            origin = origin_of(problem, self.start, work)
             found = peaks_of(problem, solver, origin, self.num_searches, searching)
             work.checkpoint.keep("peaks", {"arrays": leaves_of(found)})
         else:
@@ -185,11 +184,6 @@ class Sample(AbstractEngine):
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
         seen, run, stopped = sampled(density, first, plan, work)
         return self.told(problem, seen, run, stopped, work)
-
-    def origin(self, problem: InverseProblem, work: Work) -> Any:
-        """Where the first search begins: of a posterior only the mean matters."""
-        start = started(problem, self.start, work)
-        return start.coordinate_mean() if isinstance(start, Posterior) else start
 
     def told(
         self, problem: InverseProblem, seen: Seen, run: Run, stopped: tuple[str, ...], work: Work

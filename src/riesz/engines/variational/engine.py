@@ -20,8 +20,7 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    beginning,
-    started,
+    origin_of,
     states_by,
 )
 from riesz.engines.laplace.engine import NEGLIGIBLE, left_out
@@ -107,7 +106,7 @@ class Variational(AbstractEngine):
         self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work
     ) -> Nearest:
         """At the mode."""
-        origin, _ = beginning(problem, started(problem, self.start, work), dense=False)
+        origin = origin_of(problem, self.start, work)
         mode = most_likely(problem, solver, SEARCH, origin, lambda _: None, work.checkpoint)
         return begun(problem, mode.place, solver, self.directions_of(problem), key)
 
