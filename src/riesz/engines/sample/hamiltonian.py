@@ -123,7 +123,7 @@ def value_and_slope(
 
 @eqx.filter_jit
 def begun(density: AbstractDensity, key: PRNGKeyArray, place: Coordinates) -> Chain:
-    pace = pace_from(jnp.asarray(FIRST_STEP))
+    pace = pace_from(jnp.asarray(FIRST_STEP, float))  # a weak type would be compiled for anew
     return Chain(key, place, *value_and_slope(density, place), pace)
 
 
