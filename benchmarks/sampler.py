@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1100, help="of each chain, for the blocks")
     parser.add_argument("--field-draws", type=int, default=300, help="of each chain, for fields")
     parser.add_argument("--field-warmup", type=int, default=150, help="the same, before them")
+    parser.add_argument("--field-chains", type=int, default=4, help="more of them on a GPU")
     parser.add_argument("--searches", type=int, default=6, help="for peaks of fields")
     parser.add_argument("--sides", type=int, nargs="*", default=list(SIDES))
     parser.add_argument("--dim", type=int, default=2, help="of the domain of fields")
@@ -184,8 +185,12 @@ def main() -> None:
     for engine in engines:
         rows.append(shown(blocks_row(engine, options.seed, reference, options.seconds)))
     for sides in options.sides:
-        how = {"num_samples": options.field_draws, "num_searches": options.searches}
-        engine = Sample(num_warmup=options.field_warmup, **how)
+        engine = Sample(
+            num_warmup=options.field_warmup,
+            num_samples=options.field_draws,
+            num_chains=options.field_chains,
+            num_searches=options.searches,
+        )
         rows.append(shown(field_row(engine, sides, options.seed, options.dim, options.seconds)))
     figures = {
         f"{row['problem']} {row['unknowns']}: gradients an effective draw": row[

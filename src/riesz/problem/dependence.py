@@ -98,7 +98,7 @@ def through_one(equation: Any, operands: Sequence[Dependence]) -> list[Dependenc
     if rule is not None:
         return [rule(equation, operands)] * len(equation.outvars)
     if equation.primitive.name == "scan":
-        return through_scan(equation.params, operands)
+        return through_scan(equation, operands)
     inner = inner_trace(equation.params)
     if inner is not None and len(inner.invars) == len(operands):
         return through(inner, operands)
@@ -197,10 +197,17 @@ def inner_trace(parameters: dict[str, Any]) -> Jaxpr | None:
     return None
 
 
-def through_scan(parameters: dict[str, Any], operands: Sequence[Dependence]) -> list[Dependence]:
-    """What is carried grows until it stays as it is: there are only so many pairs."""
-    num_fixed, num_carried = parameters["num_consts"], parameters["num_carry"]
-    body = parameters["jaxpr"].jaxpr
+def through_scan(equation: Any, operands: Sequence[Dependence]) -> list[Dependence]:
+    """What is carried grows until it stays as it is: there are only so many pairs.
+
+    JAX has changed how a scan tells what it carries. Shapes tell it in all versions: those of rows,
+    which come last on both sides, have an axis more outside of the loop than within.
+    """
+    body = inner_trace(equation.params)
+    assert body is not None
+    num_rows = num_longer(equation.invars, body.invars)
+    num_carried = len(body.outvars) - num_longer(equation.outvars, body.outvars)
+    num_fixed = len(operands) - num_carried - num_rows
     fixed, rest = list(operands[:num_fixed]), list(operands[num_fixed:])
     carried, rows = rest[:num_carried], rest[num_carried:]
     while True:
@@ -209,3 +216,9 @@ def through_scan(parameters: dict[str, Any], operands: Sequence[Dependence]) -> 
         if grown == carried:
             return found
         carried = grown
+
+
+def num_longer(outside: Sequence[Any], within: Sequence[Any]) -> int:
+    """How many arrays have more axes outside of a loop than within."""
+    pairs = zip(outside, within, strict=True)
+    return sum(len(one.aval.shape) > len(other.aval.shape) for one, other in pairs)
