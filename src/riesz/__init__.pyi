@@ -12,6 +12,7 @@ from . import plot as plot
 from .mesh.mesh import Mesh as Mesh
 from .mesh.shapes import box as box
 from .mesh.shapes import disc as disc
+from .mesh.shapes import graded as graded
 from .mesh.shapes import interval as interval
 from .mesh.shapes import l_shape as l_shape
 from .mesh.shapes import rectangle as rectangle

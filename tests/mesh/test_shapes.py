@@ -9,7 +9,7 @@ from riesz.errors import MeshError
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.quality import minimum_angles
-from riesz.mesh.shapes import box, disc, interval, l_shape, rectangle
+from riesz.mesh.shapes import box, disc, graded, interval, l_shape, rectangle
 
 SHAPES = {
     "interval": (lambda: interval(7, -1, 2.5), 3.5),
@@ -17,6 +17,7 @@ SHAPES = {
     "rectangle_left": (lambda: rectangle((5, 3), diagonal="left"), 1.0),
     "rectangle_alternating": (lambda: rectangle((4, 3), diagonal="alternating"), 1.0),
     "box": (lambda: box((2, 3, 4), (0, 0, -1), (1, 2, 1)), 4.0),
+    "ticks": (lambda: rectangle((graded(1, 5, 4), [0.0, 0.5, 2.0])), 8.0),
     "disc": (lambda: disc(6, 2.0, (3, 1)), 36 / 2 * 4 * np.sin(2 * np.pi / 36)),
     "l_shape": (lambda: l_shape(3), 3.0),
 }
@@ -77,6 +78,25 @@ def test_ends_of_an_interval_are_tagged():
     assert mesh.facets["right"].tolist() == [[4]]
 
 
+@pytest.mark.parametrize(
+    "ends", [{}, {"first": 0.01}, {"first": 5}, {"last": 2.5}, {"last": 1.225}]
+)
+def test_graded_cells_change_by_one_factor(ends):
+    ticks = graded(0.2, 10.0, 8, **ends)
+    assert (ticks[0], ticks[-1], len(ticks)) == (0.2, 10.0, 9)
+    lengths = np.diff(ticks)
+    np.testing.assert_allclose(lengths[1:] / lengths[:-1], lengths[1] / lengths[0], rtol=1e-9)
+    for name, length in ends.items():
+        np.testing.assert_allclose(lengths[{"first": 0, "last": -1}[name]], length, rtol=1e-9)
+
+
+def test_an_interval_between_ticks_has_them_as_nodes():
+    ticks = graded(0.1, 1000.0, 20)
+    mesh = interval(ticks)
+    np.testing.assert_array_equal(mesh.nodes[:, 0], ticks)
+    assert mesh.facets["right"].tolist() == [[20]]
+
+
 def test_an_alternating_rectangle_has_both_diagonals_in_equal_number():
     mesh = rectangle((4, 4), diagonal="alternating")
     # At the middle of an even grid the diagonals meet: eight triangles instead of six.
@@ -135,6 +155,15 @@ def test_a_million_nodes_take_less_than_three_seconds():
         (lambda: rectangle((2, 2), (0, 0, 0)), "do not both have 2 coordinates"),
         (lambda: disc(2, float("inf")), "give finite coordinates"),
         (lambda: disc(2, -1.0), "radius -1.0: give a positive radius"),
+        (lambda: graded(0, 1, 4), "give the length of the first cell"),
+        (lambda: graded(0, 1, 4, first=0.1, last=0.1), "one will do"),
+        (lambda: graded(0, 1, 4, first=1), "a positive length below that of all"),
+        (lambda: graded(0, 1, 1, last=0.5), "give two cells at least"),
+        (lambda: interval([0.0, 2.0, 1.0]), r"do not ascend: 2.0 is followed by 1.0"),
+        (lambda: interval([0.0]), "give both ends at least"),
+        (lambda: interval([0.0, np.nan]), "give a row of finite numbers"),
+        (lambda: interval([0.0, 1.0], 0.0), "give no ends"),
+        (lambda: rectangle(([0.0, 1.0], 4)), "give ticks along every axis or none"),
     ],
 )
 def test_impossible_shapes_are_refused(build, message):

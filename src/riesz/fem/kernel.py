@@ -5,6 +5,7 @@ Functions here see a single entity, cell or facet; `integrate` maps them over a 
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -181,7 +182,13 @@ def integrate(
     )
 
     def of_entity(entity: Entity) -> Numbers:
-        return sum_over_points(lambda p, w: of_point(physics, entity, p, w), entity, domain)
+        def contribution(barycentric: Numbers, weight: Number) -> Numbers:
+            if domain.axisymmetric:
+                radius = position(entity.vertices, barycentric)[0]
+                weight = 2 * math.pi * weight * radius
+            return of_point(physics, entity, barycentric, weight)
+
+        return sum_over_points(contribution, entity, domain)
 
     return jax.vmap(of_entity, in_axes=-1, out_axes=-1)(entities)
 

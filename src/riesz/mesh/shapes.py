@@ -1,7 +1,7 @@
 """Meshes of plain domains: interval, rectangle, box, disc and the L.
 
 Nodes run along x first, then y, then z, and cells follow them, so neighbours in space are
-neighbours in memory.
+neighbours in memory. Along each axis cells are equal, or lie between given ticks.
 """
 
 from collections.abc import Sequence
@@ -10,36 +10,91 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.optimize import root_scalar
 
 from riesz.errors import MeshError
 from riesz.geometry.lines import Number
 from riesz.mesh.facets import boundary_facets
-from riesz.mesh.mesh import Mesh, drop_unused_nodes, orient_cells
+from riesz.mesh.mesh import Mesh, as_array, drop_unused_nodes, orient_cells
 
 Corner = Sequence[Number] | Float[np.ndarray, " dim"] | Int[np.ndarray, " dim"]
+Ticks = Sequence[Number] | Float[np.ndarray, " tick"] | Int[np.ndarray, " tick"]
+"""Where cells meet along one axis, ascending, both ends included."""
+
 Diagonal = Literal["right", "left", "alternating"]
 
 SIDES = (("left", "right"), ("bottom", "top"))
 BOX_SIDES = (("left", "right"), ("front", "back"), ("bottom", "top"))
 
 
-def interval(num_cells: int, start: Number = 0.0, stop: Number = 1.0) -> Mesh:
-    """Equal cells from `start` to `stop`; the end points are tagged "left" and "right"."""
-    nodes, index = grid("num_cells", 1, (num_cells,), (start,), (stop,))
+def graded(
+    start: Number,
+    stop: Number,
+    num_cells: int,
+    *,
+    first: Number | None = None,
+    last: Number | None = None,
+) -> Float[np.ndarray, " tick"]:
+    """Ticks from `start` to `stop` whose cells grow or shrink by one factor from each to the next.
+
+    The length of the first cell, or of the last, says how much; without either, cells grow as their
+    distance from zero does, as suits a well of radius `start`: `np.geomspace`.
+    """
+    check_counts("num_cells", (num_cells,))
+    check_extent(1, (start,), (stop,))
+    if first is None and last is None:
+        if start <= 0:
+            raise MeshError(
+                f"ticks from {start} on cannot grow with their distance from zero: give the length "
+                "of the first cell, first=..., or of the last."
+            )
+        return np.geomspace(start, stop, num_cells + 1)
+    if first is not None and last is not None:
+        raise MeshError("first and last are both given: with the number of cells, one will do.")
+    if first is None:
+        return np.negative(graded(-stop, -start, num_cells, first=last))[::-1]
+    start, stop, at_end = float(start), float(stop), float(first)
+    length = stop - start
+    if num_cells == 1 or not 0 < at_end < length:
+        raise MeshError(
+            f"a cell at the end is to be {first} long, of {num_cells} cells that are {length:.6g} "
+            "together: give two cells at least, and a positive length below that of all."
+        )
+
+    def excess(log_factor: float) -> float:
+        return float(np.sum(np.exp(log_factor * np.arange(num_cells)))) * at_end / length - 1
+
+    most = np.log(length / at_end) / (num_cells - 1)  # then the last cell is as long as all
+    factor = np.exp(root_scalar(excess, bracket=(-50.0, most), xtol=1e-15).root)
+    ends = start + at_end * np.cumsum(factor ** np.arange(num_cells))
+    return np.array([start, *ends[:-1], stop])
+
+
+def interval(
+    num_cells: int | Ticks, start: Number | None = None, stop: Number | None = None
+) -> Mesh:
+    """Equal cells from `start` (0) to `stop` (1), or cells between ticks, as from `graded`.
+
+    The end points are tagged "left" and "right".
+    """
+    lower, upper = (None if end is None else (end,) for end in (start, stop))
+    nodes, index = grid("num_cells", 1, (num_cells,), lower, upper)
     return Mesh(nodes, path_simplices(index), sides(index, SIDES[:1]))
 
 
 def rectangle(
-    shape: tuple[int, int],
-    lower: Corner = (0.0, 0.0),
-    upper: Corner = (1.0, 1.0),
+    shape: tuple[int | Ticks, int | Ticks],
+    lower: Corner | None = None,
+    upper: Corner | None = None,
     *,
     diagonal: Diagonal = "right",
 ) -> Mesh:
     """`shape` counts the rectangles along x and y, each cut into two triangles.
 
-    The cut rises to the right (/), to the left (\\), or alternates like a chessboard, which keeps
-    the mesh symmetric. Sides are tagged "left" and "right" (x), "bottom" and "top" (y).
+    They are equal, from the corner `lower` (the origin) to `upper` (all ones); ticks in the place
+    of both counts give them any widths and heights. The cut rises to the right (/), to the left
+    (\\), or alternates like a chessboard, which keeps the mesh symmetric. Sides are tagged "left"
+    and "right" (x), "bottom" and "top" (y).
     """
     nodes, index = grid("shape", 2, shape, lower, upper)
     cells = orient_cells(nodes, cut_squares(index, diagonal))
@@ -47,11 +102,15 @@ def rectangle(
 
 
 def box(
-    shape: tuple[int, int, int], lower: Corner = (0.0, 0.0, 0.0), upper: Corner = (1.0, 1.0, 1.0)
+    shape: tuple[int | Ticks, int | Ticks, int | Ticks],
+    lower: Corner | None = None,
+    upper: Corner | None = None,
 ) -> Mesh:
     """`shape` counts the bricks along x, y and z, each cut into six tetrahedra (Kuhn).
 
-    Sides are tagged "left" and "right" (x), "front" and "back" (y), "bottom" and "top" (z).
+    They are equal, from the corner `lower` (the origin) to `upper` (all ones), or lie between ticks
+    in the place of the counts. Sides are tagged "left" and "right" (x), "front" and "back" (y),
+    "bottom" and "top" (z).
     """
     nodes, index = grid("shape", 3, shape, lower, upper)
     cells = orient_cells(nodes, path_simplices(index))
@@ -94,17 +153,54 @@ def l_shape(num_cells: int) -> Mesh:
 
 
 def grid(
-    what: str, dim: int, shape: tuple[int, ...], lower: Corner, upper: Corner
+    what: str, dim: int, shape: tuple[Any, ...], lower: Corner | None, upper: Corner | None
 ) -> tuple[Float[np.ndarray, "node dim"], Int[np.ndarray, "..."]]:
     """Nodes of a rectangular grid, and their indices as an array with axes (z, y, x)."""
-    check_counts(what, shape)
-    if len(shape) != dim:
-        raise MeshError(f"{what} is {tuple(shape)}: give {dim} numbers, one for each dimension.")
-    check_extent(dim, lower, upper)
-    axes = [np.linspace(a, b, n + 1) for n, a, b in zip(shape, lower, upper, strict=True)]
+    axes = ticks_along_axes(what, dim, shape, lower, upper)
     coordinates = np.meshgrid(*reversed(axes), indexing="ij")[::-1]
     nodes = np.stack([x.ravel() for x in coordinates], axis=1)
-    return nodes, np.arange(len(nodes)).reshape([n + 1 for n in reversed(shape)])
+    return nodes, np.arange(len(nodes)).reshape([len(ticks) for ticks in reversed(axes)])
+
+
+def ticks_along_axes(
+    what: str, dim: int, shape: tuple[Any, ...], lower: Corner | None, upper: Corner | None
+) -> list[Float[np.ndarray, " tick"]]:
+    """Ticks that were given, or equal cells between two corners."""
+    has_ticks = [isinstance(each, Sequence | np.ndarray) for each in as_axes(what, dim, shape)]
+    if any(has_ticks):
+        if not all(has_ticks):
+            raise MeshError(f"{what} has counts and ticks: give ticks along every axis or none.")
+        if lower is not None or upper is not None:
+            raise MeshError(f"{what} has ticks, which say where the domain ends: give no ends.")
+        return [checked_ticks(ticks) for ticks in shape]
+    check_counts(what, shape)
+    lower = (0.0,) * dim if lower is None else lower
+    upper = (1.0,) * dim if upper is None else upper
+    check_extent(dim, lower, upper)
+    return [np.linspace(a, b, n + 1) for n, a, b in zip(shape, lower, upper, strict=True)]
+
+
+def as_axes(what: str, dim: int, shape: Any) -> list[Any]:
+    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str):
+        check_counts(what, shape)
+    if len(shape) != dim:
+        raise MeshError(f"{what} is {tuple(shape)}: give {dim} numbers, one for each dimension.")
+    return list(shape)
+
+
+def checked_ticks(ticks: Any) -> Float[np.ndarray, " tick"]:
+    values = as_array(ticks, "ticks")
+    if values.ndim != 1 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise MeshError(f"ticks are {ticks!r}: give a row of finite numbers.")
+    if len(values) < 2:
+        raise MeshError(f"ticks are {values.tolist()}: give both ends at least.")
+    (back,) = np.nonzero(np.diff(values) <= 0)
+    if back.size:
+        raise MeshError(
+            f"ticks do not ascend: {values[back[0]]} is followed by {values[back[0] + 1]}. Sort "
+            "them and leave out what repeats."
+        )
+    return values.astype(float)
 
 
 def path_simplices(index: Int[np.ndarray, "..."]) -> Int[np.ndarray, "cell corner"]:

@@ -30,6 +30,7 @@ from riesz.latent.field import AbstractFieldLatent
 from riesz.latent.latent import LatentSpace
 from riesz.mesh.integrals import WeightedPoints, along_line, in_area
 from riesz.mesh.locate import locate
+from riesz.mesh.mesh import Mesh
 from riesz.mesh.quality import barycentric_gradients
 from riesz.mesh.tags import tagged_facets
 from riesz.observe.given import (
@@ -142,11 +143,17 @@ def weighted_rows(
     return LinearSensors(functionals(sp.vstack(rows), forward.dtype)), centres
 
 
+def about_axis(found: WeightedPoints, mesh: Mesh) -> WeightedPoints:
+    """The volume that each part of an area sweeps, in the place of its area."""
+    radius = np.einsum("pc,pc->p", found.barycentric, mesh.nodes[mesh.cells[found.cell], 0])
+    return found._replace(weights=found.weights * radius)
+
+
 class AverageOver(AbstractObservable):
     """The average of the state over areas: polygons, or regions of the mesh by their names.
 
     A polygon is an array of its corners, a list of rings, GeoJSON or a shapely geometry; on an
-    interval, two numbers.
+    interval, two numbers. On an axisymmetric space it is the average over what the area sweeps.
     """
 
     areas: tuple[Any, ...] = eqx.field(converter=as_areas)
@@ -159,7 +166,10 @@ class AverageOver(AbstractObservable):
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         mesh = forward.space.mesh
-        return Placed(*weighted_rows(forward, [in_area(mesh, one) for one in self.areas]))
+        found = [in_area(mesh, one) for one in self.areas]
+        if forward.space.axisymmetric:
+            found = [about_axis(one, mesh) for one in found]
+        return Placed(*weighted_rows(forward, found))
 
     def describe(self) -> str:
         return "averages over areas"

@@ -129,6 +129,10 @@ def check_setting(
 ) -> None:
     if problem.space.element.degree != 1:
         raise RieszError("mini-patches need P1 elements: refine the mesh instead of raising it.")
+    if problem.space.axisymmetric:
+        raise RieszError(
+            "mini-patches know no axis, and the space is axisymmetric: use the exact dual norm."
+        )
     if patch_nodes > problem.space.num_dofs:
         raise RieszError(
             f"a patch of {patch_nodes} nodes is larger than the mesh with its "

@@ -80,7 +80,8 @@ def mesh_text(space: Space) -> str:
     low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)
     quadratic = "quadratic " if space.element.degree == 2 else ""
     cells = f"{mesh.num_cells} {quadratic}{kind}"
-    return f"{mesh.num_nodes} nodes, {cells}, from {place(low)} to {place(high)}"
+    about = ", about the axis r = 0" if space.axisymmetric else ""
+    return f"{mesh.num_nodes} nodes, {cells}, from {place(low)} to {place(high)}{about}"
 
 
 def place(x: np.ndarray) -> str:

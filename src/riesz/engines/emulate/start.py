@@ -48,6 +48,11 @@ def training_cost(solve: float, problem: InverseProblem) -> float:
 def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
     """Raise where there are no mini-patches, no norm, or no surrogate of the prescribed values."""
     require_plain_data(problem, engine)
+    if problem.forward.space.axisymmetric:
+        raise RieszError(
+            f"{engine} works on mini-patches, which know no axis, and the problem is axisymmetric: "
+            "use laplace or nuts."
+        )
     if problem.hierarchy is None:
         raise RieszError(
             f"{engine} works on mini-patches of a hierarchy of meshes, and the problem has only "

@@ -103,6 +103,8 @@ class Domain(eqx.Module):
     cell_points: tuple[StaticPoint, ...] | None = eqx.field(static=True)
     weights: tuple[float, ...] = eqx.field(static=True)
     num_cells: int = eqx.field(static=True)  # of the whole mesh
+    # Weighs integrals with the circle that each point sweeps; `measure` is that of the section.
+    axisymmetric: bool = eqx.field(static=True)
 
     @property
     def dim(self) -> int:
@@ -188,9 +190,9 @@ def inverses_and_determinants(
 
 
 def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
-    """All cells of a space, with a rule of the given degree."""
+    """All cells of a space, with a rule of the given degree, or one more for the weight r."""
     mesh = space.mesh
-    rule = quadrature(mesh.dim, degree)
+    rule = quadrature(mesh.dim, degree + space.axisymmetric)
     inverse, determinant = inverses_and_determinants(mesh.nodes, mesh.cells)
     corners = on_device(mesh.cells.T, np.int32)
     return Domain(
@@ -205,13 +207,14 @@ def cell_domain(space: Space, degree: int, dtype: np.dtype) -> Domain:
         cell_points=tuple(tuple(map(float, point)) for point in rule.points),
         weights=tuple(map(float, rule.weights)),
         num_cells=mesh.num_cells,
+        axisymmetric=space.axisymmetric,
     )
 
 
 def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -> Domain:
     """Given facets, with the shape functions of the cell beside each."""
     mesh = space.mesh
-    rule = quadrature(mesh.dim - 1, degree)
+    rule = quadrature(mesh.dim - 1, degree + space.axisymmetric)
     beside = mesh.cells[facets.cell]
     points = facet_barycentric(rule, facets.opposite, mesh.dim)
     inverse = inverse_jacobians(mesh.nodes, beside)
@@ -227,6 +230,7 @@ def facet_domain(space: Space, facets: FacetSet, degree: int, dtype: np.dtype) -
         cell_points=None,
         weights=tuple(map(float, rule.weights)),
         num_cells=mesh.num_cells,
+        axisymmetric=space.axisymmetric,
     )
 
 

@@ -79,7 +79,8 @@ class Space:
     """Continuous piecewise polynomials on a mesh.
 
     Unknown (degree of freedom) `i` is the value at the mesh node `i`; with degree 2 the values at
-    mid-edges follow.
+    mid-edges follow. On an axisymmetric space coordinates are (r) or (r, z) and nothing depends on
+    the angle: integrals are over the body that the mesh sweeps about the axis r = 0.
     """
 
     mesh: Mesh
@@ -87,28 +88,57 @@ class Space:
     points: Float[np.ndarray, "dof dim"]  # where each unknown is the value
     cell_dofs: Int[np.ndarray, "cell local"]
     edges: Int[np.ndarray, "edge 2"]  # end nodes of the edges that carry an unknown
+    axisymmetric: bool = False
+
+    def __post_init__(self):
+        if self.axisymmetric:
+            check_radii(self.mesh)
 
     @property
     def num_dofs(self) -> int:
         return len(self.points)
 
     def __repr__(self) -> str:
-        return f"Space(P{self.element.degree}, {self.num_dofs} unknowns on {self.mesh!r})"
+        about = "about an axis, " if self.axisymmetric else ""
+        return f"Space(P{self.element.degree}, {about}{self.num_dofs} unknowns on {self.mesh!r})"
 
 
-def P1(mesh: Mesh) -> Space:
-    """Continuous piecewise linear functions, by their values at the nodes."""
+def check_radii(mesh: Mesh) -> None:
+    if mesh.dim == 3:
+        raise FormError(
+            "an axisymmetric space is on a mesh in (r) or (r, z), and this one has three "
+            "dimensions: give a section through the axis, or leave axisymmetric out."
+        )
+    radius = mesh.nodes[:, 0]
+    (bad,) = np.nonzero(radius < 0)
+    if bad.size:
+        raise FormError(
+            f"{bad.size} of {mesh.num_nodes} nodes have a negative radius, the least "
+            f"{radius.min():.6g}: on an axisymmetric space the first coordinate is the distance "
+            "from the axis; give one half of the section."
+        )
+
+
+def P1(mesh: Mesh, *, axisymmetric: bool = False) -> Space:
+    """Continuous piecewise linear functions, by their values at the nodes.
+
+    With `axisymmetric` the mesh is in (r) or (r, z), and integrals carry the weight 2 pi r.
+    """
     return Space(
         mesh=mesh,
         element=Lagrange(mesh.dim, 1),
         points=mesh.nodes,
         cell_dofs=mesh.cells,
         edges=np.zeros((0, 2), dtype=mesh.cells.dtype),
+        axisymmetric=axisymmetric,
     )
 
 
-def P2(mesh: Mesh) -> Space:
-    """Continuous piecewise quadratic functions, by their values at nodes and mid-edges."""
+def P2(mesh: Mesh, *, axisymmetric: bool = False) -> Space:
+    """Continuous piecewise quadratic functions, by their values at nodes and mid-edges.
+
+    With `axisymmetric` the mesh is in (r) or (r, z), and integrals carry the weight 2 pi r.
+    """
     element = Lagrange(mesh.dim, 2)
     edges, edges_of_cells = cell_edges(mesh)
     return Space(
@@ -117,6 +147,7 @@ def P2(mesh: Mesh) -> Space:
         points=np.concatenate([mesh.nodes, mesh.nodes[edges].mean(axis=1)]),
         cell_dofs=np.concatenate([mesh.cells, mesh.num_nodes + edges_of_cells], axis=1),
         edges=edges,
+        axisymmetric=axisymmetric,
     )
 
 
