@@ -46,6 +46,8 @@ from .fem.terms.weakform import point_source as point_source
 from .fem.terms.weakform import reaction as reaction
 from .fem.terms.weakform import robin as robin
 from .fem.terms.weakform import source as source
+from .fem.terms.weakform import storage as storage
+from .fem.terms.series import series as series
 from .fem.terms.pointwise import dot as dot
 from .fem.problem import BoundaryValueProblem as BoundaryValueProblem
 from .fem.problem import boundary_value_problem as boundary_value_problem
@@ -59,6 +61,15 @@ from .fem.levels import multigrid as multigrid
 from .fem.linear.multigrid.solver import Multigrid as Multigrid
 from .fem.solve import Newton as Newton
 from .fem.solve import solve as solve
+from .fem.time.axis import TimeAxis as TimeAxis
+from .fem.time.axis import period_times as period_times
+from .fem.time.axis import time_axis as time_axis
+from .fem.time.problem import SteadyState as SteadyState
+from .fem.time.problem import TransientProblem as TransientProblem
+from .fem.time.problem import transient_problem as transient_problem
+from .fem.time.budget import budget_in_time as budget_in_time
+from .fem.time.march import recorded_in_time as recorded_in_time
+from .fem.time.march import solve_in_time as solve_in_time
 from .fem.flux import budget as budget
 from .fem.flux import flux_through as flux_through
 from .penalty.dual_norm import dual_norm as dual_norm

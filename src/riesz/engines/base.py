@@ -271,6 +271,7 @@ class AbstractEngine(Settings, ABC):
     compiling: ClassVar[float]  # seconds, roughly, in which nothing is computed yet
     is_normal: ClassVar[bool] = False  # its q has one peak
     is_timed: ClassVar[bool] = False  # ends with what it has when its time is over
+    takes_time: ClassVar[bool] = False  # equations in time
 
     def settings(self) -> dict[str, Any]:
         """All settings by name, as they identify a fit."""
@@ -280,6 +281,11 @@ class AbstractEngine(Settings, ABC):
         """Raise, before any work is done, where the engine cannot do the problem."""
         if self.is_exact:
             require_float64(problem.forward)
+        if problem.time is not None and not self.takes_time:
+            raise RieszError(
+                f"{self.name} takes steady states, and this equation is one in time: use "
+                "conditional, laplace, variational, sample or nuts."
+            )
 
     @abstractmethod
     def cost(self, solve: float, problem: InverseProblem) -> float:

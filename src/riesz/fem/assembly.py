@@ -20,6 +20,7 @@ from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
 from riesz.fem.terms.pointwise import Point, nowhere
+from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import PointSource, WeakForm
 from riesz.mesh.mesh import Mesh
 
@@ -91,14 +92,18 @@ def local_states(domain: Domain, state: DofValues) -> list[Float[Array, " entity
 
 def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
     """One rate a point, from the form or from `z`; a single point may have a plain number."""
-    if not isinstance(source.rates, Latent):
+    if not isinstance(source.rates, Latent | Series):
         return source.rates
     name = "rates of the point source"
-    rates = jnp.atleast_1d(as_floats(latent_value(source.rates, z, name), name))
+    if isinstance(source.rates, Latent):
+        label, given = repr(source.rates.name), latent_value(source.rates, z, name)
+    else:
+        label, given = "in time", source.rates.now(z, name)
+    rates = jnp.atleast_1d(as_floats(given, name))
     if rates.shape != source.points.shape[:1]:
         raise FormError(
-            f"{name} {source.rates.name!r} have shape {rates.shape}, but there are "
-            f"{len(source.points)} points: give one rate a point."
+            f"{name} {label} have shape {rates.shape}, but there are {len(source.points)} points: "
+            "give one rate a point."
         )
     return rates
 

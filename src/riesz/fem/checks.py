@@ -15,7 +15,6 @@ from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
     Constant,
     Function,
-    Latent,
     Nodal,
     PerCell,
     WeightedSum,
@@ -41,7 +40,7 @@ def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree) -> None:
     """
     for name, allowed in term.shapes:
         for part, shapes in checked_apart(term.coefficients[name], allowed):
-            if isinstance(part, Latent) and z is None:
+            if part.names and z is None:
                 continue
             known, label = resolve(part, z, name), f"{name} of {term.name}"
             values = checked_values(known, quadrature_places(domain), mesh, shapes, z, label)
@@ -62,7 +61,7 @@ def check_prescribed(
     coefficient: AbstractCoefficient, places: Places, mesh: Mesh, z: PyTree, label: str
 ) -> None:
     """The same for a Dirichlet value, which is a scalar and cannot depend on the state."""
-    if isinstance(coefficient, Latent) and z is None:
+    if coefficient.names and z is None:
         return
     coefficient = resolve(coefficient, z, label)
     if isinstance(coefficient, Function) and coefficient.num_arguments > 2:

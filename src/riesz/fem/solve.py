@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.errors import SolveError
@@ -23,6 +24,9 @@ from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.terms.coefficient import is_traced, reads_state, resolve
 from riesz.fem.terms.weakform import LINEAR
+
+ROOT = "root"
+"""The name of solutions where a gradient chooses what to keep and what to compute anew."""
 
 ROUNDING_UNITS = 4
 """How many units of rounding error a residual may have and still count as zero."""
@@ -126,21 +130,24 @@ def find_root(
     """The root of the residual, differentiable in whatever `problem` and `z` hold."""
     start = jnp.zeros(problem.num_free, problem.dtype) if start is None else start
     start = jax.lax.stop_gradient(start)
-    return implicit_root((problem, z), linear_solver, newton, start).solution
+    return implicit_root((problem, z), linear_solver, newton, start, None).solution
 
 
 @eqx.filter_custom_jvp
-def implicit_root(problem_and_z, linear_solver, newton, start):
+def implicit_root(problem_and_z, linear_solver, newton, start, known):
+    """The root from `start`; the matrix may be `known` where it is the same everywhere."""
     problem, z = problem_and_z
-    return newton_iteration(problem, z, linear_solver, newton, start)
+    return newton_iteration(problem, z, linear_solver, newton, start, known)
 
 
 @implicit_root.def_jvp
 def implicit_root_jvp(primals, tangents):
     r"""$\dot u = -J^{-1}\,(\partial r/\partial z)\,\dot z$ at the root."""
-    problem_and_z, linear_solver, newton, start = primals
-    root = implicit_root(problem_and_z, linear_solver, newton, start)
-    values = root.solution.free_values
+    problem_and_z, linear_solver, newton, start, known = primals
+    root = implicit_root(problem_and_z, linear_solver, newton, start, known)
+    # Named, so that who computes much anew to save memory need not solve once more.
+    values = checkpoint_name(root.solution.free_values, ROOT)
+    root = eqx.tree_at(lambda r: r.solution.free_values, root, values)
 
     def residual_of(inputs, free_values):
         problem, z = inputs
@@ -189,11 +196,12 @@ def newton_iteration(
     linear_solver: AbstractLinearSolver,
     newton: Newton,
     start: Float[Array, " free"],
+    known: PreparedJacobian | None = None,
 ) -> Root:
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
-    constant = (
-        prepared_jacobian(problem, z, start, linear_solver) if is_linear(problem, z) else None
-    )
+    constant = known
+    if constant is None and is_linear(problem, z):
+        constant = prepared_jacobian(problem, z, start, linear_solver)
 
     def residual_at(free_values):
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)

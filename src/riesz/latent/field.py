@@ -102,6 +102,11 @@ class FieldCoefficient(AbstractCoefficient):
     def at(self, local: PyTree[Array], point: Point) -> Array:
         return self.field.at(local, point, point.z[self.name])
 
+    def nodal(self, z: PyTree) -> Float[Array, " node"] | None:
+        return (
+            None if isinstance(self.field, AbstractPlaceField) else self.field.nodal(z[self.name])
+        )
+
     def degree(self) -> int:
         return self.field.degree()
 

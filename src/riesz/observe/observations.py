@@ -7,7 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from riesz.errors import RieszError
 from riesz.observe.given import as_numbers, as_rows
@@ -19,23 +19,28 @@ class Observations(eqx.Module):
 
     `points` is where each was measured, the middle of an area or a line; NaN where that is only
     known on the mesh of a problem. Compiled functions take values as arguments, so that one
-    compilation serves many data sets.
+    compilation serves many data sets. `times`, numbers or dates, say when; a value that has a time
+    `since` as well is what has changed since then.
     """
 
     points: Float[np.ndarray, "sensor dim"]
     values: Float[np.ndarray, " sensor"]
     what: AbstractObservable
+    times: Shaped[np.ndarray, " sensor"] | None = None
+    since: Shaped[np.ndarray, " sensor"] | None = None
 
     @property
     def num_sensors(self) -> int:
         return len(self.values)
 
 
-def observations(points: Any, values: Any) -> Observations:
+def observations(points: Any, values: Any, *, times: Any = None, since: Any = None) -> Observations:
     """Checked measurements; several at one place are allowed, and told.
 
     `points` has one row of coordinates a value, where the state was measured; on an interval,
-    numbers will do. Or it is what else was measured, such as `AverageOver(areas)`.
+    numbers will do. Or it is what else was measured, such as `AverageOver(areas)`. For problems in
+    time, `times` has a number or a date for each value, or one for all; `since`, likewise, where
+    values are differences from an earlier time.
     """
     values = as_numbers(values, "values")
     if values.ndim != 1:
@@ -54,9 +59,24 @@ def observations(points: Any, values: Any) -> Observations:
             f"{len(bad)} of the observed values are NaN or infinite, first in observation "
             f"{bad[0][0]}: remove or fill them."
         )
-    if isinstance(what, AtPoints):
+    if isinstance(what, AtPoints) and times is None:
         tell_duplicates(what.points, values)
-    return Observations(where(what), values, what)
+    if since is not None and times is None:
+        raise RieszError("values have times `since`, but none themselves: give times= as well.")
+    when, earlier = (as_times(one, len(values)) for one in (times, since))
+    return Observations(where(what), values, what, when, earlier)
+
+
+def as_times(times: Any, count: int) -> Shaped[np.ndarray, " sensor"] | None:
+    """A number or a date for each value; what they mean is for a time axis to say."""
+    if times is None:
+        return None
+    found = np.asarray(times)
+    if found.shape not in ((), (count,)):
+        raise RieszError(
+            f"the times have shape {found.shape}, but there are {count} values: give one for each."
+        )
+    return np.broadcast_to(found, (count,))
 
 
 def as_places(points: Any, values: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, "sensor dim"]:
@@ -83,7 +103,22 @@ def together(each: Sequence[Observations]) -> Observations:
     if len(each) == 1:
         return each[0]
     what = Several(tuple(one.what for one in each))
-    return Observations(where(what), np.concatenate([one.values for one in each]), what)
+    values = np.concatenate([one.values for one in each])
+    return Observations(where(what), values, what, *joint_times(each))
+
+
+def joint_times(
+    each: Sequence[Observations],
+) -> tuple[Shaped[np.ndarray, " sensor"] | None, Shaped[np.ndarray, " sensor"] | None]:
+    """Of several kinds of data, where all of them have times."""
+    dated = [one for one in each if one.times is not None]
+    if not dated:
+        return None, None
+    if len(dated) < len(each) or any(one.since is not None for one in each):
+        raise RieszError(
+            "several kinds of data in time: give all of them times=, and differences by themselves."
+        )
+    return np.concatenate([one.times for one in dated if one.times is not None]), None
 
 
 def located(observed: Observations, centres: Float[np.ndarray, "sensor dim"]) -> Observations:

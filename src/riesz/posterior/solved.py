@@ -27,8 +27,11 @@ ManyZ = dict[str, Float[Array, " draw *value"]]
 def linear_states(problem: InverseProblem, z: ManyZ) -> NodeDraws | None:
     """The solution for each draw, NaN where there is none; None where the equation is not linear.
 
-    Of several experiments each would have a matrix of its own: they are left to others, too.
+    Of several experiments, or steps in time, each would have a matrix of its own: they are left to
+    others, too.
     """
+    if problem.time is not None:
+        return None
     found = by_equation(problem)
     if problem.others or not found.is_affine_in([STATE]):
         return None

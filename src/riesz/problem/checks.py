@@ -15,8 +15,10 @@ from riesz.errors import FormError, RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.elements.space import Space
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
-from riesz.fem.terms.coefficient import Function, Latent, parts_of
+from riesz.fem.terms.coefficient import AbstractCoefficient, Function, Latent, parts_of
+from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import SCALAR, Shape, Term, WeakForm
+from riesz.fem.time.problem import at_time, initial_values
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
 from riesz.latent.latent import AbstractLatent, LatentSpace, value_of
 from riesz.mesh.mesh import Mesh
@@ -25,6 +27,7 @@ from riesz.observe.likelihood import AbstractLikelihood, scale_at
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
 from riesz.problem.dependence import dependence
+from riesz.problem.recording import Recording
 
 Coordinates = Float[Array, " coordinate"]
 
@@ -74,19 +77,31 @@ def names_in(
     for term in equation.terms:
         for key, coefficient in term.coefficients.items():
             for part in parts_of(coefficient):
-                if isinstance(part, Latent):
-                    yield part.name, f"the {key} of {term.name}"
+                for name in unknowns_of(part):
+                    yield name, f"the {key} of {term.name}"
     for source in equation.point_sources:
-        if isinstance(source.rates, Latent):
-            yield source.rates.name, "the rates of a point source"
+        for name in unknowns_of(source.rates):
+            yield name, "the rates of a point source"
     for tag, value in dirichlet.items():
-        if isinstance(value, str | Latent):
-            name = value if isinstance(value, str) else value.name
+        for name in (value,) if isinstance(value, str) else unknowns_of(value):
             yield name, f"the Dirichlet value on {tag!r}"
     for part, _ in likelihood.parts(0):
         for key, scale in part.scales().items():
             if isinstance(scale, str):
                 yield scale, f"the noise {key}"
+
+
+def unknowns_of(part: Any) -> tuple[str, ...]:
+    """The names of unknowns in a part of an equation; the time is none."""
+    named = part.names if isinstance(part, AbstractCoefficient) else ()
+    return tuple(name for name in named if name != TIME)
+
+
+def check_known(coefficient: AbstractCoefficient, known: tuple[str, ...]) -> None:
+    """Raise where the initial state is an unknown without a prior."""
+    for name in unknowns_of(coefficient):
+        if name not in known:
+            raise RieszError(f"the initial state is the unknown {name!r}, {no_prior(name, known)}")
 
 
 def check_names(
@@ -129,6 +144,7 @@ class Described(NamedTuple):
     sensors: tuple[AbstractSensors, ...]  # of each
     likelihood: AbstractLikelihood
     num_sensors: int
+    time: Recording | None = None
 
 
 def check_parts(parts: Described, latents: LatentSpace) -> None:
@@ -139,19 +155,21 @@ def check_parts(parts: Described, latents: LatentSpace) -> None:
         check_other_priors(forward, latents)
     check_noise_priors(parts, latents)
     z = unknowns_in_the_middle(latents, parts)
+    then = [z] if parts.time is None else [at_time(z, one) for one in parts.time.ends()]
     try:
         for forward in parts.forwards:
-            check_coefficients(forward, z)
-        trace(parts, z)
+            for own in then:
+                check_coefficients(forward, own)
+        trace(parts, then[0])
     except KeyError as error:
         name = str(error.args[0])
         raise RieszError(
             f"a function in the problem reads the unknown {name!r}, {no_prior(name, latents.names)}"
         ) from None
     check_noise_sign(latents, parts.likelihood, z)
-    for forward in parts.forwards:
-        check_level(forward, z)
-    tell_unused(parts, z)
+    for forward in parts.forwards if parts.time is None or parts.time.initial is None else ():
+        check_level(forward, then[0])
+    tell_unused(parts, then[0])
 
 
 def unknowns_in_the_middle(
@@ -358,6 +376,8 @@ def trace(parts: Described, z: PyTree) -> None:
             state = jnp.zeros(forward.space.num_dofs, forward.dtype)
             found += [residual(forward, state, z), dirichlet_values(forward, z)]
             found += [sensors.predicted(forward, state, z)]
+        if parts.time is not None and parts.time.initial is not None:
+            found.append(initial_values(parts.time.initial, z))
         return found
 
     jax.eval_shape(everything, z)
@@ -374,7 +394,7 @@ def tell_unused(parts: Described, z: Mapping[str, Array]) -> None:
         named |= {part.name for part in inside if isinstance(part, Latent | FieldCoefficient)}
     unused = []
     for name in z:
-        if name in named:
+        if name in (*named, TIME):
             continue
         others = {key: value for key, value in z.items() if key != name}
         try:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.time.problem import at_time, initial_values, with_history
 from riesz.latent.latent import LatentSpace
 from riesz.problem.dependence import Dependence, dependence, together
 from riesz.problem.problem import InverseProblem
@@ -78,20 +79,34 @@ def scales_of(name: str) -> str:
 
 @once_per_problem
 def by_equation(problem: InverseProblem) -> Dependence:
-    """What the residual depends on."""
-    return of_unknowns(problem, partial(residual, problem.forward), of_state=True)
+    """What the residual depends on; in time, that of a step, which reads earlier states as well."""
+    if problem.time is None:
+        return of_unknowns(problem, partial(residual, problem.forward), of_state=True)
+    forward, start = problem.forward, problem.time.ends()[0]
+
+    def of_step(state: Float[Array, " dof"], z: Any) -> Array:
+        step = with_history(forward, jnp.ones((), forward.dtype), state)
+        return residual(step, state, at_time(z, start))
+
+    return of_unknowns(problem, of_step, of_state=True)
 
 
 @once_per_problem
 def beside_the_equation(problem: InverseProblem) -> tuple[Dependence, Dependence]:
-    """What prescribed values, and shifts of the data, depend on."""
+    """What prescribed values and an initial state, and shifts of the data, depend on."""
     like = jax.ShapeDtypeStruct(problem.observed.shape, problem.forward.dtype)
 
     def shifted(z: Any) -> Array:
         return problem.likelihood.mean(jnp.zeros(like.shape, like.dtype), z)
 
-    prescribed = of_unknowns(problem, partial(dirichlet_values, problem.forward))
-    return prescribed, of_unknowns(problem, shifted)
+    def given(z: Any) -> Array:
+        if problem.time is None:
+            return dirichlet_values(problem.forward, z)
+        then = at_time(z, problem.time.ends()[0])
+        values, initial = dirichlet_values(problem.forward, then), problem.time.initial
+        return values if initial is None else jnp.append(values, initial_values(initial, then))
+
+    return of_unknowns(problem, given), of_unknowns(problem, shifted)
 
 
 def affine_together(names: Iterable[str], found: Dependence) -> set[str]:

@@ -24,7 +24,9 @@ from riesz.fem.problem import (
     working_dtype,
 )
 from riesz.fem.solve import Newton, find_root, solve
+from riesz.fem.terms.coefficient import AbstractCoefficient, as_coefficient
 from riesz.fem.terms.weakform import WeakForm
+from riesz.fem.time.problem import BDF2, INITIAL, SteadyState, has_storage, in_time
 from riesz.latent.latent import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -35,13 +37,15 @@ from riesz.observe.sensors import AbstractSensors, stacked
 from riesz.problem.checks import (
     Described,
     check_kinds_of_parts,
+    check_known,
     check_names,
     check_noise_count,
     check_parts,
     each_of,
 )
-from riesz.problem.fields import prescribed, with_fields
+from riesz.problem.fields import prescribed, with_field, with_fields
 from riesz.problem.identifiability import tell_unidentified_scale
+from riesz.problem.recording import InTime, Recording, distinct_places, readings
 from riesz.problem.unknowns import named_unknowns
 from riesz.problem.words import problem_text
 
@@ -71,6 +75,7 @@ class InverseProblem(eqx.Module):
     observations: Observations
     hierarchy: Hierarchy | None = eqx.field(static=True)
     others: tuple[BoundaryValueProblem, ...] = ()  # of further experiments, with the same unknowns
+    time: Recording | None = None  # where the equation is one in time; its state is then a record
 
     @property
     def num_coordinates(self) -> int:
@@ -104,8 +109,10 @@ class InverseProblem(eqx.Module):
     def state(
         self, coordinates: Coordinates, linear_solver: AbstractLinearSolver | None = None
     ) -> NodeValues:
-        """The exact solution on the mesh."""
+        """The exact solution on the mesh; in time, what is recorded of it."""
         z = self.z(coordinates)
+        if self.time is not None:
+            return self.time.recorded(self.forward, z, linear_solver)
         return joined([solve(one, z, linear_solver=linear_solver) for one in self.forwards])
 
     def suited(
@@ -122,6 +129,8 @@ class InverseProblem(eqx.Module):
     def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""
         z = self.z(coordinates)
+        if self.time is not None:
+            return self.time.solved(self.forward, z, linear_solver)
         states = []
         for forward in self.forwards:
             solution = find_root(forward, z, linear_solver, Newton(), None)
@@ -156,7 +165,8 @@ class InverseProblem(eqx.Module):
 
     def describe(self) -> str:
         """The problem in words: mesh, equation, unknowns with their priors, data and noise."""
-        return problem_text(self.forwards, self.latents, self.observations, self.likelihood)
+        axis = None if self.time is None else self.time.axis
+        return problem_text(self.forwards, self.latents, self.observations, self.likelihood, axis)
 
     # Told apart by identity, so that a plain `jax.jit(problem.log_prob)` works.
     def __hash__(self) -> int:
@@ -212,6 +222,9 @@ def inverse_problem(
     observations: Observations | Sequence[Observations],
     likelihood: AbstractLikelihood | Sequence[AbstractLikelihood],
     dirichlet: Mapping[str, Any] | None = None,
+    times: Any = None,
+    initial: Any = None,
+    scheme: str = BDF2,
     tolerance: float | None = None,
     dtype: DTypeLike | None = None,
 ) -> InverseProblem:
@@ -223,9 +236,18 @@ def inverse_problem(
     observations may lie outside the domain by `tolerance`, a length. Where values on the boundary
     are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`. Several kinds of
     data are lists of `observations` and of a `likelihood` for each.
+
+    With `times`, a `time_axis(...)`, the equation has a `storage` term, observations have times,
+    and `initial` is the state to begin with, as in `transient_problem`.
     """
     only = Experiment(equation, observations, likelihood, dirichlet)
-    return posed(domain, (only,), latents, tolerance, dtype)
+    timed = None if times is None else InTime(times, initial, scheme)
+    if times is None and (initial is not None or has_storage(equation)):
+        raise RieszError(
+            "the equation has a storage term or an initial state, but there is no time axis: give "
+            "times=rz.time_axis(...), or leave them out for a steady state."
+        )
+    return posed(domain, (only,), latents, tolerance, dtype, timed)
 
 
 def shared_problem(
@@ -257,6 +279,7 @@ def posed(
     latents: Mapping[str, Any],
     tolerance: float | None,
     dtype: DTypeLike | None,
+    timed: InTime | None = None,
 ) -> InverseProblem:
     for one in experiments:
         check_kinds_of_parts(domain, latents, one.observations, one.likelihood)
@@ -294,6 +317,9 @@ def posed(
         )
         for one, values in zip(experiments, boundaries, strict=True)
     )
+    if timed is not None:
+        parts = Described(forwards, (), likelihood, observed.num_sensors)
+        return recorded_problem(parts, space, observed, tolerance, timed, coefficients, hierarchy)
     placed = [
         together(own).what.placed(forward, space, tolerance)
         for own, forward in zip(data, forwards, strict=True)
@@ -313,6 +339,41 @@ def posed(
         observations=located(observed, np.concatenate([one.centres for one in placed])),
         hierarchy=hierarchy,
         others=forwards[1:],
+    )
+
+
+def recorded_problem(
+    parts: Described,
+    latents: LatentSpace,
+    observed: Observations,
+    tolerance: float | None,
+    given: InTime,
+    coefficients: Mapping[str, AbstractCoefficient],
+    hierarchy: Hierarchy | None,
+) -> InverseProblem:
+    """The same in time, where sensors record along the axis."""
+    (forward,) = parts.forwards
+    value = given.initial
+    if not (value is None or isinstance(value, SteadyState)):
+        named = as_coefficient(value, INITIAL)
+        check_known(named, latents.names)
+        value = with_field(named, coefficients)
+    problem = in_time(forward, given.times, value, given.scheme)
+    what, place = distinct_places(observed)
+    placed = what.placed(forward, latents, tolerance)
+    linear = readings(problem.axis, observed, place, forward.dtype)
+    time = Recording(problem.axis, problem.initial, placed.sensors, given.scheme)
+    check_parts(parts._replace(sensors=(placed.sensors,), time=time), latents)
+    return InverseProblem(
+        forward=forward,
+        latents=latents,
+        linear=linear,
+        sensors=(),
+        observed=jnp.asarray(observed.values, forward.dtype),
+        likelihood=parts.likelihood,
+        observations=located(observed, placed.centres[place]),
+        hierarchy=hierarchy,
+        time=time,
     )
 
 

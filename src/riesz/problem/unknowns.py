@@ -7,6 +7,7 @@ import equinox as eqx
 import numpyro.distributions as dist
 
 from riesz.errors import RieszError
+from riesz.fem.terms.series import TIME
 from riesz.latent.latent import AbstractFieldPrior
 
 EXAMPLE = "rz.Unknown(rz.BoundaryGP(rz.Matern52(sd=10.0), mean=100.0))"
@@ -27,6 +28,7 @@ STATE, FLUX = "u", "flux"
 
 TAKEN = {
     STATE: "the state",
+    TIME: "the time",
     FLUX: "the flux of the state",
     "coordinates": "a site of numpyro_model",
     "coordinate": "a plate of numpyro_model",

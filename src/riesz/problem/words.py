@@ -15,7 +15,9 @@ from riesz.fem.terms.coefficient import (
     PerCell,
     WeightedSum,
 )
+from riesz.fem.terms.series import TIME, Series
 from riesz.fem.terms.weakform import PointSource, Term
+from riesz.fem.time.axis import TimeAxis
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.latent import LatentSpace
 from riesz.observe.likelihood import AbstractLikelihood
@@ -24,12 +26,16 @@ from riesz.observe.observations import Observations
 
 WIDTH = 14
 
+STEPPED = {"storage": ("rate", "past")}
+"""Coefficients that steps in time put in, by term: there is nothing to tell of them."""
+
 
 def problem_text(
     forwards: tuple[BoundaryValueProblem, ...],
     latents: LatentSpace,
     observations: Observations,
     likelihood: AbstractLikelihood,
+    axis: TimeAxis | None = None,
 ) -> str:
     """All parts of a problem, one below the other."""
     several = len(forwards) > 1
@@ -41,6 +47,7 @@ def problem_text(
     unknowns = [f"{name}: {latents.latents[name].describe()}" for name in latents.names]
     parts = [
         ("mesh", [mesh_text(forwards[0].space)]),
+        *([] if axis is None else [("time", [time_text(axis)])]),
         *equations,
         ("unknowns", unknowns),
         ("coordinates", [f"{latents.num_coordinates}, standard normal before the data are seen"]),
@@ -84,6 +91,13 @@ def mesh_text(space: Space) -> str:
     return f"{mesh.num_nodes} nodes, {cells}, from {place(low)} to {place(high)}{about}"
 
 
+def time_text(axis: TimeAxis) -> str:
+    first, last = axis.dates(axis.times[[0, -1]])
+    unit = "" if axis.origin is None else " days"
+    lengths = f"{axis.steps.min():.4g} .. {axis.steps.max():.4g}{unit}"
+    return f"{axis.num_steps} steps of {lengths}, from {first} to {last}"
+
+
 def place(x: np.ndarray) -> str:
     return f"({', '.join(f'{value:.6g}' for value in x)})"
 
@@ -102,12 +116,15 @@ def sign(part: Term | PointSource) -> str:
 
 
 def term_text(term: Term) -> str:
-    inside = ", ".join(f"{key}: {coefficient_text(c)}" for key, c in term.coefficients.items())
+    told = {key: c for key, c in term.coefficients.items() if key not in STEPPED.get(term.name, ())}
+    inside = ", ".join(f"{key}: {coefficient_text(c)}" for key, c in told.items())
     return f"{term.name}({inside})" + ("" if term.on is None else f" on {term.on}")
 
 
 def point_source_text(source: PointSource) -> str:
-    rates = "known" if not isinstance(source.rates, Latent) else f"unknown {source.rates.name!r}"
+    rates = "known"
+    if isinstance(source.rates, AbstractCoefficient):
+        rates = coefficient_text(source.rates)
     return f"point_source({len(source.points)} points, rates: {rates})"
 
 
@@ -125,7 +142,14 @@ def coefficient_text(coefficient: AbstractCoefficient) -> str:
         case WeightedSum(told=told):
             return told
         case _:
-            return type(coefficient).__name__
+            return series_text(coefficient)
+
+
+def series_text(coefficient: AbstractCoefficient) -> str:
+    if not isinstance(coefficient, Series):
+        return type(coefficient).__name__
+    unknown = [f", with the unknown {name!r}" for name in coefficient.names if name != TIME]
+    return f"{len(coefficient.times)} values in time{''.join(unknown)}"
 
 
 def number_text(value: np.ndarray | np.generic) -> str:

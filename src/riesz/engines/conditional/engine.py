@@ -90,6 +90,7 @@ class Conditional(AbstractEngine):
 
     name: ClassVar[str] = NAME
     is_exact: ClassVar[bool] = True
+    takes_time: ClassVar[bool] = True
     compiling: ClassVar[float] = 40.0
 
     over: Over = "laplace"

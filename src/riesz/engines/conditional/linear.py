@@ -280,6 +280,8 @@ def mixture_at(
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
     """The same for given values of the unknowns that are not integrated out, each alike."""
+    if problem.time is not None:
+        raise RieszError("moments at points are of steady states: use predict_in_time.")
     solver = SparseLU() if linear_solver is None else linear_solver
     operator = point_operator(
         problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance

@@ -64,6 +64,21 @@ class Solved(AbstractAtPoints):
         return self.operator.num_rows
 
 
+class Marched(AbstractAtPoints):
+    """By a march in time, of whose record these are rows."""
+
+    operator: Operator
+    solver: AbstractLinearSolver
+
+    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
+        time = problem.time
+        assert time is not None
+        return lambda z: self.operator @ time.solved(problem.forward, z, self.solver)
+
+    def num_points(self) -> int:
+        return self.operator.num_rows
+
+
 class Tabulated(AbstractAtPoints):
     """By matrices that no unknown changes."""
 
@@ -91,6 +106,8 @@ def at_points(
     problem: InverseProblem, operator: Operator, solver: AbstractLinearSolver
 ) -> AbstractAtPoints:
     """Tabulated where that is exact."""
+    if problem.time is not None:
+        return Marched(operator, solver)
     names = read_as_they_are(problem)
     if names is None:
         return Solved(operator, solver)

@@ -54,6 +54,7 @@ class Laplace(SearchSettings, AbstractEngine):
 
     name: ClassVar[str] = "laplace"
     is_exact: ClassVar[bool] = True
+    takes_time: ClassVar[bool] = True
     is_normal: ClassVar[bool] = True
     compiling: ClassVar[float] = 60.0
 

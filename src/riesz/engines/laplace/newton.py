@@ -40,6 +40,7 @@ from riesz.engines.base import (
     Settings,
     Share,
 )
+from riesz.engines.laplace.in_time import action_in_time, cost_and_slope
 from riesz.errors import RieszError
 from riesz.fem.assembly import free_residual, with_dirichlet
 from riesz.fem.choice import mapped
@@ -73,7 +74,10 @@ MAX_ITERATIONS = 200
 
 
 class Place(eqx.Module):
-    """Coordinates, and all about them that actions of the Hessian meet again."""
+    """Coordinates, and all about them that actions of the Hessian meet again.
+
+    Of an equation in time these are too many: there is nothing but coordinates, cost and slope.
+    """
 
     coordinates: Coordinates
     z: Z
@@ -130,7 +134,7 @@ def solved(
 ) -> tuple[FreeValues, PreparedJacobian]:
     """The solution, NaN where there is none, and the matrix there."""
     start = jnp.zeros(forward.num_free, forward.dtype)
-    root = implicit_root((forward, z), solver, Newton(), start)
+    root = implicit_root((forward, z), solver, Newton(), start, None)
     values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
     return values, root.jacobian or prepared_jacobian(forward, z, values, solver)
 
@@ -140,6 +144,10 @@ def place_at(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Place:
     """The solution there, its adjoint, and the slope; a NaN cost where there is no solution."""
+    if problem.time is not None:
+        cost, slope = cost_and_slope(problem, coordinates, solver)
+        cost, nothing = cost + 0.5 * coordinates @ coordinates, jnp.zeros(0, slope.dtype)
+        return Place(coordinates, {}, nothing, nothing, (), cost, coordinates + slope)
     z, pull_back = jax.vjp(problem.z, coordinates)
     each = [solved(forward, z, solver) for forward in problem.forwards]
     values = jnp.concatenate([own for own, _ in each])
@@ -160,6 +168,9 @@ def data_action(
     `second` is one; zero leaves second derivatives of the equation out, as Gauss and Newton did,
     which is never negative where noise is normal and known.
     """
+
+    if problem.time is not None:
+        return action_in_time(problem, place.coordinates, solver, second)
 
     def lagrangian(values: FreeValues, z: Z) -> Float[Array, ""]:
         held = second * place.adjoint @ equations(problem, values, z)

@@ -335,6 +335,7 @@ class Nuts(AbstractEngine):
 
     name: ClassVar[str] = "nuts"
     is_exact: ClassVar[bool] = True
+    takes_time: ClassVar[bool] = True
     compiling: ClassVar[float] = 40.0
 
     num_warmup: CountOrZero = 500

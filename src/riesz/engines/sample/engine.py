@@ -150,6 +150,7 @@ class Sample(AbstractEngine):
 
     name: ClassVar[str] = "sample"
     is_exact: ClassVar[bool] = True
+    takes_time: ClassVar[bool] = True
     compiling: ClassVar[float] = 60.0
     is_timed: ClassVar[bool] = True
 

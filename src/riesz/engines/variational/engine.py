@@ -54,6 +54,7 @@ class Variational(AbstractEngine):
 
     name: ClassVar[str] = "variational"
     is_exact: ClassVar[bool] = True
+    takes_time: ClassVar[bool] = True
     is_normal: ClassVar[bool] = True
     compiling: ClassVar[float] = 60.0
 

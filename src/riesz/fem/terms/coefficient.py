@@ -41,6 +41,19 @@ class AbstractCoefficient(eqx.Module):
     def degree(self) -> int:
         """The polynomial degree for which to choose a quadrature rule."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the entries of `z` that must be put in its place before it has a value."""
+        return ()
+
+    def resolved(self, z: PyTree, label: str) -> "AbstractCoefficient":
+        """With what `z` holds in place of names."""
+        return self
+
+    def nodal(self, z: PyTree) -> Float[Array, " node"] | None:
+        """Values at the nodes, of those that are known on the mesh alone."""
+        return None
+
 
 class Constant(AbstractCoefficient):
     """One number, vector or tensor for the whole domain."""
@@ -69,6 +82,9 @@ class Nodal(AbstractCoefficient):
     def at(self, local: PyTree[Array], point: Point) -> Array:
         parts = [weight * local[i] for i, weight in enumerate(point.barycentric)]
         return sum(parts[1:], start=parts[0])
+
+    def nodal(self, z: PyTree) -> Float[Array, " node"] | None:
+        return self.values
 
     def degree(self) -> int:
         return 1
@@ -132,6 +148,13 @@ class Latent(AbstractCoefficient):
 
     def degree(self) -> int:
         return 1  # exact for numbers, cell and nodal arrays, and enough for smooth functions
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+        return as_coefficient(latent_value(self, z, label), f"{label} {self.name!r}")
 
 
 class WeightedSum(AbstractCoefficient):
@@ -267,13 +290,7 @@ def check_finite(values: np.ndarray, name: str) -> None:
 
 def resolve(coefficient: AbstractCoefficient, z: PyTree, name: str) -> AbstractCoefficient:
     """The coefficient itself, with what `z` holds in place of latents' names."""
-
-    def value(part: AbstractCoefficient) -> AbstractCoefficient:
-        if not isinstance(part, Latent):
-            return part
-        return as_coefficient(latent_value(part, z, name), f"{name} {part.name!r}")
-
-    return with_parts(coefficient, value)
+    return with_parts(coefficient, lambda part: part.resolved(z, name))
 
 
 def latent_value(latent: Latent, z: PyTree, name: str) -> Any:

@@ -29,6 +29,7 @@ from riesz.fem.terms.coefficient import (
     reads_state,
 )
 from riesz.fem.terms.pointwise import LinearForm, dot
+from riesz.fem.terms.series import Series
 from riesz.mesh.tags import BOUNDARY
 
 Shape = tuple[str, ...]  # () for a scalar, ("dim",) for a vector, ("dim", "dim") for a tensor
@@ -68,7 +69,7 @@ class PointSource(eqx.Module):
     """Rates at single points, such as pumping wells (negative where water is taken out)."""
 
     points: Float[Array, "well dim"]
-    rates: Float[Array, " well"] | Latent
+    rates: Float[Array, " well"] | Latent | Series
     tolerance: float | None = eqx.field(static=True, default=None)
     sign: float = eqx.field(static=True, default=1.0)
 
@@ -157,9 +158,19 @@ def leakage_integrand(u, v, *, conductance, density, level):
     return conductance * density * (u.value - level) * v.value
 
 
+def storage_integrand(u, v, *, capacity, rate, past):
+    r"""$s\,(\alpha u - w)\,v$: what a change in time takes up, $w$ being what went before.
+
+    Both $\alpha$ and $w$ are zero unless a step in time has put its own in their place: the
+    equation is then that of the steady state.
+    """
+    return capacity * (rate * u.value - past) * v.value
+
+
 SYMMETRIC = (
     diffusion_integrand,
     reaction_integrand,
+    storage_integrand,
     source_integrand,
     flux_integrand,
     exchange_integrand,
@@ -227,6 +238,22 @@ def reaction(rate: Any) -> WeakForm:
     return single("reaction", reaction_integrand, {"rate": (rate, SCALAR)}, state_degree=(2, 0))
 
 
+def storage(capacity: Any, *, on: str | None = None) -> WeakForm:
+    r"""$\int s\,\partial_t u\,v$: what changes in time takes up, in cells or on tagged facets.
+
+    `capacity` is positive: a number, a field, an unknown, or a function of the state. For
+    `transient_problem`; in an equation without a time axis it counts for nothing.
+    """
+    return single(
+        "storage",
+        storage_integrand,
+        {"capacity": (capacity, SCALAR), "rate": (0.0, SCALAR), "past": (0.0, SCALAR)},
+        state_degree=(2, 0),
+        on=on,
+        positive=("capacity",),
+    )
+
+
 def source(strength: Any) -> WeakForm:
     r"""$\int f\,v$; subtract it: `diffusion(a) - source(f)`."""
     return single("source", source_integrand, {"strength": (strength, SCALAR)}, state_degree=(1, 0))
@@ -288,10 +315,12 @@ def leakage(conductance: Any, density: Any, level: Any) -> WeakForm:
 def point_source(points: Any, rates: Any, *, tolerance: float | None = None) -> WeakForm:
     r"""$\sum_k Q_k\,v(x_k)$, for instance wells that inject $Q_k$; subtract it.
 
-    `rates` is one number a point, or the name of a latent that holds them. Points outside the
-    domain by at most `tolerance` (a length) are moved to its boundary.
+    `rates` is one number a point, the name of a latent that holds them, or a `series` in time.
+    Points outside the domain by at most `tolerance` (a length) are moved to its boundary.
     """
     places = jnp.atleast_2d(as_floats(points, "points of the point source"))
+    if isinstance(rates, Series):
+        return WeakForm(point_sources=(PointSource(places, rates, tolerance),))
     if isinstance(rates, str):
         return WeakForm(point_sources=(PointSource(places, Latent(rates), tolerance),))
     values = jnp.atleast_1d(as_floats(rates, "rates of the point source"))

@@ -1,0 +1,1 @@
+"""Equations in time: the axis, the problem, and the march along it."""

@@ -1,0 +1,236 @@
+"""Solutions in time: one implicit step after the other, with all derivatives.
+
+Derivatives go through the loop by those of each step, forwards and backwards. For a gradient all
+states are kept where they fit into memory. Else loops are nested: only where parts of the axis
+begin states are kept, and those in between are computed anew, a part after the other, so that
+memory grows as the square or the cube root of the number of steps.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PyTree
+
+from riesz.arrays import on_device
+from riesz.errors import SolveError
+from riesz.fem.assembly import DofValues, source_rates, with_dirichlet
+from riesz.fem.choice import chosen
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.problem import BoundaryValueProblem, check_coefficients
+from riesz.fem.solve import (
+    ROOT,
+    Newton,
+    as_array,
+    implicit_root,
+    is_linear,
+    require_float64,
+    singular_advice,
+    stalled_advice,
+)
+from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.time.problem import (
+    TransientProblem,
+    Weights,
+    at_time,
+    initial_values,
+    weights_of,
+    with_history,
+)
+
+Record = Callable[[DofValues, PyTree], PyTree[Array]]
+"""What is kept of a state, with what the equation reads at that time."""
+
+KEPT_NUMBERS = 1 << 27
+"""Numbers, a gigabyte of them, that a gradient may keep instead of solving anew."""
+
+KEPT_STATES = 3
+"""Of each step of a loop: its own, and the two that go before."""
+
+MOST_LOOPS = 3
+"""One in another: each but the first costs a gradient one more march."""
+
+MANY_STEPS = 100
+"""From here on a solver meets many matrices."""
+
+
+class March(eqx.Module):
+    """What was recorded at all times, and where the march came to a halt."""
+
+    recorded: PyTree[Array]  # with a leading axis of times, the first of all included
+    solved: Bool[Array, " time"]
+
+
+class Step(eqx.Module):
+    """What is known beforehand of a step."""
+
+    time: Float[Array, " *step"]
+    weights: Weights
+    counts: Bool[Array, " *step"]  # others fill up the last part of the axis
+
+
+def solve_in_time(
+    problem: TransientProblem,
+    z: Any = None,
+    *,
+    linear_solver: AbstractLinearSolver | None = None,
+    newton: Newton | None = None,
+) -> Float[Array, "time dof"]:
+    """All unknowns at all times, the first one included; raises `SolveError` if there are none.
+
+    Of many steps on a large mesh, `recorded_in_time` keeps no more than is asked for.
+    """
+    return recorded_in_time(problem, whole_state, z, linear_solver=linear_solver, newton=newton)
+
+
+def whole_state(state: DofValues, z: PyTree) -> DofValues:
+    return state
+
+
+def recorded_in_time(
+    problem: TransientProblem,
+    record: Record,
+    z: Any = None,
+    *,
+    linear_solver: AbstractLinearSolver | None = None,
+    newton: Newton | None = None,
+) -> PyTree[Array]:
+    """What `record(state, z)` gives at all times, where `z["t"]` is the time."""
+    require_float64(problem.step)
+    z = jax.tree.map(as_array, z)
+    if not is_traced((problem, z)):
+        check_stresses(problem, z)
+    newton = Newton() if newton is None else newton
+    solver = chosen(problem.step, linear_solver, num_matrices=MANY_STEPS)
+    found = march(problem, z, solver, newton, record)
+    return raise_where_halted(problem, found, newton)
+
+
+def check_stresses(problem: TransientProblem, z: PyTree) -> None:
+    """Raise where coefficients are not what they should be, when the march begins and ends."""
+    for time in problem.axis.times[[0, -1]]:
+        then = at_time(z, on_device(time))
+        check_coefficients(problem.step, then)
+        for source, _ in problem.step.point_sources:
+            source_rates(source, then)
+
+
+def raise_where_halted(problem: TransientProblem, found: March, newton: Newton) -> PyTree[Array]:
+    """What was recorded, or an error that says when the march came to a halt."""
+    if is_traced(found):
+        message = f"no solution was found at some time: {singular_advice(problem.step)}"
+        return eqx.error_if(found.recorded, ~jnp.all(found.solved), message)
+    bad = np.flatnonzero(~np.asarray(found.solved))
+    if not bad.size:
+        return found.recorded
+    when = problem.axis.dates(problem.axis.times[[bad[0]]])[0]
+    if bad[0] == 0 and problem.initial is None:
+        raise SolveError(f"there is no steady state to begin with: {singular_advice(problem.step)}")
+    raise SolveError(
+        f"no solution was found at time {when}, step {bad[0]} of {problem.axis.num_steps}: "
+        f"{stalled_advice(newton)} Or take shorter steps."
+    )
+
+
+@eqx.filter_jit
+def march(
+    problem: TransientProblem,
+    z: PyTree,
+    solver: AbstractLinearSolver,
+    newton: Newton,
+    record: Record,
+) -> March:
+    """Along the whole axis; differentiable in whatever `problem` and `z` hold."""
+    axis, dtype = problem.axis, problem.dtype
+    times = on_device(axis.times, dtype)
+    first, solved = first_state(problem, at_time(z, times[0]), solver, newton)
+    shape = loops(axis.num_steps, problem.space.num_dofs)
+    steps = Step(times[1:], weights_of(times, problem.scheme), jnp.ones(axis.num_steps, bool))
+    nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
+    keeps_roots = jax.checkpoint_policies.save_only_these_names(ROOT)
+
+    def one(carry, step: Step):
+        return jax.lax.cond(step.counts, forward, idle, carry, step)
+
+    def forward(carry, step: Step):
+        last, before = carry
+        then = at_time(z, step.time)
+        past = step.weights.last * last + step.weights.before * before
+        now = with_history(problem.step, step.weights.now, past)
+        values, converged = root_from(now, then, solver, newton, last[problem.step.free])
+        state = with_dirichlet(problem.step, values, then)
+        return (state, last), (record(state, then), converged)
+
+    def idle(carry, step: Step):
+        shapes = jax.eval_shape(forward, carry, step)[1]
+        return carry, jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+
+    is_full = math.prod(shape) == axis.num_steps
+    along = jax.checkpoint(forward if is_full else one, policy=keeps_roots, prevent_cse=False)
+    for number in range(len(shape)):
+        along = scanned(along, anew=number + 1 < len(shape))
+    _, rows = along((first, first), nested)
+    every = len(shape)
+    rows = jax.tree.map(lambda row: row.reshape(-1, *row.shape[every:])[: axis.num_steps], rows)
+    begun = (record(first, at_time(z, times[0])), solved)
+    both = jax.tree.map(lambda row, later: jnp.concatenate([row[None], later]), begun, rows)
+    return March(*both)
+
+
+def scanned(along: Callable, *, anew: bool) -> Callable:
+    """A loop over what goes `along` one part, computed anew for a gradient or not."""
+
+    def whole(carry, parts):
+        return jax.lax.scan(along, carry, parts)
+
+    return jax.checkpoint(whole, prevent_cse=False) if anew else whole
+
+
+def loops(num_steps: int, num_dofs: int) -> tuple[int, ...]:
+    """How long nested loops are: as few of them as leave a gradient with memory enough."""
+    for depth in range(1, MOST_LOOPS + 1):
+        length = math.ceil(num_steps ** (1 / depth) - 1e-9)
+        if depth * length * KEPT_STATES * num_dofs <= KEPT_NUMBERS:
+            break
+    inner = (length,) * (depth - 1)
+    return (-(-num_steps // math.prod(inner)), *inner)
+
+
+def in_parts(row: Array, shape: tuple[int, ...]) -> Array:
+    """Steps by parts; what is left of the last ones repeats the last step, or false."""
+    filling = math.prod(shape) - len(row)
+    mode = "constant" if row.dtype == bool else "edge"
+    return jnp.pad(row, (0, filling), mode=mode).reshape(shape)
+
+
+def first_state(
+    problem: TransientProblem, z: PyTree, solver: AbstractLinearSolver, newton: Newton
+) -> tuple[DofValues, Bool[Array, ""]]:
+    """The initial state, with what is prescribed at that time."""
+    step = problem.step
+    if problem.initial is not None:
+        values = initial_values(problem.initial, z).astype(step.dtype)
+        return with_dirichlet(step, values[step.free], z), jnp.ones((), bool)
+    values, converged = root_from(step, z, solver, newton, jnp.zeros(step.num_free, step.dtype))
+    return with_dirichlet(step, values, z), converged
+
+
+def root_from(
+    step: BoundaryValueProblem,
+    z: PyTree,
+    solver: AbstractLinearSolver,
+    newton: Newton,
+    start: Float[Array, " free"],
+) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
+    """The solution of one step, from a state that is near if the equation is not linear.
+
+    Of a linear one the residual falls to rounding error in one go, wherever that begins; from a
+    state that hardly changes, rounding error would be all there is to begin with.
+    """
+    begin = jnp.zeros_like(start) if is_linear(step, z) else start
+    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(begin), None)
+    return root.solution.free_values, root.solution.converged

@@ -1,0 +1,130 @@
+"""A state in time as an inverse problem knows it: what its sensors would record at all times.
+
+Whole states would be too many to keep. What sensors read is recorded at the end of each step, place
+by place, and measurements are read off the record, between two steps along a line.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float, Int, PyTree
+
+from riesz.arrays import on_device
+from riesz.errors import RieszError
+from riesz.fem.elements.space import Functionals, functionals
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
+from riesz.fem.solve import Newton
+from riesz.fem.time.axis import TimeAxis
+from riesz.fem.time.march import march, recorded_in_time
+from riesz.fem.time.problem import BDF2, TransientProblem
+from riesz.observe.observables import AbstractObservable, AtPoints
+from riesz.observe.observations import Observations
+from riesz.observe.sensors import AbstractSensors
+
+
+class InTime(NamedTuple):
+    """What a problem in time is told beside its equation."""
+
+    times: Any
+    initial: Any = None
+    scheme: str = BDF2
+
+
+class Recording(eqx.Module):
+    """A time axis, the state at its beginning, and sensors that record along it."""
+
+    axis: TimeAxis
+    initial: DirichletPiece | None  # none: a steady state
+    sensors: AbstractSensors  # one a place
+    scheme: str = eqx.field(static=True)
+
+    def ends(self) -> list[Float[Array, ""]]:
+        """The first time and the last."""
+        return [on_device(time) for time in self.axis.times[[0, -1]]]
+
+    def transient(self, step: BoundaryValueProblem) -> TransientProblem:
+        return TransientProblem(step, self.axis, self.initial, self.scheme)
+
+    def solved(
+        self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
+    ) -> Float[Array, " record"]:
+        """The whole record, time by time; NaN where the march came to a halt."""
+        found = march(self.transient(step), z, solver, Newton(), Reader(self.sensors, step))
+        return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan).ravel()
+
+    def recorded(
+        self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver | None
+    ) -> Float[Array, " record"]:
+        """The same, but raises where there is no solution."""
+        reader = Reader(self.sensors, step)
+        return recorded_in_time(self.transient(step), reader, z, linear_solver=solver).ravel()
+
+
+class Reader(eqx.Module):
+    """What sensors read off a state, as a record keeps it."""
+
+    sensors: AbstractSensors
+    step: BoundaryValueProblem
+
+    def __call__(self, state: Float[Array, " dof"], z: PyTree) -> Float[Array, " place"]:
+        return self.sensors.predicted(self.step, state, z)
+
+
+def distinct_places(
+    observed: Observations,
+) -> tuple[AbstractObservable, Int[np.ndarray, " sensor"]]:
+    """What is to be recorded, and which of it each measurement reads: each place only once."""
+    what = observed.what
+    if not isinstance(what, AtPoints):
+        return what, np.arange(observed.num_sensors)
+    points, place = np.unique(what.points, axis=0, return_inverse=True)
+    return AtPoints(points), place.ravel()
+
+
+def readings(
+    axis: TimeAxis, observed: Observations, place: Int[np.ndarray, " sensor"], dtype: np.dtype
+) -> Functionals:
+    """Measurements as rows of an operator on the record."""
+    if observed.times is None:
+        raise RieszError(
+            "the problem has a time axis, but its observations have no times: give "
+            "rz.observations(points, values, times=...)."
+        )
+    rows = rows_at(axis, axis.numbers(observed.times, "times of observations"), place)
+    if observed.since is not None:
+        earlier = axis.numbers(observed.since, "times since which values have changed")
+        rows = rows - rows_at(axis, earlier, place)
+    return functionals(rows, dtype)
+
+
+def rows_at(
+    axis: TimeAxis, times: Float[np.ndarray, " sensor"], place: Int[np.ndarray, " sensor"]
+) -> sp.csr_array:
+    """Interpolation between the two ends of a step."""
+    check_within(axis, times)
+    count, places = len(times), int(place.max()) + 1
+    step = np.clip(np.searchsorted(axis.times, times) - 1, 0, axis.num_steps - 1)
+    share = (times - axis.times[step]) / axis.steps[step]
+    each = np.arange(count)
+    entries = np.concatenate([1 - share, share])
+    columns = np.concatenate([step * places + place, (step + 1) * places + place])
+    shape = (count, len(axis.times) * places)
+    found = sp.coo_array((entries, (np.concatenate([each, each]), columns)), shape=shape).tocsr()
+    found.eliminate_zeros()
+    return found
+
+
+def check_within(axis: TimeAxis, times: Float[np.ndarray, " sensor"]) -> None:
+    outside = np.flatnonzero(~((times >= axis.times[0]) & (times <= axis.times[-1])))
+    if outside.size:
+        first, last = axis.dates(axis.times[[0, -1]])
+        found = axis.dates(times[outside[:1]])[0]
+        raise RieszError(
+            f"{outside.size} of {len(times)} observations lie outside the time axis, {first} to "
+            f"{last}, first observation {outside[0]} at {found}: make the axis longer, or leave "
+            "them out."
+        )

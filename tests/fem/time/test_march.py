@@ -1,0 +1,214 @@
+"""Solutions in time against manufactured ones, and their derivatives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riesz as rz
+from riesz.fem.choice import chosen
+from riesz.fem.solve import Newton
+from riesz.fem.time import march as marching
+from riesz.fem.time.march import loops, march
+
+NUM_CELLS = 6
+
+
+def solution(x, t):
+    """Linear in space, so that a mesh of any size is exact, and curved in time."""
+    return (1 + 2 * x[0]) * jnp.exp(-t) + jnp.sin(2 * t)
+
+
+def decaying(times, scheme, *, nonlinear):
+    """s du/dt - (k u')' = f with values of the solution at both ends."""
+    capacity = (lambda x, z, u, grad_u: 1 + 0.5 * u**2) if nonlinear else 1.5
+    diffusivity = (lambda x, z, u, grad_u: 1 + u**2) if nonlinear else 0.7
+
+    def strength(x, z):
+        t, slope = z["t"], 2 * jnp.exp(-z["t"])
+        u, change = solution(x, t), jax.grad(solution, 1)(x, t)
+        if nonlinear:
+            return (1 + 0.5 * u**2) * change - 2 * u * slope**2
+        return 1.5 * change
+
+    return rz.transient_problem(
+        rz.P1(rz.interval(NUM_CELLS)),
+        rz.storage(capacity) + rz.diffusion(diffusivity) - rz.source(strength),
+        {"boundary": lambda x, z: solution(x, z["t"])},
+        times=times,
+        initial=lambda x: solution(x, 0.0),
+        scheme=scheme,
+    )
+
+
+def last_error(num_steps, scheme, *, nonlinear):
+    """With every other step half as long again as the one before."""
+    steps = np.where(np.arange(num_steps) % 2, 1.5, 1.0)
+    times = np.concatenate([[0.0], np.cumsum(steps)]) * 2 / steps.sum()
+    states = rz.solve_in_time(decaying(times, scheme, nonlinear=nonlinear))
+    nodes = jnp.linspace(0, 1, NUM_CELLS + 1)[:, None]
+    exact = jax.vmap(lambda x: solution(x, times[-1]))(nodes)
+    return float(jnp.max(jnp.abs(states[-1] - exact)))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "order"), [pytest.param("euler", 1, marks=pytest.mark.slow), ("bdf2", 2)]
+)
+def test_errors_fall_by_the_order_of_the_scheme_with_steps_of_changing_length(scheme, order):
+    coarse, fine = (last_error(count, scheme, nonlinear=False) for count in (40, 80))
+    assert np.log2(coarse / fine) == pytest.approx(order, abs=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("bdf2", 2)])
+def test_so_they_do_where_storage_and_diffusivity_hang_on_the_state(scheme, order):
+    coarse, fine = (last_error(count, scheme, nonlinear=True) for count in (40, 80))
+    assert np.log2(coarse / fine) == pytest.approx(order, abs=0.15)
+
+
+@pytest.mark.slow
+def test_errors_in_space_fall_by_four_where_cells_are_halved():
+    def error(count):
+        mesh = rz.rectangle((count, count))
+
+        def wave(x, t):
+            return jnp.exp(-t) * jnp.sin(jnp.pi * x[0]) * jnp.sin(jnp.pi * x[1])
+
+        def strength(x, z):
+            return (2 * jnp.pi**2 - 1) * wave(x, z["t"])
+
+        problem = rz.transient_problem(
+            rz.P1(mesh),
+            rz.storage(1.0) + rz.diffusion(1.0) - rz.source(strength),
+            {"boundary": 0.0},
+            times=np.linspace(0, 0.2, 81),
+            initial=lambda x: wave(x, 0.0),
+        )
+        exact = jax.vmap(lambda x: wave(x, 0.2))(jnp.asarray(mesh.nodes))
+        return float(jnp.max(jnp.abs(rz.solve_in_time(problem)[-1] - exact)))
+
+    assert np.log2(error(8) / error(16)) == pytest.approx(2, abs=0.2)
+
+
+def heated(times=None, **latents):
+    """Numbers that an equation in time reads, on few cells."""
+    wells = rz.point_source([[0.4]], rz.series([0.0, 0.5], [[1.0], [3.0]], factor="q"))
+    return rz.transient_problem(
+        rz.P1(rz.interval(NUM_CELLS)),
+        rz.storage("s") + rz.diffusion("k") - rz.source("f") - wells,
+        {"left": 0.0},
+        times=np.linspace(0, 1, 13) if times is None else times,
+        initial="start",
+    )
+
+
+HERE = {"s": 1.2, "k": 0.4, "f": 0.7, "q": 0.5, "start": 0.3}
+
+
+def seen(problem, z):
+    """A number that all steps have a part in."""
+    solver = chosen(problem.step)
+    found = march(problem, z, solver, Newton(), lambda state, z: state[-2:])
+    return jnp.sum(found.recorded**2)
+
+
+@pytest.fixture(scope="module")
+def derivatives():
+    """Of `seen` at one place: value, gradient, and the product with a direction, compiled once."""
+    problem, here = heated(), {name: jnp.asarray(value) for name, value in HERE.items()}
+    value = jax.jit(lambda z: seen(problem, z))
+    return value, here, jax.jit(jax.grad(value))(here)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_gradients_leave_remainders_of_second_order(derivatives, name):
+    value, here, gradient = derivatives
+    slope = float(gradient[name])
+
+    def remainder(length):
+        moved = here | {name: here[name] + length}
+        return abs(float(value(moved)) - float(value(here)) - length * slope)
+
+    first, second = remainder(0.002), remainder(0.001)
+    linear_in = first < 1e-10 * abs(float(value(here)))
+    assert linear_in or np.log2(first / second) == pytest.approx(2, abs=0.05)
+
+
+def test_forward_derivatives_are_those_of_reverse(derivatives):
+    value, here, gradient = derivatives
+    direction = {name: jnp.asarray(float(i + 1)) for i, name in enumerate(here)}
+    forward = jax.jvp(value, (here,), (direction,))[1]
+    backward = sum(gradient[name] * direction[name] for name in here)
+    assert float(forward) == pytest.approx(float(backward), rel=1e-11)
+
+
+@pytest.mark.slow
+def test_loops_within_loops_give_the_same_numbers(derivatives, monkeypatch):
+    _, here, gradient = derivatives
+    monkeypatch.setattr(marching, "KEPT_NUMBERS", 1)
+    assert loops(12, NUM_CELLS + 1) == (2, 3, 3)
+    # Another axis object, so that the program is made anew.
+    found = jax.grad(lambda z: seen(heated(), z))(here)
+    for name in here:
+        assert float(found[name]) == pytest.approx(float(gradient[name]), rel=1e-11)
+
+
+@pytest.mark.slow
+def test_a_gradient_over_a_thousand_steps_keeps_at_most_eighty_states_more_than_over_four(
+    monkeypatch,
+):
+    monkeypatch.setattr(marching, "KEPT_NUMBERS", 1)
+    mesh = rz.rectangle((40, 40))
+    here = {"s": jnp.asarray(1.0), "k": jnp.asarray(0.2)}
+
+    def bytes_of(num_steps):
+        problem = rz.transient_problem(
+            rz.P1(mesh),
+            rz.storage("s") + rz.diffusion("k") - rz.source(1.0),
+            {"boundary": 0.0},
+            times=np.linspace(0, 1, num_steps + 1),
+            initial=0.0,
+        )
+        compiled = jax.jit(jax.grad(lambda z: seen(problem, z))).lower(here).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    more = (bytes_of(1000) - bytes_of(4)) / (8 * mesh.num_nodes)
+    assert more <= 80
+
+
+def test_a_march_begins_with_the_steady_state_of_its_first_stresses():
+    rates = rz.series([0.0, 1.0], [2.0, 5.0])
+    problem = rz.transient_problem(
+        rz.P1(rz.interval(NUM_CELLS)),
+        rz.storage(1.0) + rz.diffusion(1.0) - rz.source(rates),
+        {"boundary": 0.0},
+        times=[0.0, 0.5, 1.0, 1.5],
+    )
+    states = rz.solve_in_time(problem)
+    x = problem.space.mesh.nodes[:, 0]
+    steady = x * (1 - x)  # of -u'' = 2
+    np.testing.assert_allclose(states[0], steady, atol=1e-12)
+    # A value is held up to the next row's time, and the step that ends there sees it still.
+    np.testing.assert_allclose(states[2], steady, atol=1e-12)
+    assert float(states[3].max()) > 1.01 * steady.max()
+
+
+@pytest.mark.parametrize("scheme", ["euler", "bdf2"])
+def test_a_budget_over_a_run_closes(scheme):
+    problem = rz.transient_problem(
+        rz.P1(rz.interval(NUM_CELLS)),
+        rz.storage(1.5) + rz.diffusion(0.3) + rz.robin(2.0, 0.5, on="left") - rz.source(1.0),
+        {"right": 0.0},
+        times=np.cumsum([0.0, 0.1, 0.2, 0.15, 0.3]),
+        initial=lambda x: 1 + x[0],
+        scheme=scheme,
+    )
+    states = rz.solve_in_time(problem)
+    found = rz.budget_in_time(problem, states)
+    assert abs(float(found.imbalance)) < 1e-10
+    assert float(found.gains["source"]) == pytest.approx(0.75, rel=1e-12)  # one a unit of time
+    if scheme == "euler":
+        weights = np.full(NUM_CELLS + 1, 1 / NUM_CELLS)
+        weights[[0, -1]] /= 2
+        filled = 1.5 * float((states[-1] - states[0]) @ weights)
+        assert float(found.gains["storage"]) == pytest.approx(-filled, rel=1e-10)

@@ -1,0 +1,166 @@
+"""Inverse problems in time: what is read off a record, and posteriors against closed forms."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.linalg as sla
+
+import riesz as rz
+from riesz.engines.conditional.linear import linear_system
+from riesz.engines.conditional.points import at_sensors
+from riesz.errors import RieszError
+from riesz.problem.linearity import linear_parts
+
+NUM_CELLS, STEP, NOISE = 12, 0.05, 0.02
+TIMES = STEP * np.arange(7)
+PLACES = np.array([0.25, 0.5, 0.8])
+LATENTS = {"start": rz.SPDEField(1.0, 0.3), "f": dist.Normal(0.5, 1.0)}
+
+
+def data(seed=0):
+    """Three places, read at three times, of which one lies between two steps."""
+    points, times = np.tile(PLACES, 3), np.repeat([0.1, 0.17, 0.3], 3)
+    values = np.random.default_rng(seed).normal(size=9)
+    return rz.observations(points, values, times=times)
+
+
+def heat(observed=None, likelihood=None, **changed):
+    given = {
+        "latents": LATENTS,
+        "dirichlet": {"boundary": 0.0},
+        "observations": data() if observed is None else observed,
+        "likelihood": rz.Gaussian(NOISE) if likelihood is None else likelihood,
+        "times": TIMES,
+        "initial": "start",
+        "scheme": "euler",
+    }
+    form = rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f")
+    return rz.inverse_problem(rz.interval(NUM_CELLS), form, **(given | changed))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return heat()
+
+
+def closed_form(problem):
+    """Means and covariance of all coordinates, by dense matrices alone."""
+    size, h = NUM_CELLS + 1, 1 / NUM_CELLS
+    mass, stiffness = np.zeros((2, size, size))
+    for cell in range(NUM_CELLS):
+        at = np.ix_([cell, cell + 1], [cell, cell + 1])
+        mass[at] += h / 6 * np.array([[2, 1], [1, 2]])
+        stiffness[at] += 0.2 / h * np.array([[1, -1], [-1, 1]])
+    inside = slice(1, -1)
+    ones = mass @ np.ones(size)
+    matrix = (mass / STEP + stiffness)[inside, inside]
+    moved = np.linalg.solve(matrix, mass[inside, inside] / STEP)
+    pushed = np.linalg.solve(matrix, ones[inside])
+    # What coordinates do to the initial state, one by one, and to the source.
+    field = problem.latents.latents["start"]
+    count = field.num_coordinates
+    origin = np.asarray(field.field.nodal(field.value(jnp.zeros(count))))
+    columns = np.stack(
+        [np.asarray(field.field.nodal(field.value(row))) - origin for row in jnp.eye(count)], axis=1
+    )
+    state = np.hstack([columns, np.zeros((size, 1))])[inside]  # the source has the last column
+    constant, records = origin[inside], []
+    records.append((constant, state))
+    for _ in TIMES[1:]:
+        constant = moved @ constant + 0.5 * pushed
+        state = moved @ state
+        state[:, -1] += pushed
+        records.append((constant, state))
+    rows, offsets = [], []
+    for place, time in zip(data().points[:, 0], data().times, strict=True):
+        nodes = np.linspace(0, 1, size)
+        weights = np.maximum(0, 1 - np.abs(place - nodes) / h)[inside]
+        step = min(int(time / STEP + 1e-9), len(TIMES) - 2)
+        share = time / STEP - step
+        parts = [(1 - share, records[step]), (share, records[step + 1])]
+        rows.append(sum(w * (weights @ own[1]) for w, own in parts))
+        offsets.append(sum(w * (weights @ own[0]) for w, own in parts))
+    design, misfit = np.array(rows), np.asarray(data().values) - np.array(offsets)
+    precision = np.eye(count + 1) + design.T @ design / NOISE**2
+    covariance = sla.inv(precision)
+    return covariance @ design.T @ misfit / NOISE**2, covariance
+
+
+def test_conditional_is_the_dense_closed_form(problem):
+    parts = linear_parts(problem)
+    assert len(parts.others) == 0
+    system = linear_system(problem, parts, jnp.zeros(0), at_sensors(problem))
+    mean, covariance = closed_form(problem)
+    np.testing.assert_allclose(system.mean(), mean, atol=1e-8)
+    found = system.variances(jnp.eye(len(mean)))
+    np.testing.assert_allclose(found, np.diag(covariance), atol=1e-8)
+
+
+@pytest.mark.slow
+def test_laplace_is_so_too_where_everything_is_linear(problem):
+    posterior = rz.fit(problem, "laplace", seed=0, progress=False, check=False)
+    mean, covariance = closed_form(problem)
+    np.testing.assert_allclose(posterior.coordinate_mean(), mean, atol=1e-5)
+    np.testing.assert_allclose(posterior.coordinate_covariance(), covariance, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_chains_agree_with_the_closed_form(problem):
+    posterior = rz.fit(problem, rz.Nuts(num_samples=500), seed=0, progress=False)
+    mean, covariance = closed_form(problem)
+    sd = np.sqrt(np.diag(covariance))
+    draws = np.asarray(posterior.sample(jr.key(0), 2000))
+    assert np.abs((draws.mean(axis=0) - mean) / sd).max() < 0.15
+    np.testing.assert_allclose(draws.std(axis=0) / sd, 1, atol=0.1)
+
+
+def test_auto_integrates_out_what_is_linear(problem):
+    posterior = rz.fit(problem, seed=0, progress=False)
+    assert posterior.engine == "conditional"
+    mean, covariance = closed_form(problem)
+    own = float(posterior.mean("f")) - 0.5
+    assert own == pytest.approx(mean[-1], abs=0.2 * np.sqrt(covariance[-1, -1]))
+
+
+def test_differences_since_a_time_are_differences_of_readings(problem):
+    changes = heat(rz.observations([[0.5]], [0.0], times=[0.3], since=[0.1]))
+    both = heat(rz.observations([[0.5], [0.5]], [0.0, 0.0], times=[0.3, 0.1]))
+    record = jnp.arange(7.0)
+    later, earlier = both.operator @ record
+    assert float((changes.operator @ record)[0]) == pytest.approx(float(later - earlier))
+
+
+def test_the_problem_tells_of_its_time_axis(problem):
+    assert "6 steps of 0.05 .. 0.05, from 0.0 to 0.3" in str(problem)
+
+
+ONE = {"times": [0.1]}
+
+
+@pytest.mark.parametrize(
+    ("observed", "changed", "told"),
+    [
+        (rz.observations([[0.5]], [0.0]), {}, "observations have no times"),
+        (rz.observations([[0.5]], [0.0], times=[0.4]), {}, "outside the time axis, 0.0 to 0.3"),
+        (rz.observations([[0.5]], [0.0], times=["2000-01-01"]), {}, "the time axis has numbers"),
+        (None, {"times": None}, "no time axis"),
+        (None, {"initial": "begin"}, "initial state is the unknown 'begin'"),
+        (None, {"latents": LATENTS | {"t": dist.Normal(0.0, 1.0)}}, "the name of the time"),
+    ],
+)
+def test_bad_input_is_refused_with_what_was_found(observed, changed, told):
+    with pytest.raises(RieszError, match=told):
+        heat(observed, **changed)
+
+
+def test_times_must_be_one_for_each_value():
+    with pytest.raises(RieszError, match=r"times have shape \(2,\)"):
+        rz.observations([[0.5]], [0.0], times=[0.1, 0.2])
+
+
+@pytest.mark.parametrize("engine", ["emulate", "relax", "reduced", "amortise"])
+def test_engines_for_steady_states_say_so(problem, engine):
+    with pytest.raises(RieszError, match=f"{engine} takes steady states"):
+        rz.fit(problem, engine, progress=False)
