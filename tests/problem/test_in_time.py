@@ -116,12 +116,46 @@ def test_chains_agree_with_the_closed_form(problem):
     np.testing.assert_allclose(draws.std(axis=0) / sd, 1, atol=0.1)
 
 
+@pytest.mark.slow
 def test_auto_integrates_out_what_is_linear(problem):
     posterior = rz.fit(problem, seed=0, progress=False)
     assert posterior.engine == "conditional"
     mean, covariance = closed_form(problem)
     own = float(posterior.mean("f")) - 0.5
     assert own == pytest.approx(mean[-1], abs=0.2 * np.sqrt(covariance[-1, -1]))
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    return rz.fit(problem, rz.Conditional(num_draws=100), seed=0, progress=False)
+
+
+def test_forecasts_at_the_data_are_what_the_record_says(problem, posterior):
+    draws = posterior.sample(jr.key(1), 100)
+    said = np.stack([np.asarray(problem.operator @ problem.state(one)) for one in draws[:3]])
+    found = rz.predict_in_time(posterior, [0.1, 0.17, 0.3], PLACES, num_draws=100, quantiles=())
+    assert found.mean.shape == (3, 3)
+    # Data are met within noise, by each draw and by the mean of all.
+    np.testing.assert_allclose(found.mean.ravel(), said.mean(axis=0), atol=0.2)
+
+
+@pytest.mark.slow
+def test_a_scenario_has_the_same_unknowns_and_other_stresses(posterior):
+    warm = heat(dirichlet={"boundary": 3.0})
+    now, then = (
+        rz.predict_in_time(posterior, [0.3], [[0.1]], under=own, num_draws=20, quantiles=())
+        for own in (None, warm)
+    )
+    assert float(then.mean[0, 0]) > float(now.mean[0, 0]) + 0.5
+    fewer = heat(latents={"start": rz.SPDEField(1.0, 0.3), "f": rz.SPDEField(1.0, 0.3)})
+    with pytest.raises(RieszError, match="they must be the same"):
+        rz.predict_in_time(posterior, [0.3], under=fewer)
+
+
+def test_steady_maps_of_a_state_in_time_are_refused(posterior):
+    with pytest.raises(RieszError, match="predict_in_time"):
+        rz.predict(posterior, "u")
+    assert rz.predict(posterior, "f", num_draws=100, quantiles=()).mean.shape == ()
 
 
 def test_differences_since_a_time_are_differences_of_readings(problem):

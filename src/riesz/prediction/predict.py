@@ -198,7 +198,9 @@ def no_states(problem: InverseProblem, count: int) -> Float[Array, "draw node"]:
 
 
 def num_values(problem: InverseProblem) -> int:
-    """Of the state, in all experiments."""
+    """Of the state, in all experiments; in time, of what was recorded."""
+    if problem.time is not None:
+        return problem.time.num_recorded
     return len(problem.forwards) * problem.forward.space.num_dofs
 
 

@@ -115,6 +115,11 @@ class BudgetTerm(eqx.Module):
 
 def quantity_named(problem: InverseProblem, name: str, where: Places | None) -> Quantity:
     """The state "u", an unknown by its name, or the vector "flux"."""
+    if problem.time is not None and name in (STATE, FLUX):
+        raise RieszError(
+            f"the equation is one in time, and {name!r} differs from date to date: use "
+            "predict_in_time, which takes times."
+        )
     if name == STATE:
         return StateAt(where)
     if name == FLUX and name not in problem.latents.names:

@@ -362,7 +362,7 @@ def recorded_problem(
     what, place = distinct_places(observed)
     placed = what.placed(forward, latents, tolerance)
     linear = readings(problem.axis, observed, place, forward.dtype)
-    time = Recording(problem.axis, problem.initial, placed.sensors, given.scheme)
+    time = Recording(problem.axis, problem.initial, placed.sensors, what.num_sensors, given.scheme)
     check_parts(parts._replace(sensors=(placed.sensors,), time=time), latents)
     return InverseProblem(
         forward=forward,

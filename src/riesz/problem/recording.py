@@ -40,7 +40,12 @@ class Recording(eqx.Module):
     axis: TimeAxis
     initial: DirichletPiece | None  # none: a steady state
     sensors: AbstractSensors  # one a place
+    num_places: int = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
+
+    @property
+    def num_recorded(self) -> int:
+        return len(self.axis.times) * self.num_places
 
     def ends(self) -> list[Float[Array, ""]]:
         """The first time and the last."""
@@ -118,13 +123,14 @@ def rows_at(
     return found
 
 
-def check_within(axis: TimeAxis, times: Float[np.ndarray, " sensor"]) -> None:
+def check_within(
+    axis: TimeAxis, times: Float[np.ndarray, " sensor"], what: str = "observations"
+) -> None:
     outside = np.flatnonzero(~((times >= axis.times[0]) & (times <= axis.times[-1])))
     if outside.size:
         first, last = axis.dates(axis.times[[0, -1]])
         found = axis.dates(times[outside[:1]])[0]
         raise RieszError(
-            f"{outside.size} of {len(times)} observations lie outside the time axis, {first} to "
-            f"{last}, first observation {outside[0]} at {found}: make the axis longer, or leave "
-            "them out."
+            f"{outside.size} of {len(times)} {what} lie outside the time axis, {first} to {last}, "
+            f"first number {outside[0] + 1}, {found}: make the axis longer, or leave them out."
         )

@@ -72,11 +72,11 @@ class Series(AbstractCoefficient):
             raise self.timeless(label)
         rows = self.rows
         if isinstance(rows, Latent):
-            rows = as_floats(latent_value(rows, z, label), label)
+            name, rows = rows.name, as_floats(latent_value(rows, z, label), label)
             if rows.shape[:1] != self.times.shape:
                 raise FormError(
-                    f"{label} has {len(self.times)} times, but the unknown "
-                    f"{self.rows.names[0]!r} has shape {rows.shape}: give it one number a time."
+                    f"{label} has {len(self.times)} times, but the unknown {name!r} has shape "
+                    f"{rows.shape}: give it one number a time."
                 )
         value = self.between(rows, z[TIME])
         if self.factor is not None:

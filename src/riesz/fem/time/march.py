@@ -54,6 +54,9 @@ KEPT_STATES = 3
 MOST_LOOPS = 3
 """One in another: each but the first costs a gradient one more march."""
 
+ROUNDING = 1e-9
+"""Of roots of whole numbers."""
+
 MANY_STEPS = 100
 """From here on a solver meets many matrices."""
 
@@ -192,10 +195,10 @@ def scanned(along: Callable, *, anew: bool) -> Callable:
 
 def loops(num_steps: int, num_dofs: int) -> tuple[int, ...]:
     """How long nested loops are: as few of them as leave a gradient with memory enough."""
-    for depth in range(1, MOST_LOOPS + 1):
-        length = math.ceil(num_steps ** (1 / depth) - 1e-9)
-        if depth * length * KEPT_STATES * num_dofs <= KEPT_NUMBERS:
-            break
+    depth, length = 1, num_steps
+    while depth < MOST_LOOPS and depth * length * KEPT_STATES * num_dofs > KEPT_NUMBERS:
+        depth += 1
+        length = math.ceil(num_steps ** (1 / depth) - ROUNDING)
     inner = (length,) * (depth - 1)
     return (-(-num_steps // math.prod(inner)), *inner)
 
