@@ -118,6 +118,7 @@ from .problem.problem import inverse_problem as inverse_problem
 from .problem.problem import shared_problem as shared_problem
 from .posterior.posterior import Posterior as Posterior
 from .engines.conditional.engine import Conditional as Conditional
+from .engines.conditional.assimilate import assimilated as assimilated
 from .engines.conditional.linear import conditional_mixture as conditional_mixture
 from .engines.conditional.linear import conditional_moments as conditional_moments
 from .engines.laplace.engine import Laplace as Laplace

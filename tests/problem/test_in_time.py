@@ -158,6 +158,23 @@ def test_steady_maps_of_a_state_in_time_are_refused(posterior):
     assert rz.predict(posterior, "f", num_draws=100, quantiles=()).mean.shape == ()
 
 
+def test_readings_that_come_in_later_need_no_solve(problem):
+    every = data()
+
+    def some(part):
+        return rz.observations(every.points[part], every.values[part], times=every.times[part])
+
+    first = rz.assimilated(heat(some(slice(0, 6))))
+    found = first.updated(some(slice(6, 9)), rz.Gaussian(NOISE))
+    mean, covariance = closed_form(problem)
+    assert found.num_readings == 9
+    np.testing.assert_allclose(found.mean(), mean, atol=1e-8)
+    family = found.posterior().distribution
+    np.testing.assert_allclose(family.variances(), np.diag(covariance), atol=1e-8)
+    with pytest.raises(RieszError, match=r"first \[0.4\]"):
+        first.updated(rz.observations([[0.4]], [0.0], times=[0.1]), rz.Gaussian(NOISE))
+
+
 def test_differences_since_a_time_are_differences_of_readings(problem):
     changes = heat(rz.observations([[0.5]], [0.0], times=[0.3], since=[0.1]))
     both = heat(rz.observations([[0.5], [0.5]], [0.0, 0.0], times=[0.3, 0.1]))

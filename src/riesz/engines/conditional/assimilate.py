@@ -1,0 +1,151 @@
+r"""Readings as they come in: a posterior that new data update without another solve.
+
+Where a problem in time is linear in all its unknowns and its noise is known, what sensors record is
+$b + R\,c$ for standard normal coordinates $c$, at all times of the axis, whether they were read or
+not. With this table at hand, readings are rows of it, and the precision of the unknowns,
+$I + \sum_i R_i^\top R_i / \sigma_i^2$, grows by those that are new.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg as sla
+from jaxtyping import Array, Float, PyTree
+
+from riesz.engines.base import states_by
+from riesz.engines.conditional.linear import NAME, affine_map
+from riesz.engines.conditional.points import AbstractAtPoints, Values
+from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observables import AtPoints
+from riesz.observe.observations import Observations
+from riesz.posterior.family import full_rank_of
+from riesz.posterior.posterior import Posterior
+from riesz.problem.linearity import Parts, linear_parts
+from riesz.problem.problem import InverseProblem
+from riesz.problem.recording import readings
+
+
+class WholeRecord(AbstractAtPoints):
+    """All that sensors record."""
+
+    solver: AbstractLinearSolver
+    num_recorded: int = eqx.field(static=True)
+
+    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
+        time = problem.time
+        assert time is not None
+        return lambda z: time.solved(problem.forward, z, self.solver)
+
+    def num_points(self) -> int:
+        return self.num_recorded
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Assimilation:
+    """The posterior of all readings so far, and what new ones would say."""
+
+    problem: InverseProblem
+    offset: Float[np.ndarray, " record"]
+    responses: Float[np.ndarray, "record coordinate"]
+    precision: Float[np.ndarray, "coordinate coordinate"]
+    told: Float[np.ndarray, " coordinate"]  # by the data: the precision times the mean
+    num_readings: int
+
+    def updated(self, observed: Observations, likelihood: AbstractLikelihood) -> "Assimilation":
+        """With further readings, at places that are known, at any times of the axis."""
+        return self.with_rows(*self.rows_of(observed, likelihood))
+
+    def rows_of(
+        self, observed: Observations, likelihood: AbstractLikelihood
+    ) -> tuple[Float[np.ndarray, "sensor coordinate"], Float[np.ndarray, " sensor"]]:
+        """What new readings respond to, and by how much they are missed, both by their noise."""
+        time = self.problem.time
+        assert time is not None
+        place = known_places(self.problem, observed)
+        operator = readings(time.axis, observed, place, np.dtype(float)).to_scipy()
+        zeros = jnp.zeros(self.problem.num_coordinates)
+        sd = np.asarray(likelihood.noise_sd(jnp.asarray(observed.values), self.problem.z(zeros)))
+        misfit = observed.values - operator @ self.offset
+        return (operator @ self.responses) / sd[:, None], misfit / sd
+
+    def with_rows(
+        self, rows: Float[np.ndarray, "sensor coordinate"], misfit: Float[np.ndarray, " sensor"]
+    ) -> "Assimilation":
+        return dataclasses.replace(
+            self,
+            precision=self.precision + rows.T @ rows,
+            told=self.told + rows.T @ misfit,
+            num_readings=self.num_readings + len(misfit),
+        )
+
+    def mean(self) -> Float[np.ndarray, " coordinate"]:
+        return sla.cho_solve(sla.cho_factor(self.precision), self.told)
+
+    def posterior(self) -> Posterior:
+        """Normal, and exact; its problem is that of the first readings."""
+        covariance = sla.cho_solve(sla.cho_factor(self.precision), np.eye(len(self.told)))
+        factor = np.linalg.cholesky((covariance + covariance.T) / 2)
+        family = full_rank_of(jnp.asarray(self.mean()), jnp.asarray(factor))
+        states = states_by(Automatic())
+        return Posterior(self.problem, family, states, {}, NAME, None, ())
+
+
+def known_places(problem: InverseProblem, observed: Observations) -> np.ndarray:
+    """Which of the recorded places each reading is of."""
+    places, what = recorded_places(problem), observed.what
+    if places is None or not isinstance(what, AtPoints):
+        raise RieszError("readings that come in later must be of the state at points.")
+    index = {tuple(place): number for number, place in enumerate(places.tolist())}
+    found = np.array([index.get(tuple(point), -1) for point in what.points.tolist()])
+    (unknown,) = np.nonzero(found < 0)
+    if unknown.size:
+        raise RieszError(
+            f"{unknown.size} of {len(found)} readings are at places that nothing was recorded at, "
+            f"first {what.points[unknown[0]].tolist()}: begin anew with a problem that has them."
+        )
+    return found
+
+
+def recorded_places(problem: InverseProblem) -> Float[np.ndarray, "place dim"] | None:
+    what = problem.observations.what
+    return np.unique(what.points, axis=0) if isinstance(what, AtPoints) else None
+
+
+def assimilated(problem: InverseProblem) -> Assimilation:
+    """The posterior of a linear problem in time, ready for readings that come in later.
+
+    `.updated(observations, likelihood)` takes them in without a solve, and `.posterior()` is the
+    posterior of all.
+    """
+    if problem.time is None:
+        raise RieszError("there is no time axis: readings that come in later need one.")
+    parts = linear_parts(problem)
+    check_all_linear(problem, parts)
+    at = WholeRecord(problem.suited(), problem.time.num_recorded)
+    offset, responses = table(problem, parts, at)
+    size = problem.num_coordinates
+    whole = np.zeros((len(offset), size))
+    whole[:, np.asarray(parts.linear)] = responses
+    empty = Assimilation(problem, np.asarray(offset), whole, np.eye(size), np.zeros(size), 0)
+    return empty.updated(problem.observations, problem.likelihood)
+
+
+def check_all_linear(problem: InverseProblem, parts: Parts) -> None:
+    if len(parts.others):
+        names = [problem.latents.coordinate_names()[i] for i in np.asarray(parts.others)]
+        raise RieszError(
+            f"the state is not linear in {', '.join(names[:5])}: new readings would change the "
+            "table itself. Hold them at known values, or fit anew."
+        )
+
+
+@eqx.filter_jit
+def table(
+    problem: InverseProblem, parts: Parts, at: WholeRecord
+) -> tuple[Float[Array, " record"], Float[Array, "record linear"]]:
+    return affine_map(problem, parts, jnp.zeros(0, problem.forward.dtype), at)
