@@ -110,6 +110,7 @@ from .observe.continuous import LogNormal as LogNormal
 from .observe.counts import Binomial as Binomial
 from .observe.counts import NegativeBinomial as NegativeBinomial
 from .observe.counts import Poisson as Poisson
+from .observe.grouped import GroupedNormal as GroupedNormal
 from .observe.effects import WithEffects as WithEffects
 from .problem.problem import Experiment as Experiment
 from .problem.unknowns import Unknown as Unknown

@@ -63,6 +63,12 @@ AT = rows(*(lambda u, x=x: np.interp(x, NODES, u) for x in X))
 AREAS = [(0.03, 0.4), (0.3, 0.55), (0.5, 0.97), (0.1, 0.9)]
 MEANS = rows(*(mean_between(a, b) for a, b in AREAS))
 SLOPES = rows(*map(slope_at, X))
+WELLS, TIMES = np.arange(len(X)) % 4, np.arange(len(X)) // 3
+GROUPED = np.where(
+    WELLS[:, None] == WELLS[None],
+    0.02**2 + 0.01**2 * np.exp(-np.abs(TIMES[:, None] - TIMES[None]) / 1.5),
+    0.0,
+) + 0.02**2 * np.eye(len(X))
 COVARIANCE = 0.02**2 * np.exp(-np.abs(X[:, None] - X[None]) / 0.2)
 
 
@@ -139,6 +145,21 @@ KINDS = {
     "correlated": Kind(
         [(rz.AtPoints(X), rz.CorrelatedNormal(0.02, points=X, length=0.2))],
         [lambda k, u: dist.MultivariateNormal(AT @ u, COVARIANCE)],
+    ),
+    "grouped": Kind(
+        [
+            (
+                rz.AtPoints(X),
+                rz.GroupedNormal(
+                    *(0.02, WELLS),
+                    level_sd=0.02,
+                    drift_sd=0.01,
+                    correlation_time=1.5,
+                    times=TIMES,
+                ),
+            )
+        ],
+        [lambda k, u: dist.MultivariateNormal(AT @ u, GROUPED)],
     ),
     "covariance": Kind(
         [(rz.AtPoints(X), rz.CorrelatedNormal(covariance=COVARIANCE))],

@@ -75,9 +75,9 @@ def test_effects_are_integrated_out_as_dense_algebra_has_it():
     at_one = unit.operator @ unit.state(jnp.zeros(1))
     responses = np.column_stack([2 * np.asarray(at_one), 1.5 * DESIGN])
     wanted = responses @ responses.T + 0.09 * np.eye(7)
-    np.testing.assert_allclose(system.factor @ system.factor.T, wanted, atol=1e-10)
+    np.testing.assert_allclose(0.09 * system.factor @ system.factor.T, wanted, atol=1e-10)
     misfit = np.asarray(problem.observed - at_one)
-    np.testing.assert_allclose(system.misfit, misfit, atol=1e-10)
+    np.testing.assert_allclose(0.3 * system.misfit, misfit, atol=1e-10)
     mean = responses.T @ np.linalg.solve(wanted, misfit)
     order = np.argsort([0 if "f" in n else 1 for n in problem.latents.coordinate_names()])
     np.testing.assert_allclose(system.mean()[order], mean, atol=1e-9)
@@ -163,7 +163,7 @@ def test_a_local_effect_is_integrated_out_as_correlated_noise():
     at_one = problem.operator @ problem.state(jnp.zeros(10))
     wanted = 4 * np.outer(at_one, at_one) + 0.25 * matern32(PLACES, PLACES, 0.2)
     np.testing.assert_allclose(
-        system.factor @ system.factor.T, wanted + 0.09 * np.eye(7), atol=1e-6
+        0.09 * system.factor @ system.factor.T, wanted + 0.09 * np.eye(7), atol=1e-6
     )
     assert "what neighbours share: sd about 0.5, range about 0.2" in problem.describe()
 

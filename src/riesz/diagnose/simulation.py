@@ -206,7 +206,7 @@ def sensor_errors(
     """The largest error of the surrogate at a sensor for each truth, in units of its noise."""
 
     def one(truth, values):
-        gap = jnp.abs(at_sensors(problem, surrogate, truth) - values)
-        return jnp.max(gap / problem.noise_sd(problem.z(truth)))
+        gap = at_sensors(problem, surrogate, truth) - values
+        return jnp.max(jnp.abs(problem.whitened(gap, problem.z(truth))))
 
     return jax.vmap(one)(truths, exact)

@@ -94,7 +94,7 @@ def energies(
         squares = [norm.squared(residual(forward, emulated, z)[forward.free])]
         # Of the whole state: without its boundary values it would drop to zero within a cell.
         squares += [values @ product(values) for values in (gap, exact)]
-        return jnp.stack(squares), jnp.max(jnp.abs(problem.operator @ gap) / problem.noise_sd(z))
+        return jnp.stack(squares), jnp.max(jnp.abs(problem.whitened(problem.operator @ gap, z)))
 
     squares, gaps = jax.lax.map(one, (draws, surrogates))
     return squares.T, gaps

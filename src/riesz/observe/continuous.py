@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import RieszError
 from riesz.latent.kernels import AbstractKernel, Matern12
 from riesz.observe.counts import IDENTITY, LINKED, LOG, check_link
+from riesz.observe.factors import AbstractFactor, NormalVector, Triangular
 from riesz.observe.likelihood import (
     AbstractLikelihood,
     AbstractNoise,
@@ -124,10 +125,12 @@ class CorrelatedNormal(AbstractNoise):
         scaled = self.squared / scale_at(self.length, z) ** 2
         return self.kernel(1.0).profile(scaled, jnp) + JITTER * jnp.eye(self.num_sensors)
 
+    def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
+        root = jnp.linalg.cholesky(self.correlations(z).astype(predicted.dtype))
+        return Triangular(self.noise_sd(predicted, z)[:, None] * root)
+
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        factor = jnp.linalg.cholesky(self.correlations(z).astype(predicted.dtype))
-        tril = self.noise_sd(predicted, z)[:, None] * factor
-        return dist.MultivariateNormal(predicted, scale_tril=tril)
+        return NormalVector(predicted, self.factor(predicted, z), self.noise_sd(predicted, z))
 
     def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
         """Of another survey: each by itself, since what they share moves no interval of one."""
@@ -139,6 +142,14 @@ class CorrelatedNormal(AbstractNoise):
     @property
     def scatter(self) -> AbstractScatter:
         return NormalScatter()
+
+    @property
+    def is_normal(self) -> bool:
+        return True
+
+    @property
+    def is_independent(self) -> bool:
+        return False
 
     def describe(self) -> str:
         if self.length is None:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.latent.local import LocalEffect
+from riesz.observe.factors import AbstractFactor
 from riesz.observe.likelihood import AbstractLikelihood, Scale
 
 
@@ -53,12 +54,19 @@ class WithEffects(AbstractLikelihood):
     def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         return self.base.noise_sd(self.mean(predicted, z), z)
 
+    def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
+        return self.base.factor(self.mean(predicted, z), z)
+
     def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         return self.base.expected(self.mean(predicted, z), z)
 
     @property
     def is_normal(self) -> bool:
         return self.base.is_normal
+
+    @property
+    def is_independent(self) -> bool:
+        return self.base.is_independent
 
     @property
     def is_additive(self) -> bool:

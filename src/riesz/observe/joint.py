@@ -10,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from riesz.observe.factors import AbstractFactor, Blocks
 from riesz.observe.likelihood import AbstractLikelihood
 
 Predicted = Float[Array, " sensor"]
@@ -71,6 +72,9 @@ class Joint(AbstractLikelihood):
     def noise_sd(self, predicted: Predicted, z: PyTree) -> Predicted:
         return jnp.concatenate([one.noise_sd(own, z) for one, own in self.cut(predicted)])
 
+    def factor(self, predicted: Predicted, z: PyTree) -> AbstractFactor:
+        return Blocks(tuple(one.factor(own, z) for one, own in self.cut(predicted)), self.sizes)
+
     def expected(self, predicted: Predicted, z: PyTree) -> Predicted:
         return jnp.concatenate([one.expected(own, z) for one, own in self.cut(predicted)])
 
@@ -110,6 +114,10 @@ class Joint(AbstractLikelihood):
     @property
     def is_normal(self) -> bool:
         return all(one.is_normal for one in self.each)
+
+    @property
+    def is_independent(self) -> bool:
+        return all(one.is_independent for one in self.each)
 
     @property
     def is_additive(self) -> bool:

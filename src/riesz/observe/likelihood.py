@@ -12,6 +12,7 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
+from riesz.observe.factors import AbstractFactor, Independent
 from riesz.observe.scatter import AbstractScatter, NormalScatter, StudentScatter
 
 Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
@@ -92,6 +93,10 @@ class AbstractLikelihood(eqx.Module):
         variance = jnp.asarray(self.distribution(predicted, z).variance)
         return jnp.broadcast_to(jnp.sqrt(variance), predicted.shape)
 
+    def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
+        """What makes errors independent, each of sd one."""
+        return Independent(self.noise_sd(predicted, z))
+
     def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """The mean of the observations, in their unit."""
         return jnp.asarray(self.distribution(predicted, z).mean)
@@ -130,8 +135,13 @@ class AbstractLikelihood(eqx.Module):
 
     @property
     def is_normal(self) -> bool:
-        """Whether all observations scatter normally about their mean, each by itself."""
+        """Whether all observations scatter normally about their mean, by `factor`."""
         return False
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether each observation scatters by itself."""
+        return True
 
     @property
     def is_additive(self) -> bool:

@@ -49,6 +49,19 @@ class NormalScatter(AbstractScatter):
         return said + parameters["sd"] * ndtri(probability)
 
 
+class SummedScatter(AbstractScatter):
+    """By several standard deviations, of errors that are added."""
+
+    names: tuple[str, ...]
+
+    def expected(self, said: Values, parameters: Parameters) -> Values:
+        return said
+
+    def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
+        variance = sum(parameters[name] ** 2 for name in self.names)
+        return said + np.sqrt(variance) * ndtri(probability)
+
+
 class StudentScatter(AbstractScatter):
     """With heavy tails, by a scale."""
 

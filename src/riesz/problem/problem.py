@@ -153,6 +153,10 @@ class InverseProblem(eqx.Module):
         """The scale of additive noise of each observation, in the precision of the state."""
         return self.likelihood.noise_sd(self.observed, z)
 
+    def whitened(self, seen: Float[Array, " sensor *column"], z: PyTree) -> Float[Array, "..."]:
+        """Differences at the sensors in units in which noise is independent and of sd one."""
+        return self.likelihood.factor(self.observed, z).white(seen)
+
     def log_likelihood(self, coordinates: Coordinates, state: NodeValues) -> Float[Array, ""]:
         """The log-density of the observations for a state."""
         z = self.z(coordinates)

@@ -163,9 +163,7 @@ def test_given_the_others_the_density_is_that_of_all_unknowns_integrated(rich):
     parts = linear_parts(rich)
     others = 0.3 * jax.random.normal(jax.random.key(2), (9,))
     system = linear_system(rich, parts, others, Solved(rich.operator, SparseLU()))
-    precision = np.eye(len(parts.linear)) + np.asarray(
-        (system.responses / system.noise_sd[:, None] ** 2).T @ system.responses
-    )
+    precision = np.eye(len(parts.linear)) + np.asarray(system.responses.T @ system.responses)
     given = scipy.stats.multivariate_normal(
         np.asarray(system.mean()), cov=scipy.stats.Covariance.from_precision(precision)
     )

@@ -17,10 +17,11 @@ GAIN = np.linalg.solve(COVARIANCE, RESPONSES).T
 
 
 def on_device(form):
-    matrix = COVARIANCE
-    if form is linear.ByUnknowns:
-        matrix = np.eye(4) + (RESPONSES / NOISE[:, None] ** 2).T @ RESPONSES
-    return form(*map(jnp.asarray, (RESPONSES, MISFIT, NOISE, np.linalg.cholesky(matrix))))
+    """In units of the noise."""
+    responses, misfit = RESPONSES / NOISE[:, None], MISFIT / NOISE
+    one = responses.T if form is linear.ByUnknowns else responses
+    factor = np.linalg.cholesky(one @ one.T + np.eye(len(one)))
+    return form(*map(jnp.asarray, (responses, misfit, np.log(NOISE).sum(), factor)))
 
 
 @pytest.mark.parametrize("form", [systems.ByData, systems.ByUnknowns])

@@ -146,7 +146,7 @@ def permeability(likelihood):
 
 
 def test_noise_that_is_not_normal_is_refused():
-    with pytest.raises(RieszError, match="relax needs normal noise"):
+    with pytest.raises(RieszError, match="relax needs independent normal noise"):
         Relax().check(permeability(StudentT(0.1)))
 
 

@@ -136,8 +136,9 @@ def rough_mode(problem: InverseProblem) -> Scales | None:
 
 
 def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> DataModel | None:
-    """The model of a problem's data; None where other unknowns do more than scale or blur."""
-    if not isinstance(at, Tabulated):
+    """The model of a problem's data; None where other unknowns do more than scale or blur, or
+    where observations share noise."""
+    if not isinstance(at, Tabulated) or not problem.likelihood.is_independent:
         return None
     others, linear = np.asarray(parts.others), np.asarray(parts.linear)
     components, known = [], []

@@ -2,10 +2,11 @@ r"""Measurements of a state that is affine in some unknowns: everything Gaussian
 
 With the other unknowns $h$ held, the state at the sensors is $b(h) + R(h)\,c$ for standard normal
 coordinates $c$ of sources and boundary values, and the data are normal with mean $b$ and covariance
-$S = R R^\top + \operatorname{diag}\sigma^2$. Its factor, or that of the unknowns' precision where
-they are fewer than the data, gives the rest. $R$ costs one sparse factorisation and a solve for
-each sensor or each coordinate, whichever are fewer. (Linear Gaussian models: Rasmussen & Williams
-2006, chapter 2.)
+$S = R R^\top + \Sigma$, with the covariance $\Sigma = L L^\top$ of the noise. What all are
+multiplied by is $L^{-1}$, so that noise is independent and of sd one. A factor of $S$ then, or
+of the unknowns' precision where they are fewer than the data, gives the rest. $R$ costs one sparse
+factorisation and a solve for each sensor or each coordinate, whichever are fewer. (Linear Gaussian
+models: Rasmussen & Williams 2006, chapter 2.)
 """
 
 from abc import abstractmethod
@@ -40,11 +41,14 @@ MAX_OTHERS = 64
 
 
 class AbstractLinearSystem(eqx.Module):
-    """The data and what linear unknowns do to them, for given values of the other unknowns."""
+    """The data and what linear unknowns do to them, for given values of the other unknowns.
+
+    In units in which noise is independent and of sd one.
+    """
 
     responses: eqx.AbstractVar[Float[Array, "sensor linear"]]
     misfit: eqx.AbstractVar[Float[Array, " sensor"]]  # the data without the state's constant part
-    noise_sd: eqx.AbstractVar[Float[Array, " sensor"]]
+    noise_volume: eqx.AbstractVar[Float[Array, ""]]  # the logarithm of what those units are
 
     @abstractmethod
     def log_likelihood(self) -> Float[Array, ""]:
@@ -68,12 +72,13 @@ class ByData(AbstractLinearSystem):
 
     responses: Float[Array, "sensor linear"]
     misfit: Float[Array, " sensor"]
-    noise_sd: Float[Array, " sensor"]
+    noise_volume: Float[Array, ""]
     factor: Float[Array, "sensor sensor"]
 
     def log_likelihood(self) -> Float[Array, ""]:
         white = jsp.linalg.solve_triangular(self.factor, self.misfit, lower=True)
-        return gaussian_log_density(white @ white, jnp.diag(self.factor))
+        volume = jnp.sum(jnp.log(jnp.diag(self.factor))) + self.noise_volume
+        return gaussian_log_density(white @ white, len(white)) - volume
 
     def update(self, misfit: Float[Array, " sensor"]) -> Linear:
         r"""$R^\top S^{-1}$ times a misfit."""
@@ -87,7 +92,7 @@ class ByData(AbstractLinearSystem):
         prior_key, noise_key = jr.split(key)
         dtype = self.misfit.dtype
         prior = jr.normal(prior_key, self.responses.shape[1:], dtype)
-        noise = self.noise_sd * jr.normal(noise_key, self.misfit.shape, dtype)
+        noise = jr.normal(noise_key, self.misfit.shape, dtype)
         return prior + self.update(self.misfit - self.responses @ prior - noise)
 
     def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
@@ -96,7 +101,7 @@ class ByData(AbstractLinearSystem):
 
 
 class ByUnknowns(AbstractLinearSystem):
-    r"""By a factor of the unknowns' precision $I + R^\top \operatorname{diag}\sigma^{-2} R$.
+    r"""By a factor of the unknowns' precision $I + R^\top \Sigma^{-1} R$.
 
     The work is linear in the number of data, and noise may be as small as it likes: nothing is
     subtracted from anything of its size.
@@ -104,19 +109,17 @@ class ByUnknowns(AbstractLinearSystem):
 
     responses: Float[Array, "sensor linear"]
     misfit: Float[Array, " sensor"]
-    noise_sd: Float[Array, " sensor"]
+    noise_volume: Float[Array, ""]
     factor: Float[Array, "linear linear"]
 
     def log_likelihood(self) -> Float[Array, ""]:
         mean = self.mean()
-        left = (self.misfit - self.responses @ mean) / self.noise_sd
-        square = left @ left + mean @ mean
-        volume = jnp.sum(jnp.log(jnp.diag(self.factor)))
-        return gaussian_log_density(square, self.noise_sd) - volume
+        left = self.misfit - self.responses @ mean
+        volume = jnp.sum(jnp.log(jnp.diag(self.factor))) + self.noise_volume
+        return gaussian_log_density(left @ left + mean @ mean, len(left)) - volume
 
     def mean(self) -> Linear:
-        side = self.responses.T @ (self.misfit / self.noise_sd**2)
-        return jsp.linalg.cho_solve((self.factor, True), side)
+        return jsp.linalg.cho_solve((self.factor, True), self.responses.T @ self.misfit)
 
     def draw(self, key: PRNGKeyArray) -> Linear:
         white = jr.normal(key, self.responses.shape[1:], self.misfit.dtype)
@@ -128,9 +131,9 @@ class ByUnknowns(AbstractLinearSystem):
         return jnp.sum(white**2, axis=0)
 
 
-def gaussian_log_density(square: Float[Array, ""], sds: Float[Array, " n"]) -> Float[Array, ""]:
-    """Of a normal distribution whose covariance has a factor with `sds` on its diagonal."""
-    return -0.5 * (square + len(sds) * jnp.log(2 * jnp.pi)) - jnp.sum(jnp.log(sds))
+def gaussian_log_density(square: Float[Array, ""], count: int) -> Float[Array, ""]:
+    """Of so many standard normal numbers, by the sum of their squares."""
+    return -0.5 * (square + count * jnp.log(2 * jnp.pi))
 
 
 def linear_system(
@@ -141,14 +144,13 @@ def linear_system(
     shift, by_unknown = affine_shift(problem, parts, others, offset)
     offset, responses = offset + shift, responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
-    noise_sd, misfit = problem.noise_sd(z), problem.observed - offset
+    noise = problem.likelihood.factor(problem.observed, z)
+    responses, misfit = noise.white(responses), noise.white(problem.observed - offset)
     num_data, num_linear = responses.shape
-    if num_linear < num_data:
-        scaled = responses / noise_sd[:, None]
-        precision = scaled.T @ scaled + jnp.eye(num_linear, dtype=scaled.dtype)
-        return ByUnknowns(responses, misfit, noise_sd, jnp.linalg.cholesky(precision))
-    covariance = responses @ responses.T + jnp.diag(noise_sd**2)
-    return ByData(responses, misfit, noise_sd, jnp.linalg.cholesky(covariance))
+    by_unknowns = num_linear < num_data
+    form, square = (ByUnknowns, responses.T) if by_unknowns else (ByData, responses)
+    matrix = square @ square.T + jnp.eye(len(square), dtype=square.dtype)
+    return form(responses, misfit, noise.log_volume(), jnp.linalg.cholesky(matrix))
 
 
 def affine_shift(
@@ -308,6 +310,7 @@ def mixture_of(
         offset, responses = affine_map(problem, parts, own, there)
         mean = offset + responses @ system.mean()
         sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
-        return mean, sd, jnp.sqrt(jnp.mean(system.noise_sd**2))
+        held = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), own)
+        return mean, sd, jnp.sqrt(jnp.mean(problem.noise_sd(held) ** 2))
 
     return jax.lax.map(one, others)

@@ -97,8 +97,8 @@ def best_gaps(
     normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) / len(normal)
     left = wanted - np.linalg.solve(normal, images.T @ wanted.T).T @ basis.T
     seen = problem.operator.to_scipy()[:, free] @ left.T
-    noise = np.asarray(jax.vmap(lambda one: problem.noise_sd(problem.z(one)))(draws))
-    return np.sqrt(np.mean((seen.T / noise) ** 2, axis=1))
+    white = jax.vmap(lambda gap, one: problem.whitened(gap, problem.z(one)))
+    return np.sqrt(np.mean(np.asarray(white(jnp.asarray(seen.T), draws)) ** 2, axis=1))
 
 
 @eqx.filter_jit

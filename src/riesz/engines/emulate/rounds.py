@@ -172,9 +172,9 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
 def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
-    noise = np.asarray(problem.noise_sd(problem.z(origin)))
-    signal = np.asarray(problem.observed - at_sensors(problem, surrogate, origin))  # no state yet
-    return float(HIDDEN_BY_NOISE**2 * np.mean(noise**2) / max(np.mean(signal**2), 1e-300))
+    signal = problem.observed - at_sensors(problem, surrogate, origin)  # no state yet
+    told = np.asarray(problem.whitened(signal, problem.z(origin)))
+    return float(HIDDEN_BY_NOISE**2 / max(np.mean(told**2), 1e-300))
 
 
 def grown(surrogate: Surrogate, key: PRNGKeyArray) -> Surrogate:

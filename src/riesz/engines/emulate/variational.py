@@ -71,7 +71,7 @@ def information(
 
     def one(coordinates):
         slopes = jax.jacfwd(lambda c: at_sensors(problem, surrogate, c))(coordinates)
-        scaled = slopes / problem.noise_sd(problem.z(coordinates))[:, None]
+        scaled = problem.whitened(slopes, problem.z(coordinates))
         return scaled.T @ scaled
 
     return jnp.mean(jax.lax.map(one, family.transformed(normals)), axis=0)

@@ -97,9 +97,9 @@ def density_from(
 
 def noise_share(problem: InverseProblem, centre: Coordinates, seen: Solved) -> float:
     """How large noise is beside what the sensors see of states."""
-    signal = rms((problem.operator.to_scipy() @ seen.states.T).ravel())
-    noise = rms(np.asarray(problem.noise_sd(problem.z(centre))))
-    return noise / max(signal, np.finfo(float).tiny)
+    signal = on_device(problem.operator.to_scipy() @ seen.states.T)
+    told = np.asarray(problem.whitened(signal, problem.z(centre)))
+    return 1 / max(rms(told.ravel()), np.finfo(float).tiny)
 
 
 def energy_at(problem: InverseProblem, centre: Coordinates) -> sp.csr_array:
@@ -140,6 +140,6 @@ def beside(
         z = problem.z(coordinates)
         gap = density.predicted(coordinates) - problem.predicted(state, z)
         exact = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
-        return gap / problem.noise_sd(z), exact - density(coordinates)
+        return problem.whitened(gap, z), exact - density(coordinates)
 
     return jax.lax.map(one, (places, states))

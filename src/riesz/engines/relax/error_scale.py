@@ -119,8 +119,8 @@ def check_problem(problem: InverseProblem) -> None:
     require_plain_data(problem, "relax")
     if not all(isinstance(one, Gaussian) for one, _ in problem.likelihood.parts(0)):
         raise RieszError(
-            f"relax needs normal noise, to know how far the data correct the equation, but the "
-            f"likelihood is {problem.likelihood.describe()}: use emulate or nuts."
+            f"relax needs independent normal noise, to know how far the data correct the equation, "
+            f"but the likelihood is {problem.likelihood.describe()}: use emulate or nuts."
         )
 
 

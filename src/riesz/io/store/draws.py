@@ -27,6 +27,7 @@ from riesz.observe.scatter import (
     NormalScatter,
     PoissonScatter,
     StudentScatter,
+    SummedScatter,
 )
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.facts import FitFacts
@@ -64,6 +65,7 @@ SAVED = {
         RBF,
         NormalScatter,
         StudentScatter,
+        SummedScatter,
         LogNormalScatter,
         PoissonScatter,
         NegativeBinomialScatter,

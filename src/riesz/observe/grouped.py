@@ -1,0 +1,343 @@
+r"""Normal noise that readings of one group share, such as those of one well.
+
+A reading of group $g$ at time $t$ has the error $e + l_g + d_g(t)$: its own, of sd $\sigma$; the
+group's level, of sd $\lambda$; and a drift of sd $\delta$ whose correlation over a time $s$ is
+$\exp(-|s|/\tau)$, the process of Ornstein and Uhlenbeck, an AR(1) where times are equally spaced.
+Neither level nor drift is an unknown: both are integrated out, at a cost that is linear in the
+readings.
+
+The drift is a Markov process, so that a filter (Kalman 1960) foretells each reading from those
+before it in its group; what it leaves, over its sd, is independent, $w = F^{-1} e$. The level adds
+a vector a group to that: with the ones of the group filtered, $a = F^{-1} 1$, the covariance is
+$I + \lambda^2 a a^\top$, whose roots are a multiple of $a a^\top$ off the unit matrix.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Bool, DTypeLike, Float, Int, PyTree
+
+from riesz.errors import RieszError
+from riesz.observe.factors import AbstractFactor, Columns, Independent, NormalVector, beside
+from riesz.observe.given import as_numbers
+from riesz.observe.likelihood import AbstractNoise, Scale, as_scale, scale_at, scale_text
+from riesz.observe.scatter import AbstractScatter, SummedScatter
+
+LEVEL, DRIFT, MEMORY = "level_sd", "drift_sd", "correlation_time"
+
+SECONDS = 86_400.0
+"""Of a day."""
+
+
+class Lanes(eqx.Module):
+    """Readings in the order of time, group after group, in lanes side by side.
+
+    No lane is longer than the largest group, and short groups share one: a filter takes as many
+    steps as that group has readings, and few of them for nothing.
+    """
+
+    reading: Int[Array, "step lane"]  # its number; that of no reading where a lane has ended
+    gap: Float[Array, "step lane"]  # since the reading before it in its group
+    is_first: Bool[Array, "step lane"]  # of its group
+    slot: Int[Array, " sensor"]  # where a reading stands, step after step
+
+    def laid(self, values: Columns, nothing: float) -> Float[Array, "step lane *column"]:
+        return jnp.take(values, self.reading, axis=0, mode="fill", fill_value=nothing)
+
+    def back(self, laid: Float[Array, "step lane *column"]) -> Columns:
+        return laid.reshape(-1, *laid.shape[2:])[self.slot]
+
+
+def lanes_of(group: Int[np.ndarray, " sensor"], times: Float[np.ndarray, " sensor"]) -> Lanes:
+    """Long groups first, each behind the last one where there is room."""
+    order = np.lexsort((times, group))
+    sizes = np.bincount(group)
+    starts = np.cumsum(sizes) - sizes
+    most, lane, filled = int(sizes.max()), 0, 0
+    place = np.zeros((len(group), 2), int)
+    for one in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[one])
+        lane, filled = (lane + 1, 0) if filled + size > most else (lane, filled)
+        own = order[starts[one] : starts[one] + size]
+        place[own] = np.stack([filled + np.arange(size), np.full(size, lane)], axis=1)
+        filled += size
+    step, lane_of = place.T
+    shape = (most, lane + 1)
+    reading, gap, is_first = np.full(shape, len(group)), np.zeros(shape), np.ones(shape, bool)
+    reading[step, lane_of] = np.arange(len(group))
+    follows = order[1:][group[order[1:]] == group[order[:-1]]]
+    before = order[:-1][group[order[1:]] == group[order[:-1]]]
+    is_first[step[follows], lane_of[follows]] = False
+    gap[step[follows], lane_of[follows]] = times[follows] - times[before]
+    slot = step * shape[1] + lane_of
+    return Lanes(*map(jnp.asarray, (reading, gap, is_first, slot)))
+
+
+class DriftFilter(AbstractFactor):
+    """Readings with errors of their own about a drift: each foretold from those before it."""
+
+    lanes: Lanes
+    decay: Float[Array, "step lane"]  # of the drift, since the reading before
+    gain: Float[Array, "step lane"]  # the share of what was not foretold that is drift
+    spread: Float[Array, "step lane"]  # the sd of what is not foretold
+
+    def white(self, columns: Columns) -> Columns:
+        def step(drift, given):
+            value, decay, gain, spread = given
+            foretold = decay[:, None] * drift
+            new = value - foretold
+            return foretold + gain[:, None] * new, new / spread[:, None]
+
+        return self.along(step, columns)
+
+    def coloured(self, columns: Columns) -> Columns:
+        def step(drift, given):
+            white, decay, gain, spread = given
+            foretold = decay[:, None] * drift
+            new = spread[:, None] * white
+            return foretold + gain[:, None] * new, foretold + new
+
+        return self.along(step, columns)
+
+    def along(self, step: Any, columns: Columns) -> Columns:
+        flat = self.lanes.laid(columns.reshape(len(columns), -1), 0.0)
+        begin = jnp.zeros(flat.shape[1:], flat.dtype)
+        _, found = jax.lax.scan(step, begin, (flat, self.decay, self.gain, self.spread))
+        return self.lanes.back(found).reshape(columns.shape)
+
+    def log_volume(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.log(self.lanes.back(self.spread)))
+
+
+def drift_filter(
+    lanes: Lanes,
+    sd: Float[Array, " sensor"],
+    drift_sd: Float[Array, ""],
+    correlation_time: Float[Array, ""],
+) -> DriftFilter:
+    # Not by an infinite gap before a group: its slope by the time would be none.
+    exponent = lanes.gap.astype(sd.dtype) / correlation_time
+    decay = jnp.where(lanes.is_first, 0.0, jnp.exp(-exponent))
+    fresh = jnp.where(lanes.is_first, 1.0, -jnp.expm1(-2 * exponent))
+
+    def step(left, given):
+        own, decay, fresh = given
+        drift = decay**2 * left + drift_sd**2 * fresh
+        total = drift + own
+        return drift * own / total, (drift / total, jnp.sqrt(total))
+
+    own = lanes.laid(sd**2, 1.0)
+    _, (gain, spread) = jax.lax.scan(step, jnp.zeros_like(own[0]), (own, decay, fresh))
+    return DriftFilter(lanes, decay, gain, spread)
+
+
+class WithLevels(AbstractFactor):
+    """A level for each group beside what else readings have."""
+
+    apart: AbstractFactor
+    level_sd: Float[Array, ""]
+    group: Int[Array, " sensor"]
+    ones: Float[Array, " sensor"]  # whitened apart
+    growth: Float[Array, " group"]  # of the variance along the ones of a group
+
+    def white(self, columns: Columns) -> Columns:
+        root = jnp.sqrt(1 + self.growth)
+        return self.turned(self.apart.white(columns), -1 / (root * (1 + root)))
+
+    def coloured(self, columns: Columns) -> Columns:
+        root = jnp.sqrt(1 + self.growth)
+        return self.apart.coloured(self.turned(columns, 1 / (1 + root)))
+
+    def turned(self, columns: Columns, shares: Float[Array, " group"]) -> Columns:
+        r"""$I + s \lambda^2 a a^\top$ times columns, with a share $s$ for each group."""
+        ones = beside(self.ones, columns)
+        sums = jax.ops.segment_sum(ones * columns, self.group, len(self.growth))
+        moved = beside(shares * self.level_sd**2, sums) * sums
+        return columns + ones * moved[self.group]
+
+    def log_volume(self) -> Float[Array, ""]:
+        return self.apart.log_volume() + 0.5 * jnp.sum(jnp.log1p(self.growth))
+
+
+def with_levels(
+    apart: AbstractFactor,
+    level_sd: Float[Array, ""],
+    group: Int[Array, " sensor"],
+    num_groups: int,
+    dtype: DTypeLike,
+) -> WithLevels:
+    ones = apart.white(jnp.ones(group.shape, dtype))
+    growth = level_sd**2 * jax.ops.segment_sum(ones**2, group, num_groups)
+    return WithLevels(apart, level_sd, group, ones, growth)
+
+
+class GroupedNormal(AbstractNoise):
+    """Normal noise that readings of one group share, such as those of one well.
+
+    `groups` names the group of each reading. Beside an error of its own, of `sd`, a reading has the
+    error of its group: a level, of `level_sd`, the same for all its readings; or a drift, of
+    `drift_sd`, which forgets itself over `correlation_time`, in the unit of `times`, days where
+    these are dates; or both. Each of the four is a number, the name of an unknown that is to be
+    learned, or a function of the unknowns; `sd` may also be one for each reading. Levels and drifts
+    are integrated out. Several readings at one time are told apart by `sd` alone.
+    """
+
+    sd: Scale
+    level_sd: Scale | None
+    drift_sd: Scale | None
+    correlation_time: Scale | None
+    group: Int[Array, " sensor"]
+    lanes: Lanes | None
+    num_groups: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        sd: Any,
+        groups: Any,
+        *,
+        level_sd: Any = None,
+        drift_sd: Any = None,
+        correlation_time: Any = None,
+        times: Any = None,
+    ):
+        drifts = {"drift_sd": drift_sd, "correlation_time": correlation_time, "times": times}
+        missing = [name for name, value in drifts.items() if value is None]
+        if level_sd is None and len(missing) == len(drifts):
+            raise RieszError(
+                "readings of a group share nothing: give level_sd=..., or drift_sd=... with "
+                "correlation_time=... and times=..., or use rz.Gaussian."
+            )
+        if 0 < len(missing) < len(drifts):
+            raise RieszError(
+                f"a drift needs drift_sd=..., correlation_time=... and times=...: {missing[0]} is "
+                "missing."
+            )
+        group = numbered(groups)
+        self.sd, self.num_groups = as_scale(sd), int(group.max()) + 1
+        self.level_sd = None if level_sd is None else as_scale(level_sd, "noise level_sd")
+        self.drift_sd = None if drift_sd is None else as_scale(drift_sd, "noise drift_sd")
+        self.correlation_time = (
+            None if missing else as_scale(correlation_time, "noise correlation_time")
+        )
+        self.group = jnp.asarray(group)
+        self.lanes = None if missing else lanes_of(group, as_times(times, len(group)))
+
+    def __check_init__(self):
+        for name, scale in self.scales().items():
+            if name != "sd" and isinstance(scale, jax.Array):
+                raise RieszError(f"the noise {name} is one number for all groups.")
+
+    def scales(self) -> dict[str, Scale]:
+        shared = {
+            LEVEL: self.level_sd,
+            DRIFT: self.drift_sd,
+            MEMORY: self.correlation_time,
+        }
+        return {"sd": self.sd} | {name: one for name, one in shared.items() if one is not None}
+
+    def check_values(self, values: Float[np.ndarray, " sensor"]) -> None:
+        if len(values) != len(self.group):
+            raise RieszError(
+                f"there are {len(values)} observations, but the noise has groups for "
+                f"{len(self.group)}: give one for each observation."
+            )
+
+    def shared(self, name: str, scale: Scale, z: PyTree) -> Float[Array, ""]:
+        found = scale_at(scale, z)
+        if found.ndim:
+            raise RieszError(
+                f"the noise {name} has shape {found.shape}: it is one number for all groups."
+            )
+        return found
+
+    def noise_sd(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        """Of a reading by itself, whatever others of its group say."""
+        own = super().noise_sd(predicted, z) ** 2
+        for name, scale in ((LEVEL, self.level_sd), (DRIFT, self.drift_sd)):
+            if scale is not None:
+                own = own + self.shared(name, scale, z).astype(own.dtype) ** 2
+        return jnp.sqrt(own)
+
+    def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
+        own = super().noise_sd(predicted, z)
+        found: AbstractFactor = Independent(own)
+        if self.lanes is not None:
+            assert self.drift_sd is not None
+            assert self.correlation_time is not None
+            drift = self.shared(DRIFT, self.drift_sd, z).astype(own.dtype)
+            memory = self.shared(MEMORY, self.correlation_time, z).astype(own.dtype)
+            found = drift_filter(self.lanes, own, drift, memory)
+        if self.level_sd is None:
+            return found
+        level = self.shared(LEVEL, self.level_sd, z).astype(own.dtype)
+        return with_levels(found, level, self.group, self.num_groups, own.dtype)
+
+    def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
+        return NormalVector(predicted, self.factor(predicted, z), self.noise_sd(predicted, z))
+
+    def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
+        """Of another group each: what they share moves no interval of one."""
+        if scale_at(self.sd, z).ndim:
+            return super().new(mean, z)  # which refuses
+        return dist.Normal(mean, self.noise_sd(mean, z))
+
+    @property
+    def scatter(self) -> AbstractScatter:
+        return SummedScatter(tuple(name for name in self.scales() if name != MEMORY))
+
+    @property
+    def is_normal(self) -> bool:
+        return True
+
+    @property
+    def is_independent(self) -> bool:
+        return False
+
+    def describe(self) -> str:
+        parts = [] if self.level_sd is None else [f"a level ({scale_text(self.level_sd)})"]
+        if self.drift_sd is not None and self.correlation_time is not None:
+            memory = scale_text(self.correlation_time, "correlation time")
+            parts += [f"a drift ({scale_text(self.drift_sd)}, {memory})"]
+        return (
+            f"normal, {scale_text(self.sd)}; readings of each of {self.num_groups} groups share "
+            f"{' and '.join(parts)}"
+        )
+
+
+def numbered(groups: Any) -> Int[np.ndarray, " sensor"]:
+    """Groups by number, in the order of their names."""
+    names = np.asarray(groups)
+    if names.ndim != 1 or not len(names):
+        raise RieszError(f"groups has shape {names.shape}: give the group of each reading.")
+    missing = np.array([one is None or one != one or one == "" for one in names.tolist()])  # noqa: PLR0124
+    if missing.any():
+        raise RieszError(
+            f"reading {int(np.argmax(missing))} has no group ({int(missing.sum())} of "
+            f"{len(names)} are like that): name the group of each reading."
+        )
+    names = names.astype(str) if names.dtype.kind == "O" else names
+    return np.unique(names, return_inverse=True)[1].reshape(-1)
+
+
+def as_times(times: Any, count: int) -> Float[np.ndarray, " sensor"]:
+    """Numbers; of dates, days since the first."""
+    found = np.asarray(times)
+    if found.dtype.kind == "M":
+        seconds = found.astype("datetime64[s]").astype(float)
+        found = np.where(np.isnat(found), np.nan, (seconds - seconds.min()) / SECONDS)
+    found = as_numbers(found, "times")
+    if found.shape != (count,):
+        raise RieszError(
+            f"the times have shape {found.shape}, but there are {count} groups: give one of each "
+            "for each reading."
+        )
+    bad = ~np.isfinite(found)
+    if bad.any():
+        raise RieszError(
+            f"the time of reading {int(np.argmax(bad))} is {found[bad][0]}: it must be finite."
+        )
+    return found

@@ -1,0 +1,159 @@
+"""Noise that readings of one well share, in engines: against dense algebra, and one another."""
+
+from functools import lru_cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.engines.conditional.engine import MarginalDensity
+from riesz.engines.conditional.host import data_model
+from riesz.engines.conditional.linear import linear_system, mixture_at
+from riesz.engines.conditional.points import at_sensors
+from riesz.errors import RieszError
+from riesz.problem.linearity import linear_parts
+
+POINTS = np.random.default_rng(3).uniform(0.1, 0.9, (12, 2))
+WELLS = np.repeat(["a", "b", "c"], [6, 5, 1])
+TIMES = np.array([0.0, 1, 1, 4, 5, 9, 2, 3, 7, 7, 8, 5])
+OWN, DRIFT, MEMORY = 0.05, 0.1, 2.0
+STRENGTHS, LEVEL_SCALE = np.array([1.0, -0.5, 2.0]), 0.5
+
+
+def strength(x, z):
+    shapes = (1.0, 2 * jnp.cos(jnp.pi * x[0]), jnp.cos(jnp.pi * x[1]))
+    return 10 * sum(weight * shape for weight, shape in zip(z["w"], shapes, strict=True))
+
+
+def problem_with(likelihood, latents, values):
+    return rz.inverse_problem(
+        rz.hierarchy(rz.rectangle((4, 4)), 2),
+        rz.diffusion(1.0) - rz.source(strength),
+        latents={"w": dist.Normal(0.5 * jnp.ones(3), 1.5)} | latents,
+        observations=rz.observations(POINTS, values),
+        likelihood=likelihood,
+        dirichlet={"left": 0.0, "right": 1.0},
+    )
+
+
+@lru_cache
+def affine():
+    """What sensors see without sources, and of each."""
+    problem = problem_with(rz.Gaussian(0.1), {}, np.zeros(12))
+    seen = jax.jit(jax.vmap(lambda one: problem.operator @ problem.state(one)))
+    found = np.asarray(seen(jnp.vstack([jnp.zeros((1, 3)), jnp.eye(3)])))
+    return found[0], (found[1:] - found[0]).T
+
+
+def covariance(level):
+    same, apart = WELLS[:, None] == WELLS[None], np.abs(TIMES[:, None] - TIMES[None])
+    shared = np.where(same, level**2 + DRIFT**2 * np.exp(-apart / MEMORY), 0.0)
+    return shared + OWN**2 * np.eye(12)
+
+
+@lru_cache
+def problem():
+    """With an unknown level."""
+    offset, responses = affine()
+    rng = np.random.default_rng(5)
+    noise = np.linalg.cholesky(covariance(0.4)) @ rng.normal(size=12)
+    values = offset + responses @ ((STRENGTHS - 0.5) / 1.5) + noise
+    words = {"drift_sd": DRIFT, "correlation_time": MEMORY, "times": TIMES}
+    likelihood = rz.GroupedNormal(OWN, WELLS, level_sd="level", **words)
+    return problem_with(likelihood, {"level": dist.LogNormal(np.log(LEVEL_SCALE), 0.5)}, values)
+
+
+def by_hand(level):
+    """Mean and covariance of the strengths' coordinates, and the log-density of the data."""
+    offset, responses = affine()
+    misfit = np.asarray(problem().observed) - offset
+    data = covariance(level) + responses @ responses.T
+    gain = np.linalg.solve(data, responses).T
+    volume = np.linalg.slogdet(2 * np.pi * data)[1]
+    density = -0.5 * (misfit @ np.linalg.solve(data, misfit) + volume)
+    return gain @ misfit, np.eye(3) - gain @ responses, density
+
+
+def test_conditional_is_the_dense_closed_form():
+    own = problem()
+    parts, at = linear_parts(own), at_sensors(own)
+    assert [own.latents.coordinate_names()[i] for i in parts.others] == ["level"]
+    assert data_model(own, parts, at) is None  # on the host noise is independent
+
+    @eqx.filter_jit
+    def found(others):
+        system = linear_system(own, parts, others, at)
+        density = MarginalDensity(own, parts, at)(others)
+        return system.mean(), system.variances(jnp.eye(3)), density
+
+    for coordinate in (0.0, -0.8):
+        level = LEVEL_SCALE * np.exp(0.5 * coordinate)
+        mean, variances, density = found(jnp.asarray([coordinate]))
+        wanted_mean, wanted, wanted_density = by_hand(level)
+        np.testing.assert_allclose(mean, wanted_mean, rtol=1e-8)
+        np.testing.assert_allclose(variances, np.diag(wanted), rtol=1e-8)
+        prior = -0.5 * (coordinate**2 + np.log(2 * np.pi))
+        np.testing.assert_allclose(density, wanted_density + prior, rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_elsewhere_conditional_has_the_state_and_all_of_the_noise():
+    own, points = problem(), np.array([[0.4, 0.6], [0.2, 0.3]])
+    mixture = mixture_at(own, linear_parts(own), np.zeros((1, 1)), points)
+    mean, _, _ = by_hand(LEVEL_SCALE)
+    at = {"w": jnp.asarray(0.5 + 1.5 * mean)}
+    state = rz.point_operator(own.forward.space, points) @ rz.solve(own.forward, at)
+    np.testing.assert_allclose(mixture.means[0], state, rtol=1e-8)
+    noise = OWN**2 + DRIFT**2 + LEVEL_SCALE**2
+    np.testing.assert_allclose(mixture.noise[0] ** 2, noise, rtol=1e-12)
+
+
+def test_relax_refuses_shared_noise():
+    with pytest.raises(RieszError, match="relax needs independent normal noise"):
+        rz.Relax(norm="exact").check(problem())
+
+
+@lru_cache
+def moments():
+    """Of the strengths' coordinates and that of the level, by quadrature over the level."""
+    axis = np.linspace(-6, 6, 2001)
+    found = [by_hand(LEVEL_SCALE * np.exp(0.5 * one)) for one in axis]
+    logs = np.array([density for _, _, density in found]) - 0.5 * axis**2
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    means = np.column_stack([np.stack([mean for mean, _, _ in found]), axis])
+    mean = weights @ means
+    within = np.column_stack([np.stack([np.diag(one) for _, one, _ in found]), 0 * axis])
+    return mean, np.sqrt(weights @ (within + (means - mean) ** 2))
+
+
+def check(posterior, off, wider):
+    """In the order of the strengths and the level."""
+    names = problem().latents.coordinate_names()
+    order = [i for i, name in enumerate(names) if name != "level"] + [names.index("level")]
+    mean, sd = moments()
+    found = np.asarray(posterior.coordinate_mean())[order]
+    spread = np.sqrt(np.diag(posterior.coordinate_covariance()))[order]
+    np.testing.assert_array_less(np.abs(found - mean) / sd, off)
+    np.testing.assert_array_less(np.abs(spread / sd - 1), wider)
+
+
+ENGINES = {
+    "conditional": (rz.Conditional(num_draws=4000, num_others=400), 0.08, 0.06),
+    "nuts": (rz.Nuts(num_samples=4000, num_chains=2, linear_solver="dense"), 0.08, 0.06),
+    "sample": (rz.Sample(), 0.12, 0.1),
+    "variational": (rz.Variational(), 0.1, 0.1),
+    "emulate": (rz.Emulate(), 0.1, 0.1),
+    "laplace": (rz.Laplace(), 0.25, 0.12),  # the level's posterior leans to one side
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_agree_with_quadrature(name):
+    engine, off, wider = ENGINES[name]
+    check(engine.run(problem()), off, wider)
