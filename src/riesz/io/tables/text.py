@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.errors import FileFormatError
 from riesz.io.store.files import read_bytes
+from riesz.io.tables.dates import DAYS, Times, times_in
 from riesz.io.tables.dialect import Sheet, sheet_in
 from riesz.io.tables.numbers import number_in
 from riesz.spelling import nearest
@@ -67,6 +68,18 @@ class TextTable:
         empty = np.array([cell == "" for cell in cells]) & may_be_missing
         self.check_finite(name, cells, np.where(empty, 0.0, numbers))
         return numbers
+
+    def times(
+        self,
+        name: str,
+        *,
+        numbers: str = DAYS,
+        order: str = "",
+        origin: np.datetime64 | None = None,
+    ) -> Times:
+        """A column of times, all written alike: dates, or numbers of `DAYS` or `YEARS`."""
+        cells = self.cells(name)
+        return times_in(cells, name, self.at, numbers=numbers, order=order, origin=origin)
 
     def check_finite(
         self, name: str, cells: list[str | None], numbers: Float[np.ndarray, " row"]
