@@ -9,6 +9,7 @@ import pytest
 from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
+from riesz.case.data.prepared import prepared_content, read_prepared
 from riesz.case.file.measurements import kept_measurements, measurements_content
 from riesz.case.file.noise import NoiseTable, Readings, likelihood_of
 from riesz.errors import FileFormatError
@@ -51,6 +52,35 @@ def test_kinds_of_noise_have_their_keys(noise, told):
     points, values = np.array([[0.5, 0.5], [0.75, 0.25]]), np.array([6.0, 5.0])
     read = Readings(Path("wells.csv"), points, values)
     assert told in likelihood_of(NoiseTable.model_validate(noise), read).describe()
+
+
+SITES = "x,y,value,well,day\n0.5,0.5,0.6,A,{}\n0.5,0.5,0.7,A,{}\n0.3,0.6,0.5,B,{}\n"
+DATES = SITES.format("1971-09-21", "1971-10-01T12:00", "1971-09-21")
+GROUPED = {"kind": "grouped", "sd": 0.1, "drift_sd": 0.2, "correlation_time": "a"}
+BY_SITE = {"site": "well", "date": "day"}
+
+
+@pytest.mark.parametrize("days", [DATES, SITES.format(0.0, 10.5, 3)])
+def test_readings_of_one_site_share_their_error(tmp_path, days):
+    text = problem_toml(noise=GROUPED | {"level_sd": 0.3}, observations=BY_SITE)
+    case = rz.read_problem(written(tmp_path, text, days))
+    likelihood = case.problem.likelihood
+    same, apart = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]), 10.5 * (1 - np.eye(3))
+    wanted = 0.1**2 * np.eye(3) + same * (0.3**2 + 0.2**2 * np.exp(-apart / 2.0))
+    root = likelihood.factor(jnp.zeros(3), {"a": jnp.array(2.0)}).coloured(jnp.eye(3))
+    np.testing.assert_allclose(root @ root.T, wanted, rtol=1e-10)
+    (tmp_path / "kept.csv").write_bytes(prepared_content(case.prepared))
+    again = read_prepared(tmp_path / "kept.csv", case.tables.observations)
+    np.testing.assert_array_equal(again.times.values(), case.prepared.times.values())
+    assert again.sites == case.prepared.sites
+
+
+def test_a_level_needs_no_times(tmp_path):
+    noise = {"kind": "grouped", "sd": 0.1, "level_sd": 0.3}
+    text = problem_toml(noise=noise, observations={"site": "well"})
+    case = rz.read_problem(written(tmp_path, text, SITES.format("soon", "", "1")))
+    assert "2 groups share a level (sd 0.3)" in case.problem.likelihood.describe()
+    assert case.prepared.times is None
 
 
 def entry(**keys):
@@ -137,6 +167,21 @@ def test_experiments_share_unknowns_and_differ_in_what_they_say(tmp_path):
         ({"noise": {"kind": "poisson", "sd": 1.0}}, "key 'sd', which kind = 'poisson' does not"),
         ({"noise": {"kind": "binomial"}}, "needs either noise.trials, a number, or obs"),
         ({"noise": {"kind": "correlated", "sd": 0.1}}, "lacks the key 'length'"),
+        ({"noise": {"kind": "grouped", "sd": 0.1}}, "needs what readings of one site share"),
+        (
+            {"noise": {"kind": "grouped", "sd": 0.1, "drift_sd": 0.1}},
+            "drift_sd and corr.* together",
+        ),
+        ({"noise": GROUPED}, "needs observations.site: the column that says"),
+        ({"noise": GROUPED, "observations": {"site": "well"}}, "needs observations.date"),
+        (
+            {"noise": GROUPED, "observations": BY_SITE | {"aggregate": "median"}},
+            "observations.aggregate = 'median', which leaves one",
+        ),
+        (
+            {"more": entry(kind="value", x=0.5, y=0.5, value=1.0, noise=GROUPED)},
+            "needs the site of each reading",
+        ),
         ({"noise": {"kind": "poisson", "link": "logit"}}, "link = 'logit', which is for"),
         (
             {"noise": {"kind": "poisson"}, "observations": {"transform": "log"}},

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError, MeshError, told_of
 from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
+from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import is_none, number_in
 from riesz.io.tables.text import TextTable, read_csv
@@ -26,7 +27,7 @@ from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 
 AXES, VALUE, SD, OVER = ("x", "y"), "value", "sd", "over"
-CENSORED, SITE, READINGS = "censored", "site", "readings"
+CENSORED, SITE, READINGS, TIME = "censored", "site", "readings", "time"
 COVARIATE = "covariate:"
 """Before the names of covariates, which might be those of other columns."""
 
@@ -117,6 +118,7 @@ class Prepared:
     sd: Float[np.ndarray, " row"] | None = None
     over: Float[np.ndarray, " row"] | None = None  # exposures, or numbers of trials
     sites: list[str] | None = None
+    times: Times | None = None  # when each was read, where that is of use
     readings: Int[np.ndarray, " row"] | None = None  # how many were aggregated
     covariates: Mapping[str, Covariate] = field(default_factory=dict)
     told: tuple[str, ...] = ()  # how the rows came to be, in words
@@ -147,6 +149,7 @@ class Prepared:
         for name in ("points", "values", "censored", "lines", "sd", "over", "readings"):
             of[name] = None if of[name] is None else of[name][which]
         of["sites"] = None if self.sites is None else [self.sites[i] for i in which]
+        of["times"] = None if self.times is None else self.times.rows(which)
         of["covariates"] = {
             name: [cells[i] for i in which] if isinstance(cells, list) else cells[which]
             for name, cells in self.covariates.items()
@@ -169,6 +172,8 @@ def prepared_content(prepared: Prepared) -> bytes:
         columns[CENSORED] = prepared.censored.astype(int).tolist()
     if prepared.sites is not None:
         columns[SITE] = prepared.sites
+    if prepared.times is not None:
+        columns[TIME] = prepared.times.written()
     if prepared.readings is not None:
         columns[READINGS] = prepared.readings.tolist()
     for name, cells in prepared.covariates.items():
@@ -198,6 +203,7 @@ def read_prepared(path: Path, names: ObservationsTable) -> Prepared:
         sd=table.numbers(SD) if has_sd else None,
         over=None if names.over is None else table.numbers(OVER),
         sites=[cell or "" for cell in table.cells(SITE)] if names.site is not None else None,
+        times=table.times(TIME) if TIME in table.header else None,
         readings=table.numbers(READINGS).astype(int) if aggregated else None,
         covariates={name: covariate_in(table, COVARIATE + name) for name in names.covariates},
         told=(f"{table.num_rows} rows of {path.name}",),

@@ -28,17 +28,23 @@ AS_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+|\d{5,}\.0*")
 
 
 def prepared_readings(
-    folder: Path, names: ObservationsTable, floor: float | None, crs: str | None = None
+    folder: Path,
+    names: ObservationsTable,
+    floor: float | None,
+    crs: str | None = None,
+    *,
+    timed: bool = False,
 ) -> Prepared:
     """All that the table asks for; `floor` is the least noise sd where it comes from scatter.
 
-    Places are in the problem's `crs` where nothing says another one.
+    Places are in the problem's `crs` where nothing says another one. Where readings are `timed`,
+    each needs its time, which is read in one way only.
     """
     table = read_table(folder / names.file, layer=names.layer, value=names.value)
     told = [f"{table.num_rows} rows of {names.file}"]
     table, more = filtered(table, names.where, "where")
     told += more
-    if names.date is not None:
+    if names.date is not None and not (timed and names.from_ is None and names.to is None):
         table, more = in_window(table, names.date, names.from_, names.to)
         told += more
     table, points, more = located(folder, table, names)
@@ -66,6 +72,7 @@ def prepared_readings(
         sd=sd,
         over=over,
         sites=None if names.site is None else identifiers(table, names.site),
+        times=table.times(names.date) if timed and names.date is not None else None,
         covariates={
             name: raster_values(folder / names.rasters[name], points, names.crs or table.crs or crs)
             if name in names.rasters and name not in table.header

@@ -10,25 +10,35 @@ from pydantic import PositiveFloat, field_validator, model_validator
 
 from riesz.case.table import Coefficient, Table
 from riesz.errors import FileFormatError
+from riesz.io.tables.dates import Times
 from riesz.observe.continuous import CorrelatedNormal, LogNormal
 from riesz.observe.counts import IDENTITY, LOG, LOGIT, Binomial, NegativeBinomial, Poisson
+from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood, Censored, Gaussian, StudentT
 from riesz.spelling import listed
 
-NORMAL, STUDENT, LOG_NORMAL, CORRELATED = "normal", "student-t", "log-normal", "correlated"
+NORMAL, STUDENT, LOG_NORMAL = "normal", "student-t", "log-normal"
+CORRELATED, GROUPED = "correlated", "grouped"
 POISSON, NEGATIVE_BINOMIAL, BINOMIAL = "poisson", "negative-binomial", "binomial"
 COUNTS = (POISSON, NEGATIVE_BINOMIAL)
+
+SHARED = ("level_sd", "drift_sd", "correlation_time")
+"""Of what readings of one site share."""
 
 KEYS = {
     NORMAL: ("sd",),
     STUDENT: ("sd", "degrees_of_freedom"),
     LOG_NORMAL: ("sd", "link"),
     CORRELATED: ("sd", "length"),
+    GROUPED: ("sd", *SHARED),
     POISSON: ("exposure", "link"),
     NEGATIVE_BINOMIAL: ("concentration", "exposure", "link"),
     BINOMIAL: ("trials", "link"),
 }
 """What each kind takes."""
+
+SCALES = ("sd", "length", "concentration", *SHARED)
+"""Positive numbers, or the names of unknowns."""
 
 NEEDED = {CORRELATED: "length", NEGATIVE_BINOMIAL: "concentration"}
 """What it must be given, beside a standard deviation."""
@@ -42,19 +52,23 @@ class NoiseTable(Table):
         "student-t",
         "log-normal",
         "correlated",
+        "grouped",
         "poisson",
         "negative-binomial",
         "binomial",
     ] = NORMAL
     sd: Coefficient = None
     length: Coefficient = None
+    level_sd: Coefficient = None
+    drift_sd: Coefficient = None
+    correlation_time: Coefficient = None
     concentration: Coefficient = None
     degrees_of_freedom: PositiveFloat = 4.0
     exposure: PositiveFloat | None = None
     trials: PositiveFloat | None = None
     link: Literal["log", "logit", "identity"] | None = None
 
-    @field_validator("sd", "length", "concentration")
+    @field_validator(*SCALES)
     @classmethod
     def check_scale(cls, scale: Any) -> Any:
         if not isinstance(scale, str | float) or (isinstance(scale, float) and scale <= 0):
@@ -74,6 +88,13 @@ class NoiseTable(Table):
                 f"lacks the key {needed!r}, which kind = {self.kind!r} needs: a positive number, "
                 "or the name of an unknown"
             )
+        if (self.drift_sd is None) != (self.correlation_time is None):
+            raise ValueError("needs drift_sd and correlation_time together, or neither of them")
+        if self.kind == GROUPED and self.level_sd is None and self.drift_sd is None:
+            raise ValueError(
+                "has kind = 'grouped', which needs what readings of one site share: level_sd, or "
+                "drift_sd with correlation_time"
+            )
         if self.kind != BINOMIAL and self.link == LOGIT:
             raise ValueError("has link = 'logit', which is for kind = 'binomial': use 'log'")
         if self.kind == BINOMIAL and self.link == LOG:
@@ -87,7 +108,7 @@ class NoiseTable(Table):
 
     def unknowns(self) -> dict[str, Any]:
         """What may be the name of an unknown, by key."""
-        return {key: getattr(self, key) for key in ("sd", "length", "concentration")}
+        return {key: getattr(self, key) for key in SCALES}
 
 
 class Readings(NamedTuple):
@@ -99,6 +120,8 @@ class Readings(NamedTuple):
     censored: Bool[np.ndarray, " row"] | None = None
     sd: Float[np.ndarray, " row"] | None = None
     over: Float[np.ndarray, " row"] | None = None  # exposures, or numbers of trials
+    sites: list[str] | None = None
+    times: Times | None = None
 
 
 def values_of(noise: NoiseTable, read: Readings) -> Float[np.ndarray, " row"]:
@@ -139,11 +162,24 @@ def likelihood_of(noise: NoiseTable, read: Readings) -> AbstractLikelihood:
         STUDENT: lambda: StudentT(sd, noise.degrees_of_freedom),
         LOG_NORMAL: lambda: LogNormal(sd, link or IDENTITY),
         CORRELATED: lambda: CorrelatedNormal(sd, points=read.points, length=noise.length),
+        GROUPED: lambda: grouped_of(noise, read),
         POISSON: lambda: Poisson(exposure, link or LOG),
         NEGATIVE_BINOMIAL: lambda: NegativeBinomial(noise.concentration, exposure, link or LOG),
         BINOMIAL: lambda: Binomial(trials_of(noise, read), link or LOGIT),
     }
     return makers[noise.kind]()
+
+
+def grouped_of(noise: NoiseTable, read: Readings) -> GroupedNormal:
+    """Readings of one site share their error."""
+    if read.sites is None or (noise.drift_sd is not None and read.times is None):
+        raise FileFormatError(
+            f"{read.path}: noise.kind = 'grouped' needs the site of each reading and, for a drift, "
+            "its time: the table [observations] names their columns, by site and date."
+        )
+    drifts = {} if noise.drift_sd is None or read.times is None else {"times": read.times.values()}
+    shared = {key: getattr(noise, key) for key in SHARED}
+    return GroupedNormal(noise.sd if read.sd is None else read.sd, read.sites, **shared, **drifts)
 
 
 def spread_of(noise: NoiseTable, read: Readings) -> float:

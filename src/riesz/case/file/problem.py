@@ -120,6 +120,8 @@ def readings_of(prepared: Prepared) -> Readings:
         censored=prepared.censored,
         sd=prepared.sd,
         over=prepared.over,
+        sites=prepared.sites,
+        times=prepared.times,
     )
 
 
@@ -201,7 +203,8 @@ def read_case(
         # The least noise of a site, where it comes from the scatter of its readings.
         floor = tables.noise.sd if names.sd_from_scatter else None
         crs = tables.crs or (None if file is None else file.crs)
-        prepared = prepared_readings(path.parent, names, floor, crs)
+        timed = tables.noise.drift_sd is not None
+        prepared = prepared_readings(path.parent, names, floor, crs, timed=timed)
     else:
         prepared = read_prepared(table, names)
     if coarse is None:

@@ -20,7 +20,7 @@ from riesz.case.file.boundary import BoundaryTable, RegionTable
 from riesz.case.file.equation import EquationTable
 from riesz.case.file.experiments import ExperimentTable, check_plain
 from riesz.case.file.measurements import MeasurementTable
-from riesz.case.file.noise import BINOMIAL, COUNTS, NoiseTable
+from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.rivers import RiverTable
 from riesz.case.file.wells import WellTable
@@ -234,10 +234,31 @@ class ProblemTables(Table):
                 f"has noise.sd = {sd!r}: with observations.sd_from_scatter it is the least sd of a "
                 "site, a number"
             )
+        self.check_grouped()
         own = {EFFECTS: bool(names.covariates), LOCAL: names.local}
         for name in (name for name, given in own.items() if given and name in self.unknowns):
             raise ValueError(f"has [unknowns.{name}], a name of the effects on values: rename it")
         return self
+
+    def check_grouped(self) -> None:
+        """Readings that share an error have a site, and a time where it drifts."""
+        names, noise = self.observations, self.noise
+        if noise.kind != GROUPED:
+            return
+        if names.aggregate is not None:
+            raise ValueError(
+                "has noise.kind = 'grouped', for several readings of one site, and "
+                f"observations.aggregate = {names.aggregate!r}, which leaves one: keep one of them"
+            )
+        if names.site is None:
+            raise ValueError(
+                "has noise.kind = 'grouped', which needs observations.site: the column that says "
+                "which readings share their error"
+            )
+        if noise.drift_sd is not None and names.date is None:
+            raise ValueError(
+                "has noise.drift_sd, which needs observations.date: the column of the times"
+            )
 
     def check_counts(self) -> None:
         """Counts and shares come as they are, over what they were counted."""

@@ -8,10 +8,10 @@ read in one way only, or not at all, since a reading at a wrong time is worse th
 import datetime
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.errors import FileFormatError
 from riesz.io.tables.numbers import is_none, number_in
@@ -102,6 +102,19 @@ class Times:
     origin: np.datetime64 | None = None
     order: str = ""
     zone: str = ""
+
+    def rows(self, which: Flags | Int[np.ndarray, " row"]) -> "Times":
+        """Some of the rows."""
+        moments = None if self.moments is None else self.moments[which]
+        return replace(self, moments=moments, numbers=self.numbers[which])
+
+    def values(self) -> Moments | Numbers:
+        """Dates where there are any, and else numbers."""
+        return self.numbers if self.moments is None else self.moments
+
+    def written(self) -> list[str] | list[float]:
+        """As they are read again."""
+        return self.numbers.tolist() if self.moments is None else spelt_dates(self.moments)
 
 
 @dataclass(frozen=True, eq=False)
