@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
+from riesz.engines.conditional.assimilate import Assimilation, assimilated
 from riesz.engines.conditional.engine import MarginalDensity
 from riesz.engines.conditional.host import data_model
 from riesz.engines.conditional.linear import linear_system, mixture_at
@@ -115,6 +116,35 @@ def test_elsewhere_conditional_has_the_state_and_all_of_the_noise():
 def test_relax_refuses_shared_noise():
     with pytest.raises(RieszError, match="relax needs independent normal noise"):
         rz.Relax(norm="exact").check(problem())
+
+
+def test_later_readings_that_share_noise_with_earlier_ones_are_refused():
+    own, nothing = problem(), np.zeros((0, 4))
+    begun = Assimilation(own, np.zeros(0), nothing, np.eye(4), np.zeros(4), 0)
+    with pytest.raises(RieszError, match="later need independent normal noise, and it is normal"):
+        begun.updated(own.observations, own.likelihood)
+
+
+@pytest.mark.slow
+def test_in_time_what_was_assimilated_is_the_posterior_of_shared_noise():
+    places, times = np.tile([0.25, 0.5, 0.8], 3), np.repeat([0.1, 0.17, 0.3], 3)
+    words = {"level_sd": 0.05, "drift_sd": 0.03, "correlation_time": 0.1, "times": times}
+    heat = rz.inverse_problem(
+        rz.interval(12),
+        rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f"),
+        latents={"start": rz.SPDEField(1.0, 0.3), "f": dist.Normal(0.5, 1.0)},
+        observations=rz.observations(places, np.sin(np.arange(9)), times=times),
+        likelihood=rz.GroupedNormal(0.02, places, **words),
+        dirichlet={"boundary": 0.0},
+        times=0.05 * np.arange(7),
+        initial="start",
+    )
+    parts = linear_parts(heat)
+    system = linear_system(heat, parts, jnp.zeros(0), at_sensors(heat))
+    found = assimilated(heat)
+    np.testing.assert_allclose(found.mean()[np.asarray(parts.linear)], system.mean(), atol=1e-8)
+    apart = np.diag(np.linalg.inv(found.precision))[np.asarray(parts.linear)]
+    np.testing.assert_allclose(apart, system.variances(jnp.eye(len(apart))), atol=1e-8)
 
 
 @lru_cache

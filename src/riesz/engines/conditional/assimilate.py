@@ -58,6 +58,12 @@ class Assimilation:
 
     def updated(self, observed: Observations, likelihood: AbstractLikelihood) -> "Assimilation":
         """With further readings, at places that are known, at any times of the axis."""
+        if not (likelihood.is_normal and likelihood.is_independent):
+            raise RieszError(
+                "readings that come in later need independent normal noise, and it is "
+                f"{likelihood.describe()}: what they share with earlier ones is not kept. Begin "
+                "anew with a problem of all readings."
+            )
         return self.with_rows(*self.rows_of(observed, likelihood))
 
     def rows_of(
@@ -69,9 +75,11 @@ class Assimilation:
         place = known_places(self.problem, observed)
         operator = readings(time.axis, observed, place, np.dtype(float)).to_scipy()
         zeros = jnp.zeros(self.problem.num_coordinates)
-        sd = np.asarray(likelihood.noise_sd(jnp.asarray(observed.values), self.problem.z(zeros)))
+        noise = likelihood.factor(jnp.asarray(observed.values), self.problem.z(zeros))
         misfit = observed.values - operator @ self.offset
-        return (operator @ self.responses) / sd[:, None], misfit / sd
+        columns = np.column_stack([operator @ self.responses, misfit])
+        white = np.asarray(noise.white(jnp.asarray(columns)))
+        return white[:, :-1], white[:, -1]
 
     def with_rows(
         self, rows: Float[np.ndarray, "sensor coordinate"], misfit: Float[np.ndarray, " sensor"]
@@ -132,7 +140,7 @@ def assimilated(problem: InverseProblem) -> Assimilation:
     whole = np.zeros((len(offset), size))
     whole[:, np.asarray(parts.linear)] = responses
     empty = Assimilation(problem, np.asarray(offset), whole, np.eye(size), np.zeros(size), 0)
-    return empty.updated(problem.observations, problem.likelihood)
+    return empty.with_rows(*empty.rows_of(problem.observations, problem.likelihood))
 
 
 def check_all_linear(problem: InverseProblem, parts: Parts) -> None:
