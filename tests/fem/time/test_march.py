@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import riesz as rz
-from riesz.fem.choice import chosen
+from riesz.fem.choice import chosen, levels_of
 from riesz.fem.solve import Newton
 from riesz.fem.time import march as marching
 from riesz.fem.time.march import loops, march
@@ -212,3 +212,49 @@ def test_a_budget_over_a_run_closes(scheme):
         weights[[0, -1]] /= 2
         filled = 1.5 * float((states[-1] - states[0]) @ weights)
         assert float(found.gains["storage"]) == pytest.approx(-filled, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("form", "changes"),
+    [
+        (rz.diffusion(1.0) - rz.source(lambda x, z: z["t"]), False),
+        (rz.diffusion(lambda x, z: 1 + z["a"] * x[0]), False),
+        (rz.diffusion(lambda x, z: 1 + z["t"]), True),
+        (rz.diffusion(1.0) + rz.reaction(rz.series([0.0], [1.0])), True),
+        (rz.diffusion(1.0) - rz.source(rz.series([0.0], [1.0])), False),
+    ],
+)
+def test_a_matrix_changes_in_time_where_what_it_is_made_of_does(form, changes):
+    whole = rz.storage(1.0) + form
+    step = rz.boundary_value_problem(rz.P1(rz.interval(4)), whole, {"boundary": 0.0})
+    z = {"t": jnp.asarray(0.0), "a": jnp.asarray(1.0)}
+    assert marching.has_changing_matrix(step, z) is changes
+
+
+def test_steps_of_one_kind_have_equal_lengths_after_equal_ones():
+    assert rz.time_axis([0.0, 0.1, 0.2, 0.3, 0.5, 0.7]).kinds == (0, 1, 1, 2, 3)
+
+
+@pytest.mark.slow
+def test_matrices_that_are_kept_for_multigrid_give_the_same_numbers():
+    problem = rz.transient_problem(
+        rz.P1(rz.rectangle((16, 16))),
+        rz.storage("s") + rz.diffusion("k") - rz.source(1.0),
+        {"boundary": 0.0},
+        times=np.linspace(0, 1, 7),
+        initial=0.0,
+    )
+    here = {"s": jnp.asarray(1.0), "k": jnp.asarray(0.2)}
+    iterated = levels_of(problem.step, fallback=False)
+
+    def sums(solver):
+        def value(z):
+            found = march(problem, z, solver, Newton(), lambda state, z: state[:40])
+            return jnp.sum(found.recorded**2)
+
+        return jax.value_and_grad(value)(here)
+
+    (value, slope), (own, slopes) = sums(rz.SparseLU()), sums(iterated)
+    assert float(own) == pytest.approx(float(value), rel=1e-8)
+    for name in here:
+        assert float(slopes[name]) == pytest.approx(float(slope[name]), rel=1e-7)

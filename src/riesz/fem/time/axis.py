@@ -16,6 +16,9 @@ from riesz.errors import FormError
 DAY = np.timedelta64(1, "D") / np.timedelta64(1, "s")
 """Seconds."""
 
+DIGITS = 12
+"""To which lengths of steps are compared."""
+
 Times = Float[np.ndarray, " time"]
 
 
@@ -23,6 +26,7 @@ class TimeAxis(eqx.Module):
     """Where steps in time end; the first entry is when the initial state holds."""
 
     times: Times
+    kinds: tuple[int, ...] = eqx.field(static=True)  # of steps: equal after equal ones have one
     origin: str | None = eqx.field(static=True, default=None)  # the first date, where there is one
 
     @property
@@ -82,7 +86,19 @@ def time_axis(times: Any) -> TimeAxis:
         dates = as_dates(found, "the times of the axis")
         numbers, origin = days_since(dates, dates[0]), str(dates[0])
     check_rising(numbers, found)
-    return TimeAxis(numbers, origin)
+    return TimeAxis(numbers, kinds_of(numbers), origin)
+
+
+def kinds_of(times: Times) -> tuple[int, ...]:
+    """Which steps have the same length as others after one of the same length; the first is alone.
+
+    Their matrices are the same, where nothing in the equation but its storage knows of time.
+    """
+    steps = np.diff(times)
+    digits = DIGITS - int(np.floor(np.log10(steps.max())))
+    pairs = np.round(np.stack([steps, np.append(0.0, steps[:-1])], axis=1), digits)
+    _, kind = np.unique(pairs, axis=0, return_inverse=True)
+    return tuple(kind.ravel().tolist())
 
 
 def period_times(ends: Any, steps: Any, *, growth: float = 1.0) -> Times:

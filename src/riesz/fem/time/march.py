@@ -14,25 +14,28 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, source_rates, with_dirichlet
 from riesz.fem.choice import chosen
-from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.solve import (
     ROOT,
     Newton,
+    PreparedJacobian,
     as_array,
     implicit_root,
     is_linear,
+    prepared_jacobian,
     require_float64,
     singular_advice,
     stalled_advice,
 )
-from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.terms.coefficient import Function, is_traced, parts_of
+from riesz.fem.terms.series import TIME
 from riesz.fem.time.problem import (
     TransientProblem,
     Weights,
@@ -57,6 +60,12 @@ MOST_LOOPS = 3
 ROUNDING = 1e-9
 """Of roots of whole numbers."""
 
+MOST_KINDS = 8
+"""Of steps, whose matrices are kept."""
+
+RIGHT_HAND = ("strength", "outward_flux", "external_value", "level")
+"""Coefficients of linear terms that the matrix does not depend on."""
+
 MANY_STEPS = 100
 """From here on a solver meets many matrices."""
 
@@ -73,6 +82,7 @@ class Step(eqx.Module):
 
     time: Float[Array, " *step"]
     weights: Weights
+    kind: Int[Array, " *step"]
     counts: Bool[Array, " *step"]  # others fill up the last part of the axis
 
 
@@ -152,8 +162,14 @@ def march(
     times = on_device(axis.times, dtype)
     first, solved = first_state(problem, at_time(z, times[0]), solver, newton)
     shape = loops(axis.num_steps, problem.space.num_dofs)
-    steps = Step(times[1:], weights_of(times, problem.scheme), jnp.ones(axis.num_steps, bool))
+    steps = Step(
+        time=times[1:],
+        weights=weights_of(times, problem.scheme),
+        kind=jnp.asarray(axis.kinds),
+        counts=jnp.ones(axis.num_steps, bool),
+    )
     nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
+    known = known_matrices(problem, z, solver, steps)
     keeps_roots = jax.checkpoint_policies.save_only_these_names(ROOT)
 
     def one(carry, step: Step):
@@ -164,7 +180,8 @@ def march(
         then = at_time(z, step.time)
         past = step.weights.last * last + step.weights.before * before
         now = with_history(problem.step, step.weights.now, past)
-        values, converged = root_from(now, then, solver, newton, last[problem.step.free])
+        own = None if known is None else jax.tree.map(lambda rows: rows[step.kind], known)
+        values, converged = root_from(now, then, solver, newton, last[problem.step.free], own)
         state = with_dirichlet(problem.step, values, then)
         return (state, last), (record(state, then), converged)
 
@@ -182,6 +199,69 @@ def march(
     begun = (record(first, at_time(z, times[0])), solved)
     both = jax.tree.map(lambda row, later: jnp.concatenate([row[None], later]), begun, rows)
     return March(*both)
+
+
+def known_matrices(
+    problem: TransientProblem, z: PyTree, solver: AbstractLinearSolver, steps: Step
+) -> PreparedJacobian | None:
+    """The matrix of each kind of step, and what the solver makes of it, if that is worth while.
+
+    Sparse LU needs no such help: the host remembers its factors.
+    """
+    kinds, step = problem.axis.kinds, problem.step
+    if max(kinds) >= MOST_KINDS or isinstance(solver, SparseLU | Automatic):
+        return None
+    then = at_time(z, steps.time[0])
+    if not is_linear(step, then) or has_changing_matrix(step, then):
+        return None
+    fixed, own = jax.lax.stop_gradient((step, then))
+    nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
+    start = jnp.zeros(step.num_free, problem.dtype)
+
+    def of_kind(number: int) -> PreparedJacobian:
+        rate = jax.lax.stop_gradient(steps.weights.now[kinds.index(number)])
+        return prepared_jacobian(with_history(fixed, rate, nothing), own, start, solver)
+
+    each = [of_kind(number) for number in range(max(kinds) + 1)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+
+def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:
+    """Whether a coefficient that the matrix is made of may change in time."""
+    parts = [
+        part
+        for term in step.form.terms
+        for name, coefficient in term.coefficients.items()
+        if name not in RIGHT_HAND
+        for part in parts_of(coefficient)
+    ]
+    dim = step.space.mesh.dim
+    return any(
+        reads_time(part, z, dim) if isinstance(part, Function) else TIME in part.names
+        for part in parts
+    )
+
+
+def reads_time(function: Function, z: PyTree, dim: int) -> bool:
+    """Whether a function of (x, z) asks for the time."""
+    asked = Asked(z)
+    if function.num_arguments == 2:
+        jax.eval_shape(lambda: function.function(jnp.zeros(dim), asked))
+    return asked.for_time
+
+
+class Asked(dict):
+    """What the equation reads, which notices when it is asked for the time."""
+
+    for_time = False
+
+    def __getitem__(self, name: str) -> Any:
+        self.for_time |= name == TIME
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.for_time |= name == TIME
+        return super().get(name, default)
 
 
 def scanned(along: Callable, *, anew: bool) -> Callable:
@@ -228,6 +308,7 @@ def root_from(
     solver: AbstractLinearSolver,
     newton: Newton,
     start: Float[Array, " free"],
+    known: PreparedJacobian | None = None,
 ) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
     """The solution of one step, from a state that is near if the equation is not linear.
 
@@ -235,5 +316,5 @@ def root_from(
     state that hardly changes, rounding error would be all there is to begin with.
     """
     begin = jnp.zeros_like(start) if is_linear(step, z) else start
-    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(begin), None)
+    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(begin), known)
     return root.solution.free_values, root.solution.converged
