@@ -1,5 +1,6 @@
 """Inverse problems in time: what is read off a record, and posteriors against closed forms."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -86,6 +87,20 @@ def closed_form(problem):
     precision = np.eye(count + 1) + design.T @ design / NOISE**2
     covariance = sla.inv(precision)
     return covariance @ design.T @ misfit / NOISE**2, covariance
+
+
+def test_dates_are_days_on_an_axis_of_dates(problem):
+    first = np.datetime64("1980-01-01T00:00:00")
+    seconds = (data().times * 86_400).astype("timedelta64[s]")
+    observed = rz.observations(data().points, data().values, times=first + seconds)
+    np.testing.assert_array_equal(observed.when, first + seconds)
+    dated = heat(observed, times=first + (TIMES * 86_400).astype("timedelta64[s]"))
+    by_number, by_date = (one.operator.to_scipy().toarray() for one in (problem, dated))
+    np.testing.assert_allclose(by_date, by_number, atol=1e-4)  # to the second
+    # Programs take the whole problem, its dates included.
+    seen = eqx.filter_jit(lambda one, record: one.predicted(record, {}))
+    record = jnp.arange(float(by_date.shape[1]))
+    np.testing.assert_allclose(seen(dated, record), by_date @ record, rtol=1e-12)
 
 
 def test_conditional_is_the_dense_closed_form(problem):

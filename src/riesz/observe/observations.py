@@ -10,8 +10,12 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from riesz.errors import RieszError
+from riesz.fem.time.axis import as_dates, is_number
 from riesz.observe.given import as_numbers, as_rows
 from riesz.observe.observables import AbstractObservable, AtPoints, Several
+
+Given = Shaped[np.ndarray, " sensor"]
+"""Numbers, or dates of the type datetime64[s]."""
 
 
 class Observations(eqx.Module):
@@ -19,19 +23,32 @@ class Observations(eqx.Module):
 
     `points` is where each was measured, the middle of an area or a line; NaN where that is only
     known on the mesh of a problem. Compiled functions take values as arguments, so that one
-    compilation serves many data sets. `times`, numbers or dates, say when; a value that has a time
-    `since` as well is what has changed since then.
+    compilation serves many data sets. `times` say when; a value that has a time `since` as well is
+    what has changed since then. Dates are kept as seconds since 1970, which programs can take;
+    `when` and `since_when` are what was given.
     """
 
     points: Float[np.ndarray, "sensor dim"]
     values: Float[np.ndarray, " sensor"]
     what: AbstractObservable
-    times: Shaped[np.ndarray, " sensor"] | None = None
-    since: Shaped[np.ndarray, " sensor"] | None = None
+    times: Float[np.ndarray, " sensor"] | None = None
+    since: Float[np.ndarray, " sensor"] | None = None
+    are_dates: bool = eqx.field(static=True, default=False)  # the times
 
     @property
     def num_sensors(self) -> int:
         return len(self.values)
+
+    @property
+    def when(self) -> Given | None:
+        return self.as_given(self.times)
+
+    @property
+    def since_when(self) -> Given | None:
+        return self.as_given(self.since)
+
+    def as_given(self, times: Float[np.ndarray, " sensor"] | None) -> Given | None:
+        return times.astype("datetime64[s]") if self.are_dates and times is not None else times
 
 
 def observations(points: Any, values: Any, *, times: Any = None, since: Any = None) -> Observations:
@@ -63,15 +80,20 @@ def observations(points: Any, values: Any, *, times: Any = None, since: Any = No
         tell_duplicates(what.points, values)
     if since is not None and times is None:
         raise RieszError("values have times `since`, but none themselves: give times= as well.")
-    when, earlier = (as_times(one, len(values)) for one in (times, since))
-    return Observations(where(what), values, what, when, earlier)
+    given = [as_times(one, len(values)) for one in (times, since)]
+    dated = {one.dtype.kind == "M" for one in given if one is not None}
+    if len(dated) > 1:
+        raise RieszError("values have dates, and numbers since when: give both in one way.")
+    numbers = [None if one is None else one.astype(float) for one in given]
+    return Observations(where(what), values, what, *numbers, are_dates=dated == {True})
 
 
-def as_times(times: Any, count: int) -> Shaped[np.ndarray, " sensor"] | None:
+def as_times(times: Any, count: int) -> Given | None:
     """A number or a date for each value; what they mean is for a time axis to say."""
     if times is None:
         return None
     found = np.asarray(times)
+    found = found if is_number(found) else as_dates(found, "times of observations")
     if found.shape not in ((), (count,)):
         raise RieszError(
             f"the times have shape {found.shape}, but there are {count} values: give one for each."
@@ -104,21 +126,21 @@ def together(each: Sequence[Observations]) -> Observations:
         return each[0]
     what = Several(tuple(one.what for one in each))
     values = np.concatenate([one.values for one in each])
-    return Observations(where(what), values, what, *joint_times(each))
+    return Observations(where(what), values, what, joint_times(each), are_dates=each[0].are_dates)
 
 
-def joint_times(
-    each: Sequence[Observations],
-) -> tuple[Shaped[np.ndarray, " sensor"] | None, Shaped[np.ndarray, " sensor"] | None]:
+def joint_times(each: Sequence[Observations]) -> Float[np.ndarray, " sensor"] | None:
     """Of several kinds of data, where all of them have times."""
-    dated = [one for one in each if one.times is not None]
-    if not dated:
-        return None, None
-    if len(dated) < len(each) or any(one.since is not None for one in each):
+    found = [one.times for one in each if one.times is not None]
+    if not found:
+        return None
+    if len(found) < len(each) or any(one.since is not None for one in each):
         raise RieszError(
             "several kinds of data in time: give all of them times=, and differences by themselves."
         )
-    return np.concatenate([one.times for one in dated if one.times is not None]), None
+    if len({one.are_dates for one in each}) > 1:
+        raise RieszError("some data have dates, and some numbers: give all times in one way.")
+    return np.concatenate(found)
 
 
 def located(observed: Observations, centres: Float[np.ndarray, "sensor dim"]) -> Observations:

@@ -94,14 +94,14 @@ def readings(
     axis: TimeAxis, observed: Observations, place: Int[np.ndarray, " sensor"], dtype: np.dtype
 ) -> Functionals:
     """Measurements as rows of an operator on the record."""
-    if observed.times is None:
+    if observed.when is None:
         raise RieszError(
             "the problem has a time axis, but its observations have no times: give "
             "rz.observations(points, values, times=...)."
         )
-    rows = rows_at(axis, axis.numbers(observed.times, "times of observations"), place)
-    if observed.since is not None:
-        earlier = axis.numbers(observed.since, "times since which values have changed")
+    rows = rows_at(axis, axis.numbers(observed.when, "times of observations"), place)
+    if observed.since_when is not None:
+        earlier = axis.numbers(observed.since_when, "times since which values have changed")
         rows = rows - rows_at(axis, earlier, place)
     return functionals(rows, dtype)
 
