@@ -18,7 +18,7 @@ from riesz.fem.assembly import DofValues, check_state, group_residuals, local_st
 from riesz.fem.elements.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows, resolved
 from riesz.fem.problem import BoundaryValueProblem, Group
-from riesz.fem.terms.weakform import Term, diffusion_integrand
+from riesz.fem.terms.weakform import MOVING, Term
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.rows import find_rows
@@ -90,7 +90,7 @@ def gains_and_rest(
         for dofs, part in zip(group.domain.dofs, parts, strict=True):
             unbalanced = unbalanced.at[dofs].add(counted * part)
         for term in group.terms:
-            if term.integrand is diffusion_integrand:
+            if term.integrand in MOVING:
                 continue
             label = term.name if term.on is None else f"{term.name} on {term.on}"
             loss = jnp.sum(counted * term_totals(problem, group, term, state, z))

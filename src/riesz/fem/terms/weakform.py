@@ -128,6 +128,15 @@ def diffusion_integrand(u, v, *, diffusivity):
     return tuple(diffusivity * slope for slope in u.slopes) @ v.grad
 
 
+def along_facets_integrand(u, v, *, diffusivity, normal):
+    r"""$a\,\nabla_\Gamma u\cdot\nabla_\Gamma v$, with the gradient along a line or surface."""
+    if len(u.slopes) == 1:
+        raise FormError("a point has no direction along it: diffusion on facets needs a plane.")
+    across = dot(normal, u.slopes)
+    parts = zip(u.slopes, normal, strict=True)
+    return tuple(diffusivity * (slope - across * n) for slope, n in parts) @ v.grad
+
+
 def advection_integrand(u, v, *, velocity):
     r"""$(\tau\cdot\nabla u)\,v$, eq. (4) of Tait & Damoulas (2020)."""
     return dot(velocity, u.slopes) * v.value
@@ -167,8 +176,11 @@ def storage_integrand(u, v, *, capacity, rate, past):
     return capacity * (rate * u.value - past) * v.value
 
 
+MOVING = (diffusion_integrand, along_facets_integrand)
+"""Integrands that move what is transported, without any gain or loss."""
+
 SYMMETRIC = (
-    diffusion_integrand,
+    *MOVING,
     reaction_integrand,
     storage_integrand,
     source_integrand,
@@ -189,13 +201,18 @@ VECTOR: tuple[Shape, ...] = (("dim",),)
 SCALAR_OR_TENSOR: tuple[Shape, ...] = ((), ("dim", "dim"))
 
 
-def diffusion(diffusivity: Any) -> WeakForm:
-    r"""$\int a\,\nabla u\cdot\nabla v$; `diffusivity` is a positive scalar or tensor."""
+def diffusion(diffusivity: Any, *, on: str | None = None) -> WeakForm:
+    r"""$\int a\,\nabla u\cdot\nabla v$; `diffusivity` is a positive scalar or tensor.
+
+    On tagged facets it is diffusion along them, as in a fracture, a drain or a well's screen, and
+    `diffusivity` is a positive scalar, with the width of what conducts: it adds to that of cells.
+    """
     return single(
         "diffusion",
-        diffusion_integrand,
-        {"diffusivity": (diffusivity, SCALAR_OR_TENSOR)},
+        diffusion_integrand if on is None else along_facets_integrand,
+        {"diffusivity": (diffusivity, SCALAR_OR_TENSOR if on is None else SCALAR)},
         state_degree=(2, -2),
+        on=on,
         positive=("diffusivity",),
     )
 
