@@ -1,8 +1,9 @@
 r"""Drawdown about a well of no width in an endless aquifer, in closed form.
 
 Theis (1935): $\frac{Q}{4\pi T} W(u)$, $u = r^2 S / 4 T t$, with the exponential integral
-$W(u) = \int_u^\infty e^{-y}\,dy/y$. Hantush & Jacob (1955), where water comes through a leaky layer of
-resistance $c$: $W(u, r/\lambda) = \int_u^\infty e^{-y - r^2/4\lambda^2 y}\,dy/y$, $\lambda^2 = T c$.
+$W(u) = \int_u^\infty e^{-y}\,dy/y$. Hantush & Jacob (1955), where water comes through a leaky layer
+of resistance $c$, have $W(u, r/\lambda) = \int_u^\infty e^{-y - r^2/4\lambda^2 y}\,dy/y$ in its
+place, $\lambda^2 = T c$.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """The four tests: how each well was built and pumped, and what others found there.
 
-Numbers are in metres and days. Published values are those that the documentation of timflow compares
-with its own; Kruseman and de Ridder's specific storage of Oude Korendijk, 1.7e-4, is left out:
-it reads like the storativity of the whole thickness.
+Numbers are in metres and days. Published values are those that the documentation of timflow
+compares with its own; Kruseman and de Ridder's specific storage of Oude Korendijk, 1.7e-4, is left
+out: it reads like the storativity of the whole thickness.
 """
 
 from collections.abc import Mapping

@@ -32,6 +32,7 @@ REACH = 1e5
 SLUG_REACH = 200.0
 """The same for a cupful of water."""
 
+
 @dataclass(frozen=True)
 class Steps:
     """Steps in time grow, since levels follow the logarithm of time."""
@@ -44,7 +45,7 @@ PUMPED_STEPS, SLUG_STEPS = Steps(growth=1.04, early=300), Steps(growth=1.15, ear
 
 RADIAL_CELLS = 240
 SLUG_CELLS = (20, 10, 11)
-"""Along the radius, the screen, and what is above it and below, at the screen's ends the shortest."""
+"""Along the radius, the screen, and what is above it and below."""
 
 SCREEN_END, FIRST_RING = 0.004, 0.004
 """Lengths, m, of cells at the ends of the screen and at its wall: flow is the strongest there."""
@@ -59,9 +60,10 @@ def flow_problem(
     well: Pumped | Slug, seen: Readings, likelihood: rz.AbstractLikelihood, **latents: object
 ) -> rz.InverseProblem:
     """What readings say of a well's aquifer; `latents` are priors of what the noise names."""
-    build = pumped_problem if isinstance(well, Pumped) else slug_problem
-    priors = {name: PRIORS[name] for name in well.parameters}
-    return build(well, seen, likelihood, priors | latents)
+    priors = {name: PRIORS[name] for name in well.parameters} | latents
+    if isinstance(well, Slug):
+        return slug_problem(well, seen, likelihood, priors)
+    return pumped_problem(well, seen, likelihood, priors)
 
 
 def time_steps(seen: Readings, steps: Steps) -> Float[np.ndarray, " time"]:
