@@ -97,8 +97,8 @@ def assimilated(num_places: int = 100, num_times: int = 100) -> dict:
         rz.rectangle((32, 32)),
         rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f"),
         latents={
-            "f": rz.KarhunenLoeve(rz.Matern32(1.0, 0.3), num_terms=60),
-            "start": rz.KarhunenLoeve(rz.Matern32(1.0, 0.3), num_terms=60),
+            "f": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=60),
+            "start": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=60),
             "level": dist.Normal(0.0, 1.0),
         },
         dirichlet={"boundary": "level"},

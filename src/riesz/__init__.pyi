@@ -87,6 +87,7 @@ from .latent.boundary_process import BoundaryGP as BoundaryGP
 from .latent.scales import LearnedScales as LearnedScales
 from .latent.karhunen_loeve import KarhunenLoeve as KarhunenLoeve
 from .latent.regions import Regions as Regions
+from .latent.process import process_in_time as process_in_time
 from .latent.spde import SPDEField as SPDEField
 from .latent.local import LocalEffect as LocalEffect
 from .observe.observations import observations as observations

@@ -40,7 +40,7 @@ SHORT = {
 def posed(seed: int):
     rng = np.random.default_rng(seed)
     points = rng.uniform(0.05, 0.95, (SENSORS, 2))
-    field = KarhunenLoeve(Matern32(1.0, 0.2), num_terms=TERMS, transform=jnp.exp)
+    field = KarhunenLoeve(Matern32(length_scale=0.2), num_terms=TERMS, transform=jnp.exp)
     meshes = hierarchy(rectangle((4, 4)), 3)
 
     def with_data(values, noise_sd):

@@ -154,7 +154,7 @@ def test_loops_within_loops_give_the_same_numbers(derivatives, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_gradient_over_a_thousand_steps_keeps_at_most_eighty_states_more_than_over_four(
+def test_a_gradient_over_a_thousand_steps_keeps_at_most_eighty_states_more_than_over_27(
     monkeypatch,
 ):
     monkeypatch.setattr(marching, "KEPT_NUMBERS", 1)
@@ -172,8 +172,8 @@ def test_a_gradient_over_a_thousand_steps_keeps_at_most_eighty_states_more_than_
         compiled = jax.jit(jax.grad(lambda z: seen(problem, z))).lower(here).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    more = (bytes_of(1000) - bytes_of(4)) / (8 * mesh.num_nodes)
-    assert more <= 80
+    more = (bytes_of(1000) - bytes_of(27)) / (8 * mesh.num_nodes)
+    assert 0 < more <= 80
 
 
 def test_a_march_begins_with_the_steady_state_of_its_first_stresses():

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import SolveError
-from riesz.fem.assembly import DofValues, source_rates, with_dirichlet
+from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
 from riesz.fem.choice import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
@@ -31,6 +31,7 @@ from riesz.fem.solve import (
     is_linear,
     prepared_jacobian,
     require_float64,
+    rounding_error,
     singular_advice,
     stalled_advice,
 )
@@ -170,7 +171,8 @@ def march(
     )
     nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
     known = known_matrices(problem, z, solver, steps)
-    keeps_roots = jax.checkpoint_policies.save_only_these_names(ROOT)
+    policies = jax.checkpoint_policies
+    kept = policies.save_from_both_policies(policies.save_only_these_names(ROOT), keeps_solutions)
 
     def one(carry, step: Step):
         return jax.lax.cond(step.counts, forward, idle, carry, step)
@@ -190,7 +192,7 @@ def march(
         return carry, jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
 
     is_full = math.prod(shape) == axis.num_steps
-    along = jax.checkpoint(forward if is_full else one, policy=keeps_roots, prevent_cse=False)
+    along = jax.checkpoint(forward if is_full else one, policy=kept, prevent_cse=False)
     for number in range(len(shape)):
         along = scanned(along, anew=number + 1 < len(shape))
     _, rows = along((first, first), nested)
@@ -214,7 +216,7 @@ def known_matrices(
     then = at_time(z, steps.time[0])
     if not is_linear(step, then) or has_changing_matrix(step, then):
         return None
-    fixed, own = jax.lax.stop_gradient((step, then))
+    fixed, own = held((step, then))
     nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
     start = jnp.zeros(step.num_free, problem.dtype)
 
@@ -310,11 +312,49 @@ def root_from(
     start: Float[Array, " free"],
     known: PreparedJacobian | None = None,
 ) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
-    """The solution of one step, from a state that is near if the equation is not linear.
-
-    Of a linear one the residual falls to rounding error in one go, wherever that begins; from a
-    state that hardly changes, rounding error would be all there is to begin with.
-    """
-    begin = jnp.zeros_like(start) if is_linear(step, z) else start
-    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(begin), known)
+    """The solution of one step, from a state that is near if the equation is not linear."""
+    if is_linear(step, z):
+        return linear_root(step, z, solver, newton, known)
+    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(start), None)
     return root.solution.free_values, root.solution.converged
+
+
+def linear_root(
+    step: BoundaryValueProblem,
+    z: PyTree,
+    solver: AbstractLinearSolver,
+    newton: Newton,
+    known: PreparedJacobian | None,
+) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
+    """The same by one solve, with derivatives to any order.
+
+    A loop forgets the rules of functions with derivatives of their own once it was differentiated;
+    those of an operation, such as the solution of a linear system, stay.
+    """
+    nothing = jnp.zeros(step.num_free, step.dtype)
+
+    def unbalanced(values, step, z):
+        return free_residual(step, with_dirichlet(step, values, z), z)
+
+    def product(direction):
+        return jax.jvp(lambda own: unbalanced(own, step, z), (nothing,), (direction,))[1]
+
+    fixed = held((step, z))
+    matrix, prepared = known or prepared_jacobian(*fixed, nothing, solver)
+    side = unbalanced(nothing, step, z)
+    values = solver.with_product(product, matrix, prepared, -side)
+    found = jax.lax.stop_gradient(values)
+    left = jnp.linalg.norm(unbalanced(found, *fixed))
+    goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(side))
+    return values, left <= jnp.maximum(goal, rounding_error(matrix, found))
+
+
+def held(tree: PyTree) -> PyTree:
+    """The same without derivatives; there may be functions in it."""
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.lax.stop_gradient(arrays), rest)
+
+
+def keeps_solutions(operation: Any, *_: Any, **__: Any) -> bool:
+    """What a gradient keeps of a linear step."""
+    return operation.name == "custom_linear_solve"
