@@ -10,7 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.flux import budget
+from riesz.fem.solve import Newton
 from riesz.fem.terms.coefficient import parts_of
+from riesz.fem.time.march import march, whole_state
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
@@ -54,8 +56,18 @@ def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: Py
     )
 
 
+def mapped_state(problem: InverseProblem, state: Float[Array, " _"], z: PyTree) -> AtNodes:
+    """What maps show: of several experiments the first; in time, the state where the axis ends,
+    which is marched to anew, since only the sensors' places were recorded."""
+    if problem.time is None:
+        return problem.states(state)[0]
+    transient = problem.time.transient(problem.forward)
+    found = march(transient, z, problem.suited(), Newton(), whole_state)
+    return jnp.where(jnp.all(found.solved), found.recorded[-1], jnp.nan)
+
+
 class Everything(eqx.Module):
-    """All that is kept of one draw; a summary needs no budget and no flux."""
+    """All that is kept of one draw; a summary, and a state in time, need no budget and no flux."""
 
     for_summary: bool = eqx.field(static=True)
     has_flux: bool = eqx.field(static=True)
@@ -65,7 +77,7 @@ class Everything(eqx.Module):
     ) -> dict[str, Any]:
         effects = effects_of(problem.likelihood)
         seen = at_sensors(key, problem, state, z)
-        state = problem.states(state)[0]  # of several experiments the first is mapped
+        state = mapped_state(problem, state, z)
         found = {
             "state": at_nodes(problem, state),
             "unknowns": {name: jnp.ravel(z[name]) for name in drawn_names(problem)},
@@ -77,7 +89,7 @@ class Everything(eqx.Module):
             "effects": z[effects.name] if effects and effects.design is not None else (),
             "local": z[effects.local_name] if effects and effects.local is not None else (),
         }
-        if self.for_summary:
+        if self.for_summary or problem.time is not None:
             return found
         lines = budget(problem.forward, state, z)
         return found | {
@@ -126,11 +138,12 @@ def posterior_draws(
         num_draws = min(NUM_DRAWS, fitting)
     sampler = Everything(
         for_summary=for_summary,
-        has_flux=not for_summary and has_flux(problem),
+        has_flux=not for_summary and problem.time is None and has_flux(problem),
     )
     size = num_values(problem)
     most = size + num_fields * num_nodes + mesh.dim * mesh.num_cells + 4 * len(problem.observed)
     most += problem.num_coordinates
+    most += 0 if problem.time is None else len(problem.time.axis.times) * num_nodes
     every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed, numbers=most)
     found = finite_draws(every)
     found["unknowns"] = {

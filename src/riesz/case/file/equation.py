@@ -12,12 +12,12 @@ from riesz.case.table import Table, as_coefficient, is_finite, shown
 from riesz.errors import told_of
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scaled
-from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source
+from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source, storage
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST
 from riesz.spelling import listed
 
-TERMS = ("diffusion", "advection", "reaction", "source")
+TERMS = ("storage", "diffusion", "advection", "reaction", "source")
 PRINCIPAL = ("along", "across", "angle")
 DIM, ROUNDING = 2, 1e-12
 
@@ -78,8 +78,12 @@ Anisotropy = Annotated[Any, PlainValidator(as_anisotropy)]
 
 
 class EquationTable(Table):
-    """-div(diffusion anisotropy grad u) + advection . grad u + reaction u = source."""
+    """storage du/dt - div(diffusion anisotropy grad u) + advection . grad u + reaction u = source.
 
+    Storage goes with the table [time].
+    """
+
+    storage: Regional = None
     diffusion: Regional = None
     advection: Regional = None
     reaction: Regional = None
@@ -139,6 +143,7 @@ class EquationTable(Table):
             tensor = on_mesh(mesh, "anisotropy", self.anisotropy)
             values["diffusion"] = scaled(values["diffusion"], tensor)
         terms: dict[str, Callable[[Any], WeakForm]] = {
+            "storage": storage,
             "diffusion": diffusion,
             "advection": partial(advection, supg=self.upwind, crosswind=self.crosswind),
             "reaction": reaction,

@@ -46,6 +46,7 @@ from riesz.case.file.rivers import (
     river_on,
 )
 from riesz.case.file.schema import ProblemTables
+from riesz.case.file.time_axis import check_times, time_notes
 from riesz.case.file.wells import (
     WellPoints,
     kept_wells,
@@ -70,7 +71,7 @@ from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import observations
-from riesz.problem.problem import Experiment, InverseProblem, shared_problem
+from riesz.problem.problem import Experiment, InverseProblem, inverse_problem, shared_problem
 
 Kept = tuple[Path, Path, Path, Path]
 """A run's own wells, rivers, regions and further measurements."""
@@ -203,7 +204,7 @@ def read_case(
         # The least noise of a site, where it comes from the scatter of its readings.
         floor = tables.noise.sd if names.sd_from_scatter else None
         crs = tables.crs or (None if file is None else file.crs)
-        timed = tables.noise.drift_sd is not None
+        timed = tables.noise.drift_sd is not None or tables.time is not None
         prepared = prepared_readings(path.parent, names, floor, crs, timed=timed)
     else:
         prepared = read_prepared(table, names)
@@ -238,7 +239,7 @@ def read_case(
     with warnings.catch_warnings(record=True) as caught, told_of(path):
         warnings.simplefilter("always")
         problem = built(path, tables, prepared, found, domain, river_exchange(rivers))
-    told += idle_notes(mesh, tables.boundary)
+    told += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
@@ -285,7 +286,10 @@ def built(
     """The inverse problem that the tables describe; `exchange` is that with rivers."""
     likelihood, own = with_effects(tables, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
-    seen = observations(prepared.points, values_of(tables.noise, readings_of(prepared)))
+    time = None if tables.time is None else tables.time.axis()
+    when = None if time is None else check_times(prepared, time)
+    values = values_of(tables.noise, readings_of(prepared))
+    seen = observations(prepared.points, values, times=when)
     count, further = len(tables.measurements), tables.further_measurements()
     data, noise = data_of(tables.measurements, found.measurements[:count])
     first = Posed(
@@ -297,21 +301,31 @@ def built(
         logged=tables.observations.transform is not None,
     )
     mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
-    return shared_problem(
+    experiments = [
+        Experiment(
+            one.equation.form(mesh)
+            + boundary_exchange(one.boundary)
+            + exchange
+            - well_sources(one.wells),
+            one.data,
+            one.noise,
+            prescribed_values(one.boundary),
+        )
+        for one in (first, *others)
+    ]
+    if tables.time is None:
+        return shared_problem(domain, experiments, latents=priors | own)
+    (only,) = experiments
+    return inverse_problem(
         domain,
-        [
-            Experiment(
-                one.equation.form(mesh)
-                + boundary_exchange(one.boundary)
-                + exchange
-                - well_sources(one.wells),
-                one.data,
-                one.noise,
-                prescribed_values(one.boundary),
-            )
-            for one in (first, *others)
-        ],
+        only.equation,
         latents=priors | own,
+        observations=only.observations,
+        likelihood=only.likelihood,
+        dirichlet=only.dirichlet,
+        times=time,
+        initial=tables.time.initial_state(),
+        scheme=tables.time.scheme,
     )
 
 

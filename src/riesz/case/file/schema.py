@@ -23,6 +23,7 @@ from riesz.case.file.measurements import MeasurementTable
 from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.rivers import RiverTable
+from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable
 from riesz.case.table import Table
 from riesz.engines.base import AbstractEngine
@@ -159,6 +160,7 @@ class ProblemTables(Table):
     unknowns: dict[str, PriorTable] = Field(
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )
+    time: TimeTable | None = None
     engine: EngineTable = EngineTable()
 
     @field_validator("unknowns")
@@ -289,6 +291,31 @@ class ProblemTables(Table):
         return self
 
     @model_validator(mode="after")
+    def check_time(self):
+        """A time axis goes with storage, and with observations that have times."""
+        names, time = self.observations, self.time
+        if (time is None) != (self.equation.storage is None):
+            raise ValueError(
+                "has equation.storage, but no [time]: give its start, end and step"
+                if time is None
+                else "has [time], but no equation.storage, so that nothing changes by itself: give "
+                "how much is stored where u rises by one"
+            )
+        if time is None:
+            return self
+        if names.date is None:
+            raise ValueError("has [time], which needs observations.date: the column of the times")
+        if names.aggregate is not None:
+            raise ValueError(
+                f"has [time], and observations.aggregate = {names.aggregate!r}, which leaves no "
+                "times: keep one of them"
+            )
+        for key in ("measurements", "experiments"):
+            if getattr(self, key):
+                raise ValueError(f"has [time] and [[{key}]], which have no times: leave them out")
+        return self
+
+    @model_validator(mode="after")
     def check_experiments(self):
         if self.experiments:
             check_plain(self.observations)
@@ -318,5 +345,7 @@ class ProblemTables(Table):
             for i, one in enumerate(self.experiments, 1)
             for key, value in one.unknowns().items()
         }
-        named = self.equation.coefficients() | stretches | rates | beds | further
+        time = self.time
+        initial = {} if time is None or time.initial == STEADY else {"time.initial": time.initial}
+        named = initial | self.equation.coefficients() | stretches | rates | beds | further
         return named | {f"noise.{key}": value for key, value in self.noise.unknowns().items()}

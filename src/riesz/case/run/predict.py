@@ -140,7 +140,9 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
             f"unknowns {', '.join(draws.names)}."
         )
     if name == FLUX and draws.flux is None:
-        raise RieszError("the equation has no flux: no term of it moves anything.")
+        raise RieszError(
+            "there is no flux to map: the equation is one in time, or no term of it moves anything."
+        )
     if request.suffix == VTU and draws.is_number(name):
         raise RieszError(
             f"{request.out}: {name} is a number, not a function of place: write it to a .csv."

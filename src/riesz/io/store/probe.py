@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.time.problem import at_time, initial_values, with_history
 from riesz.observe.observables import AtPoints
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -25,7 +26,7 @@ TOLERANCE = {"float64": 1e-6, "float32": 1e-3}
 """Relative to the norm, by the precision of the problem; the looser where two differ."""
 
 EQUATION, BOUNDARY, NOISE = "the equation", "the boundary values", "the noise"
-OBSERVED = "what is observed"
+OBSERVED, AXIS = "what is observed", "the time axis and the initial state"
 
 
 def probe(problem: InverseProblem) -> dict[str, Numbers]:
@@ -36,7 +37,7 @@ def probe(problem: InverseProblem) -> dict[str, Numbers]:
     places = (np.zeros(size), 1.4 * fixed_vector(size, 0))
     found = [evaluated(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
     # In the order of the unknowns, which compiled functions do not keep.
-    names = (*map(prior_of, problem.latents.names), EQUATION, BOUNDARY, NOISE, OBSERVED)
+    names = (*map(prior_of, problem.latents.names), EQUATION, BOUNDARY, NOISE, OBSERVED, AXIS)
     parts = [name for name in names if name in found[0]]
     return {part: [digest(flat(r)) for one in found for r in one[part]] for part in parts}
 
@@ -48,7 +49,7 @@ def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> 
     """
     known = saved if isinstance(saved, dict) else {}
     differing = [p for p, numbers in given.items() if not agree(known.get(p), numbers, tolerance)]
-    rest = (EQUATION, BOUNDARY, NOISE, OBSERVED)
+    rest = (EQUATION, BOUNDARY, NOISE, OBSERVED, AXIS)
     return [part for part in differing if part not in rest] or differing
 
 
@@ -70,8 +71,12 @@ def evaluated(
     In one program: one by one, each operation would be compiled by itself.
     """
     z, space = problem.z(coordinates), problem.forward.space
-    prescribed, residuals = [], []
-    for forward in problem.forwards:
+    prescribed, residuals, forwards, time = [], [], problem.forwards, problem.time
+    if time is not None:  # at the end of the first step, after a state that is half as large
+        first, then = jnp.asarray(time.axis.times[:2], state.dtype)
+        z, rate = at_time(z, then), 1 / (then - first)
+        forwards = (with_history(problem.forward, rate, rate * state / 2),)
+    for forward in forwards:
         nowhere = jnp.zeros(space.num_dofs, state.dtype)
         prescribed += [
             nowhere.at[forward.fixed].set(1.0),
@@ -83,6 +88,8 @@ def evaluated(
         prior_of(name): [UnknownAt(name)(problem, state, z)] for name in problem.latents.names
     }
     whole = jnp.tile(state, len(problem.forwards))
+    if time is not None:
+        whole = jnp.asarray(fixed_vector(time.num_recorded, 0), state.dtype)
     return unknowns | {
         EQUATION: residuals,
         BOUNDARY: prescribed,
@@ -94,7 +101,15 @@ def evaluated(
 def observed_numbers(
     problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
 ) -> dict[str, list[Float[Array, "..."]]]:
-    """What sensors see of a fixed state; of values at points, the points are compared."""
+    """What sensors see of a fixed state; of values at points, the points are compared.
+
+    In time, of a fixed record, with the axis and the state to begin with.
+    """
+    time = problem.time
+    if time is not None:
+        begun = [] if time.initial is None else [initial_values(time.initial, z)]
+        axis = jnp.asarray(time.axis.times, state.dtype)
+        return {OBSERVED: [problem.predicted(state, z)], AXIS: [axis, *begun]}
     if isinstance(problem.observations.what, AtPoints):
         return {}
     return {OBSERVED: [problem.predicted(state, z)]}

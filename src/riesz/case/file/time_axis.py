@@ -1,0 +1,192 @@
+"""The table [time] of a problem file: when the equation holds, step by step, and how it begins."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
+
+from riesz.case.data.prepared import Prepared
+from riesz.case.table import NumberOrName, Table, is_finite, shown
+from riesz.errors import FileFormatError
+from riesz.fem.time.axis import TimeAxis, period_times, time_axis
+from riesz.fem.time.problem import BDF2, SteadyState
+from riesz.problem.recording import Recording
+
+STEADY = "steady"
+"""The initial state is the one that the stresses of the first time would lead to."""
+
+CALENDAR = {
+    "day": ("D", 1, 1.0),
+    "week": ("D", 7, 7.0),
+    "month": ("M", 1, 30.4),
+    "year": ("M", 12, 365.0),
+}
+"""Steps by name: the unit of NumPy that they are counted in, how many of it, and about the days."""
+
+MOST_STEPS = 100_000
+"""More are a slip of a unit."""
+
+SECONDS, ROUNDING = 86_400.0, 1e-9
+
+Moment = datetime.datetime | float
+Numbers = Float[np.ndarray, " time"]
+Moments = Shaped[np.ndarray, " time"]
+"""Of the type datetime64[s]."""
+
+
+def as_moment(value: Any) -> Moment:
+    """A date or a date with a time, in quotes or not; or a number."""
+    if is_finite(value):
+        return float(value)
+    found = value
+    if isinstance(value, str):
+        try:
+            found = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            found = None
+    if isinstance(found, datetime.date) and not isinstance(found, datetime.datetime):
+        found = datetime.datetime(found.year, found.month, found.day)
+    if not isinstance(found, datetime.datetime):
+        raise ValueError(f"is {shown(value)}: give a date such as 1980-01-31, or a number")
+    if found.tzinfo is not None:
+        raise ValueError(f"is {shown(value)}, in a time zone: leave it out, here and everywhere")
+    return found
+
+
+def as_step(value: Any) -> float | str:
+    if is_finite(value) and value > 0:
+        return float(value)
+    if isinstance(value, str) and value in CALENDAR:
+        return value
+    raise ValueError(
+        f"is {shown(value)}: give a positive number, of days where start is a date, or one of "
+        f"{', '.join(map(repr, CALENDAR))}"
+    )
+
+
+When = Annotated[Any, PlainValidator(as_moment)]
+Step = Annotated[Any, PlainValidator(as_step)]
+
+
+class TimeTable(Table):
+    """From a start to an end by equal steps; or stress periods, each in some steps that grow."""
+
+    start: When = Field(description="when the initial state holds: a date, or a number")
+    end: When = None
+    step: Step = None
+    periods: list[When] | None = None  # where each ends
+    steps: PositiveInt = 1  # in each
+    growth: PositiveFloat = 1.0  # of a step over the one before
+    initial: NumberOrName = STEADY
+    scheme: Literal["bdf2", "euler"] = BDF2
+
+    @model_validator(mode="after")
+    def check(self):
+        given = self.model_fields_set
+        if self.periods is None and not {"end", "step"} <= given:
+            raise ValueError("needs end and step; or periods, the dates at which stresses change")
+        for key in ("end", "step") if self.periods is not None else ("steps", "growth"):
+            if key in given:
+                other = "without" if self.periods is not None else "with"
+                raise ValueError(f"has the key {key!r}, which goes {other} periods: leave it out")
+        if self.periods is not None and not self.periods:
+            raise ValueError("has no periods: give where each of them ends")
+        ends: list[Any] = [self.end] if self.periods is None else self.periods
+        if len({isinstance(one, float) for one in (self.start, *ends)}) > 1:
+            raise ValueError("has dates and numbers: give all its times in one way")
+        for one, next_one in zip([self.start, *ends], ends, strict=False):
+            if not next_one > one:
+                raise ValueError(f"goes from {one} to {next_one}: times must rise")
+        if isinstance(self.start, float) and isinstance(self.step, str):
+            raise ValueError(f"has step = {self.step!r}, which needs dates: give a number")
+        if self.num_steps() > MOST_STEPS:
+            raise ValueError(
+                f"has about {self.num_steps():.2g} steps, more than {MOST_STEPS}: make them longer"
+            )
+        return self
+
+    @property
+    def is_dated(self) -> bool:
+        return isinstance(self.start, datetime.datetime)
+
+    def span(self) -> float:
+        """In days, or in the unit of its numbers."""
+        last = self.end if self.periods is None else self.periods[-1]
+        return days_between(self.start, last)
+
+    def num_steps(self) -> float:
+        step: Any = self.step
+        if self.periods is not None:
+            return float(len(self.periods) * self.steps)
+        return self.span() / (CALENDAR[step][2] if isinstance(step, str) else step)
+
+    def initial_state(self) -> Any:
+        return SteadyState() if self.initial == STEADY else self.initial
+
+    def axis(self) -> TimeAxis:
+        return time_axis(self.times())
+
+    def times(self) -> Moments | Numbers:
+        """Where steps end, the start first."""
+        if isinstance(self.step, str):
+            start, end = (np.datetime64(one, "s") for one in (self.start, self.end))
+            return calendar_times(start, end, self.step)
+        if self.periods is None:
+            # The last step is shorter where the end is no whole number of steps away.
+            whole = np.arange(np.ceil(self.span() / self.step - ROUNDING)) * self.step
+            passed = np.append(whole, self.span())
+        else:
+            ends = [days_between(self.start, one) for one in (self.start, *self.periods)]
+            passed = period_times(ends, self.steps, growth=self.growth)
+        if not self.is_dated:
+            return self.start + passed
+        return np.datetime64(self.start, "s") + np.round(passed * SECONDS).astype("timedelta64[s]")
+
+
+def days_between(first: Any, last: Any) -> float:
+    """Or the difference of numbers."""
+    passed = last - first
+    return passed.total_seconds() / SECONDS if isinstance(passed, datetime.timedelta) else passed
+
+
+def calendar_times(start: np.datetime64, end: np.datetime64, step: str) -> Moments:
+    """Days, weeks, months or years from a start on; a month that is too short ends on its last day.
+
+    The last step ends with the end, and may be shorter.
+    """
+    unit, count, _ = CALENDAR[step]
+    first = start.astype(f"datetime64[{unit}]")
+    number = (end.astype(first.dtype) - first).astype(int) // count + 1
+    whole = first + count * np.arange(number + 1)
+    beyond = (whole + 1).astype("datetime64[D]") - np.timedelta64(1, "D")
+    days = start.astype("datetime64[D]")
+    same = whole.astype("datetime64[D]") + (days - first.astype("datetime64[D]"))
+    found = (np.minimum(same, beyond) if unit != "D" else same).astype("datetime64[s]")
+    found = found + (start - days)
+    return np.append(found[found < end], end)
+
+
+def time_notes(time: Recording | None) -> list[str]:
+    """What a reader of maps must know."""
+    if time is None:
+        return []
+    return [f"maps show the state at {time.axis.dates(time.axis.times[-1:])[0]}, where [time] ends"]
+
+
+def check_times(prepared: Prepared, axis: TimeAxis) -> Moments | Numbers:
+    """When each observation was, found to be on the axis; raises with its line where it is not."""
+    assert prepared.times is not None  # they are read where there is a time axis
+    given = prepared.times.values()
+    times = axis.numbers(given, f"{prepared.path}: times of observations")
+    outside = ~((times >= axis.times[0]) & (times <= axis.times[-1]))
+    if outside.any():
+        first, last = axis.dates(axis.times[[0, -1]])
+        row, count = int(np.argmax(outside)), int(outside.sum())
+        raise FileFormatError(
+            f"{prepared.path}, line {prepared.lines[row]}: the time {given[row]} is not between "
+            f"{first} and {last}, where [time] starts and ends ({count} of {len(times)} rows are "
+            "like that): make it longer, or leave rows out by observations.from and to."
+        )
+    return given

@@ -1,0 +1,155 @@
+"""Problem files in time: axes, observations with dates, and what is refused before any work."""
+
+import datetime
+
+import numpy as np
+import pytest
+from tests.small_problem import LOGNORMAL, problem_toml, table, written
+
+import riesz as rz
+from riesz.case.file.time_axis import TimeTable
+from riesz.errors import FileFormatError, RieszError
+from riesz.io.store.posterior import load_posterior
+
+START = datetime.date(1980, 1, 1)
+ROWS = ("0.5,0.5,0.6,1980-02-15", "0.5,0.5,0.7,1980-07-01T12:00", "0.3,0.6,0.5,1980-02-15")
+DATES = "\n".join(["x,y,value,day", *ROWS, ""])
+YEAR = {"start": START, "end": datetime.date(1981, 1, 1), "step": "month", "initial": 0.0}
+STORED = {"storage": "s", "diffusion": "a", "source": 1.0}
+UNKNOWNS = {"a": LOGNORMAL, "s": LOGNORMAL | {"median": 50.0}}
+
+
+def axis_of(**keys):
+    return TimeTable.model_validate(keys).axis()
+
+
+@pytest.mark.parametrize(
+    ("keys", "dates"),
+    [
+        ({"end": "1980-03-01", "step": 20}, ["01-01", "01-21", "02-10", "03-01"]),
+        ({"end": "1980-02-01", "step": 20}, ["01-01", "01-21", "02-01"]),
+        ({"end": "1980-04-01", "step": "month"}, ["01-01", "02-01", "03-01", "04-01"]),
+        ({"end": "1980-01-16", "step": "week"}, ["01-01", "01-08", "01-15", "01-16"]),
+        ({"end": "1980-01-03", "step": "day"}, ["01-01", "01-02", "01-03"]),
+        ({"start": "1980-01-31", "end": "1980-03-31", "step": "month"},
+         ["01-31", "02-29", "03-31"]),
+        ({"periods": ["1980-01-03", "1980-02-02"], "steps": 2},
+         ["01-01", "01-02", "01-03", "01-18", "02-02"]),
+        ({"periods": ["1980-01-04"], "steps": 2, "growth": 2.0}, ["01-01", "01-02", "01-04"]),
+    ],
+)  # fmt: skip
+def test_dates_of_steps(keys, dates):
+    axis = axis_of(**({"start": START} | keys))
+    wanted = np.array([f"1980-{one}" for one in dates], "datetime64[s]")
+    np.testing.assert_array_equal(axis.dates(axis.times), wanted)
+
+
+def test_years_from_a_time_of_day():
+    axis = axis_of(start=datetime.datetime(1980, 2, 29, 6), end="1983-01-01", step="year")
+    found = [str(one) for one in axis.dates(axis.times)]
+    assert found[:3] == ["1980-02-29T06:00:00", "1981-02-28T06:00:00", "1982-02-28T06:00:00"]
+    assert found[3:] == ["1983-01-01T00:00:00"]
+
+
+def test_numbers_have_no_dates():
+    axis = axis_of(start=1.0, end=2.0, step=0.3)
+    np.testing.assert_allclose(axis.times, [1.0, 1.3, 1.6, 1.9, 2.0], rtol=1e-12)
+    assert axis.origin is None
+    np.testing.assert_allclose(axis_of(start=0, end=0.3, step=0.1).times, [0, 0.1, 0.2, 0.3])
+
+
+def timed(time=YEAR, *, observations=None, equation=STORED, more="", **parts):
+    given = {"date": "day"} if observations is None else observations
+    text = problem_toml(observations=given, equation=equation, unknowns=UNKNOWNS, **parts)
+    return text + "\n" + ("" if time is None else table("time", time)) + more
+
+
+def test_readings_with_dates_are_read_off_a_march(tmp_path):
+    case = rz.read_problem(written(tmp_path, timed(), DATES))
+    problem = case.problem
+    assert problem.time.axis.num_steps == 12
+    assert problem.time.num_recorded == 13 * 2  # two places
+    np.testing.assert_array_equal(
+        problem.observations.when, case.prepared.times.moments.astype("datetime64[s]")
+    )
+    # Half-way through February, of 29 days in that year, and in July.
+    rows = problem.operator.to_scipy().toarray().reshape(3, 13, 2)
+    np.testing.assert_allclose(rows[2, 1:3].sum(axis=1), [15 / 29, 14 / 29], rtol=1e-12)
+    np.testing.assert_allclose(rows.sum(axis=(1, 2)), 1.0)
+    assert "maps show the state at 1981-01-01T00:00:00, where [time] ends" in case.notes
+
+
+def test_a_state_may_begin_as_an_unknown_or_steady(tmp_path):
+    steady = rz.read_problem(written(tmp_path, timed(YEAR | {"initial": "steady"}), DATES))
+    assert steady.problem.time.initial is None
+    begun = rz.read_problem(written(tmp_path, timed(YEAR | {"initial": "a"}), DATES))
+    assert begun.problem.time.initial is not None
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"time": None}, "has equation.storage, but no .time.: give its start"),
+        ({"equation": {"diffusion": "a", "source": "s"}}, "has .time., but no equation.storage"),
+        ({"observations": {}}, "has .time., which needs observations.date"),
+        (
+            {"observations": {"date": "day", "site": "day", "aggregate": "median"}},
+            "which leaves no times: keep one",
+        ),
+        ({"more": '[[experiments]]\nfile = "b.csv"\n'}, "experiments.., which have no times"),
+        ({"time": {"start": START}}, "needs end and step; or periods"),
+        ({"time": YEAR | {"steps": 3}}, "'steps', which goes with periods"),
+        ({"time": YEAR | {"periods": [START]}}, "'end', which goes without periods"),
+        ({"time": {"start": START, "periods": []}}, "has no periods: give where each"),
+        ({"time": YEAR | {"end": 3.0}}, "has dates and numbers: give all its times in one way"),
+        ({"time": YEAR | {"end": START}}, "goes from 1980-01-01 .* times must rise"),
+        ({"time": {"start": 0.0, "end": 1.0, "step": "month"}}, "'month', which needs dates"),
+        ({"time": YEAR | {"step": 1e-6}}, "steps, more than 100000: make them longer"),
+        ({"time": YEAR | {"step": -1}}, "step is -1: give a positive number, of days where"),
+        ({"time": YEAR | {"start": "soon"}}, "start is 'soon': give a date such as 1980-01-31"),
+        ({"time": YEAR | {"start": "1980-01-01T00:00Z"}}, "in a time zone: leave it out"),
+        ({"time": YEAR | {"initial": "h0"}}, "time.initial = 'h0', but there is no .unknowns.h0"),
+        (
+            {"time": YEAR | {"end": datetime.date(1980, 6, 1)}},
+            r"wells.csv, line 3: the time 1980-07-01T12:00:00 is not between 1980-01-01T00:00:00 a",
+        ),
+        ({"time": {"start": 0.0, "end": 9.0, "step": 1.0}}, "but the time axis has numbers"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(tmp_path, parts, message):
+    with pytest.raises((FileFormatError, RieszError), match=message):
+        rz.read_problem(written(tmp_path, timed(**parts), DATES))
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("", "line 4: day is empty: every row needs its time"),
+        ("15.02.1980", "line 4: day is '15.02.1980', but .* line 2 has '1980-02-15': write all"),
+        ("1980-02-30", "line 4: day is '1980-02-30', and there is no such day"),
+    ],
+)
+def test_bad_dates_are_told_with_their_line(tmp_path, cell, message):
+    rows = DATES.rsplit(",", 1)[0] + f",{cell}\n"
+    with pytest.raises(FileFormatError, match=message):
+        rz.read_problem(written(tmp_path, timed(), rows))
+
+
+@pytest.mark.slow
+def test_a_run_in_time_is_kept_read_and_mapped_at_its_end(tmp_path):
+    path = written(tmp_path, timed(), DATES)
+    run = rz.fit_case(path, tmp_path / "run", "laplace", check=False, progress=False)
+    posterior = rz.read_run(tmp_path / "run").posterior
+    points = [[0.5, 0.5], [0.3, 0.6]]
+    end = rz.predict_in_time(posterior, ["1981-01-01"], points, num_draws=400)
+    rz.write_prediction(run, tmp_path / "u.csv", quantity="u", points=points)
+    mapped = np.loadtxt(tmp_path / "u.csv", delimiter=",", skiprows=1)[:, 2]
+    np.testing.assert_allclose(mapped, end.mean[0], rtol=0.02)
+    later = timed(YEAR | {"end": datetime.date(1981, 2, 1)})
+    other = rz.read_problem(written(tmp_path, later, DATES)).problem
+    with pytest.raises(RieszError, match=r"differs in .*the time axis and the initial state"):
+        load_posterior(tmp_path / "run" / "posterior", other)
+    stored = STORED | {"storage": 3.0, "source": "s"}
+    other = rz.read_problem(written(tmp_path, timed(equation=stored), DATES)).problem
+    with pytest.raises(RieszError, match="differs in the equation"):
+        load_posterior(tmp_path / "run" / "posterior", other)
