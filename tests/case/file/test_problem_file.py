@@ -279,7 +279,7 @@ def test_without_levels_the_coarsest_mesh_keeps_some_edges(tmp_path):
         ({"value = 0.0": 'value = "a"'}, "but not affinely"),
         (
             {'name = "emulate"': 'name = "relax"', "sd = 0.05": 'sd = 0.05\nkind = "student-t"'},
-            "needs normal noise",
+            "needs independent normal noise",
         ),
     ],
 )
