@@ -2,12 +2,14 @@
 
 import datetime
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.small_problem import LOGNORMAL, problem_toml, table, written
 
 import riesz as rz
 from riesz.case.file.time_axis import TimeTable
+from riesz.case.file.wells import kept_wells, step_rates, wells_content
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.posterior import load_posterior
 
@@ -17,6 +19,9 @@ DATES = "\n".join(["x,y,value,day", *ROWS, ""])
 YEAR = {"start": START, "end": datetime.date(1981, 1, 1), "step": "month", "initial": 0.0}
 STORED = {"storage": "s", "diffusion": "a", "source": 1.0}
 UNKNOWNS = {"a": LOGNORMAL, "s": LOGNORMAL | {"median": 50.0}}
+
+PUMPED = "x,y,rate,day\n{}0.4,0.4,-2,1980-01-01\n0.6,0.6,-1,1979-06-01\n0.4,0.4,0,1980-02-11\n"
+WELLS = '[[wells]]\nfile = "pumped.csv"\ndate = "day"\n'
 
 
 def axis_of(**keys):
@@ -89,6 +94,11 @@ def test_a_state_may_begin_as_an_unknown_or_steady(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
+        (
+            {"time": None, "equation": {"diffusion": "a", "source": "s"}, "more": WELLS},
+            "has wells.1.date, rates that change, but no .time.",
+        ),
+        ({"more": "[[wells]]\nx = 0.5\ny = 0.5\nrate = 1.0\ndate = 'day'\n"}, "which needs 'file'"),
         ({"time": None}, "has equation.storage, but no .time.: give its start"),
         ({"equation": {"diffusion": "a", "source": "s"}}, "has .time., but no equation.storage"),
         ({"observations": {}}, "has .time., which needs observations.date"),
@@ -133,6 +143,40 @@ def test_bad_dates_are_told_with_their_line(tmp_path, cell, message):
     rows = DATES.rsplit(",", 1)[0] + f",{cell}\n"
     with pytest.raises(FileFormatError, match=message):
         rz.read_problem(written(tmp_path, timed(), rows))
+
+
+def test_wells_pump_the_volumes_of_their_table(tmp_path):
+    (tmp_path / "pumped.csv").write_text(PUMPED.format(""))
+    case = rz.read_problem(written(tmp_path, timed(more=WELLS), DATES))
+    (wells,), axis = case.wells, case.problem.time.axis
+    np.testing.assert_array_equal(wells.places, [[0.4, 0.4], [0.6, 0.6]])
+    # Ten of the 29 days of February are pumped.
+    wanted = np.tile([0.0, -1.0], (12, 1))
+    wanted[:2, 0] = -2.0, -2.0 * 10 / 29
+    np.testing.assert_allclose(step_rates(wells, axis), wanted, atol=1e-12)
+    np.testing.assert_array_equal(wells.rates, [0.0, -1.0])
+    (source,) = case.problem.forward.form.point_sources
+    for step in (0, 1, 11):
+        now = source.rates.now({"t": jnp.asarray(axis.times[step + 1])}, "rates")
+        np.testing.assert_allclose(now, wanted[step], atol=1e-12)
+    (tmp_path / "kept.csv").write_bytes(wells_content(case.wells, case.tables.wells))
+    (again,) = kept_wells(tmp_path / "problem.toml", tmp_path / "kept.csv", case.tables.wells, None)
+    np.testing.assert_array_equal(step_rates(again, axis), step_rates(wells, axis))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("0.2,0.2,1,1980-03-01\n", r"line 2: the well at \(0.2, 0.2\) has no rate before 1980-03"),
+        ("0.4,0.4,1,1980-01-01\n", r"line 3: the well at .* has two rates from 1980-01-01.* on: k"),
+        ("0.4,0.4,1,\n", "line 2: day is empty: every row needs its time"),
+        ("0.4,0.4,1,3\n", "line 2: day is '3', a number, but other rows have dates"),
+    ],
+)
+def test_gaps_and_doubles_in_a_table_of_rates_are_told(tmp_path, row, message):
+    (tmp_path / "pumped.csv").write_text(PUMPED.format(row))
+    with pytest.raises(FileFormatError, match=message):
+        rz.read_problem(written(tmp_path, timed(more=WELLS), DATES))
 
 
 @pytest.mark.slow

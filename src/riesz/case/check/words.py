@@ -173,7 +173,10 @@ def wells_lines(case: Case) -> list[str]:
     if known:
         places = ", ".join(f"{count} in {name}" for name, count in found.items())
         count = sum(found.values())
-        lines.append(f"{counted(count)} ({places}) with a total rate of {total_rate(case):.6g}")
+        lines.append(
+            f"{counted(count)} ({places}) with a total rate of {total_rate(case):.6g}"
+            f"{', at last' if any(one.times is not None for one in known) else ''}"
+        )
     names = [one.unknown for one in case.wells if one.unknown is not None]
     if names:
         lines.append(f"{counted(len(names))} of unknown rate: {', '.join(names)}")

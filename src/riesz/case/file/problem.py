@@ -306,7 +306,7 @@ def built(
             one.equation.form(mesh)
             + boundary_exchange(one.boundary)
             + exchange
-            - well_sources(one.wells),
+            - well_sources(one.wells, time),
             one.data,
             one.noise,
             prescribed_values(one.boundary),

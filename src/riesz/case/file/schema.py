@@ -301,6 +301,9 @@ class ProblemTables(Table):
                 else "has [time], but no equation.storage, so that nothing changes by itself: give "
                 "how much is stored where u rises by one"
             )
+        dated = [number for number, one in enumerate(self.wells, 1) if one.date is not None]
+        if time is None and dated:
+            raise ValueError(f"has wells.{dated[0]}.date, rates that change, but no [time]")
         if time is None:
             return self
         if names.date is None:

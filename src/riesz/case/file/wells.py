@@ -7,27 +7,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import model_validator
 
 from riesz.case.data.prepared import Columns, columns_of
 from riesz.case.data.schema import CRS
 from riesz.case.table import NumberOrName, Table, table_of
+from riesz.errors import FileFormatError
+from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
+from riesz.fem.time.axis import TimeAxis
+from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import read_csv
+from riesz.io.tables.text import TextTable, read_csv
 
-AXES, RATE = ("x", "y"), "rate"
+AXES, RATE, TIME = ("x", "y"), "rate", "time"
 """Keys of a well, and the columns that they name unless told otherwise."""
 
 ENTRY = "entry"
 """The column of a run's own table that tells which entry of the problem file a well is of."""
 
 
+Rows = Int[np.ndarray, " row"]
+
+
 class WellTable(Table):
     """A point at which something is put in or, with a negative rate, taken out; or many in a file.
 
-    In a point's table `rate` may name an unknown; beside `file`, all three name columns.
+    In a point's table `rate` may name an unknown; beside `file`, all three name columns. With a
+    column of dates, a row is the rate of a well from that time on.
     """
 
     file: str | None = None
@@ -36,6 +44,7 @@ class WellTable(Table):
     x: NumberOrName = None
     y: NumberOrName = None
     rate: NumberOrName = None
+    date: str | None = None
 
     @model_validator(mode="after")
     def check(self):
@@ -52,6 +61,8 @@ class WellTable(Table):
                 raise ValueError(
                     f"has {key} = {value!r}, which is no number: columns need the key 'file'"
                 )
+        if self.file is None and self.date is not None:
+            raise ValueError("has the key 'date', which needs 'file': a table with that column")
         if self.file is None and self.layer is not None:
             raise ValueError("has the key 'layer', which needs 'file': a map layer of points")
         if self.file is None and isinstance(self.rate, str) and not self.rate.isidentifier():
@@ -77,14 +88,32 @@ class WellPoints:
     columns: Columns  # x, y and, where it is known, the rate
     unknown: str | None = None  # the name of the rate, where it is not
     crs: str | None = None  # as it was told, or of a map layer
+    times: Times | None = None  # from which on the rate of a row holds
+
+    @property
+    def places(self) -> Float[np.ndarray, "well 2"]:
+        """Where the wells are, each once where its rows have times."""
+        points = self.columns.points
+        return points if self.times is None else np.unique(points, axis=0)
 
     @property
     def count(self) -> int:
-        return len(self.columns.points)
+        return len(self.places)
 
     @property
     def rates(self) -> Float[np.ndarray, " well"]:
-        return self.columns.numbers[:, 2]
+        """In time, the last ones."""
+        return np.array([rates[-1] for _, rates in self.histories()])
+
+    def histories(self) -> list[tuple[Rows, Float[np.ndarray, " row"]]]:
+        """The rows of each well in the order of time, and its rates."""
+        every = self.columns.numbers[:, 2]
+        if self.times is None:
+            return [(np.array([row]), every[row : row + 1]) for row in range(len(every))]
+        place = np.unique(self.columns.points, axis=0, return_inverse=True)[1].reshape(-1)
+        order = np.lexsort((self.times.numbers, place))
+        groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+        return [(rows, every[rows]) for rows in groups]
 
 
 def read_wells(
@@ -113,7 +142,8 @@ def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoin
     names = table.columns()
     found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
     own = table.crs or found.crs
-    return WellPoints(columns_of(found, names).within(own, crs), crs=crs or own)
+    times = None if table.date is None else found.times(table.date)
+    return WellPoints(columns_of(found, names).within(own, crs), crs=crs or own, times=times)
 
 
 def wells(
@@ -130,10 +160,14 @@ def wells(
     return well_sources([wells_in(path.parent, table_of(WellTable, content, path))])
 
 
-def well_sources(wells: Sequence[WellPoints]) -> WeakForm:
-    """What all wells put in: those of known rates together, then each of an unknown rate."""
-    known = [one for one in wells if one.unknown is None]
+def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> WeakForm:
+    """What all wells put in: those of known rates together, those in time, and then each of an
+    unknown rate."""
+    known = [one for one in wells if one.unknown is None and one.times is None]
     form = WeakForm()
+    for one in wells:
+        if one.times is not None and axis is not None:
+            form = form + point_source(one.places, series(axis.times[:-1], step_rates(one, axis)))
     if known:
         places = np.concatenate([one.columns.points for one in known])
         form = form + point_source(places, np.concatenate([one.rates for one in known]))
@@ -143,14 +177,48 @@ def well_sources(wells: Sequence[WellPoints]) -> WeakForm:
     return form
 
 
+def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step well"]:
+    """The mean rate of each well in each step, so that volumes are right wherever rates change.
+
+    Raises where a table says nothing of the beginning, or two things of one time.
+    """
+    columns, times = wells.columns, wells.times
+    assert times is not None
+    when = axis.numbers(times.values(), f"{columns.path}: times of wells")
+    found = []
+    for rows, rates in wells.histories():
+        own = when[rows]
+        (twice,) = np.nonzero(np.diff(own) <= 0)
+        x, y = columns.points[rows[0]]
+        if twice.size:
+            raise FileFormatError(
+                f"{columns.path}, {columns.place} {columns.lines[rows[twice[0] + 1]]}: the well at "
+                f"({x:.10g}, {y:.10g}) has two rates from {times.values()[rows[twice[0]]]} on: "
+                "keep one."
+            )
+        if own[0] > axis.times[0]:
+            first = axis.dates(axis.times[:1])[0]
+            raise FileFormatError(
+                f"{columns.path}, {columns.place} {columns.lines[rows[0]]}: the well at ({x:.10g}, "
+                f"{y:.10g}) has no rate before {times.values()[rows[0]]}, but [time] starts at "
+                f"{first}: add a row for that, of 0 where nothing was pumped."
+            )
+        ends = np.append(own, max(own[-1], axis.times[-1]) + 1.0)
+        volume = np.concatenate([[0.0], np.cumsum(rates * np.diff(ends))])
+        found.append(np.diff(np.interp(axis.times, ends, volume)) / axis.steps)
+    return np.stack(found, axis=1)
+
+
 def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:
     """The wells that came from files, as a run folder keeps them: files may change, or be large."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((ENTRY, *AXES, RATE))
+    writer.writerow((ENTRY, *AXES, RATE, TIME))
     for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
         if table.file is not None:
-            writer.writerows([number, *row] for row in one.columns.numbers.tolist())
+            rows = one.columns.numbers.tolist()
+            times = [""] * len(rows) if one.times is None else one.times.written()
+            writer.writerows([number, *row, time] for row, time in zip(rows, times, strict=True))
     return text.getvalue().encode()
 
 
@@ -165,6 +233,11 @@ def kept_wells(
     return tuple(
         well_of(path, number, one, crs)
         if one.file is None
-        else WellPoints(columns_of(table.kept(entries == number), (*AXES, RATE)))
+        else kept_well(table.kept(entries == number), one)
         for number, one in enumerate(tables)
     )
+
+
+def kept_well(table: TextTable, own: WellTable) -> WellPoints:
+    times = None if own.date is None else table.times(TIME)
+    return WellPoints(columns_of(table, (*AXES, RATE)), times=times)
