@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = sorted((ROOT / "examples" / "tutorials").glob("*.py"))
 
 
-def test_there_are_six_and_each_ends_with_an_assertion():
-    assert len(TUTORIALS) == 6
+def test_there_are_seven_and_each_ends_with_an_assertion():
+    assert len(TUTORIALS) == 7
     for script in TUTORIALS:
         cells = cells_of(script.read_text())
         assert title_of(cells)

@@ -55,9 +55,10 @@ def upwinded(
 
     def flux_of(slopes):
         flux = physics(State(u.value, slopes)).flux or (None,) * dim
-        return tuple(0.0 * slopes[0] if f is None else f for f in flux)
+        return tuple(jnp.zeros_like(slopes[0]) if f is None else f for f in flux)
 
-    axes = [tuple(float(i == d) + 0 * u.slopes[0] for i in range(dim)) for d in range(dim)]
+    # Of the slopes' type, but not made from them: what depends on nothing must not seem to.
+    axes = [tuple(jnp.full_like(u.slopes[0], i == d) for i in range(dim)) for d in range(dim)]
     responses = [jax.jvp(flux_of, (u.slopes,), (axis,))[1][d] for d, axis in enumerate(axes)]
     diffusivity = sum(responses[1:], start=responses[0]) / dim
     slopes = [dot(row, velocity) for row in inverse_jacobian]
