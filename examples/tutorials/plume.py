@@ -65,8 +65,8 @@ print(problem)
 # %% [markdown]
 # ## What the samples say
 #
-# The plume is linear in the history of the leak, and not in the dispersion: `conditional` integrates
-# the history out and is left with one number.
+# The plume is linear in the history of the leak, and not in the dispersion: `conditional`
+# integrates the history out and is left with one number.
 
 # %%
 posterior = rz.fit(problem, "conditional", seed=0, progress=False)
