@@ -30,6 +30,7 @@ class ExperimentName(StrEnum):
     MISSPECIFIED = "misspecified"
     JURA = "jura"
     AQUIFER = "aquifer"
+    AQUIFER_TIME = "aquifer-time"
     AGREEMENT = "agreement"
 
 
@@ -37,6 +38,7 @@ OPTIONS = {
     ExperimentName.SMOOTHER: ("domain",),
     ExperimentName.JURA: ("metal", "data", "settings", "select"),
     ExperimentName.AQUIFER: ("split", "data", "select"),
+    ExperimentName.AQUIFER_TIME: ("split", "data"),
     ExperimentName.HANFORD: ("set", "data"),
 }
 """What can be asked for besides mode and seed; of other experiments nothing can."""
@@ -85,6 +87,13 @@ def experiment_of(request: Request) -> "Experiment":
         return jura_of(request)
     if request.name is ExperimentName.AQUIFER:
         return aquifer_of(request)
+    if request.name is ExperimentName.AQUIFER_TIME:
+        from riesz_paper.data.esrp import esrp
+        from riesz_paper.experiments.aquifer_time.experiment import aquifer_time_experiment
+
+        return aquifer_time_experiment(
+            esrp(request.data), request.seed, request.mode, request.split
+        )
     if request.name is ExperimentName.HANFORD:
         from riesz_paper.experiments.hanford.experiment import hanford_experiment
 

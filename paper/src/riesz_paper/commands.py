@@ -41,7 +41,8 @@ def experiment(
         str | None, typer.Option("--metal", help="Cd, Cu, Pb or Co; for jura.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", help="A, B1, B2 or D; for aquifer.")
+        str | None,
+        typer.Option("--split", help="A, B1, B2 or D; for aquifer, A or D for aquifer-time."),
     ] = None,
     which: Annotated[
         int | None, typer.Option("--set", help="One of the sets 0 to 9; for hanford.")
@@ -54,8 +55,8 @@ def experiment(
         Path | None,
         typer.Option(
             "--data",
-            help="For jura a CSV with the columns of the built-in samples, for aquifer and "
-            "hanford a folder.",
+            help="For jura a CSV with the columns of the built-in samples, for aquifer, "
+            "aquifer-time and hanford a folder.",
         ),
     ] = None,
     settings: Annotated[

@@ -1,0 +1,1 @@
+"""The Snake River Plain aquifer in time: dated readings, and a forecast of twenty years."""
