@@ -78,6 +78,7 @@ def aquifer_time_experiment(
         task(aquifer, seed, entry, name, kind)
         for name in splits
         for entry in ENTRIES
+        if name in entry.splits
         for kind in KINDS[name]
     ]
     config: dict[str, Any] = {

@@ -21,10 +21,10 @@ from riesz_paper.experiments.aquifer_time.changes import At
 from riesz_paper.experiments.aquifer_time.model import AbstractModel, Coordinates, Tables
 from riesz_paper.experiments.aquifer_time.readings import Case, Rows
 
-PARTS = 12
+PARTS = 8
 """Values of scales over which forecasts are averaged."""
 
-DRAWS_EACH = 100
+DRAWS_EACH = 150
 
 GAIN = 1e-6
 """Of a step of the search, as a share of the cost, from which on it goes on."""

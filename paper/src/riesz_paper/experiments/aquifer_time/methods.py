@@ -50,6 +50,7 @@ class Entry:
     role: str
     draws: Forecast
     build: Build | None = None  # of those that have an evidence
+    splits: tuple[str, ...] = ("A", "D")
 
 
 @lru_cache(maxsize=1)
@@ -90,13 +91,17 @@ def staying(value: Value) -> Forecast:
     return draws
 
 
-def modelled(name: str, role: str, build: Build) -> Entry:
-    return Entry(name, role, by_model(build), build)
+def modelled(name: str, role: str, build: Build, splits: tuple[str, ...] = ("A", "D")) -> Entry:
+    return Entry(name, role, by_model(build), build, splits)
+
+
+CLOSED = partial(equation, length=RECHARGE_LENGTH, is_held=False)
+HELD = partial(equation, length=RECHARGE_LENGTH, is_held=True)
 
 
 ENTRIES = (
-    modelled("equation", "ours", partial(equation, length=RECHARGE_LENGTH, is_held=False)),
-    modelled("equation-held", "ours", partial(equation, length=RECHARGE_LENGTH, is_held=True)),
+    modelled("equation", "ours", CLOSED),
+    modelled("equation-held", "ours", HELD, ("A",)),  # the variant that was not chosen
     modelled("no-equation", "baseline", kernels),
     modelled("gp-separable", "baseline", separable),
     Entry("last-value", "baseline", staying(last_values)),
