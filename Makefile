@@ -153,6 +153,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment agreement --full --resume --out paper/results/agreement
 	$(BIN)/riesz experiment aquifer --select --full --resume --out paper/results/aquifer-select
 	$(BIN)/riesz experiment aquifer --full --resume --out paper/results/aquifer
+	OPENBLAS_NUM_THREADS=1 $(BIN)/riesz experiment aquifer-time --full --resume --out paper/results/aquifer-time
 
 clean:
 	rm -rf $(VENV) $(ALONE) $(OLDEST) $(OUT) demo-output

@@ -66,7 +66,7 @@ class Drawn(NamedTuple):
 def aquifer_time_experiment(
     aquifer: Aquifer, seed: int, mode: str, split: str | None = None
 ) -> Experiment:
-    """Both splits, or one; the quick run has split A."""
+    """Both splits, or one; the quick run has split A. `--resume` puts runs of one together."""
     if split is not None and split not in SPLITS:
         raise RieszError(
             f"there is no split {split!r} in time: {nearest(split, SPLITS)}It is {listed(SPLITS)}."
@@ -83,7 +83,6 @@ def aquifer_time_experiment(
     ]
     config: dict[str, Any] = {
         "mode": mode,
-        "splits": list(splits),
         "selected": SELECTED,
         "data": aquifer.digest(),
         "first_year": FIRST_YEAR,
