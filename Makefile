@@ -146,6 +146,7 @@ reproduce: $(READY)
 	$(BIN)/riesz experiment checkerboard --full --resume --out paper/results/checkerboard
 	$(BIN)/riesz experiment blocks --full --resume --out paper/results/blocks
 	$(BIN)/riesz experiment hanford --full --resume --out paper/results/hanford
+	$(BIN)/riesz experiment pumping --full --resume --out paper/results/pumping
 	$(BIN)/riesz check examples/transport/problem.toml --calibrate --out results/calibration
 	$(BIN)/riesz experiment misspecified --full --resume --out paper/results/misspecified
 	$(BIN)/riesz experiment jura --select --full --resume --out paper/results/jura-select

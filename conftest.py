@@ -58,6 +58,15 @@ def esrp_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
+def pumping_folder() -> Path:
+    """Readings of aquifer tests, which are no part of the project."""
+    folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / "pumping"
+    if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
+        pytest.skip("needs RIESZ_DATA, a folder with pumping in it: see docs/data.md")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def hanford_folder() -> Path:
     """The Hanford Site, which is no part of the project."""
     folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / "hanford"

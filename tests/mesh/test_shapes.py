@@ -17,7 +17,7 @@ SHAPES = {
     "rectangle_left": (lambda: rectangle((5, 3), diagonal="left"), 1.0),
     "rectangle_alternating": (lambda: rectangle((4, 3), diagonal="alternating"), 1.0),
     "box": (lambda: box((2, 3, 4), (0, 0, -1), (1, 2, 1)), 4.0),
-    "ticks": (lambda: rectangle((graded(1, 5, 4), [0.0, 0.5, 2.0])), 8.0),
+    "ticks": (lambda: rectangle((graded(1, 5, 4), graded(0, 2, 3, first=0.1))), 8.0),
     "disc": (lambda: disc(6, 2.0, (3, 1)), 36 / 2 * 4 * np.sin(2 * np.pi / 36)),
     "l_shape": (lambda: l_shape(3), 3.0),
 }

@@ -27,6 +27,7 @@ class ExperimentName(StrEnum):
     FIELD = "field"
     BLOCKS = "blocks"
     HANFORD = "hanford"
+    PUMPING = "pumping"
     MISSPECIFIED = "misspecified"
     JURA = "jura"
     AQUIFER = "aquifer"
@@ -40,6 +41,7 @@ OPTIONS = {
     ExperimentName.AQUIFER: ("split", "data", "select"),
     ExperimentName.AQUIFER_TIME: ("split", "data"),
     ExperimentName.HANFORD: ("set", "data"),
+    ExperimentName.PUMPING: ("data",),
 }
 """What can be asked for besides mode and seed; of other experiments nothing can."""
 
@@ -98,6 +100,10 @@ def experiment_of(request: Request) -> "Experiment":
         from riesz_paper.experiments.hanford.experiment import hanford_experiment
 
         return hanford_experiment(request.seed, request.mode, request.set, request.data)
+    if request.name is ExperimentName.PUMPING:
+        from riesz_paper.experiments.pumping.experiment import pumping
+
+        return pumping(request.seed, request.mode, request.data)
     if request.name is ExperimentName.SMOOTHER:
         return smoother_of(request)
     from riesz_paper.experiments.agreement.experiment import agreement

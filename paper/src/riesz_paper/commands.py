@@ -56,7 +56,7 @@ def experiment(
         typer.Option(
             "--data",
             help="For jura a CSV with the columns of the built-in samples, for aquifer, "
-            "aquifer-time and hanford a folder.",
+            "aquifer-time, hanford and pumping a folder.",
         ),
     ] = None,
     settings: Annotated[

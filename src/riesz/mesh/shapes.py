@@ -18,8 +18,8 @@ from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import Mesh, as_array, drop_unused_nodes, orient_cells
 
 Corner = Sequence[Number] | Float[np.ndarray, " dim"] | Int[np.ndarray, " dim"]
-Ticks = Sequence[Number] | Float[np.ndarray, " tick"] | Int[np.ndarray, " tick"]
-"""Where cells meet along one axis, ascending, both ends included."""
+Ticks = Sequence[Number] | Float[np.ndarray, " _"] | Int[np.ndarray, " _"]
+"""Where cells meet along one axis, ascending, both ends included; as many as there may be."""
 
 Diagonal = Literal["right", "left", "alternating"]
 

@@ -41,6 +41,13 @@ DATA_SETS = {
             "hanford_1x.npz",
         ),
         DataSet(
+            "pumping",
+            "readings of three pumping tests and a slug test",
+            "MIT (timflow); measured facts, cite their sources",
+            "0.1 MB",
+            "sioux.csv",
+        ),
+        DataSet(
             "jura",
             "heavy metals in the topsoil of the Swiss Jura",
             "measured facts, cite their sources",

@@ -52,6 +52,7 @@ class FieldTest:
     level: str  # the column of readings
     well: Pumped | Slug
     published: Mapping[str, Mapping[str, float]]  # values by source and parameter
+    causes: Mapping[str, str]  # why values of a source may differ
 
 
 FIELD_TESTS = {
@@ -66,6 +67,10 @@ FIELD_TESTS = {
                 "MLU": {"k": 63.514, "Ss": 3.58e-5},
                 "Kruseman and de Ridder": {"k": 55.714},
             },
+            {
+                "MLU": "fitted with a third well, at 215 m, whose readings are not here",
+                "Kruseman and de Ridder": "matched to type curves by hand; late drawdowns flatten",
+            },
         ),
         FieldTest(
             "sioux",
@@ -75,6 +80,7 @@ FIELD_TESTS = {
                 "timflow": {"k": 282.79, "Ss": 4.21e-3},
                 "AQTESOLV": {"k": 282.659, "Ss": 4.0355e-3},
             },
+            {"AQTESOLV": "leaves more of these readings over than the best fit: other weights"},
         ),
         FieldTest(
             "dalem",
@@ -85,6 +91,10 @@ FIELD_TESTS = {
                 "timflow, weighted": {"k": 48.04, "Ss": 4.36e-5, "c": 540.0},
                 "AQTESOLV, one well": {"k": 41.5575, "Ss": 4.4625e-5, "c": 327.92},
                 "MLU": {"k": 45.297, "Ss": 4.865e-5, "c": 328.0},
+            },
+            {
+                "timflow, weighted": "wells weighted by their largest drawdowns",
+                "AQTESOLV, one well": "of the well at 90 m alone",
             },
         ),
         FieldTest(
@@ -100,6 +110,10 @@ FIELD_TESTS = {
             {
                 "timflow, three layers": {"k": 6.05, "Ss": 2.15e-4},
                 "AQTESOLV, KGS model": {"k": 4.034, "Ss": 3.834e-4},
+            },
+            {
+                "timflow, three layers": "too few layers throttle the flow about the screen's ends",
+                "AQTESOLV, KGS model": "its flow is even over the screen, where ours has one head",
             },
         ),
     )

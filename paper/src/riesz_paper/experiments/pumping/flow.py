@@ -6,6 +6,7 @@ of head, and the level in the well that of the screen, where one head holds.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpyro.distributions as dist
@@ -22,10 +23,6 @@ PRIORS = {
 }
 """The same for every test: they know no more than that an aquifer is pumped."""
 
-NOISE = "noise_sd"
-NOISE_PRIOR = dist.LogNormal(np.log(0.01), 1.5)
-"""Of a level, m: from half a millimetre to twenty centimetres."""
-
 REACH = 1e5
 """Radius of the aquifer, m, which no test feels."""
 
@@ -34,49 +31,79 @@ SLUG_REACH = 200.0
 
 
 @dataclass(frozen=True)
-class Steps:
-    """Steps in time grow, since levels follow the logarithm of time."""
+class Resolution:
+    """How fine the section about a pumped well is, and how steps in time grow.
 
-    growth: float  # from each to the next
-    early: float  # the first is shorter than the time of the first reading by this factor
+    Levels follow the logarithms of radius and time, and so do cells and steps.
+    """
+
+    num_cells: int
+    growth: float  # of steps, from each to the next
+    early: float  # the first step is shorter than the time of the first reading by this factor
 
 
-PUMPED_STEPS, SLUG_STEPS = Steps(growth=1.04, early=300), Steps(growth=1.15, early=5)
+@dataclass(frozen=True)
+class SlugResolution:
+    """The same about a screen, where flow is the strongest at its ends and its wall.
 
-RADIAL_CELLS = 240
-SLUG_CELLS = (20, 10, 11)
-"""Along the radius, the screen, and what is above it and below."""
+    Steps in time double now and then instead of growing: there are few lengths, and few matrices.
+    """
 
-SCREEN_END, FIRST_RING = 0.004, 0.004
-"""Lengths, m, of cells at the ends of the screen and at its wall: flow is the strongest there."""
+    num_radial: int
+    num_along: int  # the screen
+    num_away: int  # above it, and below
+    shortest: float  # m: cells at the ends of the screen and at its wall
+    steps: int  # of one length, one after the other
 
-EVEN = 1e4
-"""How much better water moves along the screen than in the aquifer: the well has one head."""
+
+PUMPED = {False: Resolution(60, 1.25, 10.0), True: Resolution(240, 1.04, 300.0)}
+SLUG = {False: SlugResolution(12, 6, 6, 0.02, 3), True: SlugResolution(20, 10, 11, 0.004, 8)}
+"""For the search, and for what is told."""
+
+EVEN = 2e3
+"""Conductance along the screen, beside that of the aquifer over the screen's length: the well has
+one head, to a ten-thousandth."""
 
 SCREEN = "screen"
 
 
 def flow_problem(
-    well: Pumped | Slug, seen: Readings, likelihood: rz.AbstractLikelihood, **latents: object
+    well: Pumped | Slug,
+    seen: Readings,
+    likelihood: rz.AbstractLikelihood,
+    *,
+    fine: bool,
+    **latents: Any,
 ) -> rz.InverseProblem:
     """What readings say of a well's aquifer; `latents` are priors of what the noise names."""
     priors = {name: PRIORS[name] for name in well.parameters} | latents
     if isinstance(well, Slug):
-        return slug_problem(well, seen, likelihood, priors)
-    return pumped_problem(well, seen, likelihood, priors)
+        return slug_problem(well, seen, likelihood, priors, SLUG[fine])
+    return pumped_problem(well, seen, likelihood, priors, PUMPED[fine])
 
 
-def time_steps(seen: Readings, steps: Steps) -> Float[np.ndarray, " time"]:
-    """From the start to the last reading, longer and longer."""
-    first, last = seen.time.min() / steps.early, seen.time.max()
-    count = np.log(1 + (steps.growth - 1) * last / first) / np.log(steps.growth)
+def growing_times(first: float, last: float, growth: float) -> Float[np.ndarray, " time"]:
+    """Steps that grow by one factor, about `first` at the beginning."""
+    count = np.log(1 + (growth - 1) * last / first) / np.log(growth)
     return rz.graded(0.0, last, int(np.ceil(count)), first=first)
 
 
+def doubling_times(first: float, last: float, count: int) -> Float[np.ndarray, " time"]:
+    """So many steps of one length, then as many of twice that length, and so on."""
+    num_lengths = int(np.ceil(np.log2(1 + last / (first * count))))
+    ends = 2.0 ** np.arange(num_lengths + 1) - 1
+    return rz.period_times(ends * last / ends[-1], count)
+
+
 def pumped_problem(
-    well: Pumped, seen: Readings, likelihood: rz.AbstractLikelihood, priors: dict
+    well: Pumped,
+    seen: Readings,
+    likelihood: rz.AbstractLikelihood,
+    priors: dict[str, Any],
+    by: Resolution,
 ) -> rz.InverseProblem:
-    mesh = rz.interval(rz.graded(well.well_radius, REACH, RADIAL_CELLS))
+    mesh = rz.interval(rz.graded(well.well_radius, REACH, by.num_cells))
+    times = growing_times(seen.time.min() / by.early, seen.time.max(), by.growth)
     equation = (
         rz.storage(rz.scaled("Ss", well.thickness))
         + rz.diffusion(rz.scaled("k", well.thickness))
@@ -91,23 +118,23 @@ def pumped_problem(
         observations=rz.observations(seen.radius[:, None], seen.level, times=seen.time),
         likelihood=likelihood,
         dirichlet={"right": 0.0},
-        times=rz.time_axis(time_steps(seen, PUMPED_STEPS)),
+        times=rz.time_axis(times),
         initial=0.0,
     )
 
 
-def slug_mesh(well: Slug) -> rz.Mesh:
+def slug_mesh(well: Slug, by: SlugResolution) -> rz.Mesh:
     """The section from the well's wall outwards, with depths below the top of the aquifer."""
-    radial, along, away = SLUG_CELLS
+    short, half = by.shortest, by.num_along // 2
     top, bottom = well.screen
     middle = (top + bottom) / 2
     depths = [
-        rz.graded(0.0, top, away, last=SCREEN_END),
-        rz.graded(top, middle, along // 2, first=SCREEN_END),
-        rz.graded(middle, bottom, along // 2, last=SCREEN_END),
-        rz.graded(bottom, well.thickness, away, first=SCREEN_END),
+        rz.graded(0.0, top, by.num_away, last=short),
+        rz.graded(top, middle, half, first=short),
+        rz.graded(middle, bottom, half, last=short),
+        rz.graded(bottom, well.thickness, by.num_away, first=short),
     ]
-    radii = rz.graded(well.well_radius, SLUG_REACH, radial, first=FIRST_RING)
+    radii = rz.graded(well.well_radius, SLUG_REACH, by.num_radial, first=short)
     mesh = rz.rectangle((radii, np.unique(np.concatenate(depths))))
     return rz.tag_boundary(mesh, SCREEN, lambda x: on_screen(well, x))
 
@@ -118,9 +145,13 @@ def on_screen(well: Slug, points: Float[np.ndarray, "point 2"]) -> np.ndarray:
 
 
 def slug_problem(
-    well: Slug, seen: Readings, likelihood: rz.AbstractLikelihood, priors: dict
+    well: Slug,
+    seen: Readings,
+    likelihood: rz.AbstractLikelihood,
+    priors: dict[str, Any],
+    by: SlugResolution,
 ) -> rz.InverseProblem:
-    mesh = slug_mesh(well)
+    mesh = slug_mesh(well, by)
     area = 2 * np.pi * well.well_radius * well.screen_length
     # All of the casing's water for each part of the screen's area.
     casing = np.pi * well.casing_radius**2 / area
@@ -140,6 +171,6 @@ def slug_problem(
             np.repeat(at_level, len(seen), axis=0), seen.level, times=seen.time
         ),
         likelihood=likelihood,
-        times=rz.time_axis(time_steps(seen, SLUG_STEPS)),
+        times=rz.time_axis(doubling_times(seen.time.min(), seen.time.max(), by.steps)),
         initial=rz.nodal(np.where(on_screen(well, mesh.nodes), well.displacement, 0.0)),
     )

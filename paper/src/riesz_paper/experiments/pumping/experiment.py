@@ -1,0 +1,147 @@
+"""Conductivity, storage and leakage of four aquifers from field tests, beside others' values.
+
+One model of each: flow about the well's axis in time, with the same vague priors for all, and the
+size of errors found with the rest. With `--full`, also with errors that readings of a well share.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.io.store.results import Row
+from riesz.plot.figure import new_figure, save_figure
+from riesz.posterior.checks import rms
+from riesz_paper.data.pumping import Readings, readings
+from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS, FieldTest
+from riesz_paper.experiments.pumping.fit import DRIFT, INDEPENDENT, Fit, fit
+from riesz_paper.running.comparison import grouped, write_tables
+from riesz_paper.running.task import Experiment, Task
+
+NOISES = {"quick": (INDEPENDENT,), "full": (INDEPENDENT, DRIFT)}
+LEVELS = {"q025": 0.025, "q975": 0.975}
+
+
+def pumping(seed: int, mode: str, folder: Path | None = None) -> Experiment:
+    """All tests; what is missing is told before any work."""
+    for test in FIELD_TESTS.values():
+        readings(test.name, test.level, folder)
+    tasks = [
+        task
+        for test in FIELD_TESTS.values()
+        for noise in NOISES[mode]
+        for task in tasks_of(test, noise, seed, folder)
+    ]
+    return Experiment("pumping", {"mode": mode}, tasks, summarise, partial(draw, folder=folder))
+
+
+def tasks_of(test: FieldTest, noise: str, seed: int, folder: Path | None) -> list[Task]:
+    """A row for each published value, all of one fit."""
+    return [
+        Task(
+            {"test": test.name, "noise": noise, "parameter": name, "source": source},
+            partial(row, folder, test.name, noise, name, source, seed),
+            group=(test.name, noise),
+        )
+        for name in test.well.parameters
+        for source, values in test.published.items()
+        if name in values
+    ]
+
+
+@lru_cache(maxsize=1)
+def fitted(folder: Path | None, name: str, noise: str, seed: int) -> tuple[Readings, Fit]:
+    test = FIELD_TESTS[name]
+    seen = readings(name, test.level, folder)
+    return seen, fit(test, seen, noise, seed)
+
+
+def row(folder: Path | None, name: str, noise: str, parameter: str, source: str, seed: int) -> Row:
+    test = FIELD_TESTS[name]
+    seen, found = fitted(folder, name, noise, seed)
+    draws = found.draws[parameter]
+    published = test.published[source][parameter]
+    low, high = np.quantile(draws, list(LEVELS.values()))
+    inside = bool(low <= published <= high)
+    theirs = found.published.get(source)
+    residual = seen.level - found.predicted
+    is_first = (parameter, source) == (test.well.parameters[0], next(iter(test.published)))
+    return {
+        "mean": float(draws.mean()),
+        "sd": float(draws.std(ddof=1)),
+        "q025": float(low),
+        "q975": float(high),
+        "published": published,
+        "inside": inside,
+        "rmse": rms(residual),
+        "rmse_published": None if theirs is None else rms(seen.level - theirs),
+        "residual_correlation": correlation(residual, seen),
+        "late_residual": late(residual, seen),
+        "note": None if inside else test.causes.get(source),
+        "cpu_seconds": found.cpu_seconds,
+        "predicted": np.round(found.predicted, 6).tolist() if is_first else None,
+    }
+
+
+def correlation(residual: Float[np.ndarray, " reading"], seen: Readings) -> float:
+    """Of residuals with those that come next in the same well: near zero where errors are noise."""
+    products, squares = 0.0, 0.0
+    for number in range(len(seen.wells)):
+        own = residual[seen.well == number]
+        own = own[np.argsort(seen.time[seen.well == number], kind="stable")]
+        products += float(own[1:] @ own[:-1])
+        squares += float((own[1:] @ own[1:] + own[:-1] @ own[:-1]) / 2)
+    return products / squares
+
+
+def late(residual: Float[np.ndarray, " reading"], seen: Readings) -> float:
+    """The mean residual of the last tenth of readings: what the model lacks shows there first."""
+    last = np.argsort(seen.time, kind="stable")[-max(len(seen) // 10, 1) :]
+    return float(residual[last].mean())
+
+
+def table_of(rows: Sequence[Row]) -> list[Row]:
+    """Without what only figures need."""
+    return [{k: value for k, value in row.items() if k != "predicted"} for row in rows]
+
+
+def summarise(rows: Sequence[Row]) -> Mapping[str, Any]:
+    summary: dict[str, Any] = {"rows": len(rows)}
+    for (test, noise), own in grouped(rows, ("test", "noise")).items():
+        for (name,), same in grouped(own, ("parameter",)).items():
+            told = f"{same[0]['mean']:.4g} +- {same[0]['sd']:.2g}"
+            inside = [one["source"] for one in same if one["inside"]]
+            summary[f"{test}, {noise}: {name}"] = f"{told}; inside: {', '.join(inside) or 'none'}"
+        summary[f"{test}, {noise}: cpu seconds"] = own[0]["cpu_seconds"]
+    return summary
+
+
+def draw(rows: Sequence[Row], out: Path, folder: Path | None = None) -> None:
+    """Readings and fits on logarithmic axes, and what is left below them."""
+    write_tables(out, {"values.md": table_of(rows)})
+    drawn = [row for row in rows if row.get("predicted") and row["noise"] == INDEPENDENT]
+    if not drawn:
+        return
+    figure, axes = new_figure(len(drawn), 2, width=3.6, height=2.8)
+    for place, one in enumerate(drawn):
+        test = FIELD_TESTS[one["test"]]
+        seen, predicted = readings(test.name, test.level, folder), np.array(one["predicted"])
+        above, below = axes[place], axes[len(drawn) + place]
+        for number, well in enumerate(seen.wells):
+            own = np.flatnonzero(seen.well == number)
+            own = own[np.argsort(seen.time[own], kind="stable")]
+            colour = f"C{number}"
+            above.plot(seen.time[own], seen.level[own], ".", color=colour, label=well)
+            above.plot(seen.time[own], predicted[own], color=colour)
+            rest = seen.level[own] - predicted[own]
+            below.plot(seen.time[own], rest, ".-", color=colour, linewidth=0.5)
+        above.set(title=test.name.replace("_", " "), xscale="log", yscale="log")
+        below.set(xscale="log", xlabel="days")
+        below.axhline(0.0, color="0.7")
+        above.legend(fontsize="small")
+    axes[0].set_ylabel("level, m")
+    axes[len(drawn)].set_ylabel("reading - model, m")
+    save_figure(out / "fits.png", figure)
