@@ -85,27 +85,16 @@ def experiment_of(request: Request) -> "Experiment":
                 f"--{name} is for {listed(others)}: leave it out for {request.name}, which has "
                 f"{listed([f'--{option}' for option in own]) if own else 'no such options'}."
             )
-    if request.name is ExperimentName.JURA:
-        return jura_of(request)
-    if request.name is ExperimentName.AQUIFER:
-        return aquifer_of(request)
-    if request.name is ExperimentName.AQUIFER_TIME:
-        from riesz_paper.data.esrp import esrp
-        from riesz_paper.experiments.aquifer_time.experiment import aquifer_time_experiment
-
-        return aquifer_time_experiment(
-            esrp(request.data), request.seed, request.mode, request.split
-        )
-    if request.name is ExperimentName.HANFORD:
-        from riesz_paper.experiments.hanford.experiment import hanford_experiment
-
-        return hanford_experiment(request.seed, request.mode, request.set, request.data)
-    if request.name is ExperimentName.PUMPING:
-        from riesz_paper.experiments.pumping.experiment import pumping
-
-        return pumping(request.seed, request.mode, request.data)
-    if request.name is ExperimentName.SMOOTHER:
-        return smoother_of(request)
+    with_options = {
+        ExperimentName.JURA: jura_of,
+        ExperimentName.AQUIFER: aquifer_of,
+        ExperimentName.AQUIFER_TIME: aquifer_time_of,
+        ExperimentName.HANFORD: hanford_of,
+        ExperimentName.PUMPING: pumping_of,
+        ExperimentName.SMOOTHER: smoother_of,
+    }
+    if request.name in with_options:
+        return with_options[request.name](request)
     from riesz_paper.experiments.agreement.experiment import agreement
     from riesz_paper.experiments.amortised.experiment import amortised
     from riesz_paper.experiments.blocks.experiment import blocks
@@ -128,6 +117,25 @@ def experiment_of(request: Request) -> "Experiment":
         ExperimentName.AGREEMENT: agreement,
     }
     return builders[request.name](request.seed, request.mode)
+
+
+def hanford_of(request: Request) -> "Experiment":
+    from riesz_paper.experiments.hanford.experiment import hanford_experiment
+
+    return hanford_experiment(request.seed, request.mode, request.set, request.data)
+
+
+def pumping_of(request: Request) -> "Experiment":
+    from riesz_paper.experiments.pumping.experiment import pumping
+
+    return pumping(request.seed, request.mode, request.data)
+
+
+def aquifer_time_of(request: Request) -> "Experiment":
+    from riesz_paper.data.esrp import esrp
+    from riesz_paper.experiments.aquifer_time.experiment import aquifer_time_experiment
+
+    return aquifer_time_experiment(esrp(request.data), request.seed, request.mode, request.split)
 
 
 def smoother_of(request: Request) -> "Experiment":
