@@ -68,12 +68,13 @@ def effort(posterior: Posterior) -> Effort:
     They hang on sizes alone: the equation, the mesh, the solver and the number of unknowns.
     """
     problem, is_relaxed = posterior.problem, isinstance(posterior.states, RelaxedStates)
-    solver, solves = problem.suited(), len(problem.forwards)
+    solver, solves = problem.suited(), problem.num_solves
     if is_relaxed:
         solver = suited(problem)
         # With factors at hand, an adjoint solve for each sensor costs as much again.
         solves = 2 if isinstance(solver, SparseLU) else 1 + len(problem.observed)
-    if not is_linear(problem.forward, problem.z(jnp.zeros(problem.num_coordinates))):
+    z = problem.z(jnp.zeros(problem.num_coordinates))
+    if not is_linear(problem.forward, z if problem.time is None else problem.time.first(z)):
         solves *= NEWTON_STEPS
     return affordable(solves * expected_seconds(problem.forward, solver), problem.num_coordinates)
 

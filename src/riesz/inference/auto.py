@@ -105,7 +105,7 @@ def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
     """Whether searches from draws of the prior end at another peak."""
     problem = posterior.problem
     solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
-    solve = expected_seconds(problem.forward, solver) * len(problem.forwards)
+    solve = expected_seconds(problem.forward, solver) * problem.num_solves
     if NUM_SEARCHES * SOLVES_OF_A_SEARCH * solve > LONGEST_SEARCHES:
         return None
     ends = ends_from(problem, solver, posterior.coordinate_mean(), NUM_SEARCHES, jr.key(seed))

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
-from riesz.fem.time.problem import at_time, initial_values, with_history
+from riesz.fem.time.problem import initial_values, with_history
 from riesz.latent.latent import LatentSpace
 from riesz.problem.dependence import Dependence, dependence, together
 from riesz.problem.problem import InverseProblem
@@ -82,11 +82,11 @@ def by_equation(problem: InverseProblem) -> Dependence:
     """What the residual depends on; in time, that of a step, which reads earlier states as well."""
     if problem.time is None:
         return of_unknowns(problem, partial(residual, problem.forward), of_state=True)
-    forward, start = problem.forward, problem.time.ends()[0]
+    forward, time = problem.forward, problem.time
 
     def of_step(state: Float[Array, " dof"], z: Any) -> Array:
         step = with_history(forward, jnp.ones((), forward.dtype), state)
-        return residual(step, state, at_time(z, start))
+        return residual(step, state, time.first(z))
 
     return of_unknowns(problem, of_step, of_state=True)
 
@@ -102,7 +102,7 @@ def beside_the_equation(problem: InverseProblem) -> tuple[Dependence, Dependence
     def given(z: Any) -> Array:
         if problem.time is None:
             return dirichlet_values(problem.forward, z)
-        then = at_time(z, problem.time.ends()[0])
+        then = problem.time.first(z)
         values, initial = dirichlet_values(problem.forward, then), problem.time.initial
         return values if initial is None else jnp.append(values, initial_values(initial, then))
 

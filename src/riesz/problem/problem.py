@@ -87,6 +87,12 @@ class InverseProblem(eqx.Module):
         return (self.forward, *self.others)
 
     @property
+    def num_solves(self) -> int:
+        """Linear solves for one value of the unknowns, where the equation is linear."""
+        steps = 1 if self.time is None else len(self.time.axis.times)
+        return len(self.forwards) * steps
+
+    @property
     def operator(self) -> Operator:
         """What is observed, as rows of an operator on the state; raises where it is not linear."""
         if self.linear is None:

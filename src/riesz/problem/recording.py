@@ -20,7 +20,7 @@ from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.solve import Newton
 from riesz.fem.time.axis import TimeAxis
 from riesz.fem.time.march import march, recorded_in_time
-from riesz.fem.time.problem import BDF2, TransientProblem
+from riesz.fem.time.problem import BDF2, TransientProblem, at_time
 from riesz.observe.observables import AbstractObservable, AtPoints
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
@@ -50,6 +50,10 @@ class Recording(eqx.Module):
     def ends(self) -> list[Float[Array, ""]]:
         """The first time and the last."""
         return [on_device(time) for time in self.axis.times[[0, -1]]]
+
+    def first(self, z: PyTree) -> PyTree:
+        """What the equation reads when the march begins."""
+        return at_time(z, self.ends()[0])
 
     def transient(self, step: BoundaryValueProblem) -> TransientProblem:
         return TransientProblem(step, self.axis, self.initial, self.scheme)

@@ -294,5 +294,5 @@ def cost_of(problem: InverseProblem, engine: AbstractEngine) -> Cost:
     nodes = problem.forward.space.mesh.num_nodes
     together = min(problem.num_coordinates, len(problem.observed))
     numbers = min(nodes * together, MOST_NUMBERS) + nodes * 200
-    seconds = engine.compiling + engine.cost(SOLVE * nodes**GROWTH, problem)
+    seconds = engine.compiling + engine.cost(problem.num_solves * SOLVE * nodes**GROWTH, problem)
     return Cost(seconds, BASE + COPIES * 8e-6 * numbers)
