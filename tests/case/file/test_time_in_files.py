@@ -8,9 +8,11 @@ import pytest
 from tests.small_problem import LOGNORMAL, problem_toml, table, written
 
 import riesz as rz
+from riesz.case.file.stresses import kept_series, series_content
 from riesz.case.file.time_axis import TimeTable
 from riesz.case.file.wells import kept_wells, step_rates, wells_content
 from riesz.errors import FileFormatError, RieszError
+from riesz.fem.assembly import dirichlet_values
 from riesz.io.store.posterior import load_posterior
 
 START = datetime.date(1980, 1, 1)
@@ -167,8 +169,14 @@ def test_wells_pump_the_volumes_of_their_table(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("0.2,0.2,1,1980-03-01\n", r"line 2: the well at \(0.2, 0.2\) has no rate before 1980-03"),
-        ("0.4,0.4,1,1980-01-01\n", r"line 3: the well at .* has two rates from 1980-01-01.* on: k"),
+        (
+            "0.2,0.2,1,1980-03-01\n",
+            r"line 2: the rate of the well at \(0.2, 0.2\) has no value before 1980-0",
+        ),
+        (
+            "0.4,0.4,1,1980-01-01\n",
+            "line 3: the rate of the well .* has two values at 1980-01-01T00:00:00: keep",
+        ),
         ("0.4,0.4,1,\n", "line 2: day is empty: every row needs its time"),
         ("0.4,0.4,1,3\n", "line 2: day is '3', a number, but other rows have dates"),
     ],
@@ -179,21 +187,88 @@ def test_gaps_and_doubles_in_a_table_of_rates_are_told(tmp_path, row, message):
         rz.read_problem(written(tmp_path, timed(more=WELLS), DATES))
 
 
+RAIN = "date,value\n1980-01-01,1\n1980-03-01,4\n1980-02-11,0\n"
+CHANGING = """
+[series.rain]
+file = "rain.csv"
+factor = "s"
+
+[series.lake]
+file = "lake.csv"
+kind = "linear"
+date = "t"
+value = "h"
+"""
+BY_RAIN = {"storage": 10.0, "diffusion": "a", "source": "rain"}
+CHANGES = {"equation": BY_RAIN, "boundary": {"left": "lake"}, "more": CHANGING}
+
+
+def with_series(folder, rain=RAIN, last=731, **parts):
+    (folder / "rain.csv").write_text(rain)
+    (folder / "lake.csv").write_text(f"t,h\n1979-01-01,0\n1981-01-01,{last}\n")
+    return rz.read_problem(written(folder, timed(**(CHANGES | parts)), DATES))
+
+
+def test_sources_and_boundary_values_follow_their_tables(tmp_path):
+    case = with_series(tmp_path)
+    forward, axis = case.problem.forward, case.problem.time.axis
+    then = {"t": jnp.asarray(axis.times[2]), "s": jnp.asarray(3.0), "a": jnp.asarray(1.0)}
+    # Ten of the 29 days of February have a rain of one, and the others none.
+    rain = next(one.coefficients["strength"] for one in forward.form.terms if one.name == "source")
+    np.testing.assert_allclose(rain.now(then, "rain"), 3.0 * 10 / 29, rtol=1e-12)
+    # By one a day since the beginning of 1979.
+    np.testing.assert_allclose(dirichlet_values(forward, then), 365 + 60, rtol=1e-12)
+    (tmp_path / "kept.csv").write_bytes(series_content(case.series))
+    again = kept_series(tmp_path / "kept.csv", case.tables.series)
+    for name, one in case.series.items():
+        np.testing.assert_array_equal(again[name].means(axis), one.means(axis))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"rain": RAIN.replace("1980-01-01", "1980-01-02")}, "line 2: the series rain has no val"),
+        ({"rain": RAIN + "1980-02-11,3\n"}, "line 5: the series rain has two values at 1980-02"),
+        ({"rain": RAIN + "11.02.1980,3\n"}, "line 5: date is '11.02.1980', but"),
+        ({"rain": RAIN + "1980-05-01,\n"}, "line 5: value is '', not a finite number"),
+        ({"equation": BY_RAIN | {"source": 1.0}}, "series.rain., which nothing reads"),
+        ({"equation": BY_RAIN | {"storage": "rain"}}, "storage = 'rain', but there is no"),
+        ({"more": CHANGING.replace('"s"', '"c"')}, "series.rain.factor = 'c', but there is no"),
+        (
+            {"equation": BY_RAIN | {"source": "a"}, "more": CHANGING.replace("rain]", "a]")},
+            "has .series.a. and .unknowns.a.: rename one",
+        ),
+        (
+            {"time": None, "equation": {"diffusion": "a", "source": "rain"}},
+            "has .series.lake., but no .time. that it changes in",
+        ),
+    ],
+)
+def test_mistakes_in_series_are_told(tmp_path, parts, message):
+    with pytest.raises(FileFormatError, match=message):
+        with_series(tmp_path, **parts)
+
+
 @pytest.mark.slow
 def test_a_run_in_time_is_kept_read_and_mapped_at_its_end(tmp_path):
-    path = written(tmp_path, timed(), DATES)
-    run = rz.fit_case(path, tmp_path / "run", "laplace", check=False, progress=False)
+    (tmp_path / "pumped.csv").write_text(PUMPED.format(""))
+    parts = {"equation": BY_RAIN | {"storage": 50.0}, "more": CHANGING + WELLS}
+    case = with_series(tmp_path, last=0.5, **parts)
+    run = rz.fit_case(case, tmp_path / "run", "laplace", check=False, progress=False)
+    for name in ("pumped.csv", "rain.csv", "lake.csv"):
+        (tmp_path / name).unlink()  # the run has its own
     posterior = rz.read_run(tmp_path / "run").posterior
     points = [[0.5, 0.5], [0.3, 0.6]]
     end = rz.predict_in_time(posterior, ["1981-01-01"], points, num_draws=400)
     rz.write_prediction(run, tmp_path / "u.csv", quantity="u", points=points)
     mapped = np.loadtxt(tmp_path / "u.csv", delimiter=",", skiprows=1)[:, 2]
     np.testing.assert_allclose(mapped, end.mean[0], rtol=0.02)
-    later = timed(YEAR | {"end": datetime.date(1981, 2, 1)})
-    other = rz.read_problem(written(tmp_path, later, DATES)).problem
-    with pytest.raises(RieszError, match=r"differs in .*the time axis and the initial state"):
+    (tmp_path / "pumped.csv").write_text(PUMPED.format(""))
+    begun = parts | {"time": YEAR | {"initial": 0.1}}
+    other = with_series(tmp_path, last=0.5, **begun).problem
+    with pytest.raises(RieszError, match="differs in the time axis and the initial state"):
         load_posterior(tmp_path / "run" / "posterior", other)
-    stored = STORED | {"storage": 3.0, "source": "s"}
-    other = rz.read_problem(written(tmp_path, timed(equation=stored), DATES)).problem
+    stored = parts | {"equation": BY_RAIN | {"storage": 51.0}}
+    other = with_series(tmp_path, last=0.5, **stored).problem
     with pytest.raises(RieszError, match="differs in the equation"):
         load_posterior(tmp_path / "run" / "posterior", other)

@@ -14,8 +14,10 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from riesz.case.data.read import filtered
 from riesz.case.data.schema import Where
+from riesz.case.file.stresses import stand_in
 from riesz.case.table import Coefficient, NumberOrName, Table
 from riesz.errors import told_of
+from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import WeakForm, neumann, robin
 from riesz.geometry.lines import lines_of
 from riesz.io.maps.outlines import read_features, read_lines
@@ -76,6 +78,12 @@ class BoundaryTable(Table):
             )
         if self.along is None and (self.tolerance is not None or self.layer is not None):
             raise ValueError("has the key 'tolerance' or 'layer', which needs 'along': a map layer")
+
+    def with_series(self, known: Mapping[str, Series]) -> "BoundaryTable":
+        """With series where their names stand."""
+        return self.model_copy(
+            update={key: stand_in(value, known) for key, value in self.given().items()}
+        )
 
     def given(self) -> dict[str, Any]:
         """What holds, each a number or the name of an unknown."""

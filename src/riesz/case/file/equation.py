@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PlainValidator, model_validator
 
+from riesz.case.file.stresses import stand_in
 from riesz.case.table import Table, as_coefficient, is_finite, shown
 from riesz.errors import told_of
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scaled
+from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source, storage
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST
@@ -136,6 +138,12 @@ class EquationTable(Table):
         """Keys whose values differ by region."""
         every = {**self.given(), "anisotropy": self.anisotropy}
         return [f"equation.{name}" for name, value in every.items() if isinstance(value, dict)]
+
+    def with_series(self, known: Mapping[str, Series]) -> "EquationTable":
+        """With series where their names stand."""
+        return self.model_copy(
+            update={name: stand_in(value, known) for name, value in self.given().items()}
+        )
 
     def form(self, mesh: Mesh) -> WeakForm:
         values = {name: on_mesh(mesh, name, value) for name, value in self.given().items()}

@@ -46,6 +46,7 @@ from riesz.case.file.rivers import (
     river_on,
 )
 from riesz.case.file.schema import ProblemTables
+from riesz.case.file.stresses import Histories, kept_series, read_series, series_on
 from riesz.case.file.time_axis import check_times, time_notes
 from riesz.case.file.wells import (
     WellPoints,
@@ -73,8 +74,8 @@ from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import observations
 from riesz.problem.problem import Experiment, InverseProblem, inverse_problem, shared_problem
 
-Kept = tuple[Path, Path, Path, Path]
-"""A run's own wells, rivers, regions and further measurements."""
+Kept = tuple[Path, Path, Path, Path, Path]
+"""A run's own wells, rivers, regions, further measurements and series."""
 
 LOCAL_RANGE, LOCAL_SD = 0.06, 0.5
 """Medians of the local effect, as shares of the observations' extent and of their values' sd."""
@@ -139,6 +140,7 @@ class Case:
     rivers: tuple[River, ...]
     regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
     measurements: tuple[Measured, ...]  # beside the observations, and of further experiments
+    series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
     remarks: tuple[str, ...] = ()  # what was decided from the data, and why
@@ -244,7 +246,7 @@ def read_case(
     told += [] if about_crs is None else [about_crs]
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
     notes = tuple(dict.fromkeys(told))
-    own = (prepared, found.wells, rivers, found.regions, found.measurements)
+    own = (prepared, found.wells, rivers, found.regions, found.measurements, found.series)
     return Case(path, content, tables, coarse, *own, problem, notes)
 
 
@@ -255,6 +257,7 @@ class Mapped(NamedTuple):
     rivers: tuple[RiverLines, ...]
     regions: tuple[Region, ...]
     measurements: tuple[Measured, ...]
+    series: Histories
 
 
 def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
@@ -265,6 +268,7 @@ def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
             kept_rivers(kept[1], tables.rivers),
             kept_regions(kept[2], tables.regions),
             kept_measurements(kept[3], tables.further_measurements()),
+            kept_series(kept[4], tables.series),
         )
     folder = path.parent
     return Mapped(
@@ -272,6 +276,7 @@ def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
         read_rivers(folder, tables.rivers, tables.crs),
         read_regions(folder, tables.regions, tables.crs),
         read_measurements(path, tables.further_measurements(), tables.crs),
+        read_series(folder, tables.series),
     )
 
 
@@ -292,9 +297,10 @@ def built(
     seen = observations(prepared.points, values, times=when)
     count, further = len(tables.measurements), tables.further_measurements()
     data, noise = data_of(tables.measurements, found.measurements[:count])
-    first = Posed(
-        tables.equation, tables.boundary, found.wells, [seen, *data], [likelihood, *noise]
-    )
+    changing = {} if time is None else series_on(found.series, tables.series, time)
+    stretches = {tag: one.with_series(changing) for tag, one in tables.boundary.items()}
+    equation = tables.equation.with_series(changing)
+    first = Posed(equation, stretches, found.wells, [seen, *data], [likelihood, *noise])
     others = posed_experiments(
         *(path, tables.experiments, further[count:], found.measurements[count:], first),
         crs=tables.crs,

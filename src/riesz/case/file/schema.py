@@ -23,6 +23,7 @@ from riesz.case.file.measurements import MeasurementTable
 from riesz.case.file.noise import BINOMIAL, COUNTS, GROUPED, NoiseTable
 from riesz.case.file.priors import PriorTable
 from riesz.case.file.rivers import RiverTable
+from riesz.case.file.stresses import SeriesTable
 from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable
 from riesz.case.table import Table
@@ -93,6 +94,10 @@ def told_of_table() -> Iterator[None]:
         raise ValueError(f"is wrong: {str(error).rstrip('.')}") from None
 
 
+SERIES_PLACES = ("equation.source", "equation.reaction", "equation.diffusion")
+"""Keys beside those of the boundary that may name a series."""
+
+
 class EngineTable(Table):
     """Which engine, and the settings of each: a table [engine.NAME] for any that there is."""
 
@@ -161,6 +166,7 @@ class ProblemTables(Table):
         description="what is to be found, each with a prior, as [unknowns.NAME]"
     )
     time: TimeTable | None = None
+    series: dict[str, SeriesTable] = Field(default_factory=dict)
     engine: EngineTable = EngineTable()
 
     @field_validator("unknowns")
@@ -181,7 +187,11 @@ class ProblemTables(Table):
     @model_validator(mode="after")
     def check_names(self):
         for key, value in self.coefficients().items():
-            if isinstance(value, str) and value not in self.unknowns:
+            if (
+                isinstance(value, str)
+                and value not in self.unknowns
+                and not self.is_series(key, value)
+            ):
                 known = list(self.unknowns)
                 advice = f"It has {', '.join(known)}"
                 if key.startswith("boundary.") and key.endswith(".value"):
@@ -194,6 +204,13 @@ class ProblemTables(Table):
                     f"{nearest(value, known)}{advice}"
                 )
         return self
+
+    def is_series(self, key: str, value: str) -> bool:
+        """Whether a name is that of a series, where one may stand."""
+        return value in self.series and (
+            key in SERIES_PLACES
+            or (key.startswith("boundary.") and not key.endswith("conductance"))
+        )
 
     @field_validator("regions")
     @classmethod
@@ -304,6 +321,16 @@ class ProblemTables(Table):
         dated = [number for number, one in enumerate(self.wells, 1) if one.date is not None]
         if time is None and dated:
             raise ValueError(f"has wells.{dated[0]}.date, rates that change, but no [time]")
+        if time is None and self.series:
+            raise ValueError(f"has [series.{min(self.series)}], but no [time] that it changes in")
+        for name in self.series:
+            if name in self.unknowns:
+                raise ValueError(f"has [series.{name}] and [unknowns.{name}]: rename one")
+            if name not in self.coefficients().values():
+                raise ValueError(
+                    f"has [series.{name}], which nothing reads: name it in the equation or on the "
+                    "boundary, or leave it out"
+                )
         if time is None:
             return self
         if names.date is None:
@@ -350,5 +377,8 @@ class ProblemTables(Table):
         }
         time = self.time
         initial = {} if time is None or time.initial == STEADY else {"time.initial": time.initial}
-        named = initial | self.equation.coefficients() | stretches | rates | beds | further
+        factors = {f"series.{name}.factor": one.factor for name, one in self.series.items()}
+        named = (
+            initial | factors | self.equation.coefficients() | stretches | rates | beds | further
+        )
         return named | {f"noise.{key}": value for key, value in self.noise.unknowns().items()}

@@ -12,8 +12,8 @@ from pydantic import model_validator
 
 from riesz.case.data.prepared import Columns, columns_of
 from riesz.case.data.schema import CRS
+from riesz.case.file.stresses import History
 from riesz.case.table import NumberOrName, Table, table_of
-from riesz.errors import FileFormatError
 from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
@@ -178,34 +178,18 @@ def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> W
 
 
 def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step well"]:
-    """The mean rate of each well in each step, so that volumes are right wherever rates change.
-
-    Raises where a table says nothing of the beginning, or two things of one time.
-    """
+    """The mean rate of each well in each step, so that volumes are right wherever rates change."""
     columns, times = wells.columns, wells.times
     assert times is not None
-    when = axis.numbers(times.values(), f"{columns.path}: times of wells")
     found = []
     for rows, rates in wells.histories():
-        own = when[rows]
-        (twice,) = np.nonzero(np.diff(own) <= 0)
         x, y = columns.points[rows[0]]
-        if twice.size:
-            raise FileFormatError(
-                f"{columns.path}, {columns.place} {columns.lines[rows[twice[0] + 1]]}: the well at "
-                f"({x:.10g}, {y:.10g}) has two rates from {times.values()[rows[twice[0]]]} on: "
-                "keep one."
-            )
-        if own[0] > axis.times[0]:
-            first = axis.dates(axis.times[:1])[0]
-            raise FileFormatError(
-                f"{columns.path}, {columns.place} {columns.lines[rows[0]]}: the well at ({x:.10g}, "
-                f"{y:.10g}) has no rate before {times.values()[rows[0]]}, but [time] starts at "
-                f"{first}: add a row for that, of 0 where nothing was pumped."
-            )
-        ends = np.append(own, max(own[-1], axis.times[-1]) + 1.0)
-        volume = np.concatenate([[0.0], np.cumsum(rates * np.diff(ends))])
-        found.append(np.diff(np.interp(axis.times, ends, volume)) / axis.steps)
+
+        def at(row: int, rows: Rows = rows) -> str:
+            return f"{columns.path}, {columns.place} {columns.lines[rows[row]]}"
+
+        what = f"the rate of the well at ({x:.10g}, {y:.10g})"
+        found.append(History(what, rates, times.rows(rows), at).means(axis))
     return np.stack(found, axis=1)
 
 

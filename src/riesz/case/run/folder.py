@@ -37,7 +37,7 @@ PROBLEM = "problem.toml"
 TABLE = "observations.csv"
 MESH = "mesh.npz"
 WELLS, RIVERS, REGIONS = "wells.csv", "rivers.csv", "regions.geojson"
-MEASUREMENTS = "measurements.json"
+MEASUREMENTS, SERIES = "measurements.json", "series.csv"
 """Of those that came from files; runs without any have no such files."""
 
 GOES_WITH = (PROBLEM, TABLE, MESH)

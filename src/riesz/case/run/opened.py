@@ -14,6 +14,7 @@ from riesz.case.run.folder import (
     PROBLEM,
     REGIONS,
     RIVERS,
+    SERIES,
     TABLE,
     WELLS,
 )
@@ -44,7 +45,10 @@ def case_in(folder: Path) -> Case:
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
-        kept=(folder / WELLS, folder / RIVERS, folder / REGIONS, folder / MEASUREMENTS),
+        kept=(
+            *(folder / WELLS, folder / RIVERS, folder / REGIONS, folder / MEASUREMENTS),
+            folder / SERIES,
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, WELLS
+from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.geopackage import geopackage_modules
@@ -99,7 +99,8 @@ def check_target(request: PredictionRequest) -> None:
         raise FileFormatError(f"{path} is a folder: give the name of a file.")
     if not os.access(folder, os.W_OK):
         raise FileFormatError(f"{path} cannot be written: you may not write to {path.parent}.")
-    inputs = [request.run / name for name in (*GOES_WITH, DRAWS, WELLS, RIVERS, MEASUREMENTS)]
+    kept = (*GOES_WITH, DRAWS, WELLS, RIVERS, MEASUREMENTS, SERIES)
+    inputs = [request.run / name for name in kept]
     inputs += [request.points] if isinstance(request.points, Path) else []
     if path.exists() and any(one.exists() and path.samefile(one) for one in inputs):
         raise FileFormatError(f"{path} is what is read here: write to another file.")

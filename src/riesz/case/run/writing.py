@@ -19,6 +19,7 @@ from riesz.case.file.boundary import regions_content
 from riesz.case.file.measurements import measurements_content
 from riesz.case.file.problem import Case
 from riesz.case.file.rivers import rivers_content
+from riesz.case.file.stresses import series_content
 from riesz.case.file.wells import wells_content
 from riesz.case.run.folder import (
     DRAWS,
@@ -31,6 +32,7 @@ from riesz.case.run.folder import (
     REGIONS,
     RIVERS,
     RUN,
+    SERIES,
     SUMMARY,
     TABLE,
     WELLS,
@@ -196,6 +198,8 @@ def write_run(
             write_bytes(partial / REGIONS, regions_content(case.regions, case.coarse))
         if case.measurements:
             write_bytes(partial / MEASUREMENTS, measurements_content(case.measurements))
+        if case.series:
+            write_bytes(partial / SERIES, series_content(case.series))
         write_npz(partial / MESH, case.coarse, {}, {})
         save_posterior(partial / POSTERIOR, posterior)
         told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"

@@ -1,0 +1,133 @@
+"""What changes in time, from tables with a column of times; the tables [series.NAME].
+
+A value that is held counts by its mean in each step, so that volumes are right wherever it changes.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from riesz.case.table import Table
+from riesz.errors import FileFormatError
+from riesz.fem.terms.series import HELD, LINEAR, Series, series
+from riesz.fem.time.axis import TimeAxis
+from riesz.io.tables.dates import Times
+from riesz.io.tables.layers import read_table
+from riesz.io.tables.text import TextTable, read_csv
+
+NAME, TIME, VALUE = "name", "time", "value"
+"""The columns of a run's own table of series."""
+
+Numbers = Float[np.ndarray, " row"]
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Values from some times on, one a row; what they are of, and where rows are, for messages."""
+
+    what: str
+    values: Numbers
+    times: Times
+    at: Callable[[int], str]
+
+    def along(self, axis: TimeAxis) -> tuple[Numbers, Numbers]:
+        """Times on the axis, which rise, and values.
+
+        Raises where nothing is told of the beginning, or two things of one time.
+        """
+        given = self.times.values()
+        when = axis.numbers(given, f"{self.at(0)}: times of {self.what}")
+        order = np.argsort(when, kind="stable")
+        when = when[order]
+        (twice,) = np.nonzero(np.diff(when) <= 0)
+        if twice.size:
+            row = int(order[twice[0] + 1])
+            raise FileFormatError(
+                f"{self.at(row)}: {self.what} has two values at {given[row]}: keep one."
+            )
+        if when[0] > axis.times[0]:
+            row, first = int(order[0]), axis.dates(axis.times[:1])[0]
+            raise FileFormatError(
+                f"{self.at(row)}: {self.what} has no value before {given[row]}, but [time] starts "
+                f"at {first}: add a row for that time, or an earlier one."
+            )
+        return when, self.values[order]
+
+    def means(self, axis: TimeAxis) -> Float[np.ndarray, " step"]:
+        """In each step, of values that hold until the next row, and the last for good."""
+        when, values = self.along(axis)
+        ends = np.append(when, max(when[-1], axis.times[-1]) + 1.0)
+        sums = np.concatenate([[0.0], np.cumsum(values * np.diff(ends))])
+        return np.diff(np.interp(axis.times, ends, sums)) / axis.steps
+
+
+class SeriesTable(Table):
+    """A value that changes in time: a table, its columns, and an unknown that multiplies it."""
+
+    file: str = Field(description="the table, relative to the problem file")
+    layer: str | None = None
+    date: str = "date"
+    value: str = "value"
+    kind: Literal["held", "linear"] = HELD
+    factor: str | None = None
+
+
+Histories = Mapping[str, History]
+
+
+def read_series(folder: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
+    found = {}
+    for name, one in tables.items():
+        rows = read_table(folder / one.file, layer=one.layer, value=one.value)
+        found[name] = history_in(rows, name, one.date, one.value)
+    return found
+
+
+def history_in(table: TextTable, name: str, date: str, value: str) -> History:
+    return History(f"the series {name}", table.numbers(value), table.times(date), table.at)
+
+
+def series_content(histories: Histories) -> bytes:
+    """All of them, as a run folder keeps them: files may change."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((NAME, TIME, VALUE))
+    for name, one in histories.items():
+        rows = zip(one.times.written(), one.values.tolist(), strict=True)
+        writer.writerows([name, *row] for row in rows)
+    return text.getvalue().encode()
+
+
+def kept_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
+    """The same again from a run folder."""
+    if not tables:
+        return {}
+    table = read_csv(kept)
+    names = np.array(table.words(NAME))
+    return {name: history_in(table.kept(names == name), name, TIME, VALUE) for name in tables}
+
+
+def series_on(
+    histories: Histories, tables: Mapping[str, SeriesTable], axis: TimeAxis
+) -> dict[str, Series]:
+    """As coefficients, on a time axis."""
+    found = {}
+    for name, one in histories.items():
+        factor = tables[name].factor
+        if tables[name].kind == LINEAR:
+            found[name] = series(*one.along(axis), kind=LINEAR, factor=factor)
+        else:
+            found[name] = series(axis.times[:-1], one.means(axis), factor=factor)
+    return found
+
+
+def stand_in(value: Any, known: Mapping[str, Series]) -> Any:
+    """A series where its name stands, and else what there is."""
+    return known.get(value, value) if isinstance(value, str) else value
