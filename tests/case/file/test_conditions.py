@@ -16,7 +16,7 @@ from riesz.case.check.words import boundary_lines, exchange_numbers, regions_lin
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.equation import as_tensor
-from riesz.case.file.problem import read_case, read_problem
+from riesz.case.file.problem import Kept, read_case, read_problem
 from riesz.diagnose.summary import rows_of
 from riesz.mesh.mesh import Mesh
 from riesz.prediction.drawing import mapped_fields, unknown_draws
@@ -143,7 +143,7 @@ def test_a_run_reads_its_regions_again_without_the_map(tmp_path):
     assert len(json.loads(regions.read_bytes())["features"]) == 3  # one is far away
     (tmp_path / "geology.geojson").unlink()
     nothing = tmp_path / "nothing.csv"
-    kept = (nothing, nothing, regions, nothing)
+    kept = Kept(nothing, nothing, regions, nothing, nothing)
     again = read_case(case.path, coarse=case.coarse, table=table, kept=kept)
     found, wanted = (one.problem.forward.space.mesh for one in (again, case))
     np.testing.assert_array_equal(found.nodes, wanted.nodes)

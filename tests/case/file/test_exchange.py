@@ -11,7 +11,7 @@ from tests import small_problem
 from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
 from riesz.case.data.prepared import prepared_content
 from riesz.case.file.measurements import MeasurementTable, read_measurements
-from riesz.case.file.problem import read_case, read_problem
+from riesz.case.file.problem import Kept, read_case, read_problem
 from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content
 from riesz.case.file.wells import WellTable, kept_wells, read_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
@@ -136,7 +136,8 @@ def test_wells_put_in_what_they_say_and_a_run_keeps_them(mixed, tmp_path):
     rivers.write_bytes(rivers_content(mixed.rivers))
     for name in ("pumping.csv.gz", "river.geojson", "heads.csv"):
         (tmp_path / name).unlink()
-    kept = (wells, rivers, tmp_path / "no_regions.geojson", tmp_path / "no_measurements.csv")
+    nothing = tmp_path / "nothing.csv"
+    kept = Kept(wells, rivers, nothing, nothing, nothing)
     again = read_case(mixed.path, coarse=mixed.coarse, table=table, kept=kept)
     z = {"q": jnp.asarray(5.0)}
     state = jnp.asarray(np.random.default_rng(0).normal(size=len(zeros)))

@@ -74,11 +74,18 @@ from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import observations
 from riesz.problem.problem import Experiment, InverseProblem, inverse_problem, shared_problem
 
-Kept = tuple[Path, Path, Path, Path, Path]
-"""A run's own wells, rivers, regions, further measurements and series."""
-
 LOCAL_RANGE, LOCAL_SD = 0.06, 0.5
 """Medians of the local effect, as shares of the observations' extent and of their values' sd."""
+
+
+class Kept(NamedTuple):
+    """Where a run keeps what came from files; of what there is none, there is no file."""
+
+    wells: Path
+    rivers: Path
+    regions: Path
+    measurements: Path
+    series: Path
 
 
 def with_effects(
@@ -264,11 +271,11 @@ def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
     """From the files that are named, or from a run's own."""
     if kept is not None:
         return Mapped(
-            kept_wells(path, kept[0], tables.wells, tables.crs),
-            kept_rivers(kept[1], tables.rivers),
-            kept_regions(kept[2], tables.regions),
-            kept_measurements(kept[3], tables.further_measurements()),
-            kept_series(kept[4], tables.series),
+            kept_wells(path, kept.wells, tables.wells, tables.crs),
+            kept_rivers(kept.rivers, tables.rivers),
+            kept_regions(kept.regions, tables.regions),
+            kept_measurements(kept.measurements, tables.further_measurements()),
+            kept_series(kept.series, tables.series),
         )
     folder = path.parent
     return Mapped(

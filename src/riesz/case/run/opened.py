@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.file.problem import Case, read_case
+from riesz.case.file.problem import Case, Kept, read_case
 from riesz.case.run.folder import (
     MEASUREMENTS,
     MESH,
@@ -45,10 +45,7 @@ def case_in(folder: Path) -> Case:
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
-        kept=(
-            *(folder / WELLS, folder / RIVERS, folder / REGIONS, folder / MEASUREMENTS),
-            folder / SERIES,
-        ),
+        kept=Kept(*(folder / name for name in (WELLS, RIVERS, REGIONS, MEASUREMENTS, SERIES))),
     )
 
 
