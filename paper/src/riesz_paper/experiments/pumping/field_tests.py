@@ -69,7 +69,7 @@ FIELD_TESTS = {
             },
             {
                 "MLU": "fitted with a third well, at 215 m, whose readings are not here",
-                "Kruseman and de Ridder": "matched to type curves by hand; late drawdowns flatten",
+                "Kruseman and de Ridder": "late drawdowns flatten, which neither model knows of",
             },
         ),
         FieldTest(
@@ -80,7 +80,7 @@ FIELD_TESTS = {
                 "timflow": {"k": 282.79, "Ss": 4.21e-3},
                 "AQTESOLV": {"k": 282.659, "Ss": 4.0355e-3},
             },
-            {"AQTESOLV": "leaves more of these readings over than the best fit: other weights"},
+            {"AQTESOLV": "leaves more of these readings over than the best fit does"},
         ),
         FieldTest(
             "dalem",

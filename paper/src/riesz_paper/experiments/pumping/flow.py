@@ -54,10 +54,14 @@ class SlugResolution:
     num_away: int  # above it, and below
     shortest: float  # m: cells at the ends of the screen and at its wall
     steps: int  # of one length, one after the other
+    quadratic: bool
 
 
 PUMPED = {False: Resolution(60, 1.25, 10.0), True: Resolution(240, 1.04, 300.0)}
-SLUG = {False: SlugResolution(12, 6, 6, 0.02, 3), True: SlugResolution(20, 10, 11, 0.004, 8)}
+SLUG = {
+    False: SlugResolution(16, 8, 8, 0.01, 3, quadratic=False),
+    True: SlugResolution(16, 8, 9, 0.004, 6, quadratic=True),
+}
 """For the search, and for what is told."""
 
 EVEN = 2e3
@@ -155,7 +159,7 @@ def slug_problem(
     area = 2 * np.pi * well.well_radius * well.screen_length
     # All of the casing's water for each part of the screen's area.
     casing = np.pi * well.casing_radius**2 / area
-    space = rz.P2(mesh, axisymmetric=True)
+    space = (rz.P2 if by.quadratic else rz.P1)(mesh, axisymmetric=True)
     equation = (
         rz.storage("Ss")
         + rz.diffusion("k")
