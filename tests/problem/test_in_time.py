@@ -13,6 +13,7 @@ from riesz.engines.conditional.linear import linear_system
 from riesz.engines.conditional.points import at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
+from riesz.problem.problem import with_observations
 
 NUM_CELLS, STEP, NOISE = 12, 0.05, 0.02
 TIMES = STEP * np.arange(7)
@@ -198,6 +199,15 @@ def test_differences_since_a_time_are_differences_of_readings(problem):
     record = jnp.arange(7.0)
     later, earlier = both.operator @ record
     assert float((changes.operator @ record)[0]) == pytest.approx(float(later - earlier))
+
+
+def test_other_readings_make_another_problem_in_time(problem):
+    later = rz.observations([[0.25], [0.3]], [0.0, 0.0], times=[0.2, 0.3])
+    other = with_observations(problem, later, rz.Gaussian(NOISE))
+    whole = heat(later)
+    here = jnp.linspace(-1, 1, problem.num_coordinates)
+    found, wanted = (own.operator @ own.state(here) for own in (other, whole))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_the_problem_tells_of_its_time_axis(problem):

@@ -26,7 +26,14 @@ from riesz.fem.problem import (
 from riesz.fem.solve import Newton, find_root, solve
 from riesz.fem.terms.coefficient import AbstractCoefficient, as_coefficient
 from riesz.fem.terms.weakform import WeakForm
-from riesz.fem.time.problem import BDF2, INITIAL, SteadyState, has_storage, in_time
+from riesz.fem.time.problem import (
+    BDF2,
+    INITIAL,
+    SteadyState,
+    TransientProblem,
+    has_storage,
+    in_time,
+)
 from riesz.latent.latent import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -328,8 +335,9 @@ def posed(
         for one, values in zip(experiments, boundaries, strict=True)
     )
     if timed is not None:
-        parts = Described(forwards, (), likelihood, observed.num_sensors)
-        return recorded_problem(parts, space, observed, tolerance, timed, coefficients, hierarchy)
+        begin = initial_state(timed.initial, space, coefficients)
+        transient = in_time(forwards[0], timed.times, begin, timed.scheme)
+        return recorded_problem(transient, space, observed, likelihood, tolerance, hierarchy)
     placed = [
         together(own).what.placed(forward, space, tolerance)
         for own, forward in zip(data, forwards, strict=True)
@@ -352,35 +360,40 @@ def posed(
     )
 
 
+def initial_state(
+    given: Any, latents: LatentSpace, coefficients: Mapping[str, AbstractCoefficient]
+) -> Any:
+    """With the name of an unknown field replaced by the field."""
+    if given is None or isinstance(given, SteadyState):
+        return given
+    named = as_coefficient(given, INITIAL)
+    check_known(named, latents.names)
+    return with_field(named, coefficients)
+
+
 def recorded_problem(
-    parts: Described,
+    transient: TransientProblem,
     latents: LatentSpace,
     observed: Observations,
+    likelihood: AbstractLikelihood,
     tolerance: float | None,
-    given: InTime,
-    coefficients: Mapping[str, AbstractCoefficient],
     hierarchy: Hierarchy | None,
 ) -> InverseProblem:
-    """The same in time, where sensors record along the axis."""
-    (forward,) = parts.forwards
-    value = given.initial
-    if not (value is None or isinstance(value, SteadyState)):
-        named = as_coefficient(value, INITIAL)
-        check_known(named, latents.names)
-        value = with_field(named, coefficients)
-    problem = in_time(forward, given.times, value, given.scheme)
+    """In time, where sensors record along the axis."""
+    forward, axis = transient.step, transient.axis
     what, place = distinct_places(observed)
     placed = what.placed(forward, latents, tolerance)
-    linear = readings(problem.axis, observed, place, forward.dtype)
-    time = Recording(problem.axis, problem.initial, placed.sensors, what.num_sensors, given.scheme)
-    check_parts(parts._replace(sensors=(placed.sensors,), time=time), latents)
+    linear = readings(axis, observed, place, forward.dtype)
+    time = Recording(axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme)
+    parts = Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
+    check_parts(parts, latents)
     return InverseProblem(
         forward=forward,
         latents=latents,
         linear=linear,
         sensors=(),
         observed=jnp.asarray(observed.values, forward.dtype),
-        likelihood=parts.likelihood,
+        likelihood=likelihood,
         observations=located(observed, placed.centres[place]),
         hierarchy=hierarchy,
         time=time,
@@ -423,6 +436,10 @@ def with_observations(
     """
     check_noise_count(likelihood, observations.num_sensors)
     likelihood.check_values(observations.values)
+    if problem.time is not None:
+        transient = problem.time.transient(problem.forward)
+        known = (problem.latents, observations, likelihood, tolerance, problem.hierarchy)
+        return recorded_problem(transient, *known)
     placed = observations.what.placed(problem.forward, problem.latents, tolerance)
     parts = Described((problem.forward,), (placed.sensors,), likelihood, observations.num_sensors)
     check_parts(parts, problem.latents)

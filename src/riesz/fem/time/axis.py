@@ -37,7 +37,7 @@ class TimeAxis(eqx.Module):
     def steps(self) -> Float[np.ndarray, " step"]:
         return np.diff(self.times)
 
-    def numbers(self, times: Any, what: str) -> Times:
+    def numbers(self, times: Any, what: str = "times") -> Times:
         """Times of something else on this axis: dates, if it has dates, or numbers."""
         found = np.asarray(times)
         if self.origin is None:
