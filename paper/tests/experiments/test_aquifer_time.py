@@ -162,7 +162,7 @@ def test_the_experiment_made_small(esrp_folder, monkeypatch):
     """A few wells on a coarse mesh: all methods, all kinds of rows."""
     plain = esrp(esrp_folder)
     (whole,) = splits_of(plain, "A")
-    training, test = some_wells(whole.training, 25), some_wells(whole.test, 12)
+    training, test = some_wells(whole.training, 16), some_wells(whole.test, 10)
     few = dataclasses.replace(
         whole, training=training, test=test, hull_distance_km=np.zeros(len(test))
     )
