@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -158,8 +159,9 @@ def some_wells(wells, count):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:ByEquation")  # of so few wells scales are hardly known
 def test_the_experiment_made_small(esrp_folder, monkeypatch):
-    """A few wells on a coarse mesh: all methods, all kinds of rows."""
+    """A few wells on a coarse mesh: the method that was chosen and a control, all kinds of rows."""
     plain = esrp(esrp_folder)
     (whole,) = splits_of(plain, "A")
     training, test = some_wells(whole.training, 16), some_wells(whole.test, 10)
@@ -168,9 +170,12 @@ def test_the_experiment_made_small(esrp_folder, monkeypatch):
     )
     small = dataclasses.replace(plain, splits=dict.fromkeys(plain.splits, (few,)))
     monkeypatch.setattr(methods, "mesh_of", lambda aquifer: mesh_of(aquifer, 0.25))
+    fewer = partial(responses_of, num_terms=6)
+    monkeypatch.setattr(methods, "responses_of", fewer)
     made = experiment.aquifer_time_experiment(small, 0, "quick")
-    rows = [{**task.identity, **task.run()} for task in made.tasks]
-    assert {row["method"] for row in rows} == set(methods.BY_NAME)
+    assert {task.identity["method"] for task in made.tasks} == set(methods.BY_NAME)
+    some = [task for task in made.tasks if task.identity["method"] in ("equation", "last-value")]
+    rows = [{**task.identity, **task.run()} for task in some]
     wells = {row["method"]: row for row in rows if row["kind"] == "well"}
     assert all(row["n"] == len(test) and row["mae"] > 0 for row in wells.values())
     assert wells["equation"]["mae"] < 2 * wells["last-value"]["mae"]
