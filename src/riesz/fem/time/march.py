@@ -46,7 +46,7 @@ from riesz.fem.time.problem import (
     with_history,
 )
 
-Record = Callable[[DofValues, PyTree], PyTree[Array]]
+Record = Callable[[DofValues, Any], Any]
 """What is kept of a state, with what the equation reads at that time."""
 
 KEPT_NUMBERS = 1 << 27
@@ -112,7 +112,7 @@ def recorded_in_time(
     *,
     linear_solver: AbstractLinearSolver | None = None,
     newton: Newton | None = None,
-) -> PyTree[Array]:
+) -> Any:
     """What `record(state, z)` gives at all times, where `z["t"]` is the time."""
     require_float64(problem.step)
     z = jax.tree.map(as_array, z)
@@ -339,12 +339,12 @@ def linear_root(
     def product(direction):
         return jax.jvp(lambda own: unbalanced(own, step, z), (nothing,), (direction,))[1]
 
-    fixed = held((step, z))
-    matrix, prepared = known or prepared_jacobian(*fixed, nothing, solver)
+    fixed_step, fixed_z = held((step, z))
+    matrix, prepared = known or prepared_jacobian(fixed_step, fixed_z, nothing, solver)
     side = unbalanced(nothing, step, z)
     values = solver.with_product(product, matrix, prepared, -side)
     found = jax.lax.stop_gradient(values)
-    left = jnp.linalg.norm(unbalanced(found, *fixed))
+    left = jnp.linalg.norm(unbalanced(found, fixed_step, fixed_z))
     goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(side))
     return values, left <= jnp.maximum(goal, rounding_error(matrix, found))
 
