@@ -233,6 +233,7 @@ def test_adjoint_solves_use_the_transpose(linear_solver):
     np.testing.assert_allclose(pull_back(weights)[0], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_rounding_on_a_fine_mesh_is_no_failure():
     """With 20000 cells the residual of the best solution is above the relative tolerance."""
     mesh = interval(20_000)

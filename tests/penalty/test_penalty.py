@@ -299,6 +299,7 @@ def test_a_hundred_thousand_random_residuals_have_no_negative_estimate(problem, 
     assert jnp.min(jax.jit(lambda keys: jax.lax.map(least, keys))(jr.split(jr.key(0), 50))) > 0
 
 
+@pytest.mark.slow
 def test_a_single_patch_is_unbiased_too(penalty, problem):
     norm = penalty.norm
     r = np.random.default_rng(1).normal(size=problem.space.num_dofs)

@@ -45,7 +45,8 @@ def problem():
     return pumped(clean + 0.01 * rng.normal(size=15))
 
 
-def test_a_history_is_linear_and_a_diffusivity_is_not(problem):
+def test_a_history_is_linear_and_a_diffusivity_is_not():
+    problem = pumped(np.zeros(15))
     parts = linear_parts(problem)
     assert len(parts.linear) == len(KNOTS)
     assert [problem.latents.coordinate_names()[i] for i in np.asarray(parts.others)] == ["k"]

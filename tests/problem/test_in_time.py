@@ -148,6 +148,7 @@ def posterior(problem):
     return rz.fit(problem, rz.Conditional(num_draws=100), seed=0, progress=False)
 
 
+@pytest.mark.slow
 def test_forecasts_at_the_data_are_what_the_record_says(problem, posterior):
     draws = posterior.sample(jr.key(1), 100)
     said = np.stack([np.asarray(problem.operator @ problem.state(one)) for one in draws[:3]])
@@ -170,6 +171,7 @@ def test_a_scenario_has_the_same_unknowns_and_other_stresses(posterior):
         rz.predict_in_time(posterior, [0.3], under=fewer)
 
 
+@pytest.mark.slow
 def test_steady_maps_of_a_state_in_time_are_refused(posterior):
     with pytest.raises(RieszError, match="predict_in_time"):
         rz.predict(posterior, "u")

@@ -53,6 +53,7 @@ def exact_mean():
     return mean(-(misfit + COORDINATES[:, 0] ** 2) / 2, values[:, 0])
 
 
+@pytest.mark.slow
 def test_few_quadratic_cells_give_the_posterior_mean():
     assert abs(mean_of(posed(rz.P2(rz.rectangle((6, 6))))) - exact_mean()) < 5e-3 * TRUTH
 

@@ -227,6 +227,7 @@ def whole_in_python(mesh: Mesh) -> rz.InverseProblem:
     )
 
 
+@pytest.mark.slow
 def test_all_together_is_the_same_problem_as_in_python(tmp_path):
     case = read_problem(written(tmp_path, WHOLE + INFLOW + REGIONS))
     problem = case.problem

@@ -203,6 +203,7 @@ def test_fixed_draws_that_leave_directions_out_are_refused(settings, advice):
         Emulate(**settings).check(many_unknowns(64))
 
 
+@pytest.mark.slow
 def test_functions_of_place_are_tried_on_exact_states(problem, monkeypatch):
     """More functions than nodes leave nothing; four leave more than the noise."""
     check_capacity(problem, initial_surrogate(problem, jr.key(0), width=32, features=64), 8, KEY)

@@ -95,6 +95,7 @@ def test_training_that_is_stopped_after_each_block_goes_on_to_the_same_q(
     check_same(again, nodal_fit(epsilon_rel, problem))
 
 
+@pytest.mark.slow
 def test_the_terms_of_the_objective_are_told_apart_step_by_step():
     posterior = nodal_fit(1.0)
     assert posterior.engine == "relax"

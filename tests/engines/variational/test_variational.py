@@ -136,6 +136,7 @@ def test_slope_and_curvature_are_met_on_the_average_over_q(skewed):
     assert abs(pull) > 0.2
 
 
+@pytest.mark.slow
 def test_a_fit_that_ends_too_early_is_told(skewed):
     (note,) = Variational(linear_solver=Dense(), max_steps=1).run(skewed, seed=3).notes
     assert "q was not found in 1 step" in note
