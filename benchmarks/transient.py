@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench-transient.json"))
     parser.add_argument("--along", type=int, default=ALONG, help="cells on each side")
     parser.add_argument("--steps", type=int, default=NUM_STEPS)
+    parser.add_argument("--solvers", nargs="*", default=["multigrid"], help="or lu: minutes")
     options = parser.parse_args()
     import jax
 
@@ -147,7 +148,7 @@ def main() -> None:
     from riesz.io.store.results import results, write_results
 
     rows: list[dict] = []
-    for solver in ("lu", "multigrid"):
+    for solver in options.solvers:
         rows += marched(options.along, options.steps, solver)
         print(*map(json.dumps, rows[-2:]), sep="\n", flush=True)
     if is_there(SYSTEM_PYTHON, "dolfinx.fem.petsc"):
