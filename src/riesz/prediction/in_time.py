@@ -26,7 +26,6 @@ from riesz.posterior.posterior import Posterior, check_levels
 from riesz.prediction.predict import drawn_chunks
 from riesz.prediction.statistics import LEVELS, NUM_DRAWS, Prediction, check_thresholds, gathered
 from riesz.problem.problem import InverseProblem
-from riesz.problem.recording import check_within
 
 
 class Moments(eqx.Module):
@@ -114,9 +113,7 @@ def as_points(at: ArrayLike) -> Float[np.ndarray, "place dim"]:
 
 def moments_at(axis: TimeAxis, times: Any, dtype: np.dtype) -> Moments:
     numbers = np.atleast_1d(axis.numbers(times, "times of predictions"))
-    check_within(axis, numbers, "times")
-    step = np.clip(np.searchsorted(axis.times, numbers) - 1, 0, axis.num_steps - 1)
-    share = (numbers - axis.times[step]) / axis.steps[step]
+    step, share = axis.located(numbers, "times")
     return Moments(on_device(step, np.int32), on_device(share, dtype))
 
 

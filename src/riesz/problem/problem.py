@@ -383,7 +383,7 @@ def recorded_problem(
     forward, axis = transient.step, transient.axis
     what, place = distinct_places(observed)
     placed = what.placed(forward, latents, tolerance)
-    linear = readings(axis, observed, place, forward.dtype)
+    linear = readings(axis, observed, place, what.num_sensors, forward.dtype)
     time = Recording(axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme)
     parts = Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
     check_parts(parts, latents)

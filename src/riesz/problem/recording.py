@@ -95,46 +95,37 @@ def distinct_places(
 
 
 def readings(
-    axis: TimeAxis, observed: Observations, place: Int[np.ndarray, " sensor"], dtype: np.dtype
+    axis: TimeAxis,
+    observed: Observations,
+    place: Int[np.ndarray, " sensor"],
+    num_places: int,
+    dtype: np.dtype,
 ) -> Functionals:
-    """Measurements as rows of an operator on the record."""
+    """Measurements as rows of an operator on the record of so many places."""
     if observed.when is None:
         raise RieszError(
             "the problem has a time axis, but its observations have no times: give "
             "rz.observations(points, values, times=...)."
         )
-    rows = rows_at(axis, axis.numbers(observed.when, "times of observations"), place)
+    rows = rows_at(axis, axis.numbers(observed.when, "times of observations"), place, num_places)
     if observed.since_when is not None:
         earlier = axis.numbers(observed.since_when, "times since which values have changed")
-        rows = rows - rows_at(axis, earlier, place)
+        rows = rows - rows_at(axis, earlier, place, num_places)
     return functionals(rows, dtype)
 
 
 def rows_at(
-    axis: TimeAxis, times: Float[np.ndarray, " sensor"], place: Int[np.ndarray, " sensor"]
+    axis: TimeAxis,
+    times: Float[np.ndarray, " sensor"],
+    place: Int[np.ndarray, " sensor"],
+    num_places: int,
 ) -> sp.csr_array:
     """Interpolation between the two ends of a step."""
-    check_within(axis, times)
-    count, places = len(times), int(place.max()) + 1
-    step = np.clip(np.searchsorted(axis.times, times) - 1, 0, axis.num_steps - 1)
-    share = (times - axis.times[step]) / axis.steps[step]
-    each = np.arange(count)
+    step, share = axis.located(times, "observations")
+    each = np.arange(len(times))
     entries = np.concatenate([1 - share, share])
-    columns = np.concatenate([step * places + place, (step + 1) * places + place])
-    shape = (count, len(axis.times) * places)
+    columns = np.concatenate([step * num_places + place, (step + 1) * num_places + place])
+    shape = (len(times), len(axis.times) * num_places)
     found = sp.coo_array((entries, (np.concatenate([each, each]), columns)), shape=shape).tocsr()
     found.eliminate_zeros()
     return found
-
-
-def check_within(
-    axis: TimeAxis, times: Float[np.ndarray, " sensor"], what: str = "observations"
-) -> None:
-    outside = np.flatnonzero(~((times >= axis.times[0]) & (times <= axis.times[-1])))
-    if outside.size:
-        first, last = axis.dates(axis.times[[0, -1]])
-        found = axis.dates(times[outside[:1]])[0]
-        raise RieszError(
-            f"{outside.size} of {len(times)} {what} lie outside the time axis, {first} to {last}, "
-            f"first number {outside[0] + 1}, {found}: make the axis longer, or leave them out."
-        )

@@ -73,7 +73,8 @@ class Assimilation:
         time = self.problem.time
         assert time is not None
         place = known_places(self.problem, observed)
-        operator = readings(time.axis, observed, place, np.dtype(float)).to_scipy()
+        known = (place, time.num_places, np.dtype(float))
+        operator = readings(time.axis, observed, *known).to_scipy()
         zeros = jnp.zeros(self.problem.num_coordinates)
         noise = likelihood.factor(jnp.asarray(observed.values), self.problem.z(zeros))
         misfit = observed.values - operator @ self.offset

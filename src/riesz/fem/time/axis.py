@@ -54,6 +54,21 @@ class TimeAxis(eqx.Module):
             )
         return days_since(as_dates(found, what), np.datetime64(self.origin))
 
+    def located(
+        self, times: Times, what: str
+    ) -> tuple[Int[np.ndarray, " time"], Float[np.ndarray, " time"]]:
+        """The steps in which times lie, and how far along them; those outside are refused."""
+        outside = np.flatnonzero(~((times >= self.times[0]) & (times <= self.times[-1])))
+        if outside.size:
+            first, last = self.dates(self.times[[0, -1]])
+            raise FormError(
+                f"{outside.size} of {len(times)} {what} lie outside the time axis, {first} to "
+                f"{last}, first number {outside[0] + 1}, {self.dates(times[outside[:1]])[0]}: make "
+                "the axis longer, or leave them out."
+            )
+        step = np.clip(np.searchsorted(self.times, times) - 1, 0, self.num_steps - 1)
+        return step, (times - self.times[step]) / self.steps[step]
+
     def dates(self, times: Times) -> np.ndarray:
         """The dates of times, or the times themselves where there are none."""
         if self.origin is None:
