@@ -15,7 +15,7 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import FullRank
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 NOISE = 0.25
 TRUTH = np.array([1.0, -0.5, 2.0])

@@ -15,7 +15,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import dual_norm
-from riesz.problem.problem import inverse_problem, with_observations
+from riesz.problem.posing import inverse_problem, with_observations
 
 NOISE = 0.1
 TRUTH = np.array([0.8, -0.6])  # in coordinates

@@ -113,11 +113,11 @@ from .observe.counts import NegativeBinomial as NegativeBinomial
 from .observe.counts import Poisson as Poisson
 from .observe.grouped import GroupedNormal as GroupedNormal
 from .observe.effects import WithEffects as WithEffects
-from .problem.problem import Experiment as Experiment
+from .problem.posing import Experiment as Experiment
 from .problem.unknowns import Unknown as Unknown
 from .problem.problem import InverseProblem as InverseProblem
-from .problem.problem import inverse_problem as inverse_problem
-from .problem.problem import shared_problem as shared_problem
+from .problem.posing import inverse_problem as inverse_problem
+from .problem.posing import shared_problem as shared_problem
 from .posterior.posterior import Posterior as Posterior
 from .engines.conditional.engine import Conditional as Conditional
 from .engines.conditional.assimilate import assimilated as assimilated

@@ -11,7 +11,7 @@ from riesz.observe.observations import observations
 from riesz.posterior.checks import DOUBTFUL, GOOD
 from riesz.posterior.family import full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.problem.problem import with_observations
+from riesz.problem.posing import with_observations
 from riesz_paper.experiments.transport.data import (
     NUM_SENSORS,
     PRIOR_SD,

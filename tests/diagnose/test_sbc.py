@@ -14,7 +14,7 @@ from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 POINTS = np.random.default_rng(1).uniform(0.1, 0.9, (6, 2))
 SMALL = PriorSurrogate(width=32, features=16, readout_batches=24)

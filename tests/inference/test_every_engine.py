@@ -20,7 +20,7 @@ from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 TERMS, SENSORS = 64, 100
 TRAINED = {"width": 8, "features": 8}

@@ -18,7 +18,7 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
 

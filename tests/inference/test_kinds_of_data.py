@@ -20,8 +20,9 @@ import pytest
 from numpyro.infer.util import log_density
 
 import riesz as rz
-from riesz.problem.problem import InverseProblem, inverse_problem
-from riesz.problem.problem import with_observations as with_data
+from riesz.problem.posing import inverse_problem
+from riesz.problem.posing import with_observations as with_data
+from riesz.problem.problem import InverseProblem
 
 CELLS, SOURCE, LOG_SD = 16, 8.0, 0.3
 RIGHT, RIGHT_SD = 2.0, 0.5

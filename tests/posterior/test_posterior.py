@@ -36,7 +36,7 @@ from riesz.prediction.data import predict_data
 from riesz.prediction.predict import predict
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
 from riesz.prediction.statistics import gathered
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 NUM_DRAWS = 300
 

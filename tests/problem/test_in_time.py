@@ -13,7 +13,7 @@ from riesz.engines.conditional.linear import linear_system
 from riesz.engines.conditional.points import at_sensors
 from riesz.errors import RieszError
 from riesz.problem.linearity import linear_parts
-from riesz.problem.problem import with_observations
+from riesz.problem.posing import with_observations
 
 NUM_CELLS, STEP, NOISE = 12, 0.05, 0.02
 TIMES = STEP * np.arange(7)

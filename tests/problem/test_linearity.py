@@ -10,7 +10,7 @@ import pytest
 import riesz as rz
 from riesz.errors import RieszError
 from riesz.problem.linearity import affine_coordinates, linear_parts, prescribed_values
-from riesz.problem.problem import with_observations
+from riesz.problem.posing import with_observations
 
 SEEN = rz.observations([[0.3, 0.4], [0.6, 0.7]], [0.1, 0.2])
 KNOWN = rz.diffusion(1.0) - rz.source(1.0)  # or the common scale of all would not be identified

@@ -20,7 +20,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
 from riesz.problem.checks import check_kinds_of_parts
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 MESH = rectangle((4, 4))
 SEEN = observations([[0.3, 0.4], [0.7, 0.2], [0.5, 0.9]], [0.2, 0.1, 0.3])

@@ -23,7 +23,7 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.prediction.predict import predict
 from riesz.problem.linearity import prescribed_values
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 from riesz.problem.unknowns import Unknown
 from riesz.surrogate.surrogate import boundary_values
 

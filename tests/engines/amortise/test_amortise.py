@@ -12,7 +12,7 @@ from riesz.engines.amortise.amortised import Encoded, as_encoded, encoder, num_o
 from riesz.engines.amortise.engine import Amortise, candidates
 from riesz.errors import RieszError
 from riesz.observe.likelihood import Gaussian
-from riesz.problem.problem import with_observations
+from riesz.problem.posing import with_observations
 
 NOISE = 1.0
 ENGINE = Amortise(

@@ -20,7 +20,7 @@ from riesz.fem.terms.weakform import advection, diffusion, source
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 # One warm-up and solver everywhere: each is a compilation. That the densities by dense and sparse
 # solves are one is tested below; on few nodes the dense ones take less time.

@@ -29,7 +29,7 @@ from riesz.observe.observations import observations
 from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.penalty import exact_penalty
 from riesz.penalty.schwarz import schwarz_norm
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 
 @lru_cache

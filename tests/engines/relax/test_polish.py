@@ -36,7 +36,7 @@ from riesz.penalty.dual_norm import dual_norm
 from riesz.penalty.penalty import exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
-from riesz.problem.problem import inverse_problem, with_observations
+from riesz.problem.posing import inverse_problem, with_observations
 
 NOISE, TRUTH = 0.01, 0.3
 LATTICE = np.linspace(-1.5, 3.0, 541)

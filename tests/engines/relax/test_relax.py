@@ -24,7 +24,7 @@ from riesz.observe.observations import observations
 from riesz.penalty.penalty import exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.prediction.predict import predict
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 from riesz.surrogate import surrogate
 
 SHORT = Relax(

@@ -22,7 +22,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.chains import agreement
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 SHORT = Sample(num_warmup=40, num_samples=150, num_searches=2, linear_solver=Dense())
 

@@ -20,7 +20,7 @@ from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.posterior.family import full_rank
-from riesz.problem.problem import inverse_problem, with_observations
+from riesz.problem.posing import inverse_problem, with_observations
 
 SETTINGS = {"num_samples": 5, "dense_mass": True, "epsilon_rel": 0.1}
 STATE = {

@@ -30,7 +30,7 @@ from riesz.posterior.checks import ImportanceCheck, SurrogateError
 from riesz.posterior.family import EmpiricalDraws, MeanField, PriorUpdate
 from riesz.posterior.posterior import ExactStates, Posterior, SurrogateStates
 from riesz.prediction.predict import predict
-from riesz.problem.problem import inverse_problem
+from riesz.problem.posing import inverse_problem
 
 NOISE = Gaussian(0.05)
 STANDARD = MeanField(jnp.zeros(1), jnp.zeros(1))

@@ -33,7 +33,8 @@ from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import predict
-from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.posing import inverse_problem
+from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import Unknown
 from riesz_paper.data.synthetic import aquifer_outline, aquifer_wells
 from riesz_paper.experiments.field.moments import FieldMoments, held_against, worst_of

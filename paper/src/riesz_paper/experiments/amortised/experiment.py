@@ -26,7 +26,8 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
-from riesz.problem.problem import InverseProblem, with_observations
+from riesz.problem.posing import with_observations
+from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.transport.data import (
     NUM_SENSORS,
     PRIOR_SD,

@@ -34,7 +34,8 @@ from riesz.observe.likelihood import Gaussian
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
 from riesz.problem.linearity import Parts, linear_parts
-from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.posing import inverse_problem
+from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import Unknown
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_target

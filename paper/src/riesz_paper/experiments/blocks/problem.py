@@ -21,7 +21,8 @@ from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.posing import inverse_problem
+from riesz.problem.problem import InverseProblem
 
 NUM_BLOCKS = 8
 """Along each side."""

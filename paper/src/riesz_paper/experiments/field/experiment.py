@@ -32,7 +32,8 @@ from riesz.observe.observations import observations
 from riesz.plot.fields import draw_field
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.posterior import Posterior
-from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.posing import inverse_problem
+from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.field.moments import FieldMoments, held_against, worst_of
 from riesz_paper.running.task import Experiment, Task
 

@@ -20,7 +20,8 @@ from riesz.latent.latent import LatentSpace
 from riesz.mesh.mesh import Mesh
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import InverseProblem, inverse_problem, with_observations
+from riesz.problem.posing import inverse_problem, with_observations
+from riesz.problem.problem import InverseProblem
 from riesz_paper.data.hanford import HELD, INFLOW, Site
 from riesz_paper.experiments.hanford.prior import CellPrior
 

@@ -26,7 +26,8 @@ from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import InverseProblem, inverse_problem, with_observations
+from riesz.problem.posing import inverse_problem, with_observations
+from riesz.problem.problem import InverseProblem
 
 DISTRICTS = 4  # along each side
 STRENGTH, STRENGTH_SD = 1.0, 1.0

@@ -26,7 +26,8 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import refine
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import InverseProblem, inverse_problem
+from riesz.problem.posing import inverse_problem
+from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.smoother.forward import (
     DIFFUSIVITY,
     PIVOT,

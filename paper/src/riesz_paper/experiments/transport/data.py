@@ -23,7 +23,8 @@ from riesz.mesh.shapes import rectangle
 from riesz.mesher.polygon import mesh_from_polygon
 from riesz.observe.likelihood import Gaussian
 from riesz.observe.observations import observations
-from riesz.problem.problem import InverseProblem, inverse_problem, with_observations
+from riesz.problem.posing import inverse_problem, with_observations
+from riesz.problem.problem import InverseProblem
 
 PRIOR_SD = 3.0
 NUM_SENSORS = 25

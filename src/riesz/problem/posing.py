@@ -1,0 +1,281 @@
+"""Problems put together from their parts, and checked before any work is done."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import DTypeLike
+
+from riesz.errors import RieszError
+from riesz.fem.elements.space import P1, Space
+from riesz.fem.problem import (
+    boundary_value_problem,
+    check_kinds,
+    working_dtype,
+)
+from riesz.fem.terms.coefficient import AbstractCoefficient, as_coefficient
+from riesz.fem.terms.weakform import WeakForm
+from riesz.fem.time.problem import (
+    BDF2,
+    INITIAL,
+    SteadyState,
+    TransientProblem,
+    has_storage,
+    in_time,
+)
+from riesz.latent.latent import LatentSpace, latent_space
+from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Hierarchy
+from riesz.observe.joint import Joint
+from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observations import Observations, located, together
+from riesz.observe.sensors import stacked
+from riesz.problem.checks import (
+    Described,
+    check_kinds_of_parts,
+    check_known,
+    check_names,
+    check_noise_count,
+    check_parts,
+    each_of,
+)
+from riesz.problem.fields import prescribed, with_field, with_fields
+from riesz.problem.identifiability import tell_unidentified_scale
+from riesz.problem.problem import InverseProblem, in_precision
+from riesz.problem.recording import InTime, Recording, distinct_places, readings
+from riesz.problem.unknowns import named_unknowns
+
+
+class Experiment(eqx.Module):
+    """One of several experiments with the same unknowns: its equation, and what was observed.
+
+    Sources, boundary values and wells that are known may differ from those of others.
+    """
+
+    equation: WeakForm
+    observations: Any  # one data set, or several
+    likelihood: Any  # of each
+    dirichlet: Mapping[str, Any] | None = None
+
+
+def inverse_problem(
+    domain: Mesh | Hierarchy | Space,
+    equation: WeakForm,
+    *,
+    latents: Mapping[str, Any],
+    observations: Observations | Sequence[Observations],
+    likelihood: AbstractLikelihood | Sequence[AbstractLikelihood],
+    dirichlet: Mapping[str, Any] | None = None,
+    times: Any = None,
+    initial: Any = None,
+    scheme: str = BDF2,
+    tolerance: float | None = None,
+    dtype: DTypeLike | None = None,
+) -> InverseProblem:
+    """Put a problem together and check it.
+
+    `domain` is a mesh, a space on one, `P2(mesh)`, or, for engines that train on mini-patches, a
+    hierarchy of meshes; fields stay linear in each cell, whatever the state is. `latents` gives
+    the prior of each unknown that the equation, the Dirichlet values or the noise name;
+    observations may lie outside the domain by `tolerance`, a length. Where values on the boundary
+    are not known, `dirichlet` may hold an unknown's name, or `Unknown(prior)`. Several kinds of
+    data are lists of `observations` and of a `likelihood` for each.
+
+    With `times`, a `time_axis(...)`, the equation has a `storage` term, observations have times,
+    and `initial` is the state to begin with, as in `transient_problem`.
+    """
+    only = Experiment(equation, observations, likelihood, dirichlet)
+    timed = None if times is None else InTime(times, initial, scheme)
+    if times is None and (initial is not None or has_storage(equation)):
+        raise RieszError(
+            "the equation has a storage term or an initial state, but there is no time axis: give "
+            "times=rz.time_axis(...), or leave them out for a steady state."
+        )
+    return posed(domain, (only,), latents, tolerance, dtype, timed)
+
+
+def shared_problem(
+    domain: Mesh | Hierarchy | Space,
+    experiments: Sequence[Experiment],
+    *,
+    latents: Mapping[str, Any],
+    tolerance: float | None = None,
+    dtype: DTypeLike | None = None,
+) -> InverseProblem:
+    """Several experiments on one domain that share their unknowns, for `nuts` and `laplace`.
+
+    States stand one after the other, `problem.states(state)`; predictions are of the first.
+    """
+    for one in experiments:
+        if not isinstance(one, Experiment):
+            raise RieszError(
+                f"an experiment is a {type(one).__name__}: give rz.Experiment(equation, "
+                "observations, likelihood, dirichlet)."
+            )
+    if not experiments:
+        raise RieszError("there are no experiments: give at least one.")
+    return posed(domain, tuple(experiments), latents, tolerance, dtype)
+
+
+def posed(
+    domain: Mesh | Hierarchy | Space,
+    experiments: tuple[Experiment, ...],
+    latents: Mapping[str, Any],
+    tolerance: float | None,
+    dtype: DTypeLike | None,
+    timed: InTime | None = None,
+) -> InverseProblem:
+    for one in experiments:
+        check_kinds_of_parts(domain, latents, one.observations, one.likelihood)
+    data = [each_of(one.observations, Observations) for one in experiments]
+    noise = [each_of(one.likelihood, AbstractLikelihood) for one in experiments]
+    hierarchy = domain if isinstance(domain, Hierarchy) else None
+    finite_elements, precision = space_on(domain), working_dtype(dtype)
+    observed = together([together(own) for own in data])
+    likelihood = joint(sum(data, ()), sum(noise, ()))
+    check_noise_count(likelihood, observed.num_sensors)
+    likelihood.check_values(observed.values)
+    boundaries, every = [], dict(latents)
+    for one in experiments:
+        dirichlet = {} if one.dirichlet is None else one.dirichlet
+        check_kinds(finite_elements, one.equation, dirichlet)
+        values, priors = named_unknowns(dirichlet, latents)
+        for name in values.values():
+            if isinstance(name, str) and name in every and every[name] is not priors.get(name):
+                raise RieszError(
+                    f"two experiments have different priors for {name!r}: unknowns of one name are "
+                    "shared; name them apart in latents."
+                )
+        boundaries.append(values)
+        every |= priors
+    for one, values in zip(experiments, boundaries, strict=True):
+        check_names(one.equation, values, likelihood, tuple(every))
+    space = in_precision(latent_space(every, finite_elements.mesh), precision)
+    coefficients = {name: latent.coefficient(name) for name, latent in space.latents.items()}
+    forwards = tuple(
+        boundary_value_problem(
+            finite_elements,
+            with_fields(one.equation, coefficients),
+            prescribed(values, coefficients),
+            dtype=precision,
+        )
+        for one, values in zip(experiments, boundaries, strict=True)
+    )
+    if timed is not None:
+        begin = initial_state(timed.initial, space, coefficients)
+        transient = in_time(forwards[0], timed.times, begin, timed.scheme)
+        return recorded_problem(transient, space, observed, likelihood, tolerance, hierarchy)
+    placed = [
+        together(own).what.placed(forward, space, tolerance)
+        for own, forward in zip(data, forwards, strict=True)
+    ]
+    sensors = tuple(one.sensors for one in placed)
+    check_parts(Described(forwards, sensors, likelihood, observed.num_sensors), space)
+    linear = stacked([one.operator for one in sensors], apart=True)
+    if linear is not None:  # measured fluxes and coefficients tell the scale
+        tell_unidentified_scale(forwards, space)
+    return InverseProblem(
+        forward=forwards[0],
+        latents=space,
+        linear=linear,
+        sensors=sensors if linear is None else (),
+        observed=jnp.asarray(observed.values, precision),
+        likelihood=likelihood,
+        observations=located(observed, np.concatenate([one.centres for one in placed])),
+        hierarchy=hierarchy,
+        others=forwards[1:],
+    )
+
+
+def initial_state(
+    given: Any, latents: LatentSpace, coefficients: Mapping[str, AbstractCoefficient]
+) -> Any:
+    """With the name of an unknown field replaced by the field."""
+    if given is None or isinstance(given, SteadyState):
+        return given
+    named = as_coefficient(given, INITIAL)
+    check_known(named, latents.names)
+    return with_field(named, coefficients)
+
+
+def recorded_problem(
+    transient: TransientProblem,
+    latents: LatentSpace,
+    observed: Observations,
+    likelihood: AbstractLikelihood,
+    tolerance: float | None,
+    hierarchy: Hierarchy | None,
+) -> InverseProblem:
+    """In time, where sensors record along the axis."""
+    forward, axis = transient.step, transient.axis
+    what, place = distinct_places(observed)
+    placed = what.placed(forward, latents, tolerance)
+    linear = readings(axis, observed, place, what.num_sensors, forward.dtype)
+    time = Recording(axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme)
+    parts = Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
+    check_parts(parts, latents)
+    return InverseProblem(
+        forward=forward,
+        latents=latents,
+        linear=linear,
+        sensors=(),
+        observed=jnp.asarray(observed.values, forward.dtype),
+        likelihood=likelihood,
+        observations=located(observed, placed.centres[place]),
+        hierarchy=hierarchy,
+        time=time,
+    )
+
+
+def space_on(domain: Mesh | Hierarchy | Space) -> Space:
+    """Where states are: linear in each cell unless a space was given."""
+    if isinstance(domain, Space):
+        return domain
+    return P1(domain.meshes[-1] if isinstance(domain, Hierarchy) else domain)
+
+
+def joint(
+    data: tuple[Observations, ...], noise: tuple[AbstractLikelihood, ...]
+) -> AbstractLikelihood:
+    """The likelihood of all data sets."""
+    if len(data) != len(noise):
+        raise RieszError(
+            f"there are {len(data)} data sets, but {len(noise)} likelihoods: give one for each."
+        )
+    return noise[0] if len(noise) == 1 else Joint(noise, tuple(one.num_sensors for one in data))
+
+
+def with_observations(
+    problem: InverseProblem,
+    observations: Observations,
+    likelihood: AbstractLikelihood,
+    *,
+    tolerance: float | None = None,
+) -> InverseProblem:
+    """The same problem of one experiment for other measurements.
+
+    What was compiled for one data set serves another with as many observations, where the noise
+    is the same or its sd an array, one for each observation.
+    """
+    check_noise_count(likelihood, observations.num_sensors)
+    likelihood.check_values(observations.values)
+    if problem.time is not None:
+        transient = problem.time.transient(problem.forward)
+        known = (problem.latents, observations, likelihood, tolerance, problem.hierarchy)
+        return recorded_problem(transient, *known)
+    placed = observations.what.placed(problem.forward, problem.latents, tolerance)
+    parts = Described((problem.forward,), (placed.sensors,), likelihood, observations.num_sensors)
+    check_parts(parts, problem.latents)
+    linear = placed.sensors.operator
+    return dataclasses.replace(
+        problem,
+        linear=linear,
+        sensors=(placed.sensors,) if linear is None else (),
+        observed=jnp.asarray(observations.values, problem.forward.dtype),
+        likelihood=likelihood,
+        observations=located(observations, placed.centres),
+        others=(),
+    )
