@@ -233,6 +233,15 @@ def test_a_matrix_changes_in_time_where_what_it_is_made_of_does(form, changes):
 
 def test_steps_of_one_kind_have_equal_lengths_after_equal_ones():
     assert rz.time_axis([0.0, 0.1, 0.2, 0.3, 0.5, 0.7]).kinds == (0, 1, 1, 2, 3)
+    growing = rz.time_axis(np.append(0.0, 1e-9 * 1.5 ** np.arange(80)))
+    assert len(set(growing.kinds)) == growing.num_steps
+
+
+def test_steps_of_one_kind_have_the_same_weights_to_the_last_digit():
+    axis = rz.time_axis(np.arange(0.0, 1.05, 0.1))
+    assert len(np.unique(axis.steps)) > 1
+    weights = marching.weights_of(axis, "bdf2", jnp.float64)
+    assert len(np.unique(np.asarray(weights.now[1:]))) == 1
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from riesz.errors import FormError
 DAY = np.timedelta64(1, "D") / np.timedelta64(1, "s")
 """Seconds."""
 
-DIGITS = 12
-"""To which lengths of steps are compared."""
+DIGITS = 9
+"""To which lengths of steps are compared, each by its own size: steps may grow a millionfold."""
 
 Times = Float[np.ndarray, " time"]
 
@@ -110,8 +110,9 @@ def kinds_of(times: Times) -> tuple[int, ...]:
     Their matrices are the same, where nothing in the equation but its storage knows of time.
     """
     steps = np.diff(times)
-    digits = DIGITS - int(np.floor(np.log10(steps.max())))
-    pairs = np.round(np.stack([steps, np.append(0.0, steps[:-1])], axis=1), digits)
+    size = 10.0 ** np.floor(np.log10(steps))
+    lengths = np.round(steps / size, DIGITS) * size
+    pairs = np.stack([lengths, np.append(0.0, lengths[:-1])], axis=1)
     _, kind = np.unique(pairs, axis=0, return_inverse=True)
     return tuple(kind.ravel().tolist())
 

@@ -22,7 +22,7 @@ def budget_in_time(
     What `storage` gains is what is taken out of it: less than nothing where it fills up.
     """
     times = jnp.asarray(problem.axis.times, problem.dtype)
-    weights, total = weights_of(times, problem.scheme), None
+    weights, total = weights_of(problem.axis, problem.scheme, problem.dtype), None
     for number, length in enumerate(problem.axis.steps):
         own = jax.tree.map(lambda row, n=number: row[n], weights)
         past = own.last * states[number] + own.before * states[max(number - 1, 0)]

@@ -165,7 +165,7 @@ def march(
     shape = loops(axis.num_steps, problem.space.num_dofs)
     steps = Step(
         time=times[1:],
-        weights=weights_of(times, problem.scheme),
+        weights=weights_of(axis, problem.scheme, dtype),
         kind=jnp.asarray(axis.kinds),
         counts=jnp.ones(axis.num_steps, bool),
     )

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, DTypeLike, Float, PyTree
 
+from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.assembly import piece_values
 from riesz.fem.checks import check_prescribed
@@ -166,19 +167,24 @@ def initial_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " dof"]:
     return piece_values(piece, z) if nodal is None else nodal[piece.ends].mean(axis=1)
 
 
-def weights_of(times: Float[Array, " time"], scheme: str) -> Weights:
-    """Of all steps."""
-    steps = jnp.diff(times)
+def weights_of(axis: TimeAxis, scheme: str, dtype: DTypeLike) -> Weights:
+    """Of all steps; those of one kind have the same to the last digit, and so have their matrices.
+
+    A solver that remembers matrices then knows them again.
+    """
+    steps = jnp.diff(on_device(axis.times, dtype))
+    _, first = np.unique(axis.kinds, return_index=True)
+    alike = first[np.array(axis.kinds)]
     euler = Weights(1 / steps, 1 / steps, jnp.zeros_like(steps))
     if scheme == EULER:
-        return euler
+        return jax.tree.map(lambda rows: rows[alike], euler)
     length, ratio = steps[1:], steps[1:] / steps[:-1]
     later = Weights(
         now=(1 + 2 * ratio) / ((1 + ratio) * length),
         last=(1 + ratio) / length,
         before=-(ratio**2) / ((1 + ratio) * length),
     )
-    return jax.tree.map(lambda one, two: jnp.concatenate([one[:1], two]), euler, later)
+    return jax.tree.map(lambda one, two: jnp.concatenate([one[:1], two])[alike], euler, later)
 
 
 def with_history(
