@@ -20,7 +20,8 @@ from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
 from riesz.fem.choice import chosen
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.solve import (
     ROOT,
@@ -61,9 +62,6 @@ MOST_LOOPS = 3
 ROUNDING = 1e-9
 """Of roots of whole numbers."""
 
-MOST_KINDS = 8
-"""Of steps, whose matrices are kept."""
-
 RIGHT_HAND = ("strength", "outward_flux", "external_value", "level")
 """Coefficients of linear terms that the matrix does not depend on."""
 
@@ -85,6 +83,17 @@ class Step(eqx.Module):
     weights: Weights
     kind: Int[Array, " *step"]
     counts: Bool[Array, " *step"]  # others fill up the last part of the axis
+
+
+class KnownMatrices(eqx.Module):
+    """Those of all kinds of steps, and what the solver made of them."""
+
+    values: Float[Array, " *kind entry"]
+    prepared: PyTree[Array]
+
+    def of(self, kind: Int[Array, ""], step: BoundaryValueProblem) -> PreparedJacobian:
+        values, prepared = jax.tree.map(lambda rows: rows[kind], (self.values, self.prepared))
+        return PreparedJacobian(SparseMatrix(step.pattern, values), prepared)
 
 
 def solve_in_time(
@@ -182,7 +191,7 @@ def march(
         then = at_time(z, step.time)
         past = step.weights.last * last + step.weights.before * before
         now = with_history(problem.step, step.weights.now, past)
-        own = None if known is None else jax.tree.map(lambda rows: rows[step.kind], known)
+        own = None if known is None else known.of(step.kind, problem.step)
         values, converged = root_from(now, then, solver, newton, last[problem.step.free], own)
         state = with_dirichlet(problem.step, values, then)
         return (state, last), (record(state, then), converged)
@@ -205,13 +214,12 @@ def march(
 
 def known_matrices(
     problem: TransientProblem, z: PyTree, solver: AbstractLinearSolver, steps: Step
-) -> PreparedJacobian | None:
-    """The matrix of each kind of step, and what the solver makes of it, if that is worth while.
-
-    Sparse LU needs no such help: the host remembers its factors.
-    """
-    kinds, step = problem.axis.kinds, problem.step
-    if max(kinds) >= MOST_KINDS or isinstance(solver, SparseLU | Automatic):
+) -> KnownMatrices | None:
+    """The matrix of each kind of step, and what the solver makes of it, if that is worth while."""
+    step = problem.step
+    _, first = np.unique(problem.axis.kinds, return_index=True)
+    numbers = len(first) * len(step.pattern.rows)
+    if len(first) > problem.axis.num_steps / 2 or numbers > KEPT_NUMBERS:
         return None
     then = at_time(z, steps.time[0])
     if not is_linear(step, then) or has_changing_matrix(step, then):
@@ -220,12 +228,11 @@ def known_matrices(
     nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
     start = jnp.zeros(step.num_free, problem.dtype)
 
-    def of_kind(number: int) -> PreparedJacobian:
-        rate = jax.lax.stop_gradient(steps.weights.now[kinds.index(number)])
-        return prepared_jacobian(with_history(fixed, rate, nothing), own, start, solver)
+    def of_kind(rate: Float[Array, ""]) -> KnownMatrices:
+        found = prepared_jacobian(with_history(fixed, rate, nothing), own, start, solver)
+        return KnownMatrices(found.matrix.values, found.prepared)
 
-    each = [of_kind(number) for number in range(max(kinds) + 1)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    return jax.lax.map(of_kind, jax.lax.stop_gradient(steps.weights.now[first]))
 
 
 def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:
