@@ -9,6 +9,7 @@ import riesz as rz
 from riesz.fem.choice import chosen, levels_of
 from riesz.fem.solve import Newton
 from riesz.fem.time import march as marching
+from riesz.fem.time.fixed import has_changing_matrix
 from riesz.fem.time.march import loops, march
 
 NUM_CELLS = 6
@@ -228,7 +229,7 @@ def test_a_matrix_changes_in_time_where_what_it_is_made_of_does(form, changes):
     whole = rz.storage(1.0) + form
     step = rz.boundary_value_problem(rz.P1(rz.interval(4)), whole, {"boundary": 0.0})
     z = {"t": jnp.asarray(0.0), "a": jnp.asarray(1.0)}
-    assert marching.has_changing_matrix(step, z) is changes
+    assert has_changing_matrix(step, z) is changes
 
 
 def test_steps_of_one_kind_have_equal_lengths_after_equal_ones():
@@ -242,6 +243,40 @@ def test_steps_of_one_kind_have_the_same_weights_to_the_last_digit():
     assert len(np.unique(axis.steps)) > 1
     weights = marching.weights_of(axis, "bdf2", jnp.float64)
     assert len(np.unique(np.asarray(weights.now[1:]))) == 1
+
+
+def with_flow(speed: float):
+    """Transport with stored capacity of its own, an inflow that changes and a well."""
+    inflow = rz.series([0.0, 0.3], [1.0, 2.0])
+    return rz.transient_problem(
+        rz.P1(rz.interval(8)),
+        rz.storage("s")
+        + rz.diffusion("k")
+        + rz.advection((speed,), supg=True)
+        - rz.point_source([[0.4]], rz.series([0.0, 0.5], [1.0, 0.0])),
+        {"left": inflow},
+        times=[0.0, 0.1, 0.2, 0.3, 0.5, 0.7],
+        initial=lambda x: x[0],
+    )
+
+
+@pytest.mark.slow
+def test_matrices_assembled_once_give_what_those_of_each_step_do(monkeypatch):
+    problem, here = with_flow(5.0), {"s": jnp.asarray(0.7), "k": jnp.asarray(0.02)}
+
+    def states(z):
+        return march(problem, z, rz.SparseLU(), Newton(), lambda state, z: state).recorded
+
+    def found():
+        return states(here), jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)
+
+    once, slopes = found()
+    monkeypatch.setattr(marching, "fixed_matrices", lambda *_: None)
+    jax.clear_caches()
+    anew, same = found()
+    assert np.asarray(once) == pytest.approx(np.asarray(anew), abs=1e-12)
+    for name in here:
+        assert float(slopes[name]) == pytest.approx(float(same[name]), rel=1e-9)
 
 
 @pytest.mark.slow

@@ -21,12 +21,10 @@ from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
 from riesz.fem.choice import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, check_coefficients
 from riesz.fem.solve import (
     ROOT,
     Newton,
-    PreparedJacobian,
     as_array,
     implicit_root,
     is_linear,
@@ -36,8 +34,8 @@ from riesz.fem.solve import (
     singular_advice,
     stalled_advice,
 )
-from riesz.fem.terms.coefficient import Function, is_traced, parts_of
-from riesz.fem.terms.series import TIME
+from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.time.fixed import fixed_matrices, fixed_root
 from riesz.fem.time.problem import (
     TransientProblem,
     Weights,
@@ -62,9 +60,6 @@ MOST_LOOPS = 3
 ROUNDING = 1e-9
 """Of roots of whole numbers."""
 
-RIGHT_HAND = ("strength", "outward_flux", "external_value", "level")
-"""Coefficients of linear terms that the matrix does not depend on."""
-
 MANY_STEPS = 100
 """From here on a solver meets many matrices."""
 
@@ -83,17 +78,6 @@ class Step(eqx.Module):
     weights: Weights
     kind: Int[Array, " *step"]
     counts: Bool[Array, " *step"]  # others fill up the last part of the axis
-
-
-class KnownMatrices(eqx.Module):
-    """Those of all kinds of steps, and what the solver made of them."""
-
-    values: Float[Array, " *kind entry"]
-    prepared: PyTree[Array]
-
-    def of(self, kind: Int[Array, ""], step: BoundaryValueProblem) -> PreparedJacobian:
-        values, prepared = jax.tree.map(lambda rows: rows[kind], (self.values, self.prepared))
-        return PreparedJacobian(SparseMatrix(step.pattern, values), prepared)
 
 
 def solve_in_time(
@@ -179,7 +163,7 @@ def march(
         counts=jnp.ones(axis.num_steps, bool),
     )
     nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
-    known = known_matrices(problem, z, solver, steps)
+    fixed = fixed_matrices(problem, z, solver, times[0], steps.weights.now)
     policies = jax.checkpoint_policies
     kept = policies.save_from_both_policies(policies.save_only_these_names(ROOT), keeps_solutions)
 
@@ -190,9 +174,13 @@ def march(
         last, before = carry
         then = at_time(z, step.time)
         past = step.weights.last * last + step.weights.before * before
-        now = with_history(problem.step, step.weights.now, past)
-        own = None if known is None else known.of(step.kind, problem.step)
-        values, converged = root_from(now, then, solver, newton, last[problem.step.free], own)
+        if fixed is None:
+            now = with_history(problem.step, step.weights.now, past)
+            values, converged = root_from(now, then, solver, newton, last[problem.step.free])
+        else:
+            values, converged = fixed_root(
+                problem.step, then, fixed, step.kind, step.weights, past, solver, newton
+            )
         state = with_dirichlet(problem.step, values, then)
         return (state, last), (record(state, then), converged)
 
@@ -210,67 +198,6 @@ def march(
     begun = (record(first, at_time(z, times[0])), solved)
     both = jax.tree.map(lambda row, later: jnp.concatenate([row[None], later]), begun, rows)
     return March(*both)
-
-
-def known_matrices(
-    problem: TransientProblem, z: PyTree, solver: AbstractLinearSolver, steps: Step
-) -> KnownMatrices | None:
-    """The matrix of each kind of step, and what the solver makes of it, if that is worth while."""
-    step = problem.step
-    _, first = np.unique(problem.axis.kinds, return_index=True)
-    numbers = len(first) * len(step.pattern.rows)
-    if len(first) > problem.axis.num_steps / 2 or numbers > KEPT_NUMBERS:
-        return None
-    then = at_time(z, steps.time[0])
-    if not is_linear(step, then) or has_changing_matrix(step, then):
-        return None
-    fixed, own = held((step, then))
-    nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
-    start = jnp.zeros(step.num_free, problem.dtype)
-
-    def of_kind(rate: Float[Array, ""]) -> KnownMatrices:
-        found = prepared_jacobian(with_history(fixed, rate, nothing), own, start, solver)
-        return KnownMatrices(found.matrix.values, found.prepared)
-
-    return jax.lax.map(of_kind, jax.lax.stop_gradient(steps.weights.now[first]))
-
-
-def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:
-    """Whether a coefficient that the matrix is made of may change in time."""
-    parts = [
-        part
-        for term in step.form.terms
-        for name, coefficient in term.coefficients.items()
-        if name not in RIGHT_HAND
-        for part in parts_of(coefficient)
-    ]
-    dim = step.space.mesh.dim
-    return any(
-        reads_time(part, z, dim) if isinstance(part, Function) else TIME in part.names
-        for part in parts
-    )
-
-
-def reads_time(function: Function, z: PyTree, dim: int) -> bool:
-    """Whether a function of (x, z) asks for the time."""
-    asked = Asked(z)
-    if function.num_arguments == 2:
-        jax.eval_shape(lambda: function.function(jnp.zeros(dim), asked))
-    return asked.for_time
-
-
-class Asked(dict):
-    """What the equation reads, which notices when it is asked for the time."""
-
-    for_time = False
-
-    def __getitem__(self, name: str) -> Any:
-        self.for_time |= name == TIME
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.for_time |= name == TIME
-        return super().get(name, default)
 
 
 def scanned(along: Callable, *, anew: bool) -> Callable:
@@ -317,11 +244,10 @@ def root_from(
     solver: AbstractLinearSolver,
     newton: Newton,
     start: Float[Array, " free"],
-    known: PreparedJacobian | None = None,
 ) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
     """The solution of one step, from a state that is near if the equation is not linear."""
     if is_linear(step, z):
-        return linear_root(step, z, solver, newton, known)
+        return linear_root(step, z, solver, newton)
     root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(start), None)
     return root.solution.free_values, root.solution.converged
 
@@ -331,7 +257,6 @@ def linear_root(
     z: PyTree,
     solver: AbstractLinearSolver,
     newton: Newton,
-    known: PreparedJacobian | None,
 ) -> tuple[Float[Array, " free"], Bool[Array, ""]]:
     """The same by one solve, with derivatives to any order.
 
@@ -347,7 +272,7 @@ def linear_root(
         return jax.jvp(lambda own: unbalanced(own, step, z), (nothing,), (direction,))[1]
 
     fixed_step, fixed_z = held((step, z))
-    matrix, prepared = known or prepared_jacobian(fixed_step, fixed_z, nothing, solver)
+    matrix, prepared = prepared_jacobian(fixed_step, fixed_z, nothing, solver)
     side = unbalanced(nothing, step, z)
     values = solver.with_product(product, matrix, prepared, -side)
     found = jax.lax.stop_gradient(values)

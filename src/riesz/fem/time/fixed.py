@@ -1,0 +1,194 @@
+"""Steps whose matrix does not change in time, but by their length: it is assembled once.
+
+What is stored in a step and what flows are two matrices, S and K: that of a step is the rate of
+its scheme times S, plus K. Each step then takes a product and a solve. Derivatives by what the
+equation reads go through the entries of S and K, once for the whole march.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from riesz.fem.assembly import free_residual, jacobian, source_rates, with_dirichlet
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.solve import Newton, is_linear, rounding_error
+from riesz.fem.terms.coefficient import AbstractCoefficient, Function, parts_of
+from riesz.fem.terms.series import TIME
+from riesz.fem.time.problem import TransientProblem, Weights, at_time, with_history
+
+FreeValues = Float[Array, " free"]
+
+KEPT_NUMBERS = 1 << 27
+"""Of what a solver makes of the matrices of all kinds of steps: a gigabyte."""
+
+RIGHT_HAND = ("strength", "outward_flux", "external_value", "level")
+"""Coefficients of linear terms that the matrix does not depend on."""
+
+
+class FixedMatrices(eqx.Module):
+    """What all steps of a march have in common."""
+
+    storage: SparseMatrix
+    flow: SparseMatrix
+    side: FreeValues | None  # wells left out; nothing where it changes in time
+    prepared: PyTree[Array] | None  # for each kind of step
+
+    def of_step(self, rate: Float[Array, ""]) -> SparseMatrix:
+        return SparseMatrix(self.flow.pattern, rate * self.storage.values + self.flow.values)
+
+    def of_kind(self, kind: Int[Array, ""]) -> PyTree[Array] | None:
+        return jax.tree.map(lambda rows: rows[kind], self.prepared)
+
+
+def fixed_matrices(
+    problem: TransientProblem,
+    z: PyTree,
+    solver: AbstractLinearSolver,
+    first: Float[Array, ""],
+    rates: Float[Array, " step"],
+) -> FixedMatrices | None:
+    """Nothing where the equation is not linear, or its matrix changes otherwise."""
+    step, then = problem.step, at_time(z, first)
+    if not is_linear(step, then) or has_changing_matrix(step, then):
+        return None
+    nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
+
+    def assembled(rate: Float[Array, ""]) -> SparseMatrix:
+        return jacobian(with_history(step, rate, nothing), nothing, then)
+
+    zero, one = jnp.zeros((), problem.dtype), jnp.ones((), problem.dtype)
+    # By its derivative: the difference of two matrices would lose digits of the smaller part.
+    flow, storage = eqx.filter_jvp(assembled, (zero,), (one,))
+    storage = SparseMatrix(flow.pattern, storage.values)
+    side = None if has_changing_side(step, then) else still_side(step, then)
+    found = FixedMatrices(storage, flow, side, None)
+    return eqx.tree_at(
+        lambda own: own.prepared,
+        found,
+        prepared_by_kind(found, solver, problem.axis.kinds, rates),
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
+def prepared_by_kind(
+    fixed: FixedMatrices,
+    solver: AbstractLinearSolver,
+    kinds: tuple[int, ...],
+    rates: Float[Array, " step"],
+) -> PyTree[Array] | None:
+    """What the solver makes of each matrix, by one program; nothing where that is too much."""
+    held = jax.lax.stop_gradient(fixed)
+    _, first = np.unique(kinds, return_index=True)
+
+    def prepared(rate: Float[Array, ""]) -> PyTree[Array]:
+        return solver.prepared(held.of_step(rate))
+
+    shapes = jax.tree.leaves(eqx.filter_eval_shape(prepared, rates[0]))
+    if len(first) * sum(shape.size for shape in shapes) > KEPT_NUMBERS:
+        return None
+    return jax.lax.map(prepared, jax.lax.stop_gradient(rates)[first])
+
+
+def still_side(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
+    """The residual of what is prescribed, where nothing of it changes: nothing is stored there."""
+    without_wells = dataclasses.replace(step, point_sources=())
+    prescribed = with_dirichlet(step, jnp.zeros(step.num_free, step.dtype), z)
+    return free_residual(without_wells, prescribed, z)
+
+
+def from_wells(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
+    """Their part of the residual."""
+    total = jnp.zeros(step.space.num_dofs, step.dtype)
+    for source, operator in step.point_sources:
+        rates = jnp.asarray(source_rates(source, z), total.dtype)
+        total = total + source.sign * operator.transposed(rates)
+    return total[step.free]
+
+
+def fixed_root(
+    step: BoundaryValueProblem,
+    z: PyTree,
+    fixed: FixedMatrices,
+    kind: Int[Array, ""],
+    weights: Weights,
+    past: Float[Array, " dof"],
+    solver: AbstractLinearSolver,
+    newton: Newton,
+) -> tuple[FreeValues, Bool[Array, ""]]:
+    """The solution of one step, and whether it is one."""
+    if fixed.side is not None:
+        side = fixed.side + from_wells(step, z)
+    else:
+        # What is prescribed may have been another value before.
+        now = with_history(step, weights.now, past.at[step.free].set(0.0))
+        nothing = jnp.zeros(step.num_free, step.dtype)
+        side = free_residual(now, with_dirichlet(step, nothing, z), z)
+    side = side - fixed.storage @ past[step.free]
+    matrix = fixed.of_step(weights.now)
+    held = jax.lax.stop_gradient(matrix)
+    prepared = solver.prepared(held) if fixed.prepared is None else fixed.of_kind(kind)
+    values = solver.with_product(matrix.__matmul__, held, prepared, -side)
+    found = jax.lax.stop_gradient(values)
+    known_side = jax.lax.stop_gradient(side)
+    left = jnp.linalg.norm(held @ found + known_side)
+    goal = newton.tolerance * jnp.linalg.norm(known_side)
+    return values, left <= jnp.maximum(goal, rounding_error(held, found))
+
+
+def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:
+    """Whether a coefficient that the matrix is made of may change in time."""
+    return any(
+        changes(coefficient, step, z)
+        for term in step.form.terms
+        for name, coefficient in term.coefficients.items()
+        if name not in RIGHT_HAND
+    )
+
+
+def has_changing_side(step: BoundaryValueProblem, z: PyTree) -> bool:
+    """Whether what is prescribed or flows in, other than by wells, may change in time."""
+    coefficients = [
+        coefficient
+        for term in step.form.terms
+        for name, coefficient in term.coefficients.items()
+        if name in RIGHT_HAND
+    ]
+    prescribed = [piece.value for piece in step.dirichlet]
+    return any(changes(coefficient, step, z) for coefficient in [*coefficients, *prescribed])
+
+
+def changes(coefficient: AbstractCoefficient, step: BoundaryValueProblem, z: PyTree) -> bool:
+    dim = step.space.mesh.dim
+    return any(
+        reads_time(part, z, dim) if isinstance(part, Function) else TIME in part.names
+        for part in parts_of(coefficient)
+    )
+
+
+def reads_time(function: Function, z: PyTree, dim: int) -> bool:
+    """Whether a function of (x, z) asks for the time."""
+    asked = Asked(z)
+    if function.num_arguments == 2:
+        jax.eval_shape(lambda: function.function(jnp.zeros(dim), asked))
+    return asked.for_time
+
+
+class Asked(dict):
+    """What the equation reads, which notices when it is asked for the time."""
+
+    for_time = False
+
+    def __getitem__(self, name: str) -> Any:
+        self.for_time |= name == TIME
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.for_time |= name == TIME
+        return super().get(name, default)
