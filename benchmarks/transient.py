@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench-transient.json"))
     parser.add_argument("--along", type=int, default=ALONG, help="cells on each side")
     parser.add_argument("--steps", type=int, default=NUM_STEPS)
-    parser.add_argument("--solvers", nargs="*", default=["multigrid"], help="or lu: minutes")
+    parser.add_argument("--solvers", nargs="*", default=["lu"], help="or multigrid")
     options = parser.parse_args()
     import jax
 

@@ -152,6 +152,14 @@ def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypa
     assert posterior.notes[-1] == "the time was over before variational"
 
 
+def test_an_engine_that_takes_longer_than_there_is_time_is_left_out(small, begun, monkeypatch):
+    monkeypatch.setattr(Sample, "run", ending("sample"))
+    monkeypatch.setattr(door, "seconds_of", lambda *_: 100.0)
+    notes = fit(small, progress=False, time_limit=50.0).notes
+    left_out = "variational was left out, which would take longer than there is time"
+    assert notes[-2:] == (left_out, "sample will do")
+
+
 @pytest.mark.parametrize(
     ("engine", "limit", "message"),
     [

@@ -72,6 +72,13 @@ def num_others(problem: InverseProblem) -> int:
         return problem.num_coordinates
 
 
+def seconds_of(engine: AbstractEngine, problem: InverseProblem) -> float:
+    """What an engine will take, roughly."""
+    solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
+    solve = expected_seconds(problem.forward, solver) * problem.num_solves
+    return engine.compiling + engine.cost(solve, problem)
+
+
 class Lack(NamedTuple):
     """Why a posterior will not do."""
 

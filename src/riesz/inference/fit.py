@@ -17,7 +17,7 @@ from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
-from riesz.inference.auto import Choice, Lack, choose_engine, lacking
+from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
@@ -132,6 +132,9 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         if how.left() <= 0 and best is not None:
             told.append(f"the time was over before {engine.name}")
             break
+        if best is not None and not engine.is_timed and seconds_of(engine, problem) > how.left():
+            told.append(f"{engine.name} was left out, which would take longer than there is time")
+            continue
         own = engine if best is None else engine.changed(start=best)
         try:
             found = run_checked(problem, own, how)

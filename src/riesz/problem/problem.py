@@ -107,6 +107,8 @@ class InverseProblem(eqx.Module):
         Of several experiments each has a matrix of its own, and multigrid is made for one.
         """
         if not self.others:
+            if self.time is not None:  # most steps share their matrix with others
+                num_sides *= self.time.axis.num_steps // self.time.axis.num_kinds
             return chosen(self.forward, solver, num_sides=num_sides, num_matrices=MANY_DRAWS)
         return SparseLU() if solver is None or isinstance(solver, Automatic) else solver
 

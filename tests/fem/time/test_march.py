@@ -171,7 +171,9 @@ def test_a_gradient_over_a_thousand_steps_keeps_at_most_eighty_states_more_than_
             initial=0.0,
         )
         compiled = jax.jit(jax.grad(lambda z: seen(problem, z))).lower(here).compile()
-        return compiled.memory_analysis().temp_size_in_bytes
+        analysis = compiled.memory_analysis()
+        assert analysis is not None
+        return analysis.temp_size_in_bytes
 
     more = (bytes_of(1000) - bytes_of(27)) / (8 * mesh.num_nodes)
     assert 0 < more <= 80

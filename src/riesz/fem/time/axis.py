@@ -34,6 +34,10 @@ class TimeAxis(eqx.Module):
         return len(self.times) - 1
 
     @property
+    def num_kinds(self) -> int:
+        return len(set(self.kinds))
+
+    @property
     def steps(self) -> Float[np.ndarray, " step"]:
         return np.diff(self.times)
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from riesz.arrays import on_device
 from riesz.fem.assembly import free_residual, jacobian, source_rates, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
@@ -51,13 +52,12 @@ def fixed_matrices(
     problem: TransientProblem,
     z: PyTree,
     solver: AbstractLinearSolver,
-    first: Float[Array, ""],
     rates: Float[Array, " step"],
 ) -> FixedMatrices | None:
-    """Nothing where the equation is not linear, or its matrix changes otherwise."""
-    step, then = problem.step, at_time(z, first)
-    if not is_linear(step, then) or has_changing_matrix(step, then):
+    """Nothing where there are none."""
+    if not has_fixed_matrix(problem, z):
         return None
+    step, then = problem.step, at_time(z, on_device(problem.axis.times[0], problem.dtype))
     nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
 
     def assembled(rate: Float[Array, ""]) -> SparseMatrix:
@@ -94,6 +94,12 @@ def prepared_by_kind(
     if len(first) * sum(shape.size for shape in shapes) > KEPT_NUMBERS:
         return None
     return jax.lax.map(prepared, jax.lax.stop_gradient(rates)[first])
+
+
+def has_fixed_matrix(problem: TransientProblem, z: PyTree) -> bool:
+    """Whether the equation is linear, and its matrix changes by the length of steps alone."""
+    then = at_time(z, on_device(problem.axis.times[0], problem.dtype))
+    return is_linear(problem.step, then) and not has_changing_matrix(problem.step, then)
 
 
 def still_side(step: BoundaryValueProblem, z: PyTree) -> FreeValues:

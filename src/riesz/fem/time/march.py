@@ -35,7 +35,7 @@ from riesz.fem.solve import (
     stalled_advice,
 )
 from riesz.fem.terms.coefficient import is_traced
-from riesz.fem.time.fixed import fixed_matrices, fixed_root
+from riesz.fem.time.fixed import fixed_matrices, fixed_root, has_fixed_matrix
 from riesz.fem.time.problem import (
     TransientProblem,
     Weights,
@@ -59,9 +59,6 @@ MOST_LOOPS = 3
 
 ROUNDING = 1e-9
 """Of roots of whole numbers."""
-
-MANY_STEPS = 100
-"""From here on a solver meets many matrices."""
 
 
 class March(eqx.Module):
@@ -112,7 +109,10 @@ def recorded_in_time(
     if not is_traced((problem, z)):
         check_stresses(problem, z)
     newton = Newton() if newton is None else newton
-    solver = chosen(problem.step, linear_solver, num_matrices=MANY_STEPS)
+    axis = problem.axis
+    num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
+    num_sides = axis.num_steps // num_matrices
+    solver = chosen(problem.step, linear_solver, num_sides=num_sides, num_matrices=num_matrices)
     found = march(problem, z, solver, newton, record)
     return raise_where_halted(problem, found, newton)
 
@@ -163,7 +163,7 @@ def march(
         counts=jnp.ones(axis.num_steps, bool),
     )
     nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
-    fixed = fixed_matrices(problem, z, solver, times[0], steps.weights.now)
+    fixed = fixed_matrices(problem, z, solver, steps.weights.now)
     policies = jax.checkpoint_policies
     kept = policies.save_from_both_policies(policies.save_only_these_names(ROOT), keeps_solutions)
 
