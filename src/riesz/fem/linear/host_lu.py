@@ -8,7 +8,6 @@ rest in two comes last, and each part is treated alike. SuperLU's own orderings 
 nonzeros, but elimination trees that it takes ten times as long to work through on 257 x 257 nodes.
 """
 
-import hashlib
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,9 @@ PANEL = 4
 """Columns that SuperLU updates at once. Few of them, and no supernodes with zeros stored in them,
 suit matrices of triangular meshes: a third faster than its own choice on 33^2 to 129^2 nodes."""
 
+SAMPLED = 64
+"""Entries by which a matrix is looked up."""
+
 CACHED_PATTERNS = 8
 """Patterns whose elimination order is kept: a mesh has one, whatever its coefficients."""
 
@@ -59,10 +61,11 @@ class Pattern(NamedTuple):
     row_starts: Int[np.ndarray, " size_plus_one"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Elimination:
     """A pattern in the order of elimination, and where its entries and unknowns come from."""
 
+    pattern: Pattern
     band: Band | None  # a faster way where the matrix is symmetric and positive
     order: Int[np.ndarray, " unknown"]
     entries: Int[np.ndarray, " entry"]
@@ -94,9 +97,17 @@ class Factors:
         return solutions
 
 
-_eliminations: OrderedDict[tuple[bytes, bytes], Elimination] = OrderedDict()
+class Remembered(NamedTuple):
+    """Factors, or that there are none, and of what."""
+
+    elimination: Elimination
+    values: Float[np.ndarray, " entry"]
+    factors: Factors | None
+
+
+_eliminations: list[Elimination] = []
 _ordering = threading.Lock()
-_factors: OrderedDict[bytes, Factors | None] = OrderedDict()
+_factors: OrderedDict[bytes, Remembered] = OrderedDict()
 
 
 def lu_solve(
@@ -172,21 +183,25 @@ def solve_by_lu(
 
 
 def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
-    """LU factors, remembered: a gradient or a Hessian action meets the same matrix again."""
-    key = digest(values, *pattern)
-    if key in _factors:
-        _factors.move_to_end(key)
-        return _factors[key]
-    _factors[key] = factorise(values, pattern)
+    """LU factors, remembered: a gradient, a Hessian action or a step meets the same matrix again.
+
+    Matrices are looked up by some of their entries and compared by all: a digest of them takes as
+    long as a solve.
+    """
+    elimination, key = elimination_of(pattern), sample(values)
+    known = _factors.get(key)
+    is_known = known is not None and known.elimination is elimination
+    if known is None or not is_known or not np.array_equal(known.values, values):
+        known = Remembered(elimination, values.copy(), factorise(values, elimination))
+        _factors[key] = known
+    _factors.move_to_end(key)
     forget_old_factors()
-    return _factors[key]
+    return known.factors
 
 
-def digest(*arrays: np.ndarray) -> bytes:
-    whole = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        whole.update(np.ascontiguousarray(array).data)
-    return whole.digest()
+def sample(values: Float[np.ndarray, " entry"]) -> bytes:
+    """Some entries, and the sum of all."""
+    return values[:: max(1, len(values) // SAMPLED)].tobytes() + values.sum().tobytes()
 
 
 def forget_old_factors() -> None:
@@ -197,14 +212,13 @@ def forget_old_factors() -> None:
 
 
 def num_nonzeros() -> int:
-    return sum(factors.num_nonzeros for factors in _factors.values() if factors)
+    return sum(known.factors.num_nonzeros for known in _factors.values() if known.factors)
 
 
-def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
+def factorise(values: Float[np.ndarray, " entry"], elimination: Elimination) -> Factors | None:
     """Factors of the transpose, or None where the matrix is singular or not finite."""
     if not np.isfinite(values).all():
         return None
-    elimination = elimination_of(pattern)
     matrix = elimination.matrix(values)
     sizes = np.maximum.reduceat(np.abs(matrix.data), matrix.indptr[:-1])
     if not sizes.all():  # SuperLU has been seen to call BLAS with illegal sizes
@@ -228,14 +242,14 @@ def factorise(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors 
 
 def elimination_of(pattern: Pattern) -> Elimination:
     """How a pattern is eliminated, remembered: finding out costs as much as a few factors."""
-    key = (pattern.columns.tobytes(), pattern.row_starts.tobytes())
     with _ordering:
-        if key not in _eliminations:
-            _eliminations[key] = ordered(pattern)
-        _eliminations.move_to_end(key)
-        while len(_eliminations) > CACHED_PATTERNS:
-            _eliminations.popitem(last=False)
-        return _eliminations[key]
+        for number, known in enumerate(_eliminations):
+            if all(map(np.array_equal, known.pattern, pattern)):
+                _eliminations.insert(0, _eliminations.pop(number))
+                return known
+        _eliminations.insert(0, ordered(Pattern(*(part.copy() for part in pattern))))
+        del _eliminations[CACHED_PATTERNS:]
+        return _eliminations[0]
 
 
 def ordered(pattern: Pattern) -> Elimination:
@@ -247,7 +261,7 @@ def ordered(pattern: Pattern) -> Elimination:
     reordered = sp.csc_array(numbered[order][:, order])
     reordered.sort_indices()  # or SuperLU would do it, in these very arrays
     band = band_of(sp.csr_array((numbers, *pattern), shape=(size, size)))
-    return Elimination(band, order, reordered.data, reordered.indices, reordered.indptr)
+    return Elimination(pattern, band, order, reordered.data, reordered.indices, reordered.indptr)
 
 
 def condition(
