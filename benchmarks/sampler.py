@@ -201,6 +201,10 @@ def main() -> None:
     config = {
         "draws": options.draws,
         "field_draws": options.field_draws,
+        "field_warmup": options.field_warmup,
+        "field_chains": options.field_chains,
+        "searches": options.searches,
+        "device": jax.devices()[0].device_kind,
         "sensors": NUM_SENSORS,
         "relative_noise": RELATIVE_NOISE,
         "field_sd": FIELD_SD,
