@@ -13,11 +13,13 @@ ROOT = Path(__file__).parent.parent.parent
 TUTORIALS = sorted((ROOT / "examples" / "tutorials").glob("*.py"))
 
 
-def test_there_are_seven_and_each_ends_with_an_assertion():
-    assert len(TUTORIALS) == 7
+def test_each_is_on_the_page_and_ends_with_an_assertion():
+    page = (ROOT / "docs/tutorials.md").read_text()
+    assert TUTORIALS
     for script in TUTORIALS:
         cells = cells_of(script.read_text())
-        assert title_of(cells)
+        title = title_of(cells).split(":")[0]
+        assert f"[{title}](../examples/tutorials/{script.name})" in page
         assert cells[-1].kind == "code"
         assert cells[-1].text.splitlines()[-1].startswith("assert ")
 

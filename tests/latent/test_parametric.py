@@ -137,3 +137,9 @@ def test_tails_in_single_precision_are_those_of_the_prior(prior):
     assert values.dtype == jnp.float32
     np.testing.assert_allclose(values, prior.icdf(ndtr(jnp.asarray(places))), rtol=1e-4)
     assert np.all(np.asarray(slopes) > 0)
+
+
+def test_entries_of_a_normal_vector_are_described_by_their_own_spread():
+    factor = jnp.array([[1.0, 0.0], [3.0, 4.0]])
+    told = parametric(dist.MultivariateNormal(jnp.zeros(2), scale_tril=factor), "a").describe()
+    assert told == "MultivariateNormal, 95 % within (-1.96, -9.8) .. (1.96, 9.8), median (0, 0)"

@@ -115,7 +115,11 @@ class Parametric(AbstractLatent):
         return value_of(self, on_device(np.full(self.num_coordinates, place)))
 
     def describe(self) -> str:
-        low, middle, high = (self.where_all_are(place) for place in (-1.96, 0.0, 1.96))
+        prior, places = self.distribution, (-1.96, 0.0, 1.96)
+        if isinstance(prior, dist.MultivariateNormal):  # coordinates are not its entries
+            low, middle, high = (prior.mean + place * prior.variance**0.5 for place in places)
+        else:
+            low, middle, high = (self.where_all_are(place) for place in places)
         return f"{kind_of(self.distribution)}, 95 % within {spoken(low)} .. {spoken(high)}, " + (
             f"median {spoken(middle)}"
         )
