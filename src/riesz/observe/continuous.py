@@ -12,10 +12,10 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import RieszError
 from riesz.latent.kernels import AbstractKernel, Matern12
 from riesz.observe.counts import IDENTITY, LINKED, LOG, check_link
-from riesz.observe.factors import AbstractFactor, NormalVector, Triangular
+from riesz.observe.factors import AbstractFactor, Triangular
 from riesz.observe.likelihood import (
     AbstractLikelihood,
-    AbstractNoise,
+    AbstractSharedNoise,
     Scale,
     as_scale,
     scale_at,
@@ -67,7 +67,7 @@ class LogNormal(AbstractLikelihood):
         return f"log-normal, {scale_text(self.sd)} of the logarithm, {median}"
 
 
-class CorrelatedNormal(AbstractNoise):
+class CorrelatedNormal(AbstractSharedNoise):
     """Normal noise that sensors share, as that of one survey, one instrument or one year.
 
     Either of a known `covariance` matrix; or of standard deviation `sd`, with a correlation that
@@ -129,27 +129,9 @@ class CorrelatedNormal(AbstractNoise):
         root = jnp.linalg.cholesky(self.correlations(z).astype(predicted.dtype))
         return Triangular(self.noise_sd(predicted, z)[:, None] * root)
 
-    def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        return NormalVector(predicted, self.factor(predicted, z), self.noise_sd(predicted, z))
-
-    def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
-        """Of another survey: each by itself, since what they share moves no interval of one."""
-        own = {} if self.length is None else {"length": self.length}
-        if any(jnp.ndim(one) for name, one in self.parameters(z).items() if name not in own):
-            return super().new(mean, z)  # which refuses
-        return dist.Normal(mean, self.noise_sd(mean, z))
-
     @property
     def scatter(self) -> AbstractScatter:
         return NormalScatter()
-
-    @property
-    def is_normal(self) -> bool:
-        return True
-
-    @property
-    def is_independent(self) -> bool:
-        return False
 
     def describe(self) -> str:
         if self.length is None:

@@ -18,13 +18,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Array, Bool, DTypeLike, Float, Int, PyTree
 
 from riesz.errors import RieszError
-from riesz.observe.factors import AbstractFactor, Columns, Independent, NormalVector, beside
+from riesz.observe.factors import AbstractFactor, Columns, Independent, beside
 from riesz.observe.given import as_numbers
-from riesz.observe.likelihood import AbstractNoise, Scale, as_scale, scale_at, scale_text
+from riesz.observe.likelihood import AbstractSharedNoise, Scale, as_scale, scale_at, scale_text
 from riesz.observe.scatter import AbstractScatter, SummedScatter
 
 LEVEL, DRIFT, MEMORY = "level_sd", "drift_sd", "correlation_time"
@@ -175,7 +174,7 @@ def with_levels(
     return WithLevels(apart, level_sd, group, ones, growth)
 
 
-class GroupedNormal(AbstractNoise):
+class GroupedNormal(AbstractSharedNoise):
     """Normal noise that readings of one group share, such as those of one well.
 
     `groups` names the group of each reading. Beside an error of its own, of `sd`, a reading has the
@@ -276,26 +275,9 @@ class GroupedNormal(AbstractNoise):
         level = self.shared(LEVEL, self.level_sd, z).astype(own.dtype)
         return with_levels(found, level, self.group, self.num_groups, own.dtype)
 
-    def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
-        return NormalVector(predicted, self.factor(predicted, z), self.noise_sd(predicted, z))
-
-    def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
-        """Of another group each: what they share moves no interval of one."""
-        if scale_at(self.sd, z).ndim:
-            return super().new(mean, z)  # which refuses
-        return dist.Normal(mean, self.noise_sd(mean, z))
-
     @property
     def scatter(self) -> AbstractScatter:
         return SummedScatter(tuple(name for name in self.scales() if name != MEMORY))
-
-    @property
-    def is_normal(self) -> bool:
-        return True
-
-    @property
-    def is_independent(self) -> bool:
-        return False
 
     def describe(self) -> str:
         parts = [] if self.level_sd is None else [f"a level ({scale_text(self.level_sd)})"]

@@ -12,7 +12,7 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.observe.factors import AbstractFactor, Independent
+from riesz.observe.factors import AbstractFactor, Independent, NormalVector
 from riesz.observe.scatter import AbstractScatter, NormalScatter, StudentScatter
 
 Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
@@ -197,6 +197,27 @@ class AbstractNoise(AbstractLikelihood):
     @property
     def is_additive(self) -> bool:
         return True
+
+
+class AbstractSharedNoise(AbstractNoise):
+    """Normal noise that measurements have in common: `factor` says how."""
+
+    def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
+        return NormalVector(predicted, self.factor(predicted, z), self.noise_sd(predicted, z))
+
+    def new(self, mean: Float[Array, " point"], z: PyTree) -> dist.Distribution:
+        """Of another survey or group each: what they share moves no interval of one."""
+        if scale_at(self.sd, z).ndim:
+            return super().new(mean, z)  # which refuses
+        return dist.Normal(mean, self.noise_sd(mean, z))
+
+    @property
+    def is_normal(self) -> bool:
+        return True
+
+    @property
+    def is_independent(self) -> bool:
+        return False
 
 
 class Gaussian(AbstractNoise):
