@@ -6,7 +6,7 @@ import pytest
 from tests.prediction.made_up_draws import FACTS, made_up_draws
 
 from riesz.errors import FileFormatError
-from riesz.io.store.draws import read_draws, shuffled, unshuffled, write_draws
+from riesz.io.store.draws import Kept, read_draws, shuffled, unshuffled, write_draws
 from riesz.mesh.locate import locate
 from riesz.prediction.draws import BITS, NumberDraws, RegionDraws, exactly, rounded
 
@@ -46,8 +46,8 @@ def test_bytes_by_significance_are_the_same_array(array):
 
 def test_a_file_of_draws_comes_back_as_it_was(tmp_path):
     draws = made_up_draws()
-    write_draws(tmp_path / "draws.npz", draws, FACTS)
-    again, facts = read_draws(tmp_path / "draws.npz")
+    write_draws(tmp_path / "draws.npz", Kept(draws, FACTS))
+    again, facts, _ = read_draws(tmp_path / "draws.npz")
     assert eqx.tree_equal(again, draws)
     assert eqx.tree_equal(facts, FACTS)
 
@@ -55,7 +55,7 @@ def test_a_file_of_draws_comes_back_as_it_was(tmp_path):
 def test_two_thousand_nodes_and_four_hundred_draws_take_less_than_ten_megabytes(tmp_path):
     draws = made_up_draws(num_draws=400, side=45, num_sensors=150)
     assert draws.mesh.num_nodes > 2000
-    write_draws(tmp_path / "draws.npz", draws, FACTS)
+    write_draws(tmp_path / "draws.npz", Kept(draws, FACTS))
     assert (tmp_path / "draws.npz").stat().st_size < 10e6
 
 

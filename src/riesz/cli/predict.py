@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, QuietOption, json_of, use_float64
+from riesz.cli.options import CheckJsonOption, QuietOption, json_of, keep_compiled, use_float64
 
 SHOWN_RANGES = 12
 
@@ -19,7 +19,12 @@ DrawsSeedOption = Annotated[
 
 def predict_run(
     run: Annotated[Path, typer.Argument(help="A run folder, made by riesz fit.", metavar="RUN")],
-    out: Annotated[Path, typer.Option("--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="The file: .csv, .tif, .gpkg, .nc or .vtu; .png for hydrographs."
+        ),
+    ],
     quantity: Annotated[
         str,
         typer.Option(
@@ -58,12 +63,23 @@ def predict_run(
             metavar="NAME=VALUE|RASTER.tif",
         ),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            help="Of a problem in time: a date, several by commas, or all [default: the last, or "
+            "those of the points]; without places, at the observed ones.",
+            metavar="DATE|all",
+        ),
+    ] = None,
     seed: DrawsSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
+    if at is not None:
+        keep_compiled()
     from riesz.case.run.beside import covariates_in
     from riesz.case.run.predict import write_prediction
 
@@ -78,6 +94,7 @@ def predict_run(
         num_draws=draws,
         seed=seed,
         covariates=covariates_in(covariate or []),
+        at=at,
     )
     # Also to who wants no words: a map for other covariates than the places have would be wrong.
     if numbers["holds_for"]:
@@ -88,8 +105,10 @@ def predict_run(
         typer.echo(json_of(numbers))
     if as_json or quiet:
         return
+    dates = len(numbers["dates"])
+    where = f"{numbers['places']} places" + (f" and {dates} dates" if dates else "")
     for name, (low, high) in list(numbers["ranges"].items())[:SHOWN_RANGES]:
-        typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {numbers['places']} places")
+        typer.echo(f"{name}: {low:.6g} .. {high:.6g} at {where}")
     typer.echo(f"written: {', '.join(numbers['files'])}")
 
 

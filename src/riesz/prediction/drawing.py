@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.flux import budget
@@ -17,10 +17,13 @@ from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.observables import AtPoints
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
 from riesz.prediction.before import before_data, field_of, is_map, shown_nodes
+from riesz.prediction.course import Course
 from riesz.prediction.draws import (
+    AtPlaces,
     NodalDraws,
     NumberDraws,
     Observed,
@@ -34,9 +37,11 @@ from riesz.prediction.draws import (
 from riesz.prediction.learned import Learned, learned
 from riesz.prediction.predict import measured, num_values, quantity_draws
 from riesz.prediction.quantity import FluxAt, at_nodes, has_flux
+from riesz.prediction.reading import Reading, reading
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.problem import InverseProblem
+from riesz.problem.recording import distinct_places
 
 AtNodes = Float[Array, " node"]
 
@@ -44,6 +49,18 @@ MOST_NUMBERS = 40_000_000
 """In the draws that are kept by default: of larger meshes there are fewer, but some."""
 
 FEWEST_DRAWS = 50
+
+NUM_DATES, FEWEST_DATES = 12, 2
+"""Of maps, from the first to the last."""
+
+MOST_ROWS = 100_000
+"""Nodes at all dates, and places at all times: of larger meshes there are fewer dates, of longer
+records fewer places."""
+
+MOST_COURSE = 10_000_000
+"""That are kept, in fewer draws where there are many rows."""
+
+MAPS, PLACES = "maps", "places"
 
 
 def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
@@ -56,28 +73,37 @@ def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: Py
     )
 
 
-def mapped_state(problem: InverseProblem, state: Float[Array, " _"], z: PyTree) -> AtNodes:
-    """What maps show: of several experiments the first; in time, the state where the axis ends,
-    which is marched to anew, since only the sensors' places were recorded."""
-    if problem.time is None:
-        return problem.states(state)[0]
+def marched_states(problem: InverseProblem, z: PyTree) -> Float[Array, "time dof"]:
+    """States at all times, marched to anew, since only the sensors' places were recorded."""
+    assert problem.time is not None
     transient = problem.time.transient(problem.forward)
     found = march(transient, z, problem.suited(), Newton(), whole_state)
-    return jnp.where(jnp.all(found.solved), found.recorded[-1], jnp.nan)
+    return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
 
 
 class Everything(eqx.Module):
-    """All that is kept of one draw; a summary, and a state in time, need no budget and no flux."""
+    """All that is kept of one draw; a summary, and a state in time, need no budget and no flux.
+
+    Maps show the state; of several experiments that of the first, in time the last one. Other dates
+    and places are read by `readings`.
+    """
 
     for_summary: bool = eqx.field(static=True)
     has_flux: bool = eqx.field(static=True)
+    readings: dict[str, Reading]
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
     ) -> dict[str, Any]:
         effects = effects_of(problem.likelihood)
         seen = at_sensors(key, problem, state, z)
-        state = mapped_state(problem, state, z)
+        read = {}
+        if problem.time is None:
+            state = problem.states(state)[0]
+        else:
+            whole = marched_states(problem, z)
+            state = whole[-1]
+            read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
             "state": at_nodes(problem, state),
             "unknowns": {name: jnp.ravel(z[name]) for name in drawn_names(problem)},
@@ -88,6 +114,7 @@ class Everything(eqx.Module):
             },
             "effects": z[effects.name] if effects and effects.design is not None else (),
             "local": z[effects.local_name] if effects and effects.local is not None else (),
+            "read": read,
         }
         if self.for_summary or problem.time is not None:
             return found
@@ -129,6 +156,21 @@ def posterior_draws(
     Without a number, as many as predictions take, or fewer where the mesh is so large that files
     would be.
     """
+    drawn, _ = draws_and_readings(
+        posterior, {}, num_draws=num_draws, seed=seed, for_summary=for_summary
+    )
+    return drawn
+
+
+def draws_and_readings(
+    posterior: Posterior,
+    readings: dict[str, Reading],
+    *,
+    num_draws: int | None = None,
+    seed: int = 0,
+    for_summary: bool = False,
+) -> tuple[PosteriorDraws, dict[str, Float[np.ndarray, "draw row"]]]:
+    """The same, and what is read at other dates and places of a problem in time."""
     problem = posterior.problem
     mesh = problem.forward.space.mesh
     num_nodes = mesh.num_nodes
@@ -139,18 +181,20 @@ def posterior_draws(
     sampler = Everything(
         for_summary=for_summary,
         has_flux=not for_summary and problem.time is None and has_flux(problem),
+        readings=readings,
     )
     size = num_values(problem)
     most = size + num_fields * num_nodes + mesh.dim * mesh.num_cells + 4 * len(problem.observed)
     most += problem.num_coordinates
     most += 0 if problem.time is None else len(problem.time.axis.times) * num_nodes
+    most += sum(one.rows.num_rows for one in readings.values())
     every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed, numbers=most)
     found = finite_draws(every)
     found["unknowns"] = {
         name: kept_values(problem, name, own) for name, own in found["unknowns"].items()
     }
     distribution = posterior.distribution
-    return PosteriorDraws(
+    drawn = PosteriorDraws(
         mesh=mesh,
         seed=seed,
         num_lost=len(every["state"]) - len(found["state"]),
@@ -166,6 +210,42 @@ def posterior_draws(
         outflows=found.get("outflows", {}),
         learned=() if for_summary else learned_of(problem, found["unknowns"], num_draws, seed),
     )
+    return drawn, found["read"]
+
+
+def observed_places(problem: InverseProblem) -> Float[np.ndarray, "place dim"]:
+    """Where the state was read, each place once; none of what was measured otherwise."""
+    what, _ = distinct_places(problem.observations)
+    dim = problem.forward.space.mesh.dim
+    return what.points if isinstance(what, AtPoints) else np.zeros((0, dim))
+
+
+def draws_and_course(
+    posterior: Posterior, *, num_draws: int | None = None
+) -> tuple[PosteriorDraws, Course | None]:
+    """What a run keeps; of a steady state there is no course."""
+    problem = posterior.problem
+    if problem.time is None:
+        return posterior_draws(posterior, num_draws=num_draws), None
+    axis, places = problem.time.axis, observed_places(problem)
+    num_nodes = problem.forward.space.mesh.num_nodes
+    num_dates = min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES)
+    shown = spread(axis.num_steps + 1, num_dates)
+    places = places[spread(len(places), max(MOST_ROWS // len(axis.times), 1))]
+    readings = {MAPS: reading(problem, axis.dates(axis.times[shown]))}
+    if len(places):
+        readings[PLACES] = reading(problem, axis.dates(axis.times), places)
+    drawn, read = draws_and_readings(posterior, readings, num_draws=num_draws)
+    numbers = sum(one.shape[1] for one in read.values())
+    rows = spread(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
+    none: AtPlaces = np.zeros((drawn.num_draws, 0))
+    maps, at_places = (rounded(read.get(name, none)[rows]) for name in (MAPS, PLACES))
+    return drawn, Course(axis, shown, maps, places, at_places, drawn.shifts.chosen(rows))
+
+
+def spread(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """So many of a number of things at most, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 
 def finite_draws(found: dict[str, Any]) -> dict[str, Any]:

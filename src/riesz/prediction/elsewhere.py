@@ -15,8 +15,9 @@ Probabilities = Float[np.ndarray, "draw #place"]
 class Elsewhere:
     """Places, some of which are asked for at a time; without `where` the nodes of the mesh.
 
-    `design` holds covariates there. What is open at a place beside the draw is told by its
-    probability: what neighbours share, `local`, and `noise`.
+    `design` holds covariates there, `given` the states, where they are of another date. What is
+    open at a place beside the draw is told by its probability: what neighbours share, `local`, and
+    `noise`.
     """
 
     draws: PosteriorDraws
@@ -25,6 +26,7 @@ class Elsewhere:
     design: Float[np.ndarray, "place effect"] | None
     local: Probabilities
     noise: Probabilities
+    given: AtPlaces | None = None
 
     def located(self, part: slice) -> Location | None:
         where = self.where
@@ -33,6 +35,8 @@ class Elsewhere:
         return Location(where.cell[part], where.barycentric[part], where.inside[part])
 
     def states(self, part: slice) -> AtPlaces:
+        if self.given is not None:
+            return self.given[:, part]
         draws, here = self.draws, self.located(part)
         states = draws.state.at(draws.mesh, here)
         return states[:, part] if here is None else states
@@ -67,6 +71,7 @@ def elsewhere(
     where: Location | None,
     design: Float[np.ndarray, "place effect"] | None = None,
     *,
+    given: AtPlaces | None = None,
     seed: int = 0,
     together: bool = True,
 ) -> Elsewhere:
@@ -77,7 +82,7 @@ def elsewhere(
         local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
     else:
         local, noise = rng.uniform(size=(2, *shape))
-    return Elsewhere(draws, points, where, design, local, noise)
+    return Elsewhere(draws, points, where, design, local, noise, given)
 
 
 def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:

@@ -12,6 +12,7 @@ from riesz.case.table import NumberOrName, Table, is_finite, shown
 from riesz.errors import FileFormatError
 from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import BDF2, SteadyState
+from riesz.io.tables.dates import spelt_dates
 from riesz.problem.recording import Recording
 
 STEADY = "steady"
@@ -172,7 +173,9 @@ def time_notes(time: Recording | None) -> list[str]:
     """What a reader of maps must know."""
     if time is None:
         return []
-    return [f"maps show the state at {time.axis.dates(time.axis.times[-1:])[0]}, where [time] ends"]
+    last = spelt_dates(time.axis.dates(time.axis.times[-1:])) if time.axis.origin else None
+    when = last[0] if last else f"{time.axis.times[-1]:g}"
+    return [f"maps show the state at {when}, where [time] ends, unless other dates are asked for"]
 
 
 def check_times(prepared: Prepared, axis: TimeAxis) -> Moments | Numbers:

@@ -45,6 +45,7 @@ class WellTable(Table):
     y: NumberOrName = None
     rate: NumberOrName = None
     date: str | None = None
+    name: str | None = None
 
     @model_validator(mode="after")
     def check(self):

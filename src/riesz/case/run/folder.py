@@ -20,7 +20,7 @@ from riesz.case.data.prepared import Prepared, read_prepared
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import table_of
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.draws import read_draws
+from riesz.io.store.draws import Kept, read_draws
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results, versions
 from riesz.posterior.facts import FitFacts
@@ -99,6 +99,7 @@ class Run:
     crs: str | None
     numbers: dict[str, Any]  # the engine and why, seconds, sizes, how well the data are met
     notes: tuple[str, ...] = ()  # about the version that wrote it
+    time: Any = None  # the table [time], where the equation is one in time
     fitted: "tuple[Case, Posterior] | None" = None  # where they are at hand
     computed: dict[tuple[int | None, int], PosteriorDraws] = field(default_factory=dict)
 
@@ -131,7 +132,7 @@ class Run:
         return read_prepared(self.folder / TABLE, self.observations)
 
     @cached_property
-    def kept(self) -> tuple[PosteriorDraws, FitFacts] | None:
+    def kept(self) -> Kept | None:
         """What stands in the folder beside the posterior; runs of older versions have none."""
         path = self.folder / DRAWS
         with told_to_refit(self.folder):
@@ -139,12 +140,12 @@ class Run:
 
     @property
     def facts(self) -> FitFacts:
-        return self.kept[1] if self.kept else import_module(OPENED).fit_facts(self.posterior)
+        return self.kept.facts if self.kept else import_module(OPENED).fit_facts(self.posterior)
 
     def draws(self, num_draws: int | None = None, seed: int = 0) -> PosteriorDraws:
         """So many draws by this seed: those that are kept, or others, which takes solves."""
-        if self.kept and self.kept[0].serve(num_draws, seed):
-            return self.kept[0].first(num_draws)
+        if self.kept and self.kept.draws.serve(num_draws, seed):
+            return self.kept.draws.first(num_draws)
         if (num_draws, seed) not in self.computed:
             drawn = import_module(OPENED).posterior_draws(
                 self.posterior, num_draws=num_draws, seed=seed
@@ -241,4 +242,5 @@ def read_run(folder: Path | str) -> Run:
         tables.get("crs"),
         manifest["summary"],
         notes,
+        tables.get("time"),
     )

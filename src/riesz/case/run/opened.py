@@ -23,19 +23,23 @@ from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
 from riesz.mesh.grid import Grid
 from riesz.posterior.posterior import Posterior
-from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.drawing import draws_and_readings, posterior_draws
+from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.predict import Plain, located, predict, quantity_draws
 from riesz.prediction.quantity import quantity_named
+from riesz.prediction.reading import Reading, reading
 from riesz.prediction.statistics import Prediction
 from riesz.problem.unknowns import FLUX
 
 __all__ = [
     "case_in",
+    "draws_read",
     "fit_facts",
     "flux_draws",
     "flux_statistics",
     "posterior_draws",
     "posterior_in",
+    "reading",
 ]
 
 
@@ -51,6 +55,14 @@ def case_in(folder: Path) -> Case:
 
 def posterior_in(folder: Path, case: Case) -> Posterior:
     return load_posterior(folder / POSTERIOR, case.problem)
+
+
+def draws_read(
+    posterior: Posterior, read: Reading, *, num_draws: int, seed: int
+) -> tuple[PosteriorDraws, Float[np.ndarray, "draw row"]]:
+    """Draws, and what is read off the march of each."""
+    drawn, found = draws_and_readings(posterior, {"": read}, num_draws=num_draws, seed=seed)
+    return drawn, found[""]
 
 
 Where = Grid | Float[np.ndarray, "point 2"] | None

@@ -1,11 +1,9 @@
-"""Predictions as files: tables, rasters and maps, by the ending of the file's name.
+"""Predictions from a run: statistics of a quantity at places, or its draws, as files hold them.
 
 They are made from the draws that a run keeps, by interpolation: nothing is solved or compiled,
-except for fluxes and for draws that are not kept.
+except for fluxes, for other dates than those that are kept, and for draws that are not.
 """
 
-import csv
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -15,45 +13,27 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.prepared import Columns, check_inside, read_columns
+from riesz.case.data.prepared import Columns, Prepared, check_inside, read_columns
 from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
-from riesz.case.run.measured import (
-    MEASUREMENT,
-    VALUE,
-    Measured,
-    measured_as,
-    measurements_layer,
-    measurements_of,
-    noise_note,
-)
+from riesz.case.run.measured import MEASUREMENT, VALUE, Measured, measured_as, noise_note
+from riesz.case.run.outputs import write_bands
 from riesz.case.run.request import (
     ENSEMBLE,
-    GPKG,
-    NC,
-    TIF,
+    FLUX,
+    PNG,
+    STATE,
     VTU,
     PredictionRequest,
     check_request,
     statistics_in,
 )
+from riesz.case.run.scene import Scene, Then, Where
 from riesz.errors import RieszError
-from riesz.geometry.crs import projected
 from riesz.geometry.lines import as_points
-from riesz.io.maps.geopackage import arrows, contours, write_geopackage
-from riesz.io.maps.raster import (
-    Band,
-    bands_of,
-    colour_range,
-    finite_range,
-    style_of,
-    write_netcdf,
-    write_raster,
-    write_style,
-)
-from riesz.io.meshes.files import write_mesh
-from riesz.io.store.files import write_bytes
-from riesz.mesh.grid import Grid, arrow_grid
+from riesz.io.maps.raster import Band, bands_of, finite_range
+from riesz.io.tables.layers import read_table
+from riesz.mesh.grid import Grid
 from riesz.mesh.grid import grid as cells_over
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
@@ -62,16 +42,11 @@ from riesz.prediction.elsewhere import elsewhere
 from riesz.prediction.statistics import Prediction, over_places
 from riesz.spelling import nearest
 
-STATE, FLUX = "u", "flux"
+DATED = "riesz.case.run.dated"
+"""What knows of dates: imported where they are asked for, since it takes as long as a map."""
 
 MOST_CELLS = 2e7
 """Of a grid, which is held in memory."""
-
-MOST_ARROWS = 40
-"""Of flow, along the longer side of the domain."""
-
-Where = Grid | Float[np.ndarray, "point 2"] | None
-"""A grid, points, or the mesh itself."""
 
 Drawn = Callable[[slice], Float[np.ndarray, "draw place *components"]]
 """Draws at some of the places."""
@@ -89,6 +64,7 @@ def write_prediction(
     num_draws: int | None = None,
     seed: int = 0,
     covariates: Mapping[str, Any] | None = None,
+    at: Any = None,
 ) -> dict[str, Any]:
     """Predict from a run and write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu.
 
@@ -99,34 +75,80 @@ def write_prediction(
     .vtu file holds the nodes of the mesh. All draws that the run keeps are taken, or `num_draws` of
     them; more, and those of another `seed`, are computed. `covariates` gives values, rasters or,
     for an array of points, a value each, where a table of places has no such column; a map without
-    is of average ones, as its `holds_for` says. Returns in short what was written.
+    is of average ones, as its `holds_for` says.
+
+    Of a problem in time, `at` is a date, several, or all of the axis; without it, predictions are
+    of the last one, or of those that a table of places has. Without places they are of the observed
+    ones, and a .png file shows hydrographs there. Returns in short what was written.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     places = Path(points) if isinstance(points, str) else points
     if places is not None and not isinstance(places, Path):
         places = as_points(places, "array of points")
-    request = PredictionRequest(
-        folder, Path(out), quantity, stat, places, grid, cell, num_draws, seed, covariates or {}
-    )
+    where = (places, grid, cell, num_draws, seed, covariates or {})
+    request = PredictionRequest(folder, Path(out), quantity, stat, *where, at=at)
     check_request(request)
     run = run if isinstance(run, Run) else read_run(folder)
-    draws = run.draws(num_draws, seed)
-    measured = measured_as(run.observations).linked(draws.shifts.scatter)
-    check_quantity(draws, request)
+    known = run.kept.draws if run.kept else run.draws(num_draws, seed)
+    check_quantity(known, request)
+    check_dates(request, run)
     check_covariates(request.covariates, run)
-    at = wanted_places(request, run, draws.mesh)
-    bands = predicted(request, run, draws, measured, at)
-    written = write_bands(request, run, draws, measured, at, bands)
-    inside = bands[0].values[at.inside] if isinstance(at, Grid) else bands[0].values
-    told = noise_note(run.observations, draws.shifts, quantity)
+    scene = scene_of(request, run, *wanted_places(request, run, known.mesh))
+    measured = measured_as(run.observations).linked(known.shifts.scatter)
+    bands = predicted(request, run, scene, measured)
+    written = write_bands(request, run, scene, measured, bands)
+    told = noise_note(run.observations, known.shifts, quantity)
+    first = bands[0].values
     return {
         "out": str(request.out),
-        "places": len(inside),
-        "ranges": {band.name: list(finite_range(band)) for band in bands},
+        "places": len(first[scene.at.inside] if isinstance(scene.at, Grid) else first),
+        "dates": [then.when for then in scene.thens if then.when],
+        "ranges": ranges_of(bands),
         "holds_for": holds_for(request, run) if quantity in (VALUE, MEASUREMENT) else None,
         "notes": [*run.numbers.get("notes", ()), *run.notes, *([told] if told else [])],
         "files": [str(path) for path in written],
     }
+
+
+def ranges_of(bands: Sequence[Band]) -> dict[str, list[float]]:
+    """The smallest and the largest value of each name, at all dates."""
+    found: dict[str, list[float]] = {}
+    for band in bands:
+        low, high = finite_range(band)
+        ends = found.setdefault(band.name, [low, high])
+        found[band.name] = [min(ends[0], low), max(ends[1], high)]
+    return found
+
+
+def asks_for_dates(request: PredictionRequest, run: Run) -> bool:
+    """Whether other dates are wanted than the last: by name, for hydrographs, or by a table of
+    places that has a column of them."""
+    if run.time is None:
+        return False
+    if request.at is not None or request.suffix == PNG:
+        return True
+    places, date = request.points, run.observations.date
+    return isinstance(places, Path) and date in read_table(places, value=run.observations.y).header
+
+
+def check_dates(request: PredictionRequest, run: Run) -> None:
+    if run.time is None and (request.at is not None or request.suffix == PNG):
+        asked = "a hydrograph" if request.at is None else "dates"
+        raise RieszError(
+            f"{request.run} is of a steady state, and {asked} were asked for: only a run of a "
+            "problem file with [time] has them."
+        )
+    if request.quantity not in (MEASUREMENT, VALUE, STATE) and asks_for_dates(request, run):
+        raise RieszError(
+            f"{request.quantity} does not change in time: leave dates out, and ask for a file that "
+            "is no hydrograph."
+        )
+
+
+def scene_of(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
+    if asks_for_dates(request, run):
+        return import_module(DATED).dated_scene(request, run, at, sites)
+    return Scene(at, (Then(run.draws(request.num_draws, request.seed)),), sites)
 
 
 def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
@@ -149,28 +171,37 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
         )
 
 
-def predicted(
-    request: PredictionRequest, run: Run, draws: PosteriorDraws, measured: Measured, at: Where
+def predicted(request: PredictionRequest, run: Run, scene: Scene, measured: Measured) -> list[Band]:
+    """Each statistic of each component of the quantity, or each draw, date by date."""
+    return [
+        band for then in scene.thens for band in bands_then(request, run, scene, then, measured)
+    ]
+
+
+def bands_then(
+    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measured
 ) -> list[Band]:
-    """Each statistic of each component of the quantity, or each draw."""
-    name, num_axes = request.quantity, 2 if isinstance(at, Grid) else 1
-    unit = measured.unit_of(name)
+    name, at = request.quantity, scene.at
+    num_axes, unit = 2 if isinstance(at, Grid) else 1, measured.unit_of(name)
     if request.stat == ENSEMBLE:
         return [
             band
-            for i, draw in enumerate(ensemble(request, run, draws, measured, at))
-            for band in bands_of(f"{name}_draw{i:04d}", filled(draw, at), num_axes, unit=unit)
+            for i, draw in enumerate(ensemble(request, run, scene, then, measured))
+            for band in bands_of(
+                f"{name}_draw{i:04d}", filled(draw, at), num_axes, unit=unit, when=then.when
+            )
         ]
-    found = statistics(request, run, draws, measured, at)
+    found = statistics(request, run, scene, then, measured)
     return [
         band
-        for one in statistics_in(request.stat)
+        for one in statistics_in(request.shown)
         for band in bands_of(
             f"{name}_{one.name}",
             filled(one.of(found), at),
             num_axes,
             about=f"{one.about} of {spoken(name, measured)}",
             unit=one.unit(unit),
+            when=then.when,
         )
     ]
 
@@ -181,49 +212,44 @@ def spoken(name: str, measured: Measured) -> str:
 
 
 def ensemble(
-    request: PredictionRequest, run: Run, draws: PosteriorDraws, measured: Measured, at: Where
+    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measured
 ) -> Float[np.ndarray, "draw place *components"]:
     """Every draw by itself: what is not shared between places is drawn for each."""
     if request.quantity == FLUX:
-        return import_module(OPENED).flux_draws(run.posterior, at, draws.num_draws, request.seed)
-    sampler = drawn_at(request, run, draws, measured, at, together=False)
-    return sampler(slice(None))
+        settings = (then.draws.num_draws, request.seed)
+        return import_module(OPENED).flux_draws(run.posterior, scene.at, *settings)
+    return drawn_at(request, run, scene, then, measured, together=False)(slice(None))
 
 
 def statistics(
-    request: PredictionRequest, run: Run, draws: PosteriorDraws, measured: Measured, at: Where
+    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measured
 ) -> Prediction:
-    wanted = statistics_in(request.stat)
+    wanted, num_draws = statistics_in(request.shown), then.draws.num_draws
     quantiles = [level for one in wanted for level in one.quantiles]
     exceed = [value for one in wanted for value in one.exceed]
     if request.quantity == FLUX:
-        settings = (draws.num_draws, request.seed, quantiles, exceed)
-        points = at.points if isinstance(at, Grid) else at
+        settings = (num_draws, request.seed, quantiles, exceed)
+        points = scene.at.points if isinstance(scene.at, Grid) else scene.at
         return import_module(OPENED).flux_statistics(run.posterior, points, *settings)
-    sampler = drawn_at(request, run, draws, measured, at, together=True)
-    num_places = len(points_of(draws.mesh, at))
-    return over_places(sampler, num_places, draws.num_draws, quantiles, exceed)
-
-
-def points_of(mesh: Mesh, at: Where) -> Float[np.ndarray, "place 2"]:
-    points = at.points if isinstance(at, Grid) else at
-    return mesh.nodes if points is None else points
+    sampler = drawn_at(request, run, scene, then, measured, together=True)
+    return over_places(sampler, len(scene.points), num_draws, quantiles, exceed)
 
 
 def drawn_at(
     request: PredictionRequest,
     run: Run,
-    draws: PosteriorDraws,
+    scene: Scene,
+    then: Then,
     measured: Measured,
-    at: Where,
     *,
     together: bool,
 ) -> Drawn:
     """Draws of the quantity at places, some of them at a time."""
-    name, points = request.quantity, points_of(draws.mesh, at)
-    where = None if at is None else locate(draws.mesh, points)
+    name, points, draws = request.quantity, scene.points, then.draws
+    where = None if scene.at is None else locate(draws.mesh, points)
     design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
-    there = elsewhere(draws, points, where, design, seed=request.seed, together=together)
+    seeded = {"seed": request.seed, "together": together}
+    there = elsewhere(draws, points, where, design, given=then.states, **seeded)
 
     def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
         if name in draws.names:
@@ -240,56 +266,23 @@ def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..
     return at.filled(values) if isinstance(at, Grid) else values
 
 
-def write_bands(
-    request: PredictionRequest,
-    run: Run,
-    draws: PosteriorDraws,
-    measured: Measured,
-    at: Where,
-    bands: Sequence[Band],
-) -> list[Path]:
-    """Write the file, and what goes with it; returns their names."""
-    path, crs = request.out, run.crs
-    tags = {"quantity": request.quantity, "statistic": request.stat}
-    match request.suffix:
-        case suffix if suffix == TIF and isinstance(at, Grid):
-            write_raster(path, at, bands, crs=crs, tags=tags)
-            write_style(style_of(path), *colour_range(bands))
-            return [path, style_of(path)]
-        case suffix if suffix == NC and isinstance(at, Grid):
-            write_netcdf(path, at, bands, crs=crs, attributes=tags)
-        case suffix if suffix == GPKG and isinstance(at, Grid):
-            layers = {"contours": contours(at, bands), **flow_layer(request, draws)}
-            measurements = measurements_of(measured, draws.observed, run.prepared.num_rows)
-            layers["measurements"] = measurements_layer(measurements, measured.unit)
-            write_geopackage(path, layers, crs=crs)
-        case suffix if suffix == VTU:
-            # Values at nodes; those of fluxes are constant on cells.
-            place = "cell_data" if request.quantity == FLUX else "point_data"
-            write_mesh(path, draws.mesh, **{place: {band.name: band.values for band in bands}})
-        case _:
-            names = run.observations
-            inside = [b.values[at.inside] if isinstance(at, Grid) else b.values for b in bands]
-            points = at.points if isinstance(at, Grid) else at
-            assert points is not None  # only a mesh has no points, and goes to another file
-            columns = dict(zip((band.name for band in bands), inside, strict=True))
-            if names.crs is not None and crs is not None:
-                points = projected(points, crs, names.crs)  # as the columns of these names are
-            write_columns(path, (names.x, names.y), points, columns)
-    return [path]
-
-
-def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, Any]:
-    """Where the quantity is the state, or what was measured, the mean flux that it drives."""
-    if request.quantity in draws.names or draws.flux is None:
-        return {}
-    points = arrow_grid(draws.mesh, MOST_ARROWS).points
-    return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
-
-
-def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
+def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Where, Sequence[str]]:
+    """And the sites there, where they are the observed ones and have names."""
     if request.suffix == VTU:
-        return None
+        return None, ()
+    if request.is_at_observed:
+        return observed_places(run.prepared)
+    return asked_places(request, run, mesh), ()
+
+
+def observed_places(prepared: Prepared) -> tuple[Float[np.ndarray, "place 2"], Sequence[str]]:
+    """Where there are observations, each place once, and the first site of each."""
+    points, first = np.unique(prepared.points, axis=0, return_index=True)
+    sites = prepared.sites
+    return points, () if sites is None else [sites[row] for row in first]
+
+
+def asked_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
     if request.points is not None:
         names = run.observations
         axes, places = (names.x, names.y), request.points
@@ -318,17 +311,3 @@ def check_size(count: float | int) -> None:
         raise RieszError(
             f"the grid would have {count:.3g} cells: take larger ones, at most {MOST_CELLS:.0e}."
         )
-
-
-def write_columns(
-    path: Path,
-    axes: tuple[str, str],
-    points: Float[np.ndarray, "point 2"],
-    columns: dict[str, Float[np.ndarray, " point"]],
-) -> None:
-    """A CSV file: coordinates, then the values, with all their digits."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow([*axes, *columns])
-    writer.writerows(np.column_stack([points, *columns.values()]).tolist())
-    write_bytes(path, text.getvalue().encode())

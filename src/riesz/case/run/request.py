@@ -19,14 +19,18 @@ from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.prediction.statistics import Prediction
 from riesz.spelling import listed, nearest
 
-CSV, TIF, GPKG, NC, VTU = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu")
+CSV, TIF, GPKG, NC, VTU, PNG = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu", ".png")
+STATE, FLUX = "u", "flux"
 MODULES = {TIF: rasterio_modules, GPKG: geopackage_modules, NC: netcdf_modules}
 """What imports the packages that files of a kind need, or says which are missing."""
 
 NEEDS_GRID = {TIF: "a raster", GPKG: "a map of contours", NC: "a NetCDF map"}
 
-ALL, ENSEMBLE, MEDIAN = "all", "ensemble", "median"
+ALL, ENSEMBLE, MEAN, MEDIAN = "all", "ensemble", "mean", "median"
 STANDS_FOR_ALL = "mean,sd,q05,q50,q95"
+IN_FIGURE = "mean,q:0.025,q:0.975"
+"""What a hydrograph shows."""
+
 PROBABILITY = "1"
 """The unit of what has none, as files have it."""
 
@@ -38,17 +42,34 @@ class PredictionRequest:
     run: Path
     out: Path
     quantity: str = MEASUREMENT
-    stat: str = "mean"
+    stat: str = MEAN
     points: Path | Float[np.ndarray, "point 2"] | None = None
     grid: str | tuple[int, int] | None = None
     cell: float | None = None
     num_draws: int | None = None
     seed: int = 0
     covariates: Mapping[str, Any] = field(default_factory=dict)  # values, words or rasters
+    at: Any = None  # dates, in a text or by themselves
 
     @property
     def suffix(self) -> str:
         return self.out.suffix.lower()
+
+    @property
+    def shown(self) -> str:
+        """The statistics that are computed."""
+        return IN_FIGURE if self.suffix == PNG else self.stat
+
+    @property
+    def given(self) -> list[str]:
+        """What says where."""
+        return [w for w in ("points", "grid", "cell") if getattr(self, w) is not None]
+
+    @property
+    def is_at_observed(self) -> bool:
+        """Whether the observed places are meant: of dates, where no others are named."""
+        dated = self.suffix == PNG or (self.suffix == CSV and self.at is not None)
+        return dated and not self.given
 
 
 def check_request(request: PredictionRequest) -> None:
@@ -68,6 +89,11 @@ def check_suffix(request: PredictionRequest) -> None:
         )
     if request.stat == ENSEMBLE and suffix != CSV:
         raise FileFormatError(f"{path}: {ENSEMBLE} is for .csv files, one column a draw.")
+    if suffix == PNG and (request.stat != MEAN or {"grid", "cell"} & set(request.given)):
+        raise FileFormatError(
+            f"{path}: hydrographs show the mean and the 95 % interval, at the observed places or "
+            "at points: leave stat, grid and cell out."
+        )
     if suffix in NEEDS_GRID and request.points is not None:
         raise FileFormatError(
             f"{path}: {NEEDS_GRID[suffix]} needs a grid: give grid or cell, or write points to a "
@@ -78,7 +104,7 @@ def check_suffix(request: PredictionRequest) -> None:
 
 
 def check_places(request: PredictionRequest) -> None:
-    given = [w for w in ("points", "grid", "cell") if getattr(request, w) is not None]
+    given = request.given
     found = " and ".join(given) or "none of them"
     if request.suffix == VTU:
         if given:
@@ -86,7 +112,7 @@ def check_places(request: PredictionRequest) -> None:
                 f"{request.out}: a .vtu file holds values at the nodes of the mesh: leave {found} "
                 "out."
             )
-    elif len(given) != 1:
+    elif len(given) != 1 and not request.is_at_observed:
         raise RieszError(f"say where by one of points, grid or cell, not by {found}.")
 
 
@@ -123,7 +149,7 @@ class Statistic:
 def statistic(text: str) -> Statistic:
     """`mean`, `sd`, `median`, a quantile in percent such as `q05` or `q97.5` or by its probability
     such as `q:0.025`, or `exceed:VALUE`, the probability of more."""
-    if text == "mean":
+    if text == MEAN:
         return Statistic(text, "mean", (), (), lambda found: found.mean)
     if text == "sd":
         return Statistic(text, "standard deviation", (), (), lambda found: found.sd)

@@ -51,15 +51,14 @@ from riesz.inference.auto import Choice
 from riesz.inference.fit import fit, reason
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
+from riesz.io.store.draws import Kept as KeptDraws
 from riesz.io.store.draws import write_draws
 from riesz.io.store.files import settle, write_bytes
 from riesz.io.store.posterior import save_posterior
 from riesz.io.store.results import results, write_results
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck
-from riesz.posterior.facts import FitFacts
 from riesz.posterior.posterior import Posterior
-from riesz.prediction.drawing import posterior_draws
-from riesz.prediction.draws import PosteriorDraws
+from riesz.prediction.drawing import draws_and_course
 
 
 def run_case(
@@ -109,7 +108,7 @@ class Account(NamedTuple):
 
     posterior: Posterior
     summary: Summary | None
-    kept: tuple[PosteriorDraws, FitFacts] | None
+    kept: KeptDraws | None
     failed: str | None = None
 
 
@@ -120,13 +119,13 @@ def accounted(posterior: Posterior) -> Account:
     was fitted is kept.
     """
     try:
-        drawn = posterior_draws(posterior)
+        drawn, course = draws_and_course(posterior)
         if drawn.num_lost:
             asked = drawn.num_draws + drawn.num_lost
             note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"
             posterior = dataclasses.replace(posterior, notes=(*posterior.notes, note))
         found = summary_of(posterior, drawn)
-        return Account(posterior, found, (drawn, fit_facts(posterior)))
+        return Account(posterior, found, KeptDraws(drawn, fit_facts(posterior), course))
     except Exception as error:
         told = (
             f"the posterior is kept, but could not be summarised: {reason(error)} "
@@ -140,7 +139,8 @@ def accounted(posterior: Posterior) -> Account:
 def made_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
     """A run whose problem and posterior are at hand."""
     tables = case.tables
-    return Run(folder, tables.observations, tables.crs, numbers, fitted=(case, posterior))
+    about = (tables.observations, tables.crs, numbers)
+    return Run(folder, *about, time=tables.time, fitted=(case, posterior))
 
 
 def write_run(
@@ -148,7 +148,7 @@ def write_run(
     case: Case,
     posterior: Posterior,
     found: Summary | None,
-    kept: tuple[PosteriorDraws, FitFacts] | None,
+    kept: KeptDraws | None,
     failed: str | None = None,
     *,
     choice: Choice,
@@ -173,7 +173,7 @@ def write_run(
         "residual_rms": found and found.residual_rms,
         "coverage": found and found.coverage,
         "check": json_numbers(found.check) if found and found.check else None,
-        "draws": kept[0].num_draws if kept else 0,
+        "draws": kept.draws.num_draws if kept else 0,
         "notes": [*case.notes, *posterior.notes],
         "remarks": list(case.remarks),
         "rasters": {
@@ -205,7 +205,7 @@ def write_run(
         told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
         write_bytes(partial / SUMMARY, "\n".join([str(told), *case.remarks, ""]).encode())
         if kept:
-            write_draws(partial / DRAWS, *kept)
+            write_draws(partial / DRAWS, kept)
         content = results(command, config, seed, found.rows if found else (), short)
         names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
         write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})

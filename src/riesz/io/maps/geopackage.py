@@ -53,12 +53,16 @@ def contours(grid: Grid, bands: Sequence[Band]) -> tuple[Table, list[Any]]:
     """Lines of equal value of each band, at round levels."""
     _, shapely = geopackage_modules()
     table: Table = {"statistic": [], "level": [], "unit": []}
+    dated = any(band.when for band in bands)
+    table |= {"date": []} if dated else {}
     lines: list[Any] = []
     for band in bands:
         for level, line in contour_lines(grid, band):
             table["statistic"].append(band.name)
             table["level"].append(level)
             table["unit"].append(band.unit or "")
+            if dated:
+                table["date"].append(band.when)
             lines.append(shapely.LineString(line))
     return table, lines
 

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import projected
@@ -43,6 +43,7 @@ COLOURS = {
 """Colour maps of matplotlib by a few of their colours: to import it takes longer than a map."""
 DOCTYPE = b"<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
 
+TIME = "time"
 CRS = "crs"
 """The variable that holds the coordinate system; others name it as their grid mapping."""
 
@@ -55,17 +56,34 @@ class Band:
     values: Float[np.ndarray, "*shape"]
     about: str = ""
     unit: str | None = None
+    when: str = ""  # the date, of one of several
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.when}".rstrip()
 
 
 def bands_of(
-    name: str, values: Values, num_axes: int, *, about: str = "", unit: str | None = None
+    name: str,
+    values: Values,
+    num_axes: int,
+    *,
+    about: str = "",
+    unit: str | None = None,
+    when: str = "",
 ) -> list[Band]:
     """One band a component, numbered where there are several; the first axes count places."""
     components = values.reshape(*values.shape[:num_axes], -1)
     count = components.shape[-1]
     labels = [name] if count == 1 else [f"{name}_{i}" for i in range(count)]
     return [
-        Band(label, components[..., i], about if count == 1 else f"{about}, component {i}", unit)
+        Band(
+            label,
+            components[..., i],
+            about if count == 1 else f"{about}, component {i}",
+            unit,
+            when,
+        )
         for i, label in enumerate(labels)
     ]
 
@@ -76,12 +94,13 @@ def finite_range(band: Band) -> tuple[float, float]:
 
 
 def colour_range(bands: Sequence[Band]) -> tuple[str, float, float]:
-    """Which colours suit the first band, and their ends.
+    """Which colours suit the first band, and their ends, which are the same for all its dates.
 
     Values of both signs get two colours that meet at zero, unless zero is far off the middle.
     """
     band = bands[0]
-    low, high = finite_range(band)
+    lows, highs = zip(*(finite_range(one) for one in bands if one.name == band.name), strict=True)
+    low, high = min(lows), max(highs)
     if "_exceed_" in band.name:
         return "cividis", 0.0, 1.0
     if low < 0 < high and min(-low, high) > 0.2 * max(-low, high):
@@ -134,30 +153,59 @@ def write_netcdf(
     *,
     crs: str | None = None,
     attributes: Mapping[str, str] | None = None,
+    times: Shaped[np.ndarray, " time"] | None = None,
 ) -> None:
-    """Write arrays on a grid, each a variable over y and x; NaN is the fill value."""
+    """Write arrays on a grid, each a variable over y and x; NaN is the fill value.
+
+    With `times`, dates or numbers, bands of one name are one variable, over time as well.
+    """
     xarray, _ = netcdf_modules()
     known = None if crs is None else known_system(crs)
     axes = {
         name: (name, values, axis_attributes(name, known))
         for name, values in zip("xy", grid.axes, strict=True)
     }
-    variables: dict[str, Any] = {band.name: band_variable(band, known) for band in bands}
+    axes |= {} if times is None else {TIME: (TIME, *time_variable(times))}
+    by_name: dict[str, list[Band]] = {}
+    for band in bands:
+        by_name.setdefault(band.name, []).append(band)
+    variables: dict[str, Any] = {
+        name: band_variable(own, known, timed=times is not None) for name, own in by_name.items()
+    }
     if known is not None:
         variables[CRS] = ((), np.int32(0), plain_attributes(known.to_cf()))
     dataset = xarray.Dataset(
         variables, axes, {"Conventions": "CF-1.8", "source": "riesz", **(attributes or {})}
     )
-    filled = {band.name: {"_FillValue": np.nan} for band in bands}
+    filled = {name: {"_FillValue": np.nan} for name in by_name}
     bare = {name: {"_FillValue": None} for name in axes}
     content = dataset.to_netcdf(engine="scipy", encoding=filled | bare)
     write_bytes(path, bytes(content))
 
 
-def band_variable(band: Band, crs: Any) -> tuple[tuple[str, str], np.ndarray, dict[str, str]]:
+def time_variable(
+    times: Shaped[np.ndarray, " time"],
+) -> tuple[Float[np.ndarray, " time"], dict[str, str]]:
+    """Values and attributes of the axis of time: dates count in days, as CF has them."""
+    found = {"axis": "T", "long_name": "time"}
+    if times.dtype.kind != "M":
+        return times.astype(float), found
+    midnight = times[0].astype("datetime64[D]")
+    days = (times - midnight) / np.timedelta64(1, "s") / 86_400.0
+    units = f"days since {midnight} 00:00:00"
+    return days, found | {"standard_name": TIME, "units": units, "calendar": "standard"}
+
+
+def band_variable(
+    bands: Sequence[Band], crs: Any, *, timed: bool
+) -> tuple[tuple[str, ...], np.ndarray, dict[str, str]]:
+    """Of one name: a single band, or one a time."""
+    band = bands[0]
     attributes = {"long_name": band.about or band.name}
     attributes |= {} if band.unit is None else {"units": band.unit}
     attributes |= {} if crs is None else {"grid_mapping": CRS}
+    if timed:
+        return (TIME, "y", "x"), np.stack([one.values for one in bands]), attributes
     return ("y", "x"), band.values, attributes
 
 
@@ -254,7 +302,8 @@ def write_raster(
 ) -> None:
     """Write arrays on a grid, each a named band with its unit; NaN is NoData.
 
-    A grid runs along ascending y, a raster from north to south: rows change their order.
+    Of several dates of one statistic, bands are named by their dates. A grid runs along ascending
+    y, a raster from north to south: rows change their order.
     """
     rasterio, _ = rasterio_modules()
     width, height = (len(axis) for axis in grid.axes)
@@ -274,9 +323,11 @@ def write_raster(
             compress="deflate",
         ) as raster:
             raster.update_tags(**(tags or {}))
+            is_alone = len({band.name for band in bands}) == 1
             for number, band in enumerate(bands, start=1):
                 raster.write(band.values[::-1], number)
-                raster.set_band_description(number, band.name)
+                label = band.when if is_alone and band.when else band.label
+                raster.set_band_description(number, label)
                 raster.update_tags(number, long_name=band.about)
                 if band.unit is not None:
                     raster.set_band_unit(number, band.unit)

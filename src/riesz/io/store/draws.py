@@ -8,12 +8,13 @@ import io
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
 from riesz.errors import FileFormatError
+from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import arrays_in, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.results import check_not_newer
@@ -31,6 +32,7 @@ from riesz.observe.scatter import (
 )
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.facts import FitFacts
+from riesz.prediction.course import Course
 from riesz.prediction.draws import (
     NodalDraws,
     NumberDraws,
@@ -44,7 +46,7 @@ from riesz.prediction.learned import Learned
 
 SCHEMA = 1
 HEADER = "header"
-DRAWS, FACTS = "draws", "facts"
+DRAWS, FACTS, COURSE = "draws", "facts", "course"
 
 SAVED = {
     kind.__name__: kind
@@ -74,6 +76,8 @@ SAVED = {
         ImportanceCheck,
         SamplerCheck,
         SurrogateError,
+        Course,
+        TimeAxis,
     )
 }
 """All that the file may hold beside numbers, each under a name that never changes."""
@@ -94,10 +98,21 @@ def unshuffled(
     return np.frombuffer(np.ascontiguousarray(stored.T).tobytes(), dtype).reshape(shape).copy()
 
 
-def write_draws(path: Path, draws: PosteriorDraws, facts: FitFacts) -> None:
+class Kept(NamedTuple):
+    """Draws of a posterior, and what else is told of it; of a problem in time also its course."""
+
+    draws: PosteriorDraws
+    facts: FitFacts
+    course: Course | None = None
+
+
+def write_draws(path: Path, kept: Kept) -> None:
     arrays: dict[str, np.ndarray] = {}
+    # Runs of steady states have no word for a course, as those before there was one.
     parts = {
-        name: to_plain(part, name, arrays, SAVED) for name, part in ((DRAWS, draws), (FACTS, facts))
+        name: to_plain(part, name, arrays, SAVED)
+        for name, part in zip((DRAWS, FACTS, COURSE), kept, strict=True)
+        if part is not None
     }
     kinds = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
     header = json.dumps({"schema": SCHEMA, "arrays": kinds, **parts}, allow_nan=False).encode()
@@ -115,18 +130,21 @@ def archived(arrays: dict[str, np.ndarray]) -> bytes:
     return content.getvalue()
 
 
-def read_draws(path: Path) -> tuple[PosteriorDraws, FitFacts]:
+def read_draws(path: Path) -> Kept:
     stored = arrays_in(path, read_bytes(path))
     try:
         header: Any = json.loads(stored.pop(HEADER).tobytes())
         check_not_newer(path, header, SCHEMA)
         kinds = header["arrays"]
         arrays = {name: unshuffled(stored[name], *kinds[name]) for name in kinds}
-        draws, facts = (from_plain(header[name], name, arrays, SAVED) for name in (DRAWS, FACTS))
+        draws, facts, course = (
+            from_plain(header.get(name), name, arrays, SAVED) for name in (DRAWS, FACTS, COURSE)
+        )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(f"{path} does not hold draws, or is damaged: fit again.") from error
-    if not (isinstance(draws, PosteriorDraws) and isinstance(facts, FitFacts)):
+    known = isinstance(draws, PosteriorDraws) and isinstance(facts, FitFacts)
+    if not (known and isinstance(course, Course | None)):
         raise FileFormatError(f"{path} does not hold draws, or is damaged: fit again.")
-    return draws, facts
+    return Kept(draws, facts, course)

@@ -1,0 +1,162 @@
+"""Predictions of problems in time: at which dates, at which places, and the states of draws there.
+
+What a run keeps serves for hydrographs at the observed places, and for maps of the dates that it
+has; anything else is marched to anew.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from riesz.case.file.time_axis import TimeTable, as_moment
+from riesz.case.run.folder import OPENED, PROBLEM, Run
+from riesz.case.run.request import PredictionRequest
+from riesz.case.run.scene import Scene, Then, Times, Where, spelt_times
+from riesz.case.table import table_of
+from riesz.errors import FileFormatError, RieszError
+from riesz.fem.time.axis import TimeAxis
+from riesz.io.tables.layers import read_table
+from riesz.io.tables.numbers import number_in
+from riesz.mesh.grid import Grid
+from riesz.prediction.course import Course
+from riesz.prediction.draws import AtPlaces, NodalDraws, PosteriorDraws, Rounded
+from riesz.prediction.statistics import NUM_DRAWS
+
+ALL = "all"
+
+MOST_NUMBERS, FEWEST_DRAWS = 50_000_000, 20
+"""Of states that are held at once, and of draws below which statistics mean little."""
+
+
+def axis_of(run: Run) -> TimeAxis:
+    """As the problem file has it: to open the problem takes longer than to find a wrong date."""
+    if run.fitted is not None:
+        time = run.case.problem.time
+        assert time is not None
+        return time.axis
+    return table_of(TimeTable, run.time, run.folder / PROBLEM).axis()
+
+
+def asked_times(at: Any, axis: TimeAxis) -> Times:
+    """All times of the axis, one, or several: by commas in a text, in their order; each once."""
+    if isinstance(at, str) and at.strip() == ALL:
+        return axis.dates(axis.times)
+    words = at.split(",") if isinstance(at, str) else np.atleast_1d(at).tolist()
+    given = np.array([moment_in(word, at) for word in words])
+    numbers = np.unique(axis.numbers(given, "the dates asked for"))
+    axis.located(numbers, "dates asked for")
+    return axis.dates(numbers)
+
+
+def moment_in(word: Any, at: Any) -> Any:
+    number = number_in(word) if isinstance(word, str) else np.nan
+    try:
+        found = as_moment(number if np.isfinite(number) else word)
+    except ValueError:
+        raise RieszError(
+            f"the dates asked for are {at!r}: give a date such as 1980-01-31 or, where the time "
+            "axis has none, a number; several by commas; or all."
+        ) from None
+    return found if isinstance(found, float) else np.datetime64(found, "s")
+
+
+def own_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
+    """Where a table of places has a column of dates, and no others are asked for."""
+    places, date = request.points, run.observations.date
+    if request.at is not None or not isinstance(places, Path) or date is None:
+        return None
+    table = read_table(places, value=run.observations.y)
+    if date not in table.header:
+        return None
+    times = table.times(date).values()
+    numbers = axis.numbers(times, f"{places}: times of places")
+    outside = ~((numbers >= axis.times[0]) & (numbers <= axis.times[-1]))
+    if outside.any():
+        first, last = spelt_times(axis.dates(axis.times[[0, -1]]))
+        row = int(np.argmax(outside))
+        (found,) = spelt_times(times[row : row + 1])
+        raise FileFormatError(
+            f"{table.at(row)}: the time {found} is not between {first} and {last}, where the time "
+            "axis starts and ends: leave such rows out."
+        )
+    return times
+
+
+def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
+    """Draws of the state at the dates that are asked for, at the places `at`."""
+    axis = axis_of(run)
+    own = own_times(request, run, axis)
+    times = asked_times(ALL if request.at is None else request.at, axis) if own is None else own
+    scene = Scene(at, (), sites, times)
+    course = run.kept.course if run.kept else None
+    if course is not None and request.num_draws is None and request.seed == 0 and own is None:
+        thens = kept_thens(run, course, at, axis.numbers(times))
+        if thens:
+            return dataclasses.replace(scene, thens=thens)
+    draws, states = computed_states(request, run, at, times, paired=own is not None)
+    if own is not None:
+        return dataclasses.replace(scene, thens=(Then(draws, states),), paired=True)
+    by_time = np.moveaxis(states.reshape(len(states), len(times), -1), 1, 0)
+    thens = tuple(
+        Then(draws, values, when) if is_points(at) else Then(at_nodes(draws, values), None, when)
+        for values, when in zip(by_time, spelt_times(times), strict=True)
+    )
+    return dataclasses.replace(scene, thens=thens)
+
+
+def is_points(at: Where) -> bool:
+    return not (at is None or isinstance(at, Grid))
+
+
+def at_nodes(draws: PosteriorDraws, states: AtPlaces) -> PosteriorDraws:
+    """Draws whose state is another."""
+    state = NodalDraws(Rounded(np.zeros(states.shape[1]), states), False)
+    return dataclasses.replace(draws, state=state)
+
+
+def kept_thens(
+    run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"]
+) -> tuple[Then, ...]:
+    """From what the run keeps, where that is enough; else none."""
+    assert run.kept is not None
+    draws, axis, when = run.kept.draws, course.axis, spelt_times(course.axis.dates(numbers))
+    if is_points(at):
+        if not np.array_equal(np.asarray(at), course.places):
+            return ()
+        states, (step, share) = course.states(), axis.located(numbers, "dates asked for")
+        last = course.map_draws(draws, -1)
+        return tuple(
+            Then(last, (1 - part) * states[:, k] + part * states[:, k + 1], word)
+            for k, part, word in zip(step.tolist(), share.tolist(), when, strict=True)
+        )
+    known = axis.times[course.shown]
+    if not np.isin(numbers, known).all():
+        return ()
+    rows: Int[np.ndarray, " time"] = np.searchsorted(known, numbers)
+    return tuple(
+        Then(course.map_draws(draws, row), None, word)
+        for row, word in zip(rows.tolist(), when, strict=True)
+    )
+
+
+def computed_states(
+    request: PredictionRequest, run: Run, at: Where, times: Times, *, paired: bool
+) -> tuple[PosteriorDraws, Float[np.ndarray, "draw row"]]:
+    """By a march for each draw, as many as can be held."""
+    opened = import_module(OPENED)
+    points = None if at is None or isinstance(at, Grid) else at
+    read = opened.reading(run.case.problem, times, points, paired=paired)
+    fitting, asked = MOST_NUMBERS // read.rows.num_rows, request.num_draws
+    if fitting < (asked or FEWEST_DRAWS):
+        raise RieszError(
+            f"{read.rows.num_rows} states, of {len(times)} dates, would be held for each of "
+            f"{asked or FEWEST_DRAWS} draws: ask for fewer dates or places"
+            f"{'' if asked is None else f', or at most {fitting} draws'}."
+        )
+    number = min(fitting, NUM_DRAWS) if asked is None else asked
+    return opened.draws_read(run.posterior, read, num_draws=number, seed=request.seed)
