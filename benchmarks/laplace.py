@@ -84,10 +84,10 @@ def timed(problem, num_modes: int, *, with_sd: bool) -> dict:
     """A row: what one run took, and where it ended."""
     import jax
     import numpy as np
+    from field_spread import field_sd
 
     from riesz.engines.laplace.engine import Laplace
     from riesz.fem.linear import host_lu
-    from riesz.posterior.spread import field_sd
 
     host_lu._factors.clear()  # or the second run would find those of the first
     clock, cpu = time.perf_counter(), time.process_time()

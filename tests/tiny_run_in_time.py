@@ -16,8 +16,7 @@ from riesz.inference.auto import Choice
 from riesz.io.store.draws import Kept
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
-from riesz.prediction.course import Course
-from riesz.prediction.draws import NodalDraws, NumberDraws, Observed, exactly
+from riesz.prediction.draws import Course, NodalDraws, NumberDraws, Observed, exactly
 
 NUM_DRAWS = 8
 START, END = datetime.date(1980, 1, 1), datetime.date(1980, 6, 29)

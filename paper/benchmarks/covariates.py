@@ -77,7 +77,7 @@ class FromFile:
         import riesz as rz
         from riesz.case.data.covariates import design_of, every_encoding
         from riesz.case.file.problem import read_case
-        from riesz.prediction.data import measurement_draws
+        from riesz.prediction.data import new_places
 
         written(self.folder, "fold.csv", self.case, training)
         path = self.folder / "fold.toml"
@@ -97,7 +97,9 @@ class FromFile:
             **{name: list(words) for name, words in found.categories.items()},
         }
         design = design_of(path, encodings, known)
-        return np.exp(measurement_draws(posterior, left_out.points, design=design, seed=1))
+        drawn = {"num_draws": 400, "seed": 1, "together": False}
+        there = new_places(posterior, left_out.points, design, None, **drawn)
+        return np.exp(there.measured(slice(None)))
 
 
 class Trained:

@@ -164,6 +164,7 @@ from .case.check.calibration import calibrate_case as calibrate_case
 from .case.run.fit import fit_case as fit_case
 from .case.run.folder import Run as Run
 from .case.run.folder import read_run as read_run
+from .case.run.opened import scenario as scenario
 from .case.run.predict import write_prediction as write_prediction
 from .case.report.page import write_report as write_report
 from .errors import EngineError as EngineError

@@ -2,6 +2,7 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
 from riesz.errors import FileFormatError
+from riesz.io.store.files import read_bytes
 from riesz.spelling import listed, nearest
 
 EXPECTED = {
@@ -96,6 +98,15 @@ def table_of(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
         return kind.model_validate(content)
     except ValidationError as error:
         raise FileFormatError(f"{path}: {error_text(error, content)}") from None
+
+
+def toml_in(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    """What a file holds, or what is told to stand in it."""
+    try:
+        return tomllib.loads((read_bytes(path) if content is None else content).decode())
+    # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not TOML: {error}.") from None
 
 
 def error_text(error: ValidationError, content: Mapping[str, Any]) -> str:

@@ -72,13 +72,21 @@ def predict_run(
             metavar="DATE|all",
         ),
     ] = None,
+    changes: Annotated[
+        Path | None,
+        typer.Option(
+            "--with",
+            help="What if: a TOML file of other wells, sources or boundary values.",
+            metavar="CHANGES",
+        ),
+    ] = None,
     seed: DrawsSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
 ) -> None:
     """Map a quantity under the posterior of a run, at points or on a grid."""
     use_float64()
-    if at is not None:
+    if not (at is None and changes is None):
         keep_compiled()
     from riesz.case.run.beside import covariates_in
     from riesz.case.run.predict import write_prediction
@@ -95,6 +103,7 @@ def predict_run(
         seed=seed,
         covariates=covariates_in(covariate or []),
         at=at,
+        changes=changes,
     )
     # Also to who wants no words: a map for other covariates than the places have would be wrong.
     if numbers["holds_for"]:

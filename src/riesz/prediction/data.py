@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from riesz.mesh.grid import Grid
@@ -45,19 +44,6 @@ def predict_data(
     count, num_draws = len(there.points), there.draws.num_draws
     told = over_places(there.measured, count, num_draws, quantiles, exceed)
     return jax.tree.map(at.filled, told) if isinstance(at, Grid) else told
-
-
-def measurement_draws(
-    posterior: Posterior,
-    at: ArrayLike | Grid,
-    *,
-    num_draws: int = NUM_DRAWS,
-    seed: int = 0,
-    design: ArrayLike | None = None,
-) -> Float[np.ndarray, "draw point"]:
-    """New measurements at places by themselves, each with its own noise."""
-    words = {"num_draws": num_draws, "seed": seed, "together": False}
-    return new_places(posterior, at, design, None, **words).measured(slice(None))
 
 
 def new_places(

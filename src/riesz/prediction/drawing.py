@@ -21,9 +21,9 @@ from riesz.observe.observables import AtPoints
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
 from riesz.prediction.before import before_data, field_of, is_map, shown_nodes
-from riesz.prediction.course import Course
 from riesz.prediction.draws import (
     AtPlaces,
+    Course,
     NodalDraws,
     NumberDraws,
     Observed,
@@ -34,10 +34,10 @@ from riesz.prediction.draws import (
     exactly,
     rounded,
 )
+from riesz.prediction.in_time import Reading, reading
 from riesz.prediction.learned import Learned, learned
 from riesz.prediction.predict import measured, num_values, quantity_draws
 from riesz.prediction.quantity import FluxAt, at_nodes, has_flux
-from riesz.prediction.reading import Reading, reading
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.problem import InverseProblem

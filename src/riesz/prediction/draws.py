@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri
 
 from riesz.errors import RieszError
+from riesz.fem.time.axis import TimeAxis
 from riesz.latent.local import LocalEffect
 from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh
@@ -263,3 +264,31 @@ class PosteriorDraws(eqx.Module):
         """The mean flux in the cells that hold points."""
         assert self.flux is not None
         return self.flux[where.cell]
+
+
+class Course(eqx.Module):
+    """How states go in time: some of the draws, at a few dates everywhere, and at places all along.
+
+    Fits read it off the marches that they make for their draws anyway.
+    """
+
+    axis: TimeAxis
+    shown: Int[np.ndarray, " date"]  # which times maps are of
+    maps: Rounded  # a place is a node at a date, date by date
+    places: Float[np.ndarray, "place dim"]
+    at_places: Rounded  # a place at a time, time by time
+    shifts: Shifts
+
+    @property
+    def num_draws(self) -> int:
+        return len(self.maps.offsets)
+
+    def map_draws(self, draws: PosteriorDraws, date: int) -> PosteriorDraws:
+        """What draws would be if the axis ended at one of the dates."""
+        states = self.maps.values().reshape(self.num_draws, len(self.shown), -1)[:, date]
+        state = NodalDraws(Rounded(np.zeros(states.shape[1]), states), False)
+        return dataclasses.replace(draws, state=state, shifts=self.shifts)
+
+    def states(self) -> Float[np.ndarray, "draw time place"]:
+        """At the places."""
+        return self.at_places.values().reshape(self.num_draws, len(self.axis.times), -1)

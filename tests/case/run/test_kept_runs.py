@@ -192,7 +192,7 @@ def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
         return Posterior(problem, draws, ExactStates(), {}, "nuts", 0)
 
     monkeypatch.setattr(Nuts, "run", fitted)
-    monkeypatch.setattr("riesz.case.run.writing.posterior_draws", fails)
+    monkeypatch.setattr("riesz.case.run.writing.draws_and_course", fails)
     words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
     status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1

@@ -214,7 +214,7 @@ def test_nonsense_among_statistics_is_told(text, message):
         ({"out": "a.gpkg", "points": Path("a.csv")}, "a map of contours needs a grid"),
         ({"out": "a.tif", "cell": 9.0, "stat": "ensemble"}, "ensemble is for .csv files"),
         ({"out": "a.tiff", "cell": 9.0}, "did you mean '.tif'?"),
-        ({"out": "a", "cell": 9.0}, "files that end in .csv, .tif, .gpkg, .nc or .vtu"),
+        ({"out": "a", "cell": 9.0}, "files that end in .csv, .tif, .gpkg, .nc, .vtu or .png"),
     ],
 )
 def test_bad_requests_are_refused_before_the_run_is_read(words, message, tmp_path):

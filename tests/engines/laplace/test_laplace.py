@@ -1,5 +1,8 @@
 """The engine laplace: mode, curvature and spread against dense ones and against derivatives."""
 
+import importlib
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -14,10 +17,10 @@ from riesz.engines.laplace.newton import data_actions, leading_eigenpairs, place
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.spde import SPDEField
-from riesz.posterior import spread
 from riesz.posterior.family import PriorUpdate, full_rank_of
 
 SOLVER = SparseLU()
+ROOT = Path(__file__).parents[3]
 
 
 def field_problem(cells: int) -> rz.InverseProblem:
@@ -117,6 +120,8 @@ def test_the_sd_of_the_field_is_that_of_the_covariance(
     problem, posterior, monkeypatch, num_directions, tolerance
 ):
     """Exactly where the subspace is all there is, closely where it is a part."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    spread = importlib.import_module("field_spread")
     monkeypatch.setattr(spread, "NUM_DIRECTIONS", num_directions)
     found = spread.field_sd(posterior, "a", seed=num_directions)
     field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"])(posterior.coordinate_mean()))

@@ -3,7 +3,6 @@
 Everything in the file is validated before any work begins. Paths in it are relative to its folder.
 """
 
-import tomllib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from riesz.case.file.boundary import (
     with_regions,
     with_stretches,
 )
+from riesz.case.file.changes import Scenario
 from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
 from riesz.case.file.effects import readings_of, with_effects
 from riesz.case.file.experiments import Posed, posed_experiments
@@ -53,10 +53,10 @@ from riesz.case.file.wells import (
     read_wells,
     well_sources,
 )
-from riesz.case.table import table_of
+from riesz.case.table import table_of, toml_in
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, engine_class
-from riesz.errors import FileFormatError, told_of
+from riesz.errors import told_of
 from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.auto import Choice, choose_engine
@@ -147,14 +147,15 @@ def read_case(
     table: Path | None = None,
     kept: Kept | None = None,
     content: bytes | None = None,
+    scenario: Scenario | None = None,
 ) -> Case:
     """A case from a problem file or from a run folder, which passes its own mesh and tables.
 
     The table of observations and, as `kept`, what maps and further tables hold stand in place of
-    what the file names, `content` in place of what it says.
+    what the file names, `content` in place of what it says. A `scenario` changes it.
     """
     content = read_bytes(path) if content is None else content
-    tables = tables_in(path, content)
+    tables = tables_in(path, content) if scenario is None else scenario.tables
     names = tables.observations
     file = outline_of(path, tables.domain) if coarse is None else None
     if table is None:
@@ -183,6 +184,8 @@ def read_case(
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
+    if scenario is not None:
+        tables, found = changed(scenario, found)
     levels = levels_of(tables.domain, coarse)
     check_size(path, coarse.num_cells, levels)
     nested = hierarchy(coarse, levels) if levels > 1 else None
@@ -213,6 +216,14 @@ class Mapped(NamedTuple):
     regions: tuple[Region, ...]
     measurements: tuple[Measured, ...]
     series: Histories
+
+
+def changed(scenario: Scenario, found: Mapped) -> tuple[ProblemTables, Mapped]:
+    """As it would be under a scenario."""
+    axis = None if scenario.tables.time is None else scenario.tables.time.axis()
+    wells = scenario.changed_wells(found.wells, axis)
+    series = scenario.changed_series(found.series, axis)
+    return scenario.changed_tables(axis), found._replace(wells=wells, series=series)
 
 
 def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
@@ -355,12 +366,7 @@ def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> 
 
 def tables_in(path: Path, content: bytes) -> ProblemTables:
     """What a problem file holds, validated."""
-    try:
-        found: dict[str, Any] = tomllib.loads(content.decode())
-    # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not TOML: {error}.") from None
-    tables = table_of(ProblemTables, found, path)
+    tables = table_of(ProblemTables, toml_in(path, content), path)
     placed = (tables.domain, tables.observations, *tables.wells, *tables.measurements)
     for crs in (tables.crs, *(one.crs for one in placed)):
         if crs is not None:

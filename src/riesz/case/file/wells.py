@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import TextTable, read_csv
 
-AXES, RATE, TIME = ("x", "y"), "rate", "time"
+AXES, RATE, TIME, NAME = ("x", "y"), "rate", "time", "name"
 """Keys of a well, and the columns that they name unless told otherwise."""
 
 ENTRY = "entry"
@@ -34,8 +34,8 @@ Rows = Int[np.ndarray, " row"]
 class WellTable(Table):
     """A point at which something is put in or, with a negative rate, taken out; or many in a file.
 
-    In a point's table `rate` may name an unknown; beside `file`, all three name columns. With a
-    column of dates, a row is the rate of a well from that time on.
+    In a point's table `rate` may name an unknown; beside `file`, all three name columns, and `name`
+    does. With a column of dates, a row is the rate of a well from that time on.
     """
 
     file: str | None = None
@@ -90,12 +90,24 @@ class WellPoints:
     unknown: str | None = None  # the name of the rate, where it is not
     crs: str | None = None  # as it was told, or of a map layer
     times: Times | None = None  # from which on the rate of a row holds
+    names: list[str] | None = None  # of rows, where they have some
+    multiple: Float[np.ndarray, " step"] | None = None  # of an unknown rate, under a scenario
 
     @property
     def places(self) -> Float[np.ndarray, "well 2"]:
         """Where the wells are, each once where its rows have times."""
         points = self.columns.points
         return points if self.times is None else np.unique(points, axis=0)
+
+    @property
+    def place_names(self) -> list[str]:
+        """Of the places; empty where they have none."""
+        if self.names is None:
+            return [""] * self.count
+        if self.times is None:
+            return self.names
+        first = np.unique(self.columns.points, axis=0, return_index=True)[1]
+        return [self.names[row] for row in first]
 
     @property
     def count(self) -> int:
@@ -135,7 +147,8 @@ def well_of(path: Path, number: int, table: WellTable, crs: str | None) -> WellP
     keys = AXES if unknown else (*AXES, RATE)
     numbers = np.array([[getattr(table, key) for key in keys]], dtype=float)
     columns = Columns(path, keys, numbers, np.array([number + 1]), "[[wells]] entry")
-    return WellPoints(columns.within(table.crs, crs), unknown, crs or table.crs)
+    names = None if table.name is None else [table.name]
+    return WellPoints(columns.within(table.crs, crs), unknown, crs or table.crs, names=names)
 
 
 def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoints:
@@ -144,7 +157,9 @@ def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoin
     found = read_table(folder / str(table.file), layer=table.layer, value=names[-1])
     own = table.crs or found.crs
     times = None if table.date is None else found.times(table.date)
-    return WellPoints(columns_of(found, names).within(own, crs), crs=crs or own, times=times)
+    called = None if table.name is None else found.words(table.name)
+    columns = columns_of(found, names).within(own, crs)
+    return WellPoints(columns, crs=crs or own, times=times, names=called)
 
 
 def wells(
@@ -174,8 +189,19 @@ def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> W
         form = form + point_source(places, np.concatenate([one.rates for one in known]))
     for one in wells:
         if one.unknown is not None:
-            form = form + point_source(one.columns.points, one.unknown)
+            form = form + unknown_source(one, axis)
     return form
+
+
+def unknown_source(well: WellPoints, axis: TimeAxis | None) -> WeakForm:
+    form, multiple = point_source(well.columns.points, well.unknown), well.multiple
+    if multiple is None:
+        return form
+    if axis is None:
+        (source,) = form.point_sources
+        return WeakForm(point_sources=(replace(source, sign=float(multiple[0])),))
+    rates = series(axis.times[:-1], multiple[:, None], factor=well.unknown)
+    return point_source(well.columns.points, rates)
 
 
 def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step well"]:
@@ -198,12 +224,14 @@ def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> b
     """The wells that came from files, as a run folder keeps them: files may change, or be large."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((ENTRY, *AXES, RATE, TIME))
+    writer.writerow((ENTRY, *AXES, RATE, TIME, NAME))
     for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
         if table.file is not None:
             rows = one.columns.numbers.tolist()
             times = [""] * len(rows) if one.times is None else one.times.written()
-            writer.writerows([number, *row, time] for row, time in zip(rows, times, strict=True))
+            names = one.names or [""] * len(rows)
+            whole = zip(rows, times, names, strict=True)
+            writer.writerows([number, *row, time, name] for row, time, name in whole)
     return text.getvalue().encode()
 
 
@@ -225,4 +253,5 @@ def kept_wells(
 
 def kept_well(table: TextTable, own: WellTable) -> WellPoints:
     times = None if own.date is None else table.times(TIME)
-    return WellPoints(columns_of(table, (*AXES, RATE)), times=times)
+    names = None if own.name is None else table.words(NAME)
+    return WellPoints(columns_of(table, (*AXES, RATE)), times=times, names=names)

@@ -23,8 +23,7 @@ from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import number_in
 from riesz.mesh.grid import Grid
-from riesz.prediction.course import Course
-from riesz.prediction.draws import AtPlaces, NodalDraws, PosteriorDraws, Rounded
+from riesz.prediction.draws import AtPlaces, Course, NodalDraws, PosteriorDraws, Rounded
 from riesz.prediction.statistics import NUM_DRAWS
 
 ALL = "all"

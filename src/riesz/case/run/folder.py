@@ -6,7 +6,6 @@ from it needs no more than these, and no compiler.
 """
 
 import shutil
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from riesz.case.data.prepared import Prepared, read_prepared
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.table import table_of
+from riesz.case.table import table_of, toml_in
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.draws import Kept, read_draws
 from riesz.io.store.files import read_bytes
@@ -101,6 +100,7 @@ class Run:
     notes: tuple[str, ...] = ()  # about the version that wrote it
     time: Any = None  # the table [time], where the equation is one in time
     fitted: "tuple[Case, Posterior] | None" = None  # where they are at hand
+    is_scenario: bool = False  # under which nothing is kept
     computed: dict[tuple[int | None, int], PosteriorDraws] = field(default_factory=dict)
 
     @property
@@ -134,6 +134,8 @@ class Run:
     @cached_property
     def kept(self) -> Kept | None:
         """What stands in the folder beside the posterior; runs of older versions have none."""
+        if self.is_scenario:
+            return None
         path = self.folder / DRAWS
         with told_to_refit(self.folder):
             return read_draws(path) if path.is_file() else None
@@ -233,7 +235,7 @@ def read_run(folder: Path | str) -> Run:
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
     path = folder / PROBLEM
-    tables = tomllib.loads(read_bytes(path).decode())
+    tables = toml_in(path)
     saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
     notes = () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
     return Run(

@@ -1,11 +1,13 @@
-"""What a run needs the equation for: its posterior, draws that are not kept, and fluxes."""
+"""What a run needs the equation for: its posterior, draws that are not kept, fluxes, scenarios."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
+from riesz.case.file.changes import Scenario, read_scenario
 from riesz.case.file.problem import Case, Kept, read_case
 from riesz.case.run.folder import (
     MEASUREMENTS,
@@ -17,17 +19,19 @@ from riesz.case.run.folder import (
     SERIES,
     TABLE,
     WELLS,
+    Run,
 )
 from riesz.diagnose.facts import fit_facts
+from riesz.errors import FileFormatError
 from riesz.io.meshes.files import read_npz
 from riesz.io.store.posterior import load_posterior
 from riesz.mesh.grid import Grid
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.draws import PosteriorDraws
+from riesz.prediction.in_time import Reading, reading
 from riesz.prediction.predict import Plain, located, predict, quantity_draws
 from riesz.prediction.quantity import quantity_named
-from riesz.prediction.reading import Reading, reading
 from riesz.prediction.statistics import Prediction
 from riesz.problem.unknowns import FLUX
 
@@ -40,16 +44,18 @@ __all__ = [
     "posterior_draws",
     "posterior_in",
     "reading",
+    "scenario",
 ]
 
 
-def case_in(folder: Path) -> Case:
-    """The problem as it was fitted."""
+def case_in(folder: Path, scenario: Scenario | None = None) -> Case:
+    """The problem as it was fitted, or as it would be under a scenario."""
     return read_case(
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
         kept=Kept(*(folder / name for name in (WELLS, RIVERS, REGIONS, MEASUREMENTS, SERIES))),
+        scenario=scenario,
     )
 
 
@@ -63,6 +69,28 @@ def draws_read(
     """Draws, and what is read off the march of each."""
     drawn, found = draws_and_readings(posterior, {"": read}, num_draws=num_draws, seed=seed)
     return drawn, found[""]
+
+
+def scenario(run: Run, changes: Path | str) -> Run:
+    """The run as if wells, sources, boundary values or series had been others.
+
+    `changes` is a file of the tables of a problem file, with what is to differ. The unknowns keep
+    their posterior; states are those of the changed equation, solved for anew.
+    """
+    path = Path(changes)
+    if run.is_scenario:
+        raise FileFormatError(f"{path}: the run is one under a scenario: give both in one file.")
+    case = case_in(run.folder, read_scenario(path, run.folder / PROBLEM))
+    posterior = dataclasses.replace(run.posterior, problem=case.problem, states=ExactStates())
+    note = f"predicted under the changes of {path.name}"
+    return dataclasses.replace(
+        run,
+        fitted=(case, posterior),
+        computed={},
+        is_scenario=True,
+        notes=(*run.notes, note),
+        time=case.tables.time,
+    )
 
 
 Where = Grid | Float[np.ndarray, "point 2"] | None

@@ -65,6 +65,7 @@ def write_prediction(
     seed: int = 0,
     covariates: Mapping[str, Any] | None = None,
     at: Any = None,
+    changes: Path | str | None = None,
 ) -> dict[str, Any]:
     """Predict from a run and write a file, its kind by its ending: .csv, .tif, .gpkg, .nc, .vtu.
 
@@ -79,23 +80,26 @@ def write_prediction(
 
     Of a problem in time, `at` is a date, several, or all of the axis; without it, predictions are
     of the last one, or of those that a table of places has. Without places they are of the observed
-    ones, and a .png file shows hydrographs there. Returns in short what was written.
+    ones, and a .png file shows hydrographs there. `changes` is a file of other stresses, as
+    `scenario` takes it. Returns in short what was written.
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     places = Path(points) if isinstance(points, str) else points
     if places is not None and not isinstance(places, Path):
         places = as_points(places, "array of points")
-    where = (places, grid, cell, num_draws, seed, covariates or {})
-    request = PredictionRequest(folder, Path(out), quantity, stat, *where, at=at)
+    asked = (places, grid, cell, num_draws, seed, covariates or {})
+    request = PredictionRequest(folder, Path(out), quantity, stat, *asked, at=at)
     check_request(request)
     run = run if isinstance(run, Run) else read_run(folder)
     known = run.kept.draws if run.kept else run.draws(num_draws, seed)
     check_quantity(known, request)
     check_dates(request, run)
     check_covariates(request.covariates, run)
-    scene = scene_of(request, run, *wanted_places(request, run, known.mesh))
+    where = wanted_places(request, run, known.mesh)
+    under = run if changes is None else import_module(OPENED).scenario(run, changes)
+    scene = scene_of(request, under, *where)
     measured = measured_as(run.observations).linked(known.shifts.scatter)
-    bands = predicted(request, run, scene, measured)
+    bands = predicted(request, under, scene, measured)
     written = write_bands(request, run, scene, measured, bands)
     told = noise_note(run.observations, known.shifts, quantity)
     first = bands[0].values
@@ -105,7 +109,7 @@ def write_prediction(
         "dates": [then.when for then in scene.thens if then.when],
         "ranges": ranges_of(bands),
         "holds_for": holds_for(request, run) if quantity in (VALUE, MEASUREMENT) else None,
-        "notes": [*run.numbers.get("notes", ()), *run.notes, *([told] if told else [])],
+        "notes": [*run.numbers.get("notes", ()), *under.notes, *([told] if told else [])],
         "files": [str(path) for path in written],
     }
 

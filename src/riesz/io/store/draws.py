@@ -32,8 +32,8 @@ from riesz.observe.scatter import (
 )
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.facts import FitFacts
-from riesz.prediction.course import Course
 from riesz.prediction.draws import (
+    Course,
     NodalDraws,
     NumberDraws,
     Observed,

@@ -1,0 +1,293 @@
+"""Scenarios: what is to differ from a problem file, in a file of the same tables.
+
+A value stands in place of that of the problem, or changes it by `{ factor = 2 }` or `{ add = -1 }`.
+With `from`, the problem goes on as it was until that time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float
+from pydantic import Field, model_validator
+
+from riesz.case.data.prepared import Columns
+from riesz.case.file.schema import ProblemTables
+from riesz.case.file.stresses import Histories, History, history_in
+from riesz.case.file.time_axis import When
+from riesz.case.file.wells import AXES, RATE, WellPoints, step_rates
+from riesz.case.table import Table, is_finite, table_of, toml_in
+from riesz.errors import FileFormatError
+from riesz.fem.terms.regional import scaled
+from riesz.fem.terms.series import LINEAR, series
+from riesz.fem.time.axis import TimeAxis
+from riesz.io.tables.dates import Times
+from riesz.io.tables.layers import read_table
+from riesz.spelling import listed, nearest
+
+SHIFTS = {"factor", "add"}
+
+Values = Float[np.ndarray, "*shape"]
+
+
+class Shift(Table):
+    """How a value changes."""
+
+    factor: float = 1.0
+    add: float = 0.0
+
+    def of(self, values: Values | float) -> Any:
+        return self.factor * values + self.add
+
+
+class WellChange(Table):
+    """Wells by their name, or all of them; with a place, a new one."""
+
+    name: str | None = None
+    factor: float | None = None
+    rate: float | None = None
+    x: float | None = None
+    y: float | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        if self.is_new and (None in (self.x, self.y, self.rate) or self.factor is not None):
+            raise ValueError("has a place, which is for a new well: give it x, y and rate")
+        if not self.is_new and (self.rate is None) == (self.factor is None):
+            raise ValueError("needs either factor, which multiplies the rate, or rate, a new one")
+        if not self.is_new and self.name is None and self.rate is not None:
+            raise ValueError("has a rate, but no name: name the well that it is of")
+        return self
+
+    @property
+    def is_new(self) -> bool:
+        return self.x is not None or self.y is not None
+
+    def of(self, rates: Values) -> Values:
+        return self.factor * rates if self.rate is None else np.full(rates.shape, self.rate)
+
+
+class SeriesChange(Shift):
+    """The same of a series; or another table, with columns as those of the first."""
+
+    file: str | None = None
+    layer: str | None = None
+
+
+class ScenarioTables(Table):
+    """A whole file of changes."""
+
+    since: When = Field(default=None, alias="from")
+    wells: list[WellChange] = Field(default_factory=list)
+    equation: dict[str, Any] = Field(default_factory=dict)
+    boundary: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    series: dict[str, SeriesChange] = Field(default_factory=dict)
+    time: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Changes that fit a problem file."""
+
+    path: Path
+    changes: ScenarioTables
+    tables: ProblemTables  # with all values that stand in place of others
+    edits: Mapping[tuple[str, str], tuple[Any, Any]]  # by table and key: what was, and a change
+
+    def refuse(self, text: str) -> FileFormatError:
+        return FileFormatError(f"{self.path}: {text}.")
+
+    def since(self, axis: TimeAxis) -> float:
+        """From when on changes hold."""
+        given = self.changes.since
+        if given is None:
+            return float(axis.times[0])
+        when = [given if isinstance(given, float) else np.datetime64(given, "s")]
+        start = axis.numbers(np.array(when), f"{self.path}: 'from'")
+        axis.located(start, f"times of {self.path}, 'from',")
+        return float(start[0])
+
+    def mixed(self, axis: TimeAxis, before: Values, after: Values) -> Values:
+        """Row by row the mean over each step of what was and what is."""
+        share = np.clip((axis.times[1:] - self.since(axis)) / axis.steps, 0.0, 1.0)
+        return before + share.reshape(-1, *[1] * (np.ndim(after) - 1)) * (after - before)
+
+    def changed_tables(self, axis: TimeAxis | None) -> ProblemTables:
+        """With coefficients in place of what is shifted, or differs only from a time on."""
+        tables, found = self.tables, dict[str, dict[str, Any]]()
+        for (table, key), (old, new) in self.edits.items():
+            value = self.coefficient(f"{table}.{key}", old, new, axis)
+            found.setdefault(table, {})[key] = value
+        boundary = {
+            tag: one.model_copy(update=found.get(f"boundary.{tag}", {}))
+            for tag, one in tables.boundary.items()
+        }
+        equation = tables.equation.model_copy(update=found.get("equation", {}))
+        return tables.model_copy(update={"equation": equation, "boundary": boundary})
+
+    def coefficient(self, key: str, old: Any, new: Any, axis: TimeAxis | None) -> Any:
+        is_late = self.changes.since is not None
+        after = new.of(old) if isinstance(new, Shift) and is_finite(old) else new
+        if is_late and axis is not None and is_finite(old) and is_finite(after):
+            every = np.full(axis.num_steps, after)
+            return series(axis.times[:-1], self.mixed(axis, old + 0 * every, every))
+        if not isinstance(after, Shift) and not is_late:
+            return after
+        if isinstance(old, str) and old in self.tables.series:
+            raise self.refuse(f"{key} is the series {old}: change it in [series.{old}]")
+        if not isinstance(after, Shift) or after.add:
+            raise self.refuse(f"{key} is no number in the problem: it can only have a factor")
+        return self.multiple(key, old, after.factor, axis)
+
+    def multiple(self, key: str, old: Any, factor: float, axis: TimeAxis | None) -> Any:
+        """Of an unknown, or of values by region."""
+        prior = self.tables.unknowns.get(old) if isinstance(old, str) else None
+        if axis is not None and prior and isinstance(prior.distribution(), dist.Distribution):
+            ones = np.ones(axis.num_steps)
+            rows = self.mixed(axis, ones, factor * ones)
+            return series(axis.times[:-1], rows, factor=old)
+        if self.changes.since is not None or not key.startswith("equation."):
+            raise self.refuse(
+                f"{key} differs by place: its factor can only hold at all times, and of a term of "
+                "the equation"
+            )
+        if isinstance(old, dict):
+            return {name: scaled(one, factor) for name, one in old.items()}
+        return scaled(old, factor)
+
+    def changed_series(self, histories: Histories, axis: TimeAxis | None) -> Histories:
+        found = dict(histories)
+        if axis is None:
+            return found
+        for name, change in self.changes.series.items():
+            old, table = histories[name], self.tables.series[name]
+            new = old
+            if change.file is not None:
+                file = self.path.parent / change.file
+                rows = read_table(file, layer=change.layer, value=table.value)
+                new = history_in(rows, name, table.date, table.value)
+            new = replace(new, values=change.of(new.values))
+            if table.kind == LINEAR:  # a step reads the value where it ends
+                when, (before, after) = axis.times, (along_lines(one, axis) for one in (old, new))
+                values = np.where(when > self.since(axis), after, before)
+            else:
+                when, values = axis.times[:-1], self.mixed(axis, old.means(axis), new.means(axis))
+            found[name] = replace(old, values=values, times=times_on(axis, when))
+        return found
+
+    def changed_wells(
+        self, wells: Sequence[WellPoints], axis: TimeAxis | None
+    ) -> tuple[WellPoints, ...]:
+        """And new ones, behind the others."""
+        found = list(wells)
+        for number, change in enumerate(self.changes.wells, 1):
+            if not change.is_new:
+                self.check_meant(change, wells)
+                found = [self.changed_entry(one, change, axis) for one in found]
+                continue
+            numbers = np.array([[change.x, change.y, 0.0]], dtype=float)
+            at = Columns(self.path, (*AXES, RATE), numbers, np.array([number]), "[[wells]] entry")
+            found.append(self.changed_entry(WellPoints(at, names=[""]), change, axis, new=True))
+        return tuple(found)
+
+    def check_meant(self, change: WellChange, wells: Sequence[WellPoints]) -> None:
+        known = dict.fromkeys(name for one in wells for name in one.place_names if name)
+        if not wells or (change.name is not None and change.name not in known):
+            named = f"the well {change.name!r}" if change.name else "wells"
+            has = f"it has {listed(known)}" if known else "it has none with a 'name'"
+            raise self.refuse(
+                f"changes {named}, but the problem has none of them: "
+                f"{nearest(change.name or '', known)}{has}"
+            )
+        for one in wells:
+            if one.unknown and change.factor is None and change.name in one.place_names:
+                raise self.refuse(
+                    f"gives the well {change.name!r} a rate, but that is the unknown {one.unknown}:"
+                    " give a factor"
+                )
+
+    def changed_entry(
+        self, one: WellPoints, change: WellChange, axis: TimeAxis | None, *, new: bool = False
+    ) -> WellPoints:
+        """The wells of an entry, of which those that are meant have other rates."""
+        names = one.place_names
+        meant = np.array([new or change.name is None or name == change.name for name in names])
+        if not meant.any():
+            return one
+        if one.unknown is not None:
+            ones = np.ones(1 if axis is None else axis.num_steps)
+            old = ones if one.multiple is None else one.multiple
+            rows = change.of(old) if axis is None else self.mixed(axis, old, change.of(old))
+            return replace(one, multiple=rows)
+        if axis is None:
+            rates = np.where(meant, change.of(one.rates), one.rates)
+            numbers = np.column_stack([one.columns.points, rates])
+            return replace(one, columns=replace(one.columns, numbers=numbers))
+        known = one.times is not None
+        before = step_rates(one, axis) if known else np.tile(one.rates, (axis.num_steps, 1))
+        rates = self.mixed(axis, before, np.where(meant, change.of(before), before))
+        places, count = one.places, axis.num_steps
+        numbers = np.column_stack([np.tile(places, (count, 1)), rates.ravel()])
+        lines = np.resize(one.columns.lines[:1], len(numbers))
+        return replace(
+            one,
+            columns=replace(one.columns, numbers=numbers, lines=lines),
+            times=times_on(axis, np.repeat(axis.times[:-1], len(places))),
+            names=names * count,
+        )
+
+
+def along_lines(history: History, axis: TimeAxis) -> Values:
+    return np.interp(axis.times, *history.along(axis))
+
+
+def times_on(axis: TimeAxis, numbers: Values) -> Times:
+    return Times(None if axis.origin is None else axis.dates(numbers), numbers)
+
+
+def read_scenario(path: Path, problem: Path) -> Scenario:
+    """A file of changes to a problem file; raises where it names what that does not have."""
+    content, raw = toml_in(path), toml_in(problem)
+    if isinstance(content.get("wells"), dict):
+        content["wells"] = [content["wells"]]  # of all of them
+    changes = table_of(ScenarioTables, content, path)
+    for what, given in (("boundary", changes.boundary), ("series", changes.series)):
+        known = raw.get(what, {})
+        for name in given:
+            if name not in known:
+                has = f"it has {listed(known)}" if known else "it has none"
+                raise FileFormatError(
+                    f"{path}: changes {what}.{name}, which the problem has not: "
+                    f"{nearest(name, known)}{has}."
+                )
+    if "time" not in raw and (changes.time or changes.since is not None):
+        raise FileFormatError(f"{path}: has times, but the problem is one of a steady state.")
+    raw.get("time", {}).update(changes.time)
+    edits: dict[tuple[str, str], tuple[Any, Any]] = {}
+    overlaid = [("equation", raw["equation"], changes.equation)]
+    overlaid += [
+        (f"boundary.{tag}", raw["boundary"][tag], o) for tag, o in changes.boundary.items()
+    ]
+    for place, table, given in overlaid:
+        for key, value in given.items():
+            if isinstance(value, dict) and value and set(value) <= SHIFTS:
+                if key not in table:
+                    raise FileFormatError(
+                        f"{path}: {place}.{key} is to be changed, but the problem has none: give a "
+                        "value."
+                    )
+                edits[place, key] = (table[key], table_of(Shift, value, path))
+            else:
+                edits[place, key] = (table.get(key, 0.0), value)
+                table[key] = value
+    # Series that numbers stand in place of now.
+    tables = [raw["equation"], *raw.get("boundary", {}).values()]
+    named = {value for one in tables for value in one.values() if isinstance(value, str)}
+    raw["series"] = {name: one for name, one in raw.get("series", {}).items() if name in named}
+    found = table_of(ProblemTables, raw, path)
+    if not (changes.wells or changes.series or changes.time or edits):
+        raise FileFormatError(f"{path}: changes nothing: give wells, equation, boundary or series.")
+    return Scenario(path, changes, found, edits)
