@@ -2,8 +2,7 @@
 
 from riesz.plot.fields import draw_field, draw_mesh, draw_slice, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
-from riesz.plot.hydrographs import draw_hydrograph
-from riesz.plot.posterior import draw_mean_and_sd, pairs_figure, ranks_figure
+from riesz.plot.posterior import draw_hydrograph, draw_mean_and_sd, pairs_figure, ranks_figure
 
 __all__ = [
     "draw_field",

@@ -1,12 +1,13 @@
-"""Posteriors in pictures: maps, pairs of unknowns, and ranks of a calibration."""
+"""Posteriors in pictures: maps, hydrographs, pairs of unknowns, and ranks of a calibration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.stats
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -124,3 +125,25 @@ def ranks_figure(calibration: Calibration) -> Figure:
     for panel in panels[len(names) :]:
         panel.set_visible(False)
     return figure
+
+
+def draw_hydrograph(
+    axes: Axes,
+    times: Shaped[np.ndarray, " time"],
+    mean: Float[np.ndarray, " time"],
+    ends: tuple[Float[np.ndarray, " time"], Float[np.ndarray, " time"]],
+    *,
+    read: tuple[Shaped[np.ndarray, " reading"], Float[np.ndarray, " reading"]] | None = None,
+    **settings: Any,
+) -> None:
+    """What was predicted at a place in time, a line in its interval; readings, their times and
+    values, are dots."""
+    axes.fill_between(times, *ends, color="tab:blue", alpha=0.25, linewidth=0)
+    axes.plot(times, mean, **{"color": "tab:blue", "linewidth": 1.2} | settings)
+    if read is not None:
+        axes.plot(*read, ".", color="0.15", markersize=3)
+    if np.asarray(times).dtype.kind == "M":
+        locator = AutoDateLocator(maxticks=6)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.margins(x=0.01)

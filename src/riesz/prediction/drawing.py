@@ -17,12 +17,10 @@ from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
-from riesz.observe.observables import AtPoints
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
 from riesz.prediction.before import before_data, field_of, is_map, shown_nodes
 from riesz.prediction.draws import (
-    AtPlaces,
     Course,
     NodalDraws,
     NumberDraws,
@@ -41,7 +39,6 @@ from riesz.prediction.quantity import FluxAt, at_nodes, has_flux
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.problem import InverseProblem
-from riesz.problem.recording import distinct_places
 
 AtNodes = Float[Array, " node"]
 
@@ -213,33 +210,23 @@ def draws_and_readings(
     return drawn, found["read"]
 
 
-def observed_places(problem: InverseProblem) -> Float[np.ndarray, "place dim"]:
-    """Where the state was read, each place once; none of what was measured otherwise."""
-    what, _ = distinct_places(problem.observations)
-    dim = problem.forward.space.mesh.dim
-    return what.points if isinstance(what, AtPoints) else np.zeros((0, dim))
-
-
 def draws_and_course(
     posterior: Posterior, *, num_draws: int | None = None
 ) -> tuple[PosteriorDraws, Course | None]:
-    """What a run keeps; of a steady state there is no course."""
+    """What a run keeps of a problem whose state is read at points; a steady one has no course."""
     problem = posterior.problem
     if problem.time is None:
         return posterior_draws(posterior, num_draws=num_draws), None
-    axis, places = problem.time.axis, observed_places(problem)
-    num_nodes = problem.forward.space.mesh.num_nodes
-    num_dates = min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES)
-    shown = spread(axis.num_steps + 1, num_dates)
+    axis, num_nodes = problem.time.axis, problem.forward.space.mesh.num_nodes
+    shown = spread(len(axis.times), min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES))
+    places = np.unique(problem.observations.points, axis=0)
     places = places[spread(len(places), max(MOST_ROWS // len(axis.times), 1))]
-    readings = {MAPS: reading(problem, axis.dates(axis.times[shown]))}
-    if len(places):
-        readings[PLACES] = reading(problem, axis.dates(axis.times), places)
+    dates = axis.dates(axis.times)
+    readings = {MAPS: reading(problem, dates[shown]), PLACES: reading(problem, dates, places)}
     drawn, read = draws_and_readings(posterior, readings, num_draws=num_draws)
     numbers = sum(one.shape[1] for one in read.values())
     rows = spread(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
-    none: AtPlaces = np.zeros((drawn.num_draws, 0))
-    maps, at_places = (rounded(read.get(name, none)[rows]) for name in (MAPS, PLACES))
+    maps, at_places = (rounded(read[name][rows]) for name in (MAPS, PLACES))
     return drawn, Course(axis, shown, maps, places, at_places, drawn.shifts.chosen(rows))
 
 

@@ -247,6 +247,10 @@ class PosteriorDraws(eqx.Module):
             outflows={name: values[rows] for name, values in self.outflows.items()},
         )
 
+    def with_states(self, states: AtPlaces) -> "PosteriorDraws":
+        """The same with other states at the nodes."""
+        return dataclasses.replace(self, state=NodalDraws(exactly(states), False))
+
     def is_number(self, name: str) -> bool:
         return isinstance(self.unknowns.get(name), NumberDraws)
 
@@ -286,8 +290,7 @@ class Course(eqx.Module):
     def map_draws(self, draws: PosteriorDraws, date: int) -> PosteriorDraws:
         """What draws would be if the axis ended at one of the dates."""
         states = self.maps.values().reshape(self.num_draws, len(self.shown), -1)[:, date]
-        state = NodalDraws(Rounded(np.zeros(states.shape[1]), states), False)
-        return dataclasses.replace(draws, state=state, shifts=self.shifts)
+        return dataclasses.replace(draws.with_states(states), shifts=self.shifts)
 
     def states(self) -> Float[np.ndarray, "draw time place"]:
         """At the places."""

@@ -108,7 +108,6 @@ def applied(folder, case, text):
         ("[equation]\nreaction = { factor = 2 }\n", "equation.reaction .* the problem has none"),
         ("from = 1990-01-01\n[wells]\nfactor = 2\n", "lie outside the time axis"),
         ("[domain]\nmax_edge = 2\n", "has the key 'domain', which is not known"),
-        ("from = 1980-03-01\n", "changes nothing"),
         ("[equation]\nstorage = 2\nsourse = 1\n", "has the key 'sourse', which is not known"),
         ("[equation\n", "is not TOML"),
     ],

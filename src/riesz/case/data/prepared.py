@@ -54,6 +54,10 @@ class Columns:
     lines: Int[np.ndarray, " row"]
     place: str = "line"  # what `lines` counts
 
+    def at(self, row: int) -> str:
+        """Where a row is, for messages."""
+        return f"{self.path}, {self.place} {self.lines[row]}"
+
     @property
     def points(self) -> Float[np.ndarray, "row 2"]:
         """The first two columns, x and y."""

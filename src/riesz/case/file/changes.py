@@ -287,7 +287,4 @@ def read_scenario(path: Path, problem: Path) -> Scenario:
     tables = [raw["equation"], *raw.get("boundary", {}).values()]
     named = {value for one in tables for value in one.values() if isinstance(value, str)}
     raw["series"] = {name: one for name, one in raw.get("series", {}).items() if name in named}
-    found = table_of(ProblemTables, raw, path)
-    if not (changes.wells or changes.series or changes.time or edits):
-        raise FileFormatError(f"{path}: changes nothing: give wells, equation, boundary or series.")
-    return Scenario(path, changes, found, edits)
+    return Scenario(path, changes, table_of(ProblemTables, raw, path), edits)

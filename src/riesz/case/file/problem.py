@@ -258,7 +258,9 @@ def built(
     likelihood, own = with_effects(tables, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     time = None if tables.time is None else tables.time.axis()
-    when = None if time is None else check_times(prepared, time)
+    when = None
+    if time is not None and prepared.times is not None:
+        when = check_times(prepared.times, time, prepared.path, prepared.columns.at)
     values = values_of(tables.noise, readings_of(prepared))
     seen = observations(prepared.points, values, times=when)
     count, further = len(tables.measurements), tables.further_measurements()

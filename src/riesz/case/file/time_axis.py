@@ -1,18 +1,19 @@
 """The table [time] of a problem file: when the equation holds, step by step, and how it begins."""
 
 import datetime
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
-from riesz.case.data.prepared import Prepared
 from riesz.case.table import NumberOrName, Table, is_finite, shown
 from riesz.errors import FileFormatError
 from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import BDF2, SteadyState
-from riesz.io.tables.dates import spelt_dates
+from riesz.io.tables.dates import Times, spelt_dates
 from riesz.problem.recording import Recording
 
 STEADY = "steady"
@@ -178,18 +179,20 @@ def time_notes(time: Recording | None) -> list[str]:
     return [f"maps show the state at {when}, where [time] ends, unless other dates are asked for"]
 
 
-def check_times(prepared: Prepared, axis: TimeAxis) -> Moments | Numbers:
-    """When each observation was, found to be on the axis; raises with its line where it is not."""
-    assert prepared.times is not None  # they are read where there is a time axis
-    given = prepared.times.values()
-    times = axis.numbers(given, f"{prepared.path}: times of observations")
-    outside = ~((times >= axis.times[0]) & (times <= axis.times[-1]))
+def check_times(times: Times, axis: TimeAxis, path: Path, at: Callable[[int], str]) -> Any:
+    """When each row of a table was, found to be on the axis; raises with its line where it is not.
+
+    `at` tells where a row is.
+    """
+    given = times.values()
+    numbers = axis.numbers(given, f"{path}: times")
+    outside = ~((numbers >= axis.times[0]) & (numbers <= axis.times[-1]))
     if outside.any():
         first, last = axis.dates(axis.times[[0, -1]])
-        row, count = int(np.argmax(outside)), int(outside.sum())
+        row = int(np.argmax(outside))
         raise FileFormatError(
-            f"{prepared.path}, line {prepared.lines[row]}: the time {given[row]} is not between "
-            f"{first} and {last}, where [time] starts and ends ({count} of {len(times)} rows are "
-            "like that): make it longer, or leave rows out by observations.from and to."
+            f"{at(row)}: the time {given[row]} is not between {first} and {last}, where [time] "
+            f"starts and ends ({int(outside.sum())} of {len(numbers)} rows are like that): make it "
+            "longer, or leave rows out, of observations by their keys from and to."
         )
     return given

@@ -213,7 +213,7 @@ def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step wel
         x, y = columns.points[rows[0]]
 
         def at(row: int, rows: Rows = rows) -> str:
-            return f"{columns.path}, {columns.place} {columns.lines[rows[row]]}"
+            return columns.at(int(rows[row]))
 
         what = f"the rate of the well at ({x:.10g}, {y:.10g})"
         found.append(History(what, rates, times.rows(rows), at).means(axis))

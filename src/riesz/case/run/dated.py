@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.case.file.time_axis import TimeTable, as_moment
+from riesz.case.file.time_axis import TimeTable, as_moment, check_times
 from riesz.case.run.folder import OPENED, PROBLEM, Run
-from riesz.case.run.request import PredictionRequest
-from riesz.case.run.scene import Scene, Then, Times, Where, spelt_times
+from riesz.case.run.request import PredictionRequest, Scene, Then, Times, Where, spelt_times
 from riesz.case.table import table_of
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import number_in
 from riesz.mesh.grid import Grid
-from riesz.prediction.draws import AtPlaces, Course, NodalDraws, PosteriorDraws, Rounded
+from riesz.prediction.draws import Course, PosteriorDraws
 from riesz.prediction.statistics import NUM_DRAWS
 
 ALL = "all"
@@ -72,18 +71,7 @@ def own_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | N
     table = read_table(places, value=run.observations.y)
     if date not in table.header:
         return None
-    times = table.times(date).values()
-    numbers = axis.numbers(times, f"{places}: times of places")
-    outside = ~((numbers >= axis.times[0]) & (numbers <= axis.times[-1]))
-    if outside.any():
-        first, last = spelt_times(axis.dates(axis.times[[0, -1]]))
-        row = int(np.argmax(outside))
-        (found,) = spelt_times(times[row : row + 1])
-        raise FileFormatError(
-            f"{table.at(row)}: the time {found} is not between {first} and {last}, where the time "
-            "axis starts and ends: leave such rows out."
-        )
-    return times
+    return check_times(table.times(date), axis, places, table.at)
 
 
 def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
@@ -102,7 +90,7 @@ def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence
         return dataclasses.replace(scene, thens=(Then(draws, states),), paired=True)
     by_time = np.moveaxis(states.reshape(len(states), len(times), -1), 1, 0)
     thens = tuple(
-        Then(draws, values, when) if is_points(at) else Then(at_nodes(draws, values), None, when)
+        Then(draws, values, when) if is_points(at) else Then(draws.with_states(values), None, when)
         for values, when in zip(by_time, spelt_times(times), strict=True)
     )
     return dataclasses.replace(scene, thens=thens)
@@ -110,12 +98,6 @@ def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence
 
 def is_points(at: Where) -> bool:
     return not (at is None or isinstance(at, Grid))
-
-
-def at_nodes(draws: PosteriorDraws, states: AtPlaces) -> PosteriorDraws:
-    """Draws whose state is another."""
-    state = NodalDraws(Rounded(np.zeros(states.shape[1]), states), False)
-    return dataclasses.replace(draws, state=state)
 
 
 def kept_thens(
@@ -158,4 +140,6 @@ def computed_states(
             f"{'' if asked is None else f', or at most {fitting} draws'}."
         )
     number = min(fitting, NUM_DRAWS) if asked is None else asked
-    return opened.draws_read(run.posterior, read, num_draws=number, seed=request.seed)
+    drawn = {"num_draws": number, "seed": request.seed}
+    draws, found = opened.draws_and_readings(run.posterior, {ALL: read}, **drawn)
+    return draws, found[ALL]

@@ -28,8 +28,7 @@ from riesz.io.store.posterior import load_posterior
 from riesz.mesh.grid import Grid
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
-from riesz.prediction.draws import PosteriorDraws
-from riesz.prediction.in_time import Reading, reading
+from riesz.prediction.in_time import reading
 from riesz.prediction.predict import Plain, located, predict, quantity_draws
 from riesz.prediction.quantity import quantity_named
 from riesz.prediction.statistics import Prediction
@@ -37,7 +36,7 @@ from riesz.problem.unknowns import FLUX
 
 __all__ = [
     "case_in",
-    "draws_read",
+    "draws_and_readings",
     "fit_facts",
     "flux_draws",
     "flux_statistics",
@@ -61,14 +60,6 @@ def case_in(folder: Path, scenario: Scenario | None = None) -> Case:
 
 def posterior_in(folder: Path, case: Case) -> Posterior:
     return load_posterior(folder / POSTERIOR, case.problem)
-
-
-def draws_read(
-    posterior: Posterior, read: Reading, *, num_draws: int, seed: int
-) -> tuple[PosteriorDraws, Float[np.ndarray, "draw row"]]:
-    """Draws, and what is read off the march of each."""
-    drawn, found = draws_and_readings(posterior, {"": read}, num_draws=num_draws, seed=seed)
-    return drawn, found[""]
 
 
 def scenario(run: Run, changes: Path | str) -> Run:

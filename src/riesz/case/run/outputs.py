@@ -8,19 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 
-from riesz.case.data.prepared import Prepared
 from riesz.case.run.folder import Run
 from riesz.case.run.measured import (
     MEASUREMENT,
-    VALUE,
     Measured,
     measurements_layer,
     measurements_of,
 )
-from riesz.case.run.request import FLUX, GPKG, NC, PNG, STATE, TIF, VTU, PredictionRequest
-from riesz.case.run.scene import Scene
+from riesz.case.run.request import (
+    FLUX,
+    GPKG,
+    NC,
+    PNG,
+    STATE,
+    TIF,
+    VTU,
+    PredictionRequest,
+    Scene,
+    spelt_times,
+)
 from riesz.geometry.crs import projected
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.raster import (
@@ -104,16 +112,13 @@ def write_table(path: Path, run: Run, scene: Scene, bands: Sequence[Band]) -> No
         name: np.repeat(points[:, i], count).tolist() for i, name in enumerate((names.x, names.y))
     }
     if scene.times is not None:
-        leading[names.date or "date"] = scene.spelt if scene.paired else scene.spelt * len(points)
+        when = spelt_times(scene.times)
+        leading[names.date or "date"] = when if scene.paired else when * len(points)
     values = {name: np.stack(each, axis=1).ravel().tolist() for name, each in columns.items()}
-    write_columns(path, leading | values)
-
-
-def write_columns(path: Path, columns: dict[str, Sequence[Any]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerow([*leading, *values])
+    writer.writerows(zip(*leading.values(), *values.values(), strict=True))
     write_bytes(path, text.getvalue().encode())
 
 
@@ -129,34 +134,22 @@ def write_hydrographs(
         np.stack([band.values for band in own])
         for own in (bands[i::3] for i in range(3))  # as a request has them for a figure
     )
-    # Values of another unit than the readings have stand alone.
-    beside = None if request.quantity == STATE and measured.transform else run.prepared
-    label = measured.state if request.quantity == STATE else measured.label
+    data, label = run.prepared, measured.label
+    is_logarithm = request.quantity == STATE and measured.transform is not None
     for place, panel in enumerate(panels[:count]):
-        point = scene.points[place]
-        plot.draw_hydrograph(
-            panel,
-            scene.times,
-            mean[:, place],
-            (low[:, place], high[:, place]),
-            read=None if beside is None else readings_at(beside, point, measured),
-        )
+        point, read = scene.points[place], None
+        here: Bool[np.ndarray, " row"] = (data.points == point).all(axis=1)
+        # Values of another unit than the readings have stand alone.
+        if data.times is not None and not is_logarithm:
+            read = data.times.rows(here).values(), np.asarray(measured.of(data.values[here]))
+        ends = (low[:, place], high[:, place])
+        plot.draw_hydrograph(panel, scene.times, mean[:, place], ends, read=read)
         site = scene.sites[place] if scene.sites else f"{point[0]:.7g}, {point[1]:.7g}"
         panel.set_title(site, fontsize=9)
         panel.tick_params(labelsize=7)
     for panel in panels[count:]:
         panel.set_visible(False)
-    figure.supylabel(label, fontsize=9)
-    what = {MEASUREMENT: "a new measurement", VALUE: "without noise"}.get(request.quantity, STATE)
-    figure.suptitle(f"mean and 95 % interval, {what}; dots were measured", fontsize=9)
+    figure.supylabel(measured.state if is_logarithm else label, fontsize=9)
+    told = "a new measurement" if request.quantity == MEASUREMENT else "without noise"
+    figure.suptitle(f"mean and 95 % interval, {told}; dots were measured", fontsize=9)
     plot.save_figure(request.out, figure)
-
-
-def readings_at(
-    prepared: Prepared, point: Float[np.ndarray, " 2"], measured: Measured
-) -> tuple[Shaped[np.ndarray, " reading"], Float[np.ndarray, " reading"]] | None:
-    """When and what was read at a place, in the unit of the measurements."""
-    here: Bool[np.ndarray, " row"] = (prepared.points == point).all(axis=1)
-    if prepared.times is None or not here.any():
-        return None
-    return prepared.times.rows(here).values(), np.asarray(measured.of(prepared.values[here]))

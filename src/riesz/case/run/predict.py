@@ -25,10 +25,12 @@ from riesz.case.run.request import (
     STATE,
     VTU,
     PredictionRequest,
+    Scene,
+    Then,
+    Where,
     check_request,
     statistics_in,
 )
-from riesz.case.run.scene import Scene, Then, Where
 from riesz.errors import RieszError
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, bands_of, finite_range

@@ -1,21 +1,24 @@
-"""What a prediction is asked for, and what can be said against it before any work."""
+"""What a prediction is asked for, what can be said against it before any work, and its places."""
 
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
+from riesz.io.tables.dates import spelt_dates
+from riesz.mesh.grid import Grid
+from riesz.prediction.draws import AtPlaces, PosteriorDraws
 from riesz.prediction.statistics import Prediction
 from riesz.spelling import listed, nearest
 
@@ -196,3 +199,47 @@ def statistics_in(text: str) -> tuple[Statistic, ...]:
             f"the statistic is {text!r}, which has {twice[0]} more than once: leave one out."
         )
     return found
+
+
+Times = Shaped[np.ndarray, " time"]
+"""Dates, or numbers where the axis has none."""
+
+Where = Grid | Float[np.ndarray, "point 2"] | None
+"""A grid, points, or the mesh itself."""
+
+
+def spelt_times(times: Times) -> list[str]:
+    """As files write them."""
+    return spelt_dates(times) if times.dtype.kind == "M" else [f"{time:.12g}" for time in times]
+
+
+class Then(NamedTuple):
+    """Draws as they were at a date; `states` at the places, where those at the nodes are not."""
+
+    draws: PosteriorDraws
+    states: AtPlaces | None = None
+    when: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Places, and what draws say of them, date by date.
+
+    Where `paired`, each place has a time of its own.
+    """
+
+    at: Where
+    thens: tuple[Then, ...]
+    sites: Sequence[str] = ()  # of observed places, where they have names
+    times: Times | None = None
+    paired: bool = False
+
+    @property
+    def draws(self) -> PosteriorDraws:
+        """At the last of the dates; but for the state they are the same at all."""
+        return self.thens[-1].draws
+
+    @property
+    def points(self) -> Float[np.ndarray, "place 2"]:
+        points = self.at.points if isinstance(self.at, Grid) else self.at
+        return self.draws.mesh.nodes if points is None else points
