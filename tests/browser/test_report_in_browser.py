@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.tiny_run import tiny_run
+from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.report.page import write_report
 
@@ -194,3 +195,33 @@ def test_zooming_shows_another_part_and_all_brings_it_back(opened):
     assert opened.execute_script(MAP_PIXELS) != before
     opened.find_element("id", "zoom-all").click()
     assert opened.execute_script(MAP_PIXELS) == before
+
+
+SET_DATE = """
+const slider = document.getElementById("date");
+slider.value = arguments[0];
+slider.dispatchEvent(new Event("input"));
+return document.getElementById("date-text").textContent;
+"""
+
+
+def test_the_date_moves_the_map_and_the_line_of_the_hydrograph(browser, tmp_path):
+    opened = open_page(browser, write_page(tiny_run_in_time(tmp_path)), "desktop")
+    assert opened.find_element("id", "date-text").text == "1980-06-29"
+    last = opened.execute_script(MAP_PIXELS)
+    line = "return document.querySelector('#hydrograph .now').getAttribute('d')"
+    place = opened.execute_script(line)
+    assert opened.execute_script(SET_DATE, 0) == "1980-01-01"
+    assert opened.execute_script(MAP_PIXELS) != last
+    assert opened.execute_script(line) != place
+    assert len(opened.find_elements("css selector", "#hydrograph circle")) == 2  # of well A
+    sites = opened.find_elements("css selector", "#site option")
+    assert [one.text for one in sites] == ["A", "B"]
+    sites[1].click()
+    assert len(opened.find_elements("css selector", "#hydrograph circle")) == 1
+    assert not [one for one in opened.get_log("browser") if one["level"] == "SEVERE"]
+
+
+def test_a_steady_report_has_no_dates(opened):
+    assert not opened.find_element("id", "date-row").is_displayed()
+    assert not opened.find_element("id", "hydrographs").is_displayed()

@@ -11,6 +11,8 @@ import xarray
 from tests.command import run as run_command
 from tests.tiny_run_in_time import case_in_time, fallen, tiny_run_in_time
 
+from riesz.case.report.content import content_of
+from riesz.case.report.page import page_data
 from riesz.case.run.folder import read_run
 from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
@@ -128,3 +130,17 @@ def test_what_a_fit_keeps_and_what_is_marched_to_later_are_the_same(tmp_path):
     assert [row["day"] for row in rows] == ["1980-01-31", "1980-04-30"]
     found = [float(row["u_mean"]) for row in rows]
     np.testing.assert_allclose(found, [direct.mean[1, 0], direct.mean[4, 1]], rtol=1e-6)
+
+
+def test_the_report_has_maps_by_date_and_hydrographs(run):
+    data = page_data(content_of(run))["course"]
+    assert data["dates"] == STEPS
+    assert data["shown"] == [0, 3, 6]
+    assert data["sites"] == ["A", "B"]
+    assert [len(then) for then in data["maps"]] == [2, 2, 2]
+    mean, low, high = np.array(data["lines"][1])
+    wanted = fallen(WELLS[1:], 30.0 * np.arange(7))[:, :, 0]
+    np.testing.assert_allclose(mean, wanted.mean(axis=0), rtol=1e-4)
+    assert (low < mean - 0.05).all()
+    assert (high > mean + 0.05).all()
+    np.testing.assert_allclose(data["read"], [1.5, 4.5, 3.0])

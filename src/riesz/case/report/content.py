@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.report.maps import FieldMap, field_map, map_grid, rings
+from riesz.case.report.maps import FieldMap, encoded, field_map, map_grid, rings, rounded
 from riesz.case.report.trust import Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, PROBLEM, Run
 from riesz.case.run.measured import (
@@ -18,6 +18,7 @@ from riesz.case.run.measured import (
     measurements_of,
     noise_note,
 )
+from riesz.case.run.request import spelt_times
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
 from riesz.mesh.grid import Grid, arrow_grid
@@ -82,6 +83,7 @@ class Content:
     budget: tuple[BudgetLine, ...]
     met: DataFit
     num_draws: int
+    course: dict[str, Any] | None = None  # in time, as the page reads it
 
 
 def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Content:
@@ -122,7 +124,37 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         budget=budget_of(draws),
         met=met,
         num_draws=draws.num_draws,
+        course=course_of(run, measured, pixels, seed),
     )
+
+
+def course_of(run: Run, measured: Measured, pixels: Grid, seed: int) -> dict[str, Any] | None:
+    """Maps of some dates, and hydrographs at the observed places: of new measurements, where their
+    noise is known elsewhere."""
+    data = run.prepared
+    if run.kept is None or run.kept.course is None or data.times is None:
+        return None
+    draws, course = run.kept.draws, run.kept.course
+    axis, lines = course.axis, []
+    for place, states in zip(course.places, np.moveaxis(course.states(), 2, 0), strict=True):
+        points = np.tile(place, (len(axis.times), 1))
+        there = elsewhere(course.map_draws(draws, -1), points, None, given=states, seed=seed)
+        of = there.expected if draws.shifts.scatter is None else there.measured
+        values = np.asarray(measured.of(of(slice(None))))
+        ends = np.quantile(values, (0.025, 0.975), axis=0)
+        lines.append([rounded(one, 6) for one in (values.mean(axis=0), *ends)])
+    sites = dict(zip(map(tuple, data.points.tolist()), data.sites or (), strict=False))
+    then = (course.map_draws(draws, k) for k in range(len(course.shown)))
+    read = np.interp(axis.numbers(data.times.values()), axis.times, np.arange(len(axis.times)))
+    return {
+        "dates": spelt_times(axis.dates(axis.times)),
+        "shown": course.shown.tolist(),
+        "maps": [[encoded(one) for one in maps_of(measured, k, pixels, seed)] for k in then],
+        "read": rounded(read, 6),  # in steps since the first
+        "places": rounded(course.places),
+        "sites": [sites.get((x, y), f"{x:.7g}, {y:.7g}") for x, y in course.places.tolist()],
+        "lines": lines,  # mean and 95 % interval
+    }
 
 
 def flow_of(draws: PosteriorDraws) -> Flow:

@@ -103,6 +103,14 @@ def as_text(values: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
+def rounded(values: np.ndarray, digits: int = 9) -> Any:
+    """Fewer digits than a float has, which is what makes the text short."""
+    return [
+        rounded(row, digits) if isinstance(row, np.ndarray) else float(f"{row:.{digits}g}")
+        for row in values
+    ]
+
+
 def encoded_grid(pixels: Grid) -> dict[str, Any]:
     """Where the pixels are, and which of them lie inside: the others have no values."""
     (xs, ys), (width, height) = pixels.axes, pixels.cell

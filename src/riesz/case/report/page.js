@@ -29,9 +29,26 @@
     }
     return values;
   }
-  const maps = data.maps.map((one) => ({
+  const decoded = (one) => ({
     ...one, means: numbersOf(one.mean), sds: numbersOf(one.sd), bytes: bytesOf(one.scores),
-  }));
+  });
+  const maps = data.maps.map(decoded);
+
+  // In time: maps of some dates, the last of which is the one that others show. Colours and
+  // thresholds are the same at all of them, so that maps can be compared.
+  const course = data.course;
+  const frames = course ? course.maps.map((then) => then.map(decoded)) : [];
+  for (let number = 0; frames.length && number < frames[0].length; number++) {
+    const all = frames.map((then) => then[number]);
+    const low = (of) => Math.min(...all.map(of)), high = (of) => Math.max(...all.map(of));
+    const shared = {
+      mean: { low: low((m) => m.mean.low), high: high((m) => m.mean.high) },
+      sd: { low: low((m) => m.sd.low), high: high((m) => m.sd.high) },
+      logarithmic: all.every((m) => m.logarithmic),
+      thresholds: [low((m) => m.thresholds[0]), all[0].thresholds[1], high((m) => m.thresholds[2])],
+    };
+    for (const then of frames) Object.assign(then[number], shared);
+  }
 
   // The upper tail of the normal distribution, to 2e-7 (Abramowitz and Stegun 26.2.17).
   function upperTail(x) {
@@ -54,7 +71,7 @@
     return upperTail(levels[k] + (place - score(k)) / width * (levels[k + 1] - levels[k]));
   }
 
-  const state = { map: maps[0], statistic: "mean", threshold: 0, zoom: 1, x: 0, y: 0 };
+  const state = { frame: frames.length - 1, map: maps[0], statistic: "mean", threshold: 0, zoom: 1, x: 0, y: 0 };
   const width = grid.columns * grid.cell[0], height = grid.rows * grid.cell[1];
 
   function shown(i) {
@@ -173,7 +190,7 @@
     const radius = measurements.x.length > 400 ? 2.5 : 4;
     const table = data.colours.mean, ends = range();
     const alike = state.statistic === "mean" && ["measurement", "value"].includes(state.map.name);
-    for (let i = 0; i < measurements.x.length; i++) {
+    for (const i of shownMeasurements()) {
       context.beginPath();
       mark(toX(v, measurements.x[i]), toY(v, measurements.y[i]), radius, measurements.censored[i]);
       // On the map of what was measured, a measurement that stands out is one that was not met.
@@ -187,6 +204,66 @@
       context.lineWidth = 1.2;
       context.stroke();
     }
+  }
+
+  // Of several measurements at a place, that which is nearest to the date of the map.
+  function shownMeasurements() {
+    const every = measurements.x.map((_, i) => i);
+    if (!course) return every;
+    const far = (i) => Math.abs(course.read[i] - course.shown[state.frame]), best = new Map();
+    for (const i of every) {
+      const place = measurements.x[i] + " " + measurements.y[i];
+      if (!best.has(place) || far(i) < far(best.get(place))) best.set(place, i);
+    }
+    return [...best.values()];
+  }
+
+  const SVG = by("hydrograph").namespaceURI;
+  function element(name, attributes, words) {
+    const one = document.createElementNS(SVG, name);
+    for (const key in attributes) one.setAttribute(key, attributes[key]);
+    if (words !== undefined) one.textContent = words;
+    return one;
+  }
+  // A line in its interval, what was measured, and where the date of the map is.
+  function hydrograph() {
+    const place = by("site").selectedIndex, last = course.dates.length - 1;
+    const [left, right, top, bottom] = [70, 828, 12, 285];
+    const [mean, low, high] = course.lines[place];
+    const read = measurements.x.map((_, i) => i).filter((i) =>
+      measurements.x[i] === course.places[place][0] && measurements.y[i] === course.places[place][1]);
+    const values = [...low, ...high, ...read.map((i) => measurements.measured[i])];
+    const room = 0.04 * (Math.max(...values) - Math.min(...values)) || 0.5;
+    const ends = [Math.min(...values) - room, Math.max(...values) + room];
+    const x = (step) => (left + step / last * (right - left)).toFixed(1);
+    const y = (value) => (bottom - (value - ends[0]) / (ends[1] - ends[0]) * (bottom - top)).toFixed(1);
+    const path = (line, from) => line.map((v, k) => x(from ? last - k : k) + "," + y(v)).join("L");
+    const parts = [];
+    for (let k = 0; k <= 4; k++) {
+      const value = ends[0] + (k + 0.5) / 5 * (ends[1] - ends[0]), step = Math.round(k / 4 * last);
+      parts.push(element("path", { class: "grid", d: "M" + left + " " + y(value) + "H" + right }));
+      parts.push(element("text", { x: left - 6, y: Number(y(value)) + 4, "text-anchor": "end" }, text(value)));
+      const anchor = ["start", "middle", "middle", "middle", "end"][k];
+      parts.push(element("text", { x: x(step), y: bottom + 18, "text-anchor": anchor }, course.dates[step]));
+    }
+    parts.push(element("path", { class: "axis", d: "M" + left + " " + top + "V" + bottom + "H" + right }));
+    parts.push(element("path", { class: "band",
+      d: "M" + path(low, false) + "L" + path([...high].reverse(), true) + "Z" }));
+    parts.push(element("path", { class: "line", stroke: "#1f5fa8", d: "M" + path(mean, false) }));
+    parts.push(...read.map((i) => element("circle",
+      { cx: x(course.read[i]), cy: y(measurements.measured[i]), r: 2.6 })));
+    parts.push(element("path", { class: "now", d: "M" + x(course.shown[state.frame]) + " " + top + "V" + bottom }));
+    by("hydrograph").replaceChildren(...parts);
+    by("hydrograph").setAttribute("aria-label", measurements.name + " at " + course.sites[place] +
+      " from " + course.dates[0] + " to " + course.dates[last] + ", with " + read.length + " measurements");
+  }
+  function setDate(frame) {
+    state.frame = frame;
+    by("date-text").textContent = course.dates[course.shown[frame]];
+    by("date").setAttribute("aria-valuetext", course.dates[course.shown[frame]]);
+    choose();
+    paint();
+    hydrograph();
   }
 
   const flow = data.flow;
@@ -237,7 +314,7 @@
   function measurementAt(v, x, y) {
     let best = -1, nearest = NEAR * NEAR;
     if (!by("show-measurements").checked) return best;
-    for (let i = 0; i < measurements.x.length; i++) {
+    for (const i of shownMeasurements()) {
       const dx = toX(v, measurements.x[i]) - x, dy = toY(v, measurements.y[i]) - y;
       if (dx * dx + dy * dy < nearest) {
         nearest = dx * dx + dy * dy;
@@ -292,7 +369,9 @@
     paint();
   }
   function choose() {
-    state.map = maps[by("quantity").selectedIndex];
+    const chosen = by("quantity").selectedIndex;
+    const then = frames[state.frame];
+    state.map = (then && then.find((one) => one.name === maps[chosen].name)) || maps[chosen];
     state.statistic = document.querySelector("input[name=statistic]:checked").value;
     by("threshold-row").hidden = state.statistic !== "exceed";
     by("threshold-unit").textContent = state.map.unit;
@@ -377,4 +456,17 @@
   state.threshold = state.map.thresholds[1];
   fit();
   setThreshold(state.threshold, null);
+  if (course) {
+    for (const site of course.sites) {
+      const option = document.createElement("option");
+      option.textContent = site;
+      by("site").append(option);
+    }
+    by("date").max = frames.length - 1;
+    by("date").value = state.frame;
+    for (const id of ["date-row", "hydrographs"]) by(id).hidden = false;
+    by("site").addEventListener("change", hydrograph);
+    by("date").addEventListener("input", (event) => setDate(Number(event.target.value)));
+    setDate(state.frame);
+  }
 })();

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib import colormaps
 
 from riesz.case.report.content import Content, Flow, content_of
-from riesz.case.report.maps import encoded, encoded_grid
+from riesz.case.report.maps import encoded, encoded_grid, rounded
 from riesz.case.report.sections import (
     budget_section,
     curves_section,
@@ -147,6 +147,7 @@ def page_data(content: Content) -> dict[str, Any]:
             "name": content.measured.name,
         },
         "flow": None if content.flow is None else encoded_flow(content.flow),
+        "course": content.course,
         "colours": {key: colours(name) for key, name in COLOUR_MAPS.items()},
     }
 
@@ -162,14 +163,6 @@ def encoded_flow(flow: Flow) -> dict[str, Any]:
         "longest": float(np.quantile(sizes, LONGEST)) or 1.0,
         "spacing": flow.spacing,
     }
-
-
-def rounded(values: np.ndarray, digits: int = 9) -> Any:
-    """Fewer digits than a float has, which is what makes the text short."""
-    return [
-        rounded(row, digits) if isinstance(row, np.ndarray) else float(f"{row:.{digits}g}")
-        for row in values
-    ]
 
 
 def colours(name: str) -> list[list[int]]:

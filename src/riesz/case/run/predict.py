@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.prepared import Columns, Prepared, check_inside, read_columns
+from riesz.case.data.prepared import Columns, check_inside, read_columns
 from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
 from riesz.case.run.measured import MEASUREMENT, VALUE, Measured, measured_as, noise_note
@@ -276,16 +276,11 @@ def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Whe
     """And the sites there, where they are the observed ones and have names."""
     if request.suffix == VTU:
         return None, ()
-    if request.is_at_observed:
-        return observed_places(run.prepared)
+    if request.is_at_observed:  # each place once, with the first site there
+        points, first = np.unique(run.prepared.points, axis=0, return_index=True)
+        sites = run.prepared.sites
+        return points, () if sites is None else [sites[row] for row in first]
     return asked_places(request, run, mesh), ()
-
-
-def observed_places(prepared: Prepared) -> tuple[Float[np.ndarray, "place 2"], Sequence[str]]:
-    """Where there are observations, each place once, and the first site of each."""
-    points, first = np.unique(prepared.points, axis=0, return_index=True)
-    sites = prepared.sites
-    return points, () if sites is None else [sites[row] for row in first]
 
 
 def asked_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
