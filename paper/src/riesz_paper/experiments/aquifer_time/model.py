@@ -74,8 +74,15 @@ class AbstractModel(eqx.Module):
         return self.values(coordinates)["error"]
 
 
+MISFIT: Scales = {"misfit": (0.1, 1.0), "misfit_length": (30.0, 0.7)}
+"""Of steady heads that miss their equation, in sds of the training wells and km."""
+
+
 class ByEquation(AbstractModel):
     """Steady heads and changes as the equations make them.
+
+    With `misfit` a Matern field stands for what the steady equation, with one diffusivity for all
+    of the plain, does not know.
 
     The first coordinates are those of the steady model: scales of its source and its boundary
     values, and its noise, which is the level that a well has for itself.
@@ -84,11 +91,14 @@ class ByEquation(AbstractModel):
     problem: InverseProblem
     parts: Parts
     at: AbstractAtPoints
+    places: Float[Array, "well 2"]
     responses: Responses = eqx.field(static=True)
+    misfit: bool = eqx.field(static=True)
 
     @property
     def scales(self) -> Scales:
-        return {**NOISE, **RECHARGE, "diffusivity": (100.0, 1.5)}
+        known = {**NOISE, **RECHARGE, "diffusivity": (100.0, 1.5)}
+        return known | MISFIT if self.misfit else known
 
     @property
     def num_steady(self) -> int:
@@ -115,6 +125,9 @@ class ByEquation(AbstractModel):
         steady = self.steady(coordinates)[jnp.ix_(first.well, second.well)]
         share = shares(jnp.log(z["diffusivity"]), np.log(DIFFUSIVITIES))
         weights = jnp.concatenate([z["whole"] ** 2 * share, z["field"] ** 2 * share])
+        if self.misfit:
+            kernel = Matern52(z["misfit_length"], z["misfit"])
+            steady = steady + between(kernel, self.places[first.well], self.places[second.well])
         return steady + jnp.tensordot(weights, tables, axes=1) + own_drift(z, first, second)
 
     def tabulated(self, first: At, second: At) -> Tables:
@@ -122,11 +135,12 @@ class ByEquation(AbstractModel):
 
 
 def by_equation(
-    mesh: Mesh, places: Float[np.ndarray, "well 2"], responses: Responses
+    mesh: Mesh, places: Float[np.ndarray, "well 2"], responses: Responses, *, misfit: bool = False
 ) -> ByEquation:
     problem = head_problem(mesh, places, np.zeros(len(places)), Structure())
     at = at_points(problem, problem.operator, SparseLU())
-    return ByEquation(problem, linear_parts(problem), at, responses)
+    known = jnp.asarray(places)
+    return ByEquation(problem, linear_parts(problem), at, known, responses, misfit)
 
 
 def shares(here: Float[Array, ""], ticks: Float[np.ndarray, " tick"]) -> Float[Array, " tick"]:
