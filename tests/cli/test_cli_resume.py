@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests import walk
-from tests.small_problem import problem_toml, written
+from tests import tiny_run_in_time, walk
+from tests.small_problem import problem_toml, table, written
 
 import riesz
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import main
 from riesz.engines.nuts.engine import Nuts
 from riesz.io.store.checkpoint import Checkpoint
-from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.drawing import draws_and_course
 
 TRAINED = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4}
 PROBLEM = problem_toml(
@@ -34,7 +34,7 @@ PROBLEM = problem_toml(
 )
 """On 25 nodes, with settings that find little, in a number of blocks."""
 
-DRAWN = "riesz.case.run.writing.posterior_draws"
+DRAWN = "riesz.case.run.writing.draws_and_course"
 
 FIT = ("fit", "problem.toml", "--out", "run", "--checkpoint-seconds", "0")
 
@@ -85,7 +85,7 @@ def walking():
         patch.setattr(Nuts, "run", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
         patch.setattr("riesz.inference.fit.with_importance_check", lambda found, seed: found)
-        patch.setattr(DRAWN, lambda found: posterior_draws(found, num_draws=8))
+        patch.setattr(DRAWN, lambda found: draws_and_course(found, num_draws=8))
         patch.setattr(walk, "SECONDS", 0.0)
         yield
 
@@ -205,7 +205,7 @@ def test_a_full_disk_ends_in_one_message_and_the_fit_is_not_lost(whole, case, mo
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
             return patch.undo()
 
-        patch.setattr(DRAWN, lambda found: full() or posterior_draws(found, num_draws=8))
+        patch.setattr(DRAWN, lambda found: full() or draws_and_course(found, num_draws=8))
         try:
             assert riesz_command(*FIT) == 2
         finally:
@@ -254,6 +254,25 @@ def test_a_real_fit_may_be_killed_at_any_moment(engine, kills, tmp_path, monkeyp
             assert killed(case, FULLY, [*words, "--resume"], moments), f"finished at {number}"
     assert riesz_command(*words, "--resume") == 0
     check_same(case / "run", whole / "run")
+
+
+@pytest.mark.slow
+def test_a_fit_in_time_may_be_killed_as_well(tmp_path, monkeypatch):
+    settings = table("engine.nuts", {"num_warmup": 100, "num_samples": 300, "num_chains": 1})
+    folders = [tmp_path / name for name in ("whole", "case")]
+    for folder in folders:
+        folder.mkdir()
+        for name, text in tiny_run_in_time.TABLES.items():
+            (folder / name).write_text(text)
+        written(folder, f"{tiny_run_in_time.PROBLEM}\n{settings}", tiny_run_in_time.READ)
+    words = [*FIT, "--engine", "nuts", "--no-check"]
+    monkeypatch.chdir(folders[0])
+    assert riesz_command(*words) == 0
+    monkeypatch.chdir(folders[1])
+    for _ in range(2):
+        assert killed(folders[1], FULLY, [*words, "--resume"], random.Random(0))
+    assert riesz_command(*words, "--resume") == 0
+    check_same(folders[1] / "run", folders[0] / "run")
 
 
 @pytest.mark.slow

@@ -105,6 +105,10 @@ def test_a_state_may_begin_as_an_unknown_or_steady(tmp_path):
         ({"equation": {"diffusion": "a", "source": "s"}}, "has .time., but no equation.storage"),
         ({"observations": {}}, "has .time., which needs observations.date"),
         (
+            {"equation": STORED | {"storage": -0.1}},
+            "capacity of storage is -0.1 .* must be positive",
+        ),
+        (
             {"observations": {"date": "day", "site": "day", "aggregate": "median"}},
             "which leaves no times: keep one",
         ),
