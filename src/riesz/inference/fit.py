@@ -190,7 +190,7 @@ def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
             f"about {needed.seconds / 60:.0f} minutes. Ask for it by check=True, or riesz fit "
             "--check.",
         )
-    if isinstance(posterior.states, SurrogateStates):
+    if isinstance(posterior.states, SurrogateStates) and posterior.problem.time is None:
         posterior = tried(with_surrogate_error, posterior, seed, "the surrogate")
     return tried(with_importance_check, posterior, seed, "q")
 

@@ -75,6 +75,7 @@ class WeakFormPenalty(AbstractPenalty):
     levels: TestedLevels | None
     num_patches: int = eqx.field(static=True)
     whole_mesh: bool = eqx.field(static=True, default=False)
+    tested: BoundaryValueProblem | None = None  # as functions of place see it, if otherwise
 
     def __call__(self, key: PRNGKeyArray, u: StateFunction, zs: PyTree = None) -> Float[Array, ""]:
         return jnp.mean(self.estimates(self.norm.sample(key, self.num_patches), u, zs))
@@ -118,8 +119,10 @@ class WeakFormPenalty(AbstractPenalty):
         if coarse is None or levels is None or sample.coarse is None:
             return on_finest, None
 
+        tested = problem if self.tested is None else self.tested
+
         def coarse_rows(patch, z):
-            return function_rows(problem, levels, coarse.table, patch, u, z)
+            return function_rows(tested, levels, coarse.table, patch, u, z)
 
         with full_precision():
             return on_finest, over(coarse_rows, sample.coarse.patches, zs)

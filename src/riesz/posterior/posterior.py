@@ -21,6 +21,7 @@ from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.solved import ManyZ, NodeDraws, linear_states
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate, nodal_states
+from riesz.surrogate.trajectory import Trajectory
 
 States = Float[Array, "draw node"]
 Moment = Float[np.ndarray, "*shape"]
@@ -102,13 +103,25 @@ def values_of(problem: InverseProblem, coordinates: Draws) -> ManyZ:
 
 
 class SurrogateStates(AbstractStateMap):
-    """The surrogate at all mesh nodes: no equation is solved."""
+    """The surrogate at all mesh nodes, or its record in time: no equation is solved."""
 
-    surrogate: Surrogate
+    surrogate: Surrogate | Trajectory
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         with full_precision():
+            if isinstance(self.surrogate, Trajectory):
+                own = self.surrogate
+                return jax.vmap(lambda one: emulated_record(problem, own, one))(coordinates)
             return nodal_states(self.surrogate, problem.forward.cells.domain.nodes.T, coordinates)
+
+
+def emulated_record(
+    problem: InverseProblem, surrogate: Trajectory, coordinates: Float[Array, " coordinate"]
+) -> Float[Array, " record"]:
+    """What the sensors of a problem in time would record of a surrogate."""
+    assert problem.time is not None
+    z = problem.z(coordinates)
+    return problem.time.emulated(problem.forward, surrogate, coordinates, z)
 
 
 class Posterior(eqx.Module):

@@ -7,6 +7,7 @@ by place, and measurements are read off the record, between two steps along a li
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
@@ -19,11 +20,12 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.solve import Newton
 from riesz.fem.time.axis import TimeAxis
-from riesz.fem.time.march import march, recorded_in_time
+from riesz.fem.time.march import given_state, march, recorded_in_time
 from riesz.fem.time.problem import BDF2, TransientProblem, at_time
 from riesz.observe.observables import AbstractObservable, AtPoints
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
+from riesz.surrogate.trajectory import Trajectory, with_one
 
 
 class InTime(NamedTuple):
@@ -49,7 +51,7 @@ class Recording(eqx.Module):
 
     def ends(self) -> list[Float[Array, ""]]:
         """The first time and the last."""
-        return [on_device(time) for time in self.axis.times[[0, -1]]]
+        return [on_device(self.axis.times[place]) for place in (0, -1)]
 
     def first(self, z: PyTree) -> PyTree:
         """What the equation reads when the march begins."""
@@ -71,6 +73,34 @@ class Recording(eqx.Module):
         """The same, but raises where there is no solution."""
         reader = Reader(self.sensors, step)
         return recorded_in_time(self.transient(step), reader, z, linear_solver=solver).ravel()
+
+    def begun(self, step: BoundaryValueProblem, z: PyTree) -> Float[Array, " dof"] | None:
+        """The first state, where it is given."""
+        return None if self.initial is None else given_state(step, self.initial, self.first(z))
+
+    def emulated(
+        self,
+        step: BoundaryValueProblem,
+        surrogate: Trajectory,
+        coordinates: Float[Array, " coordinate"],
+        z: PyTree,
+    ) -> Float[Array, " record"]:
+        """The record of a surrogate, at sensors that are linear in the state."""
+        operator, begun = self.sensors.operator, self.begun(step, z)
+        assert operator is not None
+        flat = operator.dofs.ravel()
+        parts = surrogate.at_nodes(flat, step.cells.domain.nodes[:, flat].T)
+        basis, lifted = (
+            jax.vmap(operator.combined, in_axes=-1, out_axes=-1)(
+                part.reshape(*operator.dofs.shape, part.shape[1])
+            )
+            for part in parts
+        )
+        # Places by functions first: draws of the coordinates are many.
+        by_hidden = jnp.einsum("pf,thf->tph", basis, surrogate.readouts)
+        by_one = jnp.einsum("pc,tcn->tpn", lifted, surrogate.lifting)
+        rows = by_hidden @ surrogate.network.hidden(coordinates) + by_one @ with_one(coordinates)
+        return (rows if begun is None else rows.at[0].set(operator @ begun)).ravel()
 
 
 class Reader(eqx.Module):

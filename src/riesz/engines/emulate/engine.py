@@ -21,12 +21,16 @@ import numpy as np
 
 from riesz.engines.base import AbstractEngine, Count, Flag, Work
 from riesz.engines.emulate.capacity import check_capacity
+from riesz.engines.emulate.in_time import check_in_time
 from riesz.engines.emulate.least_squares import fitting_features, splits
 from riesz.engines.emulate.rounds import STAGE, RoundSettings, emulated_in_rounds
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
     initial_surrogate,
+    initial_trajectory,
+    linear_coordinates,
+    penalty_in_time,
     reference_penalty,
     training_cost,
 )
@@ -34,7 +38,6 @@ from riesz.errors import EngineError, RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
-from riesz.problem.linearity import affine_coordinates
 from riesz.problem.problem import InverseProblem, in_precision
 
 
@@ -50,6 +53,7 @@ class Emulate(RoundSettings, AbstractEngine):
     name: ClassVar[str] = "emulate"
     is_exact: ClassVar[bool] = False
     compiling: ClassVar[float] = 120.0
+    takes_time: ClassVar[bool] = True
 
     width: Count = 32
     features: Count = 64
@@ -58,8 +62,11 @@ class Emulate(RoundSettings, AbstractEngine):
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
         check_nested(problem, self.name, self.gram)
-        num_features(problem, self.num_bends, self.features)
+        features = num_features(problem, self.num_bends, self.features)
         check_spanned(problem.num_coordinates, self)
+        if problem.time is not None:
+            squares = 2 * self.readout_batches * self.num_samples * features**2
+            check_in_time(problem, squares)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
@@ -67,9 +74,16 @@ class Emulate(RoundSettings, AbstractEngine):
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         network_key, key, _ = jr.split(jr.key(work.seed), 3)
-        penalty = default_penalty(problem, self)
-        features = num_features(problem, self.num_bends, self.features)
-        surrogate = initial_surrogate(problem, network_key, width=self.width, features=features)
+        sizes = {
+            "width": self.width,
+            "features": num_features(problem, self.num_bends, self.features),
+        }
+        if problem.time is None:
+            penalty = default_penalty(problem, self)
+            surrogate = initial_surrogate(problem, network_key, **sizes)
+        else:
+            penalty = penalty_in_time(problem, self)
+            surrogate = initial_trajectory(problem, penalty, network_key, **sizes)
         family = full_rank(problem.num_coordinates, problem.forward.dtype)
         # Its functions with no readout yet: the lifting alone, where Newton's method may start.
         bare = eqx.tree_at(lambda s: s.network.readout, surrogate, replace_fn=jnp.zeros_like)
@@ -80,7 +94,8 @@ class Emulate(RoundSettings, AbstractEngine):
             with jax.enable_x64(True):
                 given = in_precision((problem, penalty, bare, family), jnp.float64)
                 with told_of_singular():
-                    if self.tries_states and work.checkpoint.stored(STAGE) is None:
+                    is_new = work.checkpoint.stored(STAGE) is None
+                    if self.tries_states and problem.time is None and is_new:
                         check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
                     found = emulated_in_rounds(*given, self, reference.astype(float), key, work)
         dtype = problem.forward.dtype
@@ -124,6 +139,6 @@ def check_spanned(num_coordinates: int, settings: RoundSettings) -> None:
 
 def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
     """Functions of place: fewer where many unknowns would make the system too large."""
-    linear = affine_coordinates(problem)
+    linear = linear_coordinates(problem)
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
     return fitting_features(splits(linear, others, num_bends), wanted)

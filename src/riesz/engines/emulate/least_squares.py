@@ -19,7 +19,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.penalty.norm import NormSample, SchwarzPatches, solve_positive
+from riesz.penalty.norm import (
+    AbstractPatches,
+    NormSample,
+    PatchNorm,
+    PatchSample,
+    SchwarzPatches,
+    solve_positive,
+)
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.problem.problem import InverseProblem
@@ -61,6 +68,10 @@ class NormalEquations(eqx.Module):
 
     matrix: Float[Array, "hidden feature hidden feature"]
     slope: Float[Array, "hidden feature"]
+
+    def plus(self, other: "NormalEquations") -> "NormalEquations":
+        """With further samples."""
+        return jax.tree.map(jnp.add, self, other)
 
 
 def applies_to(penalty: object, surrogate: Surrogate) -> bool:
@@ -170,21 +181,38 @@ def patch_squares(
     penalty: WeakFormPenalty, sample: NormSample, rows: PyTree, slopes: PyTree
 ) -> Float[Array, "sample feature feature_plus_one"]:
     r"""$J^\top A^{-1} [J, r]$ summed over patches, for each sample of the unknowns."""
-    total = 0.0
-    sides = (
-        (penalty.norm.fine, sample.fine, rows[0], slopes[0]),
-        (penalty.norm.coarse, sample.coarse, rows[1], slopes[1]),
-    )
-    for patches, drawn, residual, slope in sides:
-        if drawn is None or not isinstance(patches, SchwarzPatches):
-            continue
-        num_patches, num_rows = residual.shape[:2]
-        both = jnp.concatenate([slope, residual[..., None]], axis=-1)
+    both = jax.tree.map(lambda s, r: jnp.concatenate([s, r[..., None]], axis=-1), slopes, rows)
+    return products(weighted_rows(penalty.norm, sample, slopes), both)
+
+
+SideRows = Float[Array, "patch row sample column"]
+Sides = tuple[SideRows, SideRows | None]
+"""On patches of the finest mesh, and of the coarse levels where there are any."""
+
+
+def weighted_rows(norm: PatchNorm, sample: NormSample, slopes: Sides) -> Sides:
+    r"""$f_p A_p^{-1} J_p$ on all patches."""
+
+    def weighted(
+        patches: AbstractPatches | None, drawn: PatchSample | None, slope: SideRows | None
+    ) -> SideRows | None:
+        if drawn is None or slope is None or not isinstance(patches, SchwarzPatches):
+            return None
+        num_patches, num_rows = slope.shape[:2]
         matrices = jax.vmap(patches.local_gram)(drawn.patches)
-        solved = jax.vmap(solve_positive)(matrices, both.reshape(num_patches, num_rows, -1))
-        weighted = drawn.factors[:, None, None, None] * solved.reshape(both.shape) / num_patches
-        total = total + jnp.einsum("prsk,prsl->skl", slope, weighted)
-    return jnp.asarray(total)
+        solved = jax.vmap(solve_positive)(matrices, slope.reshape(num_patches, num_rows, -1))
+        return drawn.factors[:, None, None, None] * solved.reshape(slope.shape) / num_patches
+
+    fine = weighted(norm.fine, sample.fine, slopes[0])
+    assert fine is not None
+    return fine, weighted(norm.coarse, sample.coarse, slopes[1])
+
+
+def products(weighted: Sides, columns: Sides) -> Float[Array, "sample feature column"]:
+    """Summed over patches and their rows, for each sample of the unknowns."""
+    pairs = [(w, c) for w, c in zip(weighted, columns, strict=True) if w is not None]
+    found = [jnp.einsum("prsk,prsl->skl", own, column) for own, column in pairs]
+    return sum(found[1:], start=found[0])
 
 
 @dataclass(frozen=True)

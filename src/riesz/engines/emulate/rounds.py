@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.base import Count, CountOrZero, Work
+from riesz.engines.emulate.in_time import StepEquations, marched, step_equations
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     NormalEquations,
@@ -29,14 +30,21 @@ from riesz.engines.emulate.least_squares import (
     solved,
     splits,
 )
-from riesz.engines.emulate.start import PatchSettings, at_sensors, equation_inputs, log_likelihoods
+from riesz.engines.emulate.start import (
+    AnySurrogate,
+    PatchSettings,
+    at_sensors,
+    equation_inputs,
+    log_likelihoods,
+)
 from riesz.engines.emulate.variational import information, matched_normals, refined
 from riesz.engines.training import TrainingError, bar, spoken
+from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, FullRank, antithetic
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import local_functions, with_more_features
-from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 WIDENED = 1.3
 """The surrogate is fitted to draws this much wider than q, so that q's tails can be trusted."""
@@ -69,6 +77,8 @@ HIDDEN_BY_NOISE = 0.2
 TELLING = 4.0
 """How far beyond that (squared) a surrogate may be before its posterior carries a warning."""
 
+Equations = NormalEquations | StepEquations
+
 STAGE = "rounds"
 """Its name in checkpoints."""
 
@@ -88,7 +98,7 @@ class RoundSettings(PatchSettings):
 class Rounds:
     """Where the rounds ended, and how they went."""
 
-    surrogate: Surrogate
+    surrogate: AnySurrogate
     family: FullRank
     history: dict[str, Float[np.ndarray, " round"]]
     notes: tuple[str, ...]
@@ -96,8 +106,8 @@ class Rounds:
 
 def emulated_in_rounds(
     problem: InverseProblem,
-    penalty: WeakFormPenalty,
-    surrogate: Surrogate,
+    penalty: WeakFormPenalty | StepPenalty,
+    surrogate: AnySurrogate,
     family: FullRank,
     sizes: RoundSettings,
     reference: Float[Array, ""],
@@ -114,7 +124,8 @@ def emulated_in_rounds(
     if kept is not None:
         surrogate, family, curves = kept["surrogate"], kept["family"], kept["curves"]
         share, settling, settled = kept["share"], kept["settling"], kept["settled"]
-        sums = None if kept["sums"] is None else NormalEquations(*kept["sums"])
+        kind = NormalEquations if problem.time is None else StepEquations
+        sums = None if kept["sums"] is None else kind(*kept["sums"])
     with bar(work.progress) as shown:
         most = sizes.rounds
         task = shown.add_task(
@@ -151,7 +162,7 @@ def emulated_in_rounds(
             if near and coarse:
                 surrogate, settling, sums = grown(surrogate, feature_key), 0, None
             state = {"surrogate": surrogate, "family": family, "curves": list(curves)}
-            state |= {"sums": None if sums is None else (sums.matrix, sums.slope)}
+            state |= {"sums": None if sums is None else tuple(jax.tree.leaves(sums))}
             state |= {"share": share, "settling": settling, "settled": settled}
             work.checkpoint.keep(STAGE, state)
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
@@ -169,7 +180,7 @@ def check_round(terms: dict[str, float], number: int, state: tuple) -> None:
         )
 
 
-def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
+def tolerated_physics(problem: InverseProblem, surrogate: AnySurrogate) -> float:
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
     signal = problem.observed - at_sensors(problem, surrogate, origin)  # no state yet
@@ -177,7 +188,7 @@ def tolerated_physics(problem: InverseProblem, surrogate: Surrogate) -> float:
     return float(HIDDEN_BY_NOISE**2 / max(np.mean(told**2), 1e-300))
 
 
-def grown(surrogate: Surrogate, key: PRNGKeyArray) -> Surrogate:
+def grown(surrogate: AnySurrogate, key: PRNGKeyArray) -> AnySurrogate:
     """With twice as many functions of place."""
     network = factorised(surrogate)
     network = with_more_features(network, 2 * network.readout.shape[1], key)
@@ -204,14 +215,14 @@ def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str
 
 def fitted_around(
     problem: InverseProblem,
-    penalty: WeakFormPenalty,
-    surrogate: Surrogate,
+    penalty: WeakFormPenalty | StepPenalty,
+    surrogate: AnySurrogate,
     family: FullRank,
     sizes: RoundSettings,
     key: PRNGKeyArray,
     spread: float,
-    sums: NormalEquations | None,
-) -> tuple[Surrogate, NormalEquations]:
+    sums: Equations | None,
+) -> tuple[AnySurrogate, Equations]:
     """The surrogate with functions of the unknowns around q, its readout solved for there.
 
     With the `sums` of rounds before, those functions stay, and what is drawn now is added.
@@ -223,17 +234,24 @@ def fitted_around(
     if sums is None:
         surrogate = localised(surrogate, draws, sizes.num_bends, function_key)
     batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
+    if isinstance(surrogate, Trajectory):
+        assert isinstance(penalty, StepPenalty)
+        steps = step_equations(problem, penalty, surrogate, patch_key, batches)
+        steps = steps if sums is None else sums.plus(steps)
+        return marched(problem, penalty, surrogate, steps), steps
     equations = normal_equations(problem, penalty, surrogate, patch_key, batches)
-    if sums is not None:
-        equations = jax.tree.map(jnp.add, sums, equations)
+    equations = equations if sums is None else sums.plus(equations)
     return solved(surrogate, equations), equations
 
 
-def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyArray) -> Surrogate:
+def localised(
+    surrogate: AnySurrogate, draws: Draws, num_bends: int, key: PRNGKeyArray
+) -> AnySurrogate:
     """The surrogate in terms of functions around the draws, as close as they come to it."""
     network = factorised(surrogate)
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
-    split = fitting_split(candidates, network.readout.shape[1])
+    beside = surrogate.num_responses if isinstance(surrogate, Trajectory) else 0
+    split = fitting_split(candidates, network.readout.shape[1] + beside)
     network = dataclasses.replace(
         network, linear=split.linear, others=split.others, num_crossed=split.num_crossed
     )
@@ -251,7 +269,7 @@ def localised(surrogate: Surrogate, draws: Draws, num_bends: int, key: PRNGKeyAr
 def next_share(
     share: float,
     problem: InverseProblem,
-    surrogate: Surrogate,
+    surrogate: AnySurrogate,
     family: FullRank,
     normals: Draws,
 ) -> float:
@@ -264,7 +282,7 @@ def next_share(
 
 def within_reach(
     problem: InverseProblem,
-    surrogate: Surrogate,
+    surrogate: AnySurrogate,
     before: FullRank,
     normals: Draws,
     least: float,
@@ -313,8 +331,8 @@ def distance(before: FullRank, after: FullRank, normals: Draws) -> float:
 @eqx.filter_jit
 def scores(
     problem: InverseProblem,
-    penalty: WeakFormPenalty,
-    surrogate: Surrogate,
+    penalty: WeakFormPenalty | StepPenalty,
+    surrogate: AnySurrogate,
     family: FullRank,
     normals: Draws,
     key: PRNGKeyArray,

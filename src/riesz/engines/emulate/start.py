@@ -1,5 +1,6 @@
 """What engines that train a surrogate start from."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -7,18 +8,39 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.engines.base import Count, InnerProduct, Settings, as_gram, require_plain_data
 from riesz.errors import RieszError
 from riesz.penalty.dual_norm import check_energy
+from riesz.penalty.in_time import StepPenalty, step_penalty
 from riesz.penalty.penalty import AbstractPenalty, WeakFormPenalty, weak_form_penalty
 from riesz.penalty.rows import values_at_nodes
 from riesz.posterior.family import antithetic
-from riesz.problem.linearity import affine_coordinates, prescribed_values
+from riesz.posterior.posterior import emulated_record
+from riesz.problem.linearity import (
+    affine_beside_the_equation,
+    affine_coordinates,
+    prescribed_values,
+)
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import trunk_branch
-from riesz.surrogate.surrogate import COORDINATES, Surrogate, boundary_values, frame_of
+from riesz.surrogate.surrogate import (
+    COORDINATES,
+    Frame,
+    Surrogate,
+    boundary_values,
+    frame_of,
+)
+from riesz.surrogate.trajectory import (
+    BEGUN,
+    Trajectory,
+    lifting_in_time,
+    responses,
+    trajectory,
+)
+
+AnySurrogate = Surrogate | Trajectory
 
 WHOLE_MESH_NODES = 2000
 """Meshes up to here are evaluated whole in each step: cheaper than quadrature on coarse levels, and
@@ -59,22 +81,35 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
             "one: build it on rz.hierarchy(coarse_mesh, levels), set levels to 2 or more in a "
             "problem file, or use nuts."
         )
-    check_energy(problem.forward, as_gram(gram))
-    prescribed_values(problem)
+    if problem.time is None or problem.time.initial is None:
+        check_energy(problem.forward, as_gram(gram))
+    if problem.time is None:
+        prescribed_values(problem)
 
 
 def default_penalty(problem: InverseProblem, settings: PatchSettings) -> WeakFormPenalty:
     """Mini-patches of the problem's hierarchy of meshes."""
     check_nested(problem, settings.name, settings.gram)
-    return weak_form_penalty(
-        problem.forward,
-        problem.hierarchy,
-        num_patches=settings.num_patches,
-        patch_nodes=min(settings.patch_nodes, problem.forward.num_free),
-        coarse_patch_nodes=settings.coarse_patch_nodes,
-        gram=as_gram(settings.gram),
-        whole_mesh=problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
-    )
+    return weak_form_penalty(problem.forward, problem.hierarchy, **patches(problem, settings))
+
+
+def penalty_in_time(problem: InverseProblem, settings: PatchSettings) -> StepPenalty:
+    """The same with steps."""
+    check_nested(problem, settings.name, settings.gram)
+    time, origin = problem.time, jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+    assert time is not None
+    transient, z = time.transient(problem.forward), problem.z(origin)
+    return step_penalty(transient, problem.hierarchy, z, **patches(problem, settings))
+
+
+def patches(problem: InverseProblem, settings: PatchSettings) -> dict[str, Any]:
+    return {
+        "num_patches": settings.num_patches,
+        "patch_nodes": min(settings.patch_nodes, problem.forward.num_free),
+        "coarse_patch_nodes": settings.coarse_patch_nodes,
+        "gram": as_gram(settings.gram),
+        "whole_mesh": problem.forward.space.num_dofs <= WHOLE_MESH_NODES,
+    }
 
 
 def initial_surrogate(
@@ -87,22 +122,68 @@ def initial_surrogate(
         forward.space.mesh.dim,
         problem.num_coordinates,
         key,
-        linear=affine_coordinates(problem),
+        linear=linear_coordinates(problem),
         width=width,
         features=features,
         dtype=forward.dtype,
     )
     bare = Surrogate(network, boundary, frame_of(forward.space.mesh, 0.0, forward.dtype))
+    return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
+
+
+def scaled_frame(problem: InverseProblem, bare: AnySurrogate) -> Frame:
+    """The frame of the mesh, and of what is observed beside the lifting."""
+    forward = problem.forward
     lifted = at_sensors(problem, bare, jnp.zeros(problem.num_coordinates, forward.dtype))
     scale = float(jnp.sqrt(jnp.mean((problem.observed - lifted) ** 2)))
     scale = scale or float(np.abs(problem.observed).max()) or 1.0
-    return Surrogate(network, boundary, frame_of(forward.space.mesh, scale, forward.dtype))
+    return frame_of(forward.space.mesh, scale, forward.dtype)
+
+
+def initial_trajectory(
+    problem: InverseProblem,
+    penalty: StepPenalty,
+    key: PRNGKeyArray,
+    *,
+    width: int,
+    features: int,
+) -> Trajectory:
+    """The same in time, with what wells do: after one step, in the end and in between."""
+    forward, time = problem.forward, problem.time
+    assert time is not None
+    quickest = float(penalty.reactions.max())
+    slowest = quickest * float(time.axis.steps.min() / np.ptp(time.axis.times))
+    beside = responses(forward, (slowest, float(np.sqrt(slowest * quickest)), quickest))
+    network = trunk_branch(
+        forward.space.mesh.dim,
+        problem.num_coordinates,
+        key,
+        linear=linear_coordinates(problem),
+        width=width,
+        features=features - beside.shape[1],
+        dtype=forward.dtype,
+    )
+    lifting = lifting_in_time(forward, problem.latents, time.axis.times)
+    frame = frame_of(forward.space.mesh, 0.0, forward.dtype)
+    begins = time.initial is not None
+    bare = trajectory(forward, network, frame, lifting, beside, begins=begins)
+    return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
+
+
+def linear_coordinates(problem: InverseProblem) -> Int[np.ndarray, " linear"]:
+    """Coordinates in which the state is affine; in time all states, the first one included."""
+    linear = affine_coordinates(problem)
+    if problem.time is None:
+        return linear
+    return np.intersect1d(linear, affine_beside_the_equation(problem))
 
 
 def at_sensors(
-    problem: InverseProblem, surrogate: Surrogate, coordinates: Float[Array, " coordinate"]
+    problem: InverseProblem, surrogate: AnySurrogate, coordinates: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
     """The surrogate as exact engines observe a state: interpolated from the nodes around."""
+    if isinstance(surrogate, Trajectory):
+        return problem.operator @ emulated_record(problem, surrogate, coordinates)
     dofs = problem.operator.dofs
     x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
     values = values_at_nodes(surrogate, dofs.ravel(), x, {COORDINATES: coordinates})
@@ -111,7 +192,7 @@ def at_sensors(
 
 @eqx.filter_jit
 def reference_penalty(
-    problem: InverseProblem, penalty: AbstractPenalty, surrogate: Surrogate
+    problem: InverseProblem, penalty: AbstractPenalty | StepPenalty, surrogate: AnySurrogate
 ) -> Float[Array, ""]:
     """The penalty of the lifting alone, over the prior: the unit of the loss."""
     key, draw_key = jr.split(jr.key(0))
@@ -126,11 +207,17 @@ def equation_inputs(
     problem: InverseProblem, draws: Float[Array, "draw coordinate"]
 ) -> dict[str, PyTree]:
     """What the equation and the surrogate read, for each draw."""
-    return jax.vmap(lambda one: {**problem.z(one), COORDINATES: one})(draws)
+
+    def one(coordinates):
+        z = problem.z(coordinates)
+        begun = None if problem.time is None else problem.time.begun(problem.forward, z)
+        return {**z, COORDINATES: coordinates} | ({} if begun is None else {BEGUN: begun})
+
+    return jax.vmap(one)(draws)
 
 
 def log_likelihoods(
-    problem: InverseProblem, surrogate: Surrogate, draws: Float[Array, "draw coordinate"]
+    problem: InverseProblem, surrogate: AnySurrogate, draws: Float[Array, "draw coordinate"]
 ) -> Float[Array, " draw"]:
     """The log-density of the observations under the surrogate, for each draw."""
 

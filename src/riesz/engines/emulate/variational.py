@@ -13,11 +13,10 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.emulate.start import at_sensors, log_likelihoods
+from riesz.engines.emulate.start import AnySurrogate, at_sensors, log_likelihoods
 from riesz.engines.training import minimised
 from riesz.posterior.family import Draws, FullRank, antithetic, full_rank_of
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.surrogate import Surrogate
 
 INFORMATION_DRAWS = 32
 
@@ -37,7 +36,7 @@ def matched_normals(key: PRNGKeyArray, num_draws: int, num_coordinates: int, dty
 
 def refined(
     problem: InverseProblem,
-    surrogate: Surrogate,
+    surrogate: AnySurrogate,
     family: FullRank,
     normals: Draws,
     share: float = 1.0,
@@ -65,7 +64,7 @@ def placed(own: FullRank, frame: FullRank) -> FullRank:
 
 @eqx.filter_jit
 def information(
-    problem: InverseProblem, surrogate: Surrogate, family: FullRank, normals: Draws
+    problem: InverseProblem, surrogate: AnySurrogate, family: FullRank, normals: Draws
 ) -> Float[Array, "coordinate coordinate"]:
     """What the data tell of the unknowns under q: the squares of the sensors' slopes, by noise."""
 
@@ -83,7 +82,7 @@ def negative_bound(
     own: FullRank,
     frame: FullRank,
     problem: InverseProblem,
-    surrogate: Surrogate,
+    surrogate: AnySurrogate,
     normals: Draws,
     share: Float[Array, ""],
 ) -> Float[Array, ""]:

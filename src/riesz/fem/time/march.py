@@ -21,7 +21,7 @@ from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
 from riesz.fem.choice import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.problem import BoundaryValueProblem, check_coefficients
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, check_coefficients
 from riesz.fem.solve import (
     ROOT,
     Newton,
@@ -232,10 +232,15 @@ def first_state(
     """The initial state, with what is prescribed at that time."""
     step = problem.step
     if problem.initial is not None:
-        values = initial_values(problem.initial, z).astype(step.dtype)
-        return with_dirichlet(step, values[step.free], z), jnp.ones((), bool)
+        return given_state(step, problem.initial, z), jnp.ones((), bool)
     values, converged = root_from(step, z, solver, newton, jnp.zeros(step.num_free, step.dtype))
     return with_dirichlet(step, values, z), converged
+
+
+def given_state(step: BoundaryValueProblem, initial: DirichletPiece, z: PyTree) -> DofValues:
+    """An initial state that is known, or that unknowns make."""
+    values = initial_values(initial, z).astype(step.dtype)
+    return with_dirichlet(step, values[step.free], z)
 
 
 def root_from(

@@ -191,7 +191,14 @@ def with_history(
     problem: BoundaryValueProblem, rate: Float[Array, ""], past: Float[Array, " dof"]
 ) -> BoundaryValueProblem:
     """The problem of one step: what went before is in its storage terms."""
-    known = {"rate": Constant(rate), "past": StateValues(past, problem.space.element)}
+    return with_coefficients(problem, Constant(rate), StateValues(past, problem.space.element))
+
+
+def with_coefficients(
+    problem: BoundaryValueProblem, rate: AbstractCoefficient, past: AbstractCoefficient
+) -> BoundaryValueProblem:
+    """The same with any coefficients for the rate of its own state and for what went before."""
+    known = {"rate": rate, "past": past}
 
     def changed(group: Group) -> Group:
         return dataclasses.replace(group, terms=tuple(map(with_known, group.terms)))

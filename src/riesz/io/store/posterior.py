@@ -35,6 +35,7 @@ from riesz.posterior.posterior import AbstractStateMap, ExactStates, Posterior, 
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import Layers, LocalFunctions, TrunkBranch
 from riesz.surrogate.surrogate import BoundaryValues, Frame, NodalFunctions, Surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 SCHEMA = 3
 MANIFEST = "posterior.json"
@@ -59,6 +60,7 @@ SAVED = {
         RelaxedStates,
         GramFactor,
         Surrogate,
+        Trajectory,
         Frame,
         BoundaryValues,
         NodalFunctions,
