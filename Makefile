@@ -133,6 +133,9 @@ bench-auto: $(READY)
 bench-reduced: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reduced.py --out results/bench-reduced.json
 
+bench-emulate-in-time: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/emulate_in_time.py --out results/bench-emulate-in-time.json
+
 bench-many-unknowns: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/many_unknowns.py --out results/bench-many-unknowns.json
 

@@ -22,7 +22,12 @@ import numpy as np
 from riesz.engines.base import AbstractEngine, Count, Flag, Work
 from riesz.engines.emulate.capacity import check_capacity
 from riesz.engines.emulate.in_time import check_in_time
-from riesz.engines.emulate.least_squares import fitting_features, splits
+from riesz.engines.emulate.least_squares import (
+    LARGEST,
+    LARGEST_IN_TIME,
+    fitting_features,
+    splits,
+)
 from riesz.engines.emulate.rounds import STAGE, RoundSettings, emulated_in_rounds
 from riesz.engines.emulate.start import (
     check_nested,
@@ -141,4 +146,5 @@ def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
     """Functions of place: fewer where many unknowns would make the system too large."""
     linear = linear_coordinates(problem)
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
-    return fitting_features(splits(linear, others, num_bends), wanted)
+    largest = LARGEST if problem.time is None else LARGEST_IN_TIME
+    return fitting_features(splits(linear, others, num_bends), wanted, largest)

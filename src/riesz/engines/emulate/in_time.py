@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from riesz.engines.emulate.least_squares import MIXTURE, RIDGE, products, weighted_rows
 from riesz.engines.emulate.start import equation_inputs
@@ -123,6 +123,8 @@ def step_equations(
 ) -> StepEquations:
     """From sampled patches; all steps are seen with the same."""
     kinds, keys = kinds_of_steps(problem), jr.split(key, len(batches))
+    # Without readouts, whose shape would make another program of the first round.
+    surrogate = dataclasses.replace(surrogate, readouts=jnp.zeros((0, 0, 0), batches.dtype))
     most = max(np.bincount(kinds))
     normal, carried = [], []
     count = batches.shape[0] * batches.shape[1]
@@ -130,8 +132,9 @@ def step_equations(
     for kind in range(max(kinds) + 1):
         steps = np.flatnonzero(kinds == kind) + penalty.first
         # As many for each kind, so that there is one program.
-        padded = jnp.asarray(np.resize(steps, most))
-        own, past, sides = of_kind(problem, penalty, surrogate, keys, batches, padded)
+        padded, counts = (jnp.asarray(one) for one in (np.resize(steps, most), np.arange(most)))
+        counts = counts < len(steps)
+        own, past, sides = of_kind(problem, penalty, surrogate, keys, batches, padded, counts)
         normal.append(own)
         carried.append(past)
         slope[steps] = np.asarray(sides)[: len(steps)]
@@ -148,6 +151,7 @@ def of_kind(
     keys: Key[Array, " batch"],
     batches: Float[Array, "batch sample coordinate"],
     steps: Int[Array, " step"],
+    counts: Bool[Array, " step"],
 ) -> tuple[Squares, Squares, Float[Array, "step sample feature"]]:
     """Of steps with one matrix."""
 
@@ -175,14 +179,19 @@ def of_kind(
         norm = penalty.of_step(MixedSteps(surrogate, bare=True), steps[0]).norm
         weighted = weighted_rows(norm, sample, own)
 
-        def side(step):
+        def side(asked):
+            return jax.lax.cond(asked[1], one_side, lambda _: empty, asked[0])
+
+        def one_side(step):
             left = rows(MixedSteps(surrogate, bare=False), step, nothing)
             return products(weighted, jax.tree.map(lambda part: part[..., None], left))[..., 0]
 
         normal = products(weighted, own)
+        empty = jnp.zeros_like(normal[..., 0])
         # Each sample in units of its own operator, as in the steady case.
         unit = jnp.trace(normal, axis1=1, axis2=2)
-        found = (normal, products(weighted, past), jnp.moveaxis(jax.lax.map(side, steps), 0, 1))
+        sides = jnp.moveaxis(jax.lax.map(side, (steps, counts)), 0, 1)
+        found = (normal, products(weighted, past), sides)
         return jax.tree.map(lambda part: part / unit[:, None, None], found)
 
     normal, carried, slope = jax.lax.map(of_batch, (keys, batches))

@@ -39,6 +39,9 @@ MIXTURE = "riesz:mixture"
 LARGEST = 6000
 """Unknowns of the normal equations up to which they are formed."""
 
+LARGEST_IN_TIME = 3000
+"""The same where there are such equations for several kinds of steps."""
+
 RIDGE = 1e-10
 """Relative to the mean of the diagonal: features that nothing tells apart stay as they are."""
 
@@ -241,21 +244,21 @@ def splits(
     return [*found, Split(everything[:0], everything, 1, 1 + len(everything) + num_bends)]
 
 
-def fitting_split(candidates: list[Split], num_features: int) -> Split:
+def fitting_split(candidates: list[Split], num_features: int, largest: int = LARGEST) -> Split:
     """The richest whose normal equations are not too large; the last if all are."""
-    small = [split for split in candidates if split.num_hidden * num_features <= LARGEST]
+    small = [split for split in candidates if split.num_hidden * num_features <= largest]
     return (small or candidates)[0 if small else -1]
 
 
-def fitting_features(candidates: list[Split], wanted: int) -> int:
+def fitting_features(candidates: list[Split], wanted: int, largest: int = LARGEST) -> int:
     """Functions of place: fewer than wanted where that leaves room for richer functions."""
-    room = [LARGEST // split.num_hidden for split in candidates]
+    room = [largest // split.num_hidden for split in candidates]
     enough = [count for count in room if count >= min(wanted, FEWEST_FEATURES)]
     if not enough:
         leanest = candidates[-1].num_hidden
         raise RieszError(
             f"emulate cannot carry so many unknowns: with {leanest} functions of them, the fewest, "
             f"there is room for {room[-1]} functions of place, and no state is made of fewer than "
-            f"{FEWEST_FEATURES} (at most {LARGEST} products of both). Use laplace, or sample."
+            f"{FEWEST_FEATURES} (at most {largest} products of both). Use laplace, or sample."
         )
     return min(wanted, enough[0])

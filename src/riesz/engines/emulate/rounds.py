@@ -23,6 +23,7 @@ from riesz.engines.base import Count, CountOrZero, Work
 from riesz.engines.emulate.in_time import StepEquations, marched, step_equations
 from riesz.engines.emulate.least_squares import (
     LARGEST,
+    LARGEST_IN_TIME,
     NormalEquations,
     factorised,
     fitting_split,
@@ -153,7 +154,8 @@ def emulated_in_rounds(
             check_round(terms, number, (surrogate, before))
             curves.append(terms)
             shown.update(task, advance=1, terms=spoken(terms))
-            may_grow = 2 * factorised(surrogate).readout.size <= LARGEST
+            count, largest = room(surrogate)
+            may_grow = 2 * count * len(factorised(surrogate).readout) <= largest
             coarse = terms["physics"] > tolerance and may_grow
             settled = share == 1.0 and moved < SETTLED and not coarse
             near = share == 1.0 and moved < NEARLY_SETTLED
@@ -193,6 +195,13 @@ def grown(surrogate: AnySurrogate, key: PRNGKeyArray) -> AnySurrogate:
     network = factorised(surrogate)
     network = with_more_features(network, 2 * network.readout.shape[1], key)
     return dataclasses.replace(surrogate, network=network)
+
+
+def room(surrogate: AnySurrogate) -> tuple[int, int]:
+    """How many functions of place there are, and how large their equations may be."""
+    if isinstance(surrogate, Trajectory):
+        return surrogate.num_features, LARGEST_IN_TIME
+    return factorised(surrogate).readout.shape[1], LARGEST
 
 
 def told(last: dict[str, float], max_rounds: int, tolerance: float) -> tuple[str, ...]:
@@ -250,8 +259,7 @@ def localised(
     """The surrogate in terms of functions around the draws, as close as they come to it."""
     network = factorised(surrogate)
     candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
-    beside = surrogate.num_responses if isinstance(surrogate, Trajectory) else 0
-    split = fitting_split(candidates, network.readout.shape[1] + beside)
+    split = fitting_split(candidates, *room(surrogate))
     network = dataclasses.replace(
         network, linear=split.linear, others=split.others, num_crossed=split.num_crossed
     )

@@ -1,0 +1,188 @@
+"""How far is `emulate` from exact posteriors of equations in time?
+
+Heat on an interval with an unknown initial state of eight Karhunen-Loeve terms and an unknown
+source: all is linear, and the posterior known in closed form. And diffusion in the plane with an
+unknown diffusivity and the unknown history of a source at a point, six values of a process in time:
+`conditional` integrates the history out and weighs diffusivities by exact marches. Each data set
+has its own truth, drawn from the prior. Of each coordinate of the unknowns the error of the mean is
+in posterior standard deviations; draws of `conditional` leave 0.016 of them. No corrections by
+weights: `check=False`.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+NUM_DRAWS = 4000
+NUM_SOLVED = 8
+"""Draws at which the surrogate's error at the sensors is told."""
+
+
+def heat():
+    """The problem without data, and its exact moments."""
+    import numpy as np
+    import numpyro.distributions as dist
+
+    import riesz as rz
+
+    places, when = np.array([0.15, 0.35, 0.5, 0.7, 0.9]), np.array([0.05, 0.12, 0.3, 0.6, 1.0])
+    points, times = np.tile(places, len(when)), np.repeat(when, len(places))
+    likelihood = rz.Gaussian(0.03)
+    problem = rz.inverse_problem(
+        rz.hierarchy(rz.interval(8), 3),
+        rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f"),
+        latents={
+            "start": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=8),
+            "f": dist.Normal(0.5, 1.0),
+        },
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, np.zeros(len(points)), times=times),
+        likelihood=likelihood,
+        times=np.linspace(0, 1, 31),
+        initial="start",
+    )
+
+    def exact(problem, seed):
+        family = rz.assimilated(problem).posterior().distribution
+        return np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
+
+    return problem, exact
+
+
+def plume():
+    import numpy as np
+    import numpyro.distributions as dist
+
+    import riesz as rz
+
+    knots = np.linspace(0, 1, 6)
+    places = np.array([[0.25, 0.5], [0.6, 0.7], [0.7, 0.3], [0.5, 0.4], [0.35, 0.75]])
+    when = np.array([0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
+    points, times = np.tile(places, (len(when), 1)), np.repeat(when, len(places))
+    released = rz.series(knots, "q", kind="linear")
+    problem = rz.inverse_problem(
+        rz.hierarchy(rz.rectangle((4, 4)), 3),
+        rz.storage(1.0) + rz.diffusion("k") - rz.point_source([[0.4, 0.6]], released),
+        latents={
+            "k": dist.LogNormal(np.log(0.1), 0.5),
+            "q": rz.process_in_time(rz.Matern32(0.3), knots, mean=2.0),
+        },
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, np.zeros(len(points)), times=times),
+        likelihood=rz.Gaussian(0.01),
+        times=np.linspace(0, 1, 21),
+        initial=0.0,
+    )
+
+    def exact(problem, seed):
+        engine = rz.Conditional(num_draws=NUM_DRAWS)
+        found = rz.fit(problem, engine, seed=seed, progress=False, check=False)
+        sd = np.sqrt(np.diag(np.asarray(found.coordinate_covariance())))
+        return np.asarray(found.coordinate_mean()), sd
+
+    return problem, exact
+
+
+PROBLEMS = {"heat": heat, "plume": plume}
+
+
+def with_data(problem, seed: int):
+    """The same problem with data of a truth from the prior."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    import riesz as rz
+    from riesz.problem.posing import with_observations
+
+    rng = np.random.default_rng(seed)
+    truth = jnp.asarray(rng.normal(size=problem.num_coordinates))
+    sd = np.asarray(problem.noise_sd(problem.z(truth)))
+    seen = np.asarray(problem.operator @ problem.state(truth))
+    blank = problem.observations
+    values = seen + sd * rng.normal(size=len(seen))
+    observed = rz.observations(blank.points, values, times=blank.times)
+    return with_observations(problem, observed, problem.likelihood)
+
+
+def one_row(name: str, problem, exact, seed: int) -> dict:
+    import jax.random as jr
+    import numpy as np
+
+    import riesz as rz
+
+    start = time.process_time()
+    found = rz.fit(problem, rz.Emulate(), seed=seed, progress=False, check=False)
+    seconds = time.process_time() - start
+    mean, sd = exact(problem, seed)
+    shift = (np.asarray(found.coordinate_mean()) - mean) / sd
+    ratio = np.sqrt(np.diag(np.asarray(found.coordinate_covariance()))) / sd
+    draws = found.sample(jr.key(seed), NUM_SOLVED)
+    records = found.states(problem, jr.key(0), draws)
+    gaps = [
+        np.abs(
+            problem.whitened(problem.operator @ (own - problem.state(one)), problem.z(one))
+        ).max()
+        for own, one in zip(records, draws, strict=True)
+    ]
+    return {
+        "problem": name,
+        "seed": seed,
+        "nodes": problem.forward.space.num_dofs,
+        "steps": problem.time.axis.num_steps,
+        "unknowns": problem.num_coordinates,
+        "worst_mean_error_sd": float(np.abs(shift).max()),
+        "sd_ratio_low": float(ratio.min()),
+        "sd_ratio_high": float(ratio.max()),
+        "sensor_error": float(max(gaps)),
+        "rounds": len(found.history["moved"]),
+        "cpu_seconds": seconds,
+        "notes": "; ".join(found.notes),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("results/bench-emulate-in-time.json"))
+    parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--sets", type=int, default=10, help="rows that are there are kept")
+    options = parser.parse_args()
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    from riesz.io.store.results import read_results, results, write_results
+
+    rows = read_results(options.out)["rows"] if options.out.exists() else []
+    known = {(one["problem"], one["seed"]) for one in rows}
+    config = {"sets": options.sets, "draws": NUM_DRAWS}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.problems:
+        blank, exact = PROBLEMS[name]()
+        for seed in range(options.sets):
+            if (name, seed) not in known:
+                rows.append(one_row(name, with_data(blank, seed), exact, seed))
+                print(json.dumps(rows[-1]), flush=True)
+            content = results("make bench-emulate-in-time", config, 0, rows, figures(rows))
+            write_results(options.out, content)
+    print(json.dumps(figures(rows), indent=1))
+
+
+def figures(rows: list[dict]) -> dict[str, float]:
+    import numpy as np
+
+    found = {}
+    for name in sorted({one["problem"] for one in rows}):
+        own = [one for one in rows if one["problem"] == name]
+        errors = [one["worst_mean_error_sd"] for one in own]
+        found |= {
+            f"{name}: worst mean error, median": float(np.median(errors)),
+            f"{name}: worst mean error, largest": max(errors),
+            f"{name}: sd ratio, lowest": min(one["sd_ratio_low"] for one in own),
+            f"{name}: sd ratio, highest": max(one["sd_ratio_high"] for one in own),
+            f"{name}: error at a sensor": max(one["sensor_error"] for one in own),
+        }
+    return found
+
+
+if __name__ == "__main__":
+    main()
