@@ -113,6 +113,8 @@ def lifting_in_time(
     problem: BoundaryValueProblem, latents: LatentSpace, times: Float[np.ndarray, " time"]
 ) -> Lifting:
     """Prescribed values by the coordinates; raises where they are not affine in them."""
+    if not len(problem.fixed):
+        return Lifting(np.zeros((0, 0)), np.zeros((len(times), 0, latents.num_coordinates + 1)))
     far = np.random.default_rng(0).normal(size=latents.num_coordinates)
     found = values_in_time(problem, latents, on_device(far, problem.dtype), on_device(times))
     start, slopes, there = (np.asarray(one, dtype=float) for one in found)
@@ -124,7 +126,7 @@ def lifting_in_time(
             "are normal, not of their logarithm, or use the engine nuts."
         )
     every = np.concatenate([start[..., None], slopes], axis=2)  # time, fixed, coordinate + 1
-    table = np.moveaxis(every, 1, 0).reshape(every.shape[1], -1)
+    table = np.moveaxis(every, 1, 0).reshape(len(problem.fixed), -1)
     left, sizes, right = np.linalg.svd(table, full_matrices=False)
     count = int(np.sum(sizes > RANK_TOLERANCE * sizes[:1].sum()))
     weights = (sizes[:count, None] * right[:count]).reshape(count, len(times), every.shape[2])
@@ -157,12 +159,12 @@ def responses(
     From what a step leaves to what is left in the end: solutions in time are nearly combinations of
     few of these (they span a rational Krylov space; Druskin & Simoncini 2011).
     """
-    points = [operator.to_scipy() for _, operator in problem.point_sources]
-    count = sum(one.shape[0] for one in points)
+    points = [operator for _, operator in problem.point_sources]
+    count = sum(operator.num_rows for operator in points)
     nothing, free = jnp.zeros(problem.space.num_dofs, problem.dtype), np.asarray(problem.free)
     if not 0 < count <= MOST_WELLS:
         return np.zeros((problem.space.num_dofs, 0))
-    loads = np.hstack([one.toarray().T for one in points])[free]
+    loads = np.hstack([operator.to_scipy().toarray().T for operator in points])[free]
     found = []
     for shift in shifts:
         form = diffusion(1.0) + reaction(shift)

@@ -52,7 +52,8 @@ class Emulate(RoundSettings, AbstractEngine):
     The defaults suit up to ten unknowns or so. `gram` is the inner product behind the norm, for
     rough coefficients; `readout_batches` of samples and patches are drawn in each of at most
     `rounds`, and `num_bends` functions of the unknowns stand beside the linear ones. Before the
-    first, it `tries_states`: some exact ones, which functions of place must be able to make.
+    first, it `tries_states`: some exact ones, which functions of place must be able to make. In
+    time, where none are tried, states have a readout for each step.
     """
 
     name: ClassVar[str] = "emulate"

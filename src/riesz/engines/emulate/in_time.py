@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from riesz.engines.emulate.least_squares import MIXTURE, RIDGE, products, weighted_rows
 from riesz.engines.emulate.start import equation_inputs
 from riesz.errors import RieszError
-from riesz.fem.time.march import has_changing_matrix
+from riesz.fem.time.fixed import has_changing_matrix
 from riesz.penalty.in_time import LAG, StepPenalty
 from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.problem.linearity import by_equation
@@ -31,7 +31,7 @@ from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
 from riesz.surrogate.trajectory import Trajectory
 
-Squares = Float[Array, "sample feature feature"]
+Squares = Float[Array, "drawn feature feature"]
 
 LARGEST_SQUARES = 5 * 10**8
 """Numbers in the tables of all kinds of steps: four gigabytes."""
@@ -59,10 +59,10 @@ class MixedSteps(AbstractPlacedState):
 class StepEquations(eqx.Module):
     """What steps ask of mixtures, for each sample of the unknowns."""
 
-    hidden: Float[Array, "sample hidden"]  # functions of the unknowns
-    normal: Float[Array, "kind sample feature feature"]
-    carried: Float[Array, "kind sample feature feature"]
-    slope: Float[Array, "time sample feature"]
+    hidden: Float[Array, "drawn hidden"]  # functions of the unknowns
+    normal: Float[Array, "kind drawn feature feature"]
+    carried: Float[Array, "kind drawn feature feature"]
+    slope: Float[Array, "time drawn feature"]
 
     def plus(self, other: "StepEquations") -> "StepEquations":
         """With further samples."""
@@ -124,7 +124,7 @@ def step_equations(
     """From sampled patches; all steps are seen with the same."""
     kinds, keys = kinds_of_steps(problem), jr.split(key, len(batches))
     # Without readouts, whose shape would make another program of the first round.
-    surrogate = dataclasses.replace(surrogate, readouts=jnp.zeros((0, 0, 0), batches.dtype))
+    surrogate = dataclasses.replace(surrogate, readouts=surrogate.readouts[:, :0])
     most = max(np.bincount(kinds))
     normal, carried = [], []
     count = batches.shape[0] * batches.shape[1]
@@ -152,7 +152,7 @@ def of_kind(
     batches: Float[Array, "batch sample coordinate"],
     steps: Int[Array, " step"],
     counts: Bool[Array, " step"],
-) -> tuple[Squares, Squares, Float[Array, "step sample feature"]]:
+) -> tuple[Squares, Squares, Float[Array, "step drawn feature"]]:
     """Of steps with one matrix."""
 
     def of_batch(drawn):

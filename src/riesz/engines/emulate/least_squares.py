@@ -32,6 +32,7 @@ from riesz.penalty.rows import AbstractPlacedState, Place
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import TrunkBranch
 from riesz.surrogate.surrogate import COORDINATES, Surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 MIXTURE = "riesz:mixture"
 """The entry of `z` that holds the mixture of features."""
@@ -60,7 +61,7 @@ class MixedFeatures(AbstractPlacedState):
         return self.surrogate.shaped(place, z[COORDINATES], inner)
 
 
-def factorised(surrogate: Surrogate) -> TrunkBranch:
+def factorised(surrogate: Surrogate | Trajectory) -> TrunkBranch:
     if not isinstance(surrogate.network, TrunkBranch):
         raise TypeError(f"a {type(surrogate.network).__name__} has no readout of features")
     return surrogate.network
@@ -188,7 +189,7 @@ def patch_squares(
     return products(weighted_rows(penalty.norm, sample, slopes), both)
 
 
-SideRows = Float[Array, "patch row sample column"]
+SideRows = Float[Array, "_ _ sample _"]  # of each patch
 Sides = tuple[SideRows, SideRows | None]
 """On patches of the finest mesh, and of the coarse levels where there are any."""
 
@@ -211,7 +212,7 @@ def weighted_rows(norm: PatchNorm, sample: NormSample, slopes: Sides) -> Sides:
     return fine, weighted(norm.coarse, sample.coarse, slopes[1])
 
 
-def products(weighted: Sides, columns: Sides) -> Float[Array, "sample feature column"]:
+def products(weighted: Sides, columns: Sides) -> Float[Array, "sample _ _"]:
     """Summed over patches and their rows, for each sample of the unknowns."""
     pairs = [(w, c) for w, c in zip(weighted, columns, strict=True) if w is not None]
     found = [jnp.einsum("prsk,prsl->skl", own, column) for own, column in pairs]

@@ -45,6 +45,7 @@ from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, FullRank, antithetic
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import local_functions, with_more_features
+from riesz.surrogate.surrogate import Surrogate
 from riesz.surrogate.trajectory import Trajectory
 
 WIDENED = 1.3
@@ -243,13 +244,14 @@ def fitted_around(
     if sums is None:
         surrogate = localised(surrogate, draws, sizes.num_bends, function_key)
     batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
-    if isinstance(surrogate, Trajectory):
-        assert isinstance(penalty, StepPenalty)
+    if isinstance(surrogate, Trajectory) and isinstance(penalty, StepPenalty):
         steps = step_equations(problem, penalty, surrogate, patch_key, batches)
-        steps = steps if sums is None else sums.plus(steps)
+        steps = sums.plus(steps) if isinstance(sums, StepEquations) else steps
         return marched(problem, penalty, surrogate, steps), steps
+    assert isinstance(surrogate, Surrogate)
+    assert isinstance(penalty, WeakFormPenalty)
     equations = normal_equations(problem, penalty, surrogate, patch_key, batches)
-    equations = equations if sums is None else sums.plus(equations)
+    equations = sums.plus(equations) if isinstance(sums, NormalEquations) else equations
     return solved(surrogate, equations), equations
 
 
