@@ -188,7 +188,7 @@ def step_penalty(
     """
     gram = Gram() if gram is None else gram
     times = on_device(transient.axis.times, transient.dtype)
-    of_steps = weights_of(times, transient.scheme)
+    of_steps = weights_of(transient.axis, transient.scheme, transient.dtype)
     weights = jax.tree.map(lambda row: jnp.concatenate([jnp.zeros_like(row[:1]), row]), of_steps)
     share = storage_share(transient.step, gram, at_time(z, times[0]))
     reactions = gram.reaction + share * weights.now

@@ -7,10 +7,13 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
+from riesz.engines.emulate import rounds
 from riesz.engines.emulate.engine import Emulate
 from riesz.errors import RieszError
+from riesz.io.store.posterior import load_posterior, save_posterior
 from riesz.problem.posing import with_observations
 
 NOISE = 0.03
@@ -87,6 +90,37 @@ def test_functions_that_make_all_states_make_the_march(case):
     assert np.abs(shift).max() < 0.02
     ratio = np.sqrt(np.diag(np.asarray(posterior.coordinate_covariance()))) / sd
     np.testing.assert_allclose(ratio, 1, atol=0.02)
+
+
+@pytest.mark.slow
+def test_a_fit_in_time_that_is_stopped_goes_on_to_the_same_posterior(tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "SETTLED", 0.0)  # sums of rounds are kept as well
+    monkeypatch.setattr(rounds, "PATIENCE", 1)
+    problem, engine = with_data(heat(), 0), SMALL.changed(rounds=6)
+
+    def fit(**kept):
+        return engine.run(problem, seed=0, **kept)
+
+    posterior = fit()
+    again, stops = stopped_and_resumed(
+        lambda checkpoint: fit(checkpoint=checkpoint), tmp_path / "checkpoint", 3
+    )
+    assert stops == 2
+    check_same(again, posterior)
+    save_posterior(tmp_path / "run", posterior)
+    check_same(load_posterior(tmp_path / "run", problem), posterior)
+
+
+@pytest.mark.slow
+def test_single_precision_is_enough_for_a_problem_in_time():
+    exact = with_data(heat(), 0)
+    problem = heat(observations=exact.observations, dtype=jnp.float32)
+    posterior = SMALL.run(problem, seed=0)
+    draws = posterior.sample(jr.key(1), 3)
+    assert draws.dtype == jnp.float32
+    records = np.asarray(posterior.states(problem, jr.key(0), draws))
+    marched = [np.asarray(exact.state(one)) for one in draws.astype(float)]
+    assert np.abs(records - np.stack(marched)).max() < 0.02 * NOISE
 
 
 @pytest.mark.slow
