@@ -3,12 +3,20 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from riesz_paper.experiments.pumping.closed_forms import hantush, leaky_well_function, theis
+from riesz_paper.experiments.pumping.flow import (
+    SLUG,
+    doubling_times,
+    flow_problem,
+    growing_times,
+    on_screen,
+    slug_mesh,
+)
 from scipy.special import exp1, k0
 
 import riesz as rz
 from riesz.errors import FileFormatError, RieszError
 from riesz_paper.data.pumping import Readings, readings
-from riesz_paper.experiments.pumping.closed_forms import hantush, leaky_well_function, theis
 from riesz_paper.experiments.pumping.experiment import (
     correlation,
     draw,
@@ -19,14 +27,6 @@ from riesz_paper.experiments.pumping.experiment import (
 )
 from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS
 from riesz_paper.experiments.pumping.fit import DRIFT, INDEPENDENT, coordinates_of, noise_of
-from riesz_paper.experiments.pumping.flow import (
-    SLUG,
-    doubling_times,
-    flow_problem,
-    growing_times,
-    on_screen,
-    slug_mesh,
-)
 
 VALUES = {"k": 50.0, "Ss": 1e-4, "c": 300.0}
 

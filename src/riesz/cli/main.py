@@ -19,6 +19,8 @@ from riesz.cli.fit import fit_problem
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.predict import predict_run, report_run
+from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
+from riesz.cli.pumptest import pumptest
 from riesz.errors import EngineError, RieszError
 
 PLUG_INS = "riesz.commands"
@@ -51,6 +53,7 @@ app.command(
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",
 )(predict_run)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
+app.command(epilog=PUMPTEST_EXAMPLE)(pumptest)
 app.command(epilog="Example: riesz demo --out demo-output")(demo)
 for plug_in in entry_points(group=PLUG_INS):
     plug_in.load()(app)

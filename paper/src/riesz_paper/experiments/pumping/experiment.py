@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
-from riesz_paper.data.pumping import Readings, readings
+from riesz.pumping.fit import DRIFT, INDEPENDENT
+from riesz.pumping.residuals import correlation, late
+from riesz.pumping.results import draw_fit, parameter_row
+from riesz.pumping.well import Readings
+from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS, FieldTest
-from riesz_paper.experiments.pumping.fit import DRIFT, INDEPENDENT, Fit, fit
+from riesz_paper.experiments.pumping.fit import Fit, fit
 from riesz_paper.running.comparison import grouped, write_tables
 from riesz_paper.running.task import Experiment, Task
 
 NOISES = {"quick": (INDEPENDENT,), "full": (INDEPENDENT, DRIFT)}
-LEVELS = {"q025": 0.025, "q975": 0.975}
 
 
 def pumping(seed: int, mode: str, folder: Path | None = None) -> Experiment:
@@ -64,16 +66,13 @@ def row(folder: Path | None, name: str, noise: str, parameter: str, source: str,
     seen, found = fitted(folder, name, noise, seed)
     draws = found.draws[parameter]
     published = test.published[source][parameter]
-    low, high = np.quantile(draws, list(LEVELS.values()))
-    inside = bool(low <= published <= high)
+    told = parameter_row(draws)
+    inside = bool(told["q025"] <= published <= told["q975"])
     theirs = found.published.get(source)
     residual = seen.level - found.predicted
     is_first = (parameter, source) == (test.well.parameters[0], next(iter(test.published)))
     return {
-        "mean": float(draws.mean()),
-        "sd": float(draws.std(ddof=1)),
-        "q025": float(low),
-        "q975": float(high),
+        **told,
         "published": published,
         "inside": inside,
         "rmse": rms(residual),
@@ -84,23 +83,6 @@ def row(folder: Path | None, name: str, noise: str, parameter: str, source: str,
         "cpu_seconds": found.cpu_seconds,
         "predicted": np.round(found.predicted, 6).tolist() if is_first else None,
     }
-
-
-def correlation(residual: Float[np.ndarray, " reading"], seen: Readings) -> float:
-    """Of residuals with those that come next in the same well: near zero where errors are noise."""
-    products, squares = 0.0, 0.0
-    for number in range(len(seen.wells)):
-        own = residual[seen.well == number]
-        own = own[np.argsort(seen.time[seen.well == number], kind="stable")]
-        products += float(own[1:] @ own[:-1])
-        squares += float((own[1:] @ own[1:] + own[:-1] @ own[:-1]) / 2)
-    return products / squares
-
-
-def late(residual: Float[np.ndarray, " reading"], seen: Readings) -> float:
-    """The mean residual of the last tenth of readings: what the model lacks shows there first."""
-    last = np.argsort(seen.time, kind="stable")[-max(len(seen) // 10, 1) :]
-    return float(residual[last].mean())
 
 
 def table_of(rows: Sequence[Row]) -> list[Row]:
@@ -130,18 +112,8 @@ def draw(rows: Sequence[Row], out: Path, folder: Path | None = None) -> None:
         test = FIELD_TESTS[one["test"]]
         seen, predicted = readings(test.name, test.level, folder), np.array(one["predicted"])
         above, below = axes[place], axes[len(drawn) + place]
-        for number, well in enumerate(seen.wells):
-            own = np.flatnonzero(seen.well == number)
-            own = own[np.argsort(seen.time[own], kind="stable")]
-            colour = f"C{number}"
-            above.plot(seen.time[own], seen.level[own], ".", color=colour, label=well)
-            above.plot(seen.time[own], predicted[own], color=colour)
-            rest = seen.level[own] - predicted[own]
-            below.plot(seen.time[own], rest, ".-", color=colour, linewidth=0.5)
-        above.set(title=test.name.replace("_", " "), xscale="log", yscale="log")
-        below.set(xscale="log", xlabel="days")
-        below.axhline(0.0, color="0.7")
-        above.legend(fontsize="small")
+        draw_fit(above, below, seen, predicted)
+        above.set_title(test.name.replace("_", " "))
     axes[0].set_ylabel("level, m")
     axes[len(drawn)].set_ylabel("reading - model, m")
     save_figure(out / "fits.png", figure)

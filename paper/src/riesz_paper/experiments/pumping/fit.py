@@ -1,32 +1,28 @@
-"""A fit of one test: the mode by few cells and steps, then the Gaussian about it by many."""
+"""A fit of one test of the field: where the search begins, and the Gaussian about the mode."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Float
 
 import riesz as rz
-from riesz_paper.data.pumping import Readings
-from riesz_paper.experiments.pumping.field_tests import FieldTest
-from riesz_paper.experiments.pumping.flow import PRIORS, flow_problem
-
-NOISE_SD, DRIFT_SD, MEMORY = "noise_sd", "drift_sd", "memory"
-NOISE_PRIORS = {
-    NOISE_SD: dist.LogNormal(np.log(0.01), 1.5),  # m: from half a millimetre to 20 cm
-    DRIFT_SD: dist.LogNormal(np.log(0.01), 1.5),
-    MEMORY: dist.LogNormal(0.0, 1.0),  # of the drift, in units of the logarithm of time
-}
-
-INDEPENDENT, DRIFT = "independent", "drift"
-"""Readings with errors of their own, and readings of a well that share what the model lacks."""
-
-NUM_DRAWS = 20_000
+from riesz.pumping.fit import (
+    NUM_DRAWS,
+    coordinates_of,
+    first_guess,
+    levels_of,
+    noise_of,
+    normal_about,
+)
+from riesz.pumping.flow import pumped_problem
+from riesz.pumping.well import Readings
+from riesz_paper.experiments.pumping.field_tests import FieldTest, Slug
+from riesz_paper.experiments.pumping.slug import SLUG, slug_problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,37 +35,20 @@ class Fit:
     cpu_seconds: float
 
 
-def noise_of(kind: str, seen: Readings) -> tuple[rz.AbstractLikelihood, dict[str, Any]]:
-    """The likelihood, and the priors of what it names."""
-    if kind == INDEPENDENT:
-        return rz.Gaussian(NOISE_SD), {NOISE_SD: NOISE_PRIORS[NOISE_SD]}
-    shared = rz.GroupedNormal(
-        NOISE_SD,
-        [seen.wells[number] for number in seen.well],
-        drift_sd=DRIFT_SD,
-        correlation_time=MEMORY,
-        times=np.log(seen.time),
-    )
-    return shared, NOISE_PRIORS
-
-
 def fit(test: FieldTest, seen: Readings, noise: str, seed: int) -> Fit:
-    likelihood, priors = noise_of(noise, seen)
-    coarse, fine = (
-        flow_problem(test.well, seen, likelihood, fine=one, **priors) for one in (False, True)
-    )
-    searched(coarse, fine)  # compiles all that is needed
+    problem, start = posed(test, seen, noise)
+    normal_about(problem, start())  # compiles all that is needed
     began = process_time()
-    posterior = searched(coarse, fine)
+    posterior = normal_about(problem, start())
     seconds = process_time() - began
-    z = jax.vmap(fine.z)(posterior.sample(jr.key(seed), NUM_DRAWS))
+    z = jax.vmap(problem.z)(posterior.sample(jr.key(seed), NUM_DRAWS))
     mode = np.asarray(posterior.coordinate_mean())
-    levels = jax.jit(lambda own: fine.predicted(fine.state(own), fine.z(own)))
+    levels = levels_of(problem)
     return Fit(
         draws={name: np.asarray(z[name]) for name in test.well.parameters},
-        predicted=np.asarray(levels(jnp.asarray(mode))),
+        predicted=levels(mode),
         published={
-            source: np.asarray(levels(jnp.asarray(coordinates_of(fine, values, mode))))
+            source: levels(coordinates_of(problem, values, mode))
             for source, values in test.published.items()
             if set(values) == set(test.well.parameters)
         },
@@ -77,19 +56,14 @@ def fit(test: FieldTest, seen: Readings, noise: str, seed: int) -> Fit:
     )
 
 
-def searched(coarse: rz.InverseProblem, fine: rz.InverseProblem) -> rz.Posterior:
-    """By few cells and steps first: the mode of many is then two or three steps away."""
-    start = rz.fit(coarse, rz.Laplace(), progress=False, check=False)
-    return rz.fit(fine, rz.Laplace(start=start.coordinate_mean()), progress=False, check=False)
-
-
-def coordinates_of(
-    problem: rz.InverseProblem, values: Any, mode: Float[np.ndarray, " coordinate"]
-) -> Float[np.ndarray, " coordinate"]:
-    """Where parameters have these values; what the noise names stays."""
-    found = mode.copy()
-    for place, name in enumerate(problem.latents.coordinate_names()):
-        if name in values:
-            prior = PRIORS[name]
-            found[place] = (np.log(values[name]) - prior.loc) / prior.scale
-    return found
+def posed(
+    test: FieldTest, seen: Readings, noise: str
+) -> tuple[rz.InverseProblem, Callable[[], Any]]:
+    """The problem, and where its search begins: by closed forms, or by few cells and steps."""
+    well, told = test.well, noise_of(noise, seen)
+    if isinstance(well, Slug):
+        coarse, fine = (slug_problem(well, seen, *told, SLUG[one]) for one in (False, True))
+        origin = np.zeros(coarse.num_coordinates)
+        return fine, lambda: normal_about(coarse, origin).coordinate_mean()
+    problem = pumped_problem(well, seen, *told)
+    return problem, lambda: coordinates_of(problem, first_guess(well, seen))

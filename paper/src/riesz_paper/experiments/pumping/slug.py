@@ -1,50 +1,27 @@
-"""Flow to a well: the section about its axis, the equation in time, and what is unknown in it.
+"""Flow out of a well into which water was poured: depth and radius about its axis, in time.
 
-About a pumped well heads depend on the radius alone, and the state is the fall of head. A slug test
-needs the depth as well, since water leaves the well through its screen only: the state is the rise
-of head, and the level in the well that of the screen, where one head holds.
+Water leaves the well through its screen only. The state is the rise of head, and the level in the
+well that of the screen, where one head holds.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpyro.distributions as dist
 from jaxtyping import Float
 
 import riesz as rz
-from riesz_paper.data.pumping import Readings
-from riesz_paper.experiments.pumping.field_tests import Pumped, Slug
-
-PRIORS = {
-    "k": dist.LogNormal(np.log(10.0), 3.0),  # m/d: 95 % from silt to gravel
-    "Ss": dist.LogNormal(np.log(1e-4), 3.0),  # 1/m
-    "c": dist.LogNormal(np.log(100.0), 3.0),  # d
-}
-"""The same for every test: they know no more than that an aquifer is pumped."""
-
-REACH = 1e5
-"""Radius of the aquifer, m, which no test feels."""
+from riesz.pumping.flow import PRIORS
+from riesz.pumping.well import Readings
+from riesz_paper.experiments.pumping.field_tests import Slug
 
 SLUG_REACH = 200.0
-"""The same for a cupful of water."""
-
-
-@dataclass(frozen=True)
-class Resolution:
-    """How fine the section about a pumped well is, and how steps in time grow.
-
-    Levels follow the logarithms of radius and time, and so do cells and steps.
-    """
-
-    num_cells: int
-    growth: float  # of steps, from each to the next
-    early: float  # the first step is shorter than the time of the first reading by this factor
+"""Metres, which a cupful of water does not feel."""
 
 
 @dataclass(frozen=True)
 class SlugResolution:
-    """The same about a screen, where flow is the strongest at its ends and its wall.
+    """How fine the section is about a screen: flow is the strongest at its ends and its wall.
 
     Steps in time double now and then instead of growing: there are few lengths, and few matrices.
     """
@@ -57,7 +34,6 @@ class SlugResolution:
     quadratic: bool
 
 
-PUMPED = {False: Resolution(60, 1.25, 10.0), True: Resolution(240, 1.04, 300.0)}
 SLUG = {
     False: SlugResolution(16, 8, 8, 0.01, 3, quadratic=False),
     True: SlugResolution(16, 8, 9, 0.004, 6, quadratic=True),
@@ -71,60 +47,11 @@ one head, to a ten-thousandth."""
 SCREEN = "screen"
 
 
-def flow_problem(
-    well: Pumped | Slug,
-    seen: Readings,
-    likelihood: rz.AbstractLikelihood,
-    *,
-    fine: bool,
-    **latents: Any,
-) -> rz.InverseProblem:
-    """What readings say of a well's aquifer; `latents` are priors of what the noise names."""
-    priors = {name: PRIORS[name] for name in well.parameters} | latents
-    if isinstance(well, Slug):
-        return slug_problem(well, seen, likelihood, priors, SLUG[fine])
-    return pumped_problem(well, seen, likelihood, priors, PUMPED[fine])
-
-
-def growing_times(first: float, last: float, growth: float) -> Float[np.ndarray, " time"]:
-    """Steps that grow by one factor, about `first` at the beginning."""
-    count = np.log(1 + (growth - 1) * last / first) / np.log(growth)
-    return rz.graded(0.0, last, int(np.ceil(count)), first=first)
-
-
 def doubling_times(first: float, last: float, count: int) -> Float[np.ndarray, " time"]:
     """So many steps of one length, then as many of twice that length, and so on."""
     num_lengths = int(np.ceil(np.log2(1 + last / (first * count))))
     ends = 2.0 ** np.arange(num_lengths + 1) - 1
     return rz.period_times(ends * last / ends[-1], count)
-
-
-def pumped_problem(
-    well: Pumped,
-    seen: Readings,
-    likelihood: rz.AbstractLikelihood,
-    priors: dict[str, Any],
-    by: Resolution,
-) -> rz.InverseProblem:
-    mesh = rz.interval(rz.graded(well.well_radius, REACH, by.num_cells))
-    times = growing_times(seen.time.min() / by.early, seen.time.max(), by.growth)
-    equation = (
-        rz.storage(rz.scaled("Ss", well.thickness))
-        + rz.diffusion(rz.scaled("k", well.thickness))
-        - rz.point_source([[well.well_radius]], [well.rate])
-    )
-    if well.leaky:
-        equation = equation + rz.reaction(lambda x, z: 1 / z["c"])
-    return rz.inverse_problem(
-        rz.P2(mesh, axisymmetric=True),
-        equation,
-        latents=priors,
-        observations=rz.observations(seen.radius[:, None], seen.level, times=seen.time),
-        likelihood=likelihood,
-        dirichlet={"right": 0.0},
-        times=rz.time_axis(times),
-        initial=0.0,
-    )
 
 
 def slug_mesh(well: Slug, by: SlugResolution) -> rz.Mesh:
@@ -152,7 +79,7 @@ def slug_problem(
     well: Slug,
     seen: Readings,
     likelihood: rz.AbstractLikelihood,
-    priors: dict[str, Any],
+    noise_priors: dict[str, Any],
     by: SlugResolution,
 ) -> rz.InverseProblem:
     mesh = slug_mesh(well, by)
@@ -170,7 +97,7 @@ def slug_problem(
     return rz.inverse_problem(
         space,
         equation,
-        latents=priors,
+        latents={name: PRIORS[name] for name in well.parameters} | noise_priors,
         observations=rz.observations(
             np.repeat(at_level, len(seen), axis=0), seen.level, times=seen.time
         ),

@@ -1,0 +1,108 @@
+r"""Drawdown about a well of no width in an endless aquifer, in closed form.
+
+Theis (1935): $\frac{Q}{4\pi T} W(u)$, $u = r^2 S / 4 T t$, with the exponential integral
+$W(u) = \int_u^\infty e^{-y}\,dy/y$. Hantush & Jacob (1955), where water comes through a leaky layer
+of resistance $c$, have $W(u, r/\lambda) = \int_u^\infty e^{-y - r^2/4\lambda^2 y}\,dy/y$ in its
+place, $\lambda^2 = T c$. Rates that change are superposed, each change a well of its own.
+"""
+
+from itertools import product
+
+import numpy as np
+from jaxtyping import Float
+from numpy.polynomial.legendre import leggauss
+from scipy.optimize import least_squares
+from scipy.special import exp1
+
+from riesz.pumping.well import Pumped, Readings
+
+NUM_POINTS = 400
+"""Of the quadrature over the logarithm of y, whose integrand is smooth."""
+
+LARGEST = 100.0
+"""Above this y the integrand is below 1e-43."""
+
+TRIED = {"k": np.geomspace(1e-2, 1e4, 7), "Ss": np.geomspace(1e-7, 1e-2, 6), "c": (1e2, 1e4)}
+"""Where a search begins: m/d, 1/m, d."""
+
+NUM_SEARCHES = 3
+"""From the best of these."""
+
+NUM_READINGS = 200
+"""That a search looks at, evenly over time."""
+
+Numbers = Float[np.ndarray, " *reading"]
+
+
+def theis(
+    radius: Numbers, time: Numbers, *, rate: float, transmissivity: float, storativity: float
+) -> Numbers:
+    """Drawdown in a confined aquifer."""
+    u = radius**2 * storativity / (4 * transmissivity * time)
+    return rate / (4 * np.pi * transmissivity) * exp1(u)
+
+
+def hantush(
+    radius: Numbers,
+    time: Numbers,
+    *,
+    rate: float,
+    transmissivity: float,
+    storativity: float,
+    resistance: float,
+) -> Numbers:
+    """Drawdown in an aquifer under a leaky layer without storage."""
+    u = radius**2 * storativity / (4 * transmissivity * time)
+    ratio = radius / np.sqrt(transmissivity * resistance)
+    return rate / (4 * np.pi * transmissivity) * leaky_well_function(u, ratio)
+
+
+def leaky_well_function(u: Numbers, ratio: Numbers) -> Numbers:
+    """Hantush's W(u, r / lambda), by Gauss's rule over log y; zero from `LARGEST` on."""
+    nodes, weights = leggauss(NUM_POINTS)
+    low = np.log(np.minimum(u, LARGEST))
+    half = (np.log(LARGEST) - low) / 2
+    y = np.exp(low[..., None] + half[..., None] * (1 + nodes))
+    return half * (np.exp(-y - ratio[..., None] ** 2 / (4 * y)) @ weights)
+
+
+def superposed(
+    well: Pumped, radius: Numbers, time: Numbers, values: dict[str, float] | Numbers
+) -> Numbers:
+    """Drawdown about a well of no width, which stores no water, with `values` of k, Ss and c."""
+    known = values if isinstance(values, dict) else dict(zip(TRIED, values, strict=False))
+    told = {
+        "transmissivity": known["k"] * well.thickness,
+        "storativity": known["Ss"] * well.thickness,
+    }
+    total = np.zeros_like(time)
+    for start, rate in well.changes():
+        later = time > start
+        where = (radius[later], time[later] - start)
+        if well.leaky:
+            total[later] += hantush(*where, rate=rate, resistance=known["c"], **told)
+        else:
+            total[later] += theis(*where, rate=rate, **told)
+    return total
+
+
+def closest(well: Pumped, seen: Readings) -> dict[str, float]:
+    """Values of k, Ss and c by least squares: a search that costs next to nothing."""
+    names = [name for name in TRIED if name in well.parameters]
+    some = np.argsort(seen.time, kind="stable")
+    some = some[np.unique(np.linspace(0, len(some) - 1, NUM_READINGS).astype(int))]
+
+    def rest(logs: Numbers) -> Numbers:
+        with np.errstate(over="ignore", under="ignore"):
+            return superposed(well, seen.radius[some], seen.time[some], np.exp(logs)) - goal
+
+    goal = seen.level[some]
+    starts = [np.log(one) for one in product(*(TRIED[name] for name in names))]
+    starts.sort(key=lambda logs: float(np.sum(rest(logs) ** 2)))
+    bounds = [np.log([1e-3 * min(TRIED[name]), 1e3 * max(TRIED[name])]) for name in names]
+    found = [
+        least_squares(rest, one, bounds=tuple(np.transpose(bounds)), x_scale="jac")
+        for one in starts[:NUM_SEARCHES]
+    ]
+    best = min(found, key=lambda one: float(one.cost))
+    return dict(zip(names, np.exp(best.x).tolist(), strict=True))

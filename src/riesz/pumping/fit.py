@@ -1,0 +1,154 @@
+"""A fit of one test: a start by closed forms, then the Gaussian about the mode of the equation.
+
+Errors are independent, or readings of a well share a drift as well, which forgets itself over some
+share of a decade of time: what the model lacks is not noise, and intervals that take it for noise
+are too narrow.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import process_time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float
+
+from riesz.engines.laplace.engine import Laplace
+from riesz.errors import RieszError
+from riesz.inference.fit import fit
+from riesz.observe.grouped import GroupedNormal
+from riesz.observe.likelihood import AbstractLikelihood, Gaussian
+from riesz.posterior.checks import rms
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import InverseProblem
+from riesz.pumping.closed_forms import closest, superposed
+from riesz.pumping.flow import PRIORS, pumped_problem
+from riesz.pumping.well import Numbers, Pumped, Readings
+
+NOISE_SD, DRIFT_SD, MEMORY = "noise_sd", "drift_sd", "memory"
+NOISE_PRIORS = {
+    NOISE_SD: dist.LogNormal(np.log(0.01), 1.5),  # m: from half a millimetre to 20 cm
+    DRIFT_SD: dist.LogNormal(np.log(0.01), 1.5),
+    MEMORY: dist.LogNormal(0.0, 1.0),  # of the drift, in units of the logarithm of time
+}
+
+INDEPENDENT, DRIFT = "independent", "drift"
+NOISES = (INDEPENDENT, DRIFT)
+
+NUM_DRAWS = 20_000
+NUM_CURVES = 40
+
+LEAST = 1e-4
+"""Metres, of which errors are taken to be at least where a search begins."""
+
+Coordinates = Float[np.ndarray, " coordinate"]
+
+
+@dataclass(frozen=True, eq=False)
+class TestFit:
+    """Draws of the parameters, and what readings should have been."""
+
+    __test__ = False  # no test of pytest's
+
+    posterior: Posterior
+    draws: dict[str, Float[np.ndarray, " draw"]]
+    predicted: Numbers  # at the mode
+    residual: Numbers  # readings less that
+    low: Numbers  # 95 % of what the parameters leave open
+    high: Numbers
+    cpu_seconds: float  # of the fit, compilation included
+
+
+def noise_of(kind: str, seen: Readings) -> tuple[AbstractLikelihood, dict[str, Any]]:
+    """The likelihood, and the priors of what it names."""
+    if kind == INDEPENDENT:
+        return Gaussian(NOISE_SD), {NOISE_SD: NOISE_PRIORS[NOISE_SD]}
+    shared = GroupedNormal(
+        NOISE_SD,
+        [seen.wells[number] for number in seen.well],
+        drift_sd=DRIFT_SD,
+        correlation_time=MEMORY,
+        times=np.log(seen.time),
+    )
+    return shared, NOISE_PRIORS
+
+
+def fit_test(well: Pumped, seen: Readings, *, noise: str = DRIFT, seed: int = 0) -> TestFit:
+    """What readings of a test say of the aquifer."""
+    check_readings(well, seen)
+    began = process_time()
+    problem = pumped_problem(well, seen, *noise_of(noise, seen))
+    start = coordinates_of(problem, first_guess(well, seen))
+    posterior = normal_about(problem, start, seed)
+    seconds = process_time() - began
+    levels = levels_of(problem)
+    predicted = levels(posterior.coordinate_mean())
+    coordinates = posterior.sample(jr.key(seed), NUM_DRAWS)
+    z = jax.vmap(problem.z)(coordinates)
+    curves = np.array([levels(one) for one in coordinates[:NUM_CURVES]])
+    spread = 1.96 * curves.std(axis=0, ddof=1)
+    return TestFit(
+        posterior=posterior,
+        draws={name: np.asarray(value) for name, value in z.items()},
+        predicted=predicted,
+        residual=seen.level - predicted,
+        low=predicted - spread,
+        high=predicted + spread,
+        cpu_seconds=seconds,
+    )
+
+
+def check_readings(well: Pumped, seen: Readings) -> None:
+    """Raise where readings cannot be of such a well."""
+    unknowns = len(well.parameters) + 1
+    if len(seen) <= unknowns:
+        raise RieszError(f"{len(seen)} readings are too few for {unknowns} unknowns.")
+    if seen.radius.min() < well.well_radius:
+        raise RieszError(
+            f"a reading is {seen.radius.min():g} m from the axis of the pumped well, whose radius "
+            f"is {well.well_radius:g} m: those in the well itself are at its radius."
+        )
+    lasts = np.diff([time for time, _ in well.rates] + [max(seen.time.max(), well.rates[-1][0])])
+    taken = float(lasts @ [rate for _, rate in well.rates])
+    if taken * seen.level.mean() <= 0:
+        raise RieszError(
+            f"{abs(taken):.4g} m3 are {'taken out' if taken > 0 else 'put in'}, but drawdowns are "
+            f"{seen.level.mean():.3g} m in the mean: a fall of head is positive, and so is a rate "
+            "of water taken out."
+        )
+
+
+def normal_about(problem: InverseProblem, start: Coordinates, seed: int = 0) -> Posterior:
+    return fit(problem, Laplace(start=jnp.asarray(start)), seed=seed, progress=False, check=False)
+
+
+def levels_of(problem: InverseProblem) -> Callable[[Any], Numbers]:
+    """What readings should have been, compiled once."""
+    found = jax.jit(lambda own: problem.predicted(problem.state(own), problem.z(own)))
+    return lambda own: np.asarray(found(jnp.asarray(own)))
+
+
+def first_guess(well: Pumped, seen: Readings) -> dict[str, float]:
+    """By closed forms; what is left over is half noise."""
+    values = closest(well, seen)
+    rest = max(rms(seen.level - superposed(well, seen.radius, seen.time, values)), LEAST)
+    return values | {"rc": well.well_radius, NOISE_SD: rest / 2, DRIFT_SD: rest, MEMORY: 1.0}
+
+
+def coordinates_of(
+    problem: InverseProblem,
+    values: Mapping[str, float],
+    others: Coordinates | None = None,
+) -> Coordinates:
+    """Where unknowns have these values; those not named are as in `others`, or at their median."""
+    names = problem.latents.coordinate_names()
+    found = np.zeros(len(names)) if others is None else np.array(others)
+    for place, name in enumerate(names):
+        prior = (PRIORS | NOISE_PRIORS)[name]
+        if name in values:
+            found[place] = (np.log(values[name]) - prior.loc) / prior.scale
+    return found
