@@ -3,71 +3,58 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from riesz.cli.options import (
     CheckJsonOption,
     FitSeedOption,
-    OutOption,
     QuietOption,
     json_of,
     use_float64,
     use_one_thread,
 )
-from riesz.errors import RieszError
 
 EXAMPLE = "Example: riesz pumptest readings.csv --rate 788 --thickness 7 --out out/pumptest"
 
 NOMINAL = 10.0
 """Metres of thickness that priors are for, where it is not known and only T and S are told."""
 
+HELP = "Readings, with columns time_UNIT, drawdown_UNIT or head_UNIT, r_UNIT and perhaps well."
+Table = Annotated[Path, typer.Argument(help=HELP, metavar="CSV")]
+Rate = Annotated[str, typer.Option(help="Water taken out: a number, or a table of time and rate.")]
+RateUnit = Annotated[str, typer.Option(help="m3/d, m3/h, m3/s, l/s, l/min, gpm, ft3/s, ft3/d.")]
+Thickness = Annotated[float | None, typer.Option(help="Of the aquifer, m; without it T and S.")]
+Model = Annotated[Literal["confined", "leaky"], typer.Option(help="Or does water leak into it?")]
+Radius = Annotated[float, typer.Option(help="Metres, of the pumped well.")]
+Casing = Annotated[float, typer.Option(help="Metres, of the water that the well itself stores.")]
+Wellbore = Annotated[bool, typer.Option("--wellbore", help="Find the casing's radius, too.")]
+Noise = Annotated[
+    Literal["drift", "independent"], typer.Option(help="Do readings of a well share errors?")
+]
+Distance = Annotated[float | None, typer.Option(help="Metres from the axis, if in no column.")]
+Drawdown = Annotated[str | None, typer.Option(help="The column of drawdowns.")]
+TimeUnit = Annotated[str | None, typer.Option(help="s, min, h or d, if not in columns' names.")]
+LengthUnit = Annotated[str | None, typer.Option(help="m, cm, mm, ft or in, likewise.")]
+Out = Annotated[Path, typer.Option(help="Folder for results.json, tables and the figure.")]
+
 
 def pumptest(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="Readings, with columns time_UNIT, drawdown_UNIT or head_UNIT, r_UNIT and well.",
-            metavar="CSV",
-        ),
-    ],
-    rate: Annotated[
-        str,
-        typer.Option("--rate", help="Water taken out: a number, or a table of time and rate."),
-    ],
-    rate_unit: Annotated[
-        str, typer.Option("--rate-unit", help="m3/d, m3/h, m3/s, l/s, l/min, gpm, ft3/s, ft3/d.")
-    ] = "m3/d",
-    thickness: Annotated[
-        float | None, typer.Option("--thickness", help="Of the aquifer, m; without it T and S.")
-    ] = None,
-    model: Annotated[str, typer.Option("--model", help="confined or leaky.")] = "confined",
-    well_radius: Annotated[float, typer.Option("--well-radius", help="Metres.")] = 0.1,
-    casing_radius: Annotated[
-        float, typer.Option("--casing-radius", help="Metres, of the water stored in the well.")
-    ] = 0.0,
-    wellbore: Annotated[
-        bool, typer.Option("--wellbore", help="Find the casing's radius, too.")
-    ] = False,
-    noise: Annotated[
-        str,
-        typer.Option("--noise", help="drift (readings of a well share errors) or independent."),
-    ] = "drift",
-    distance: Annotated[
-        float | None,
-        typer.Option("--distance", help="Metres from the axis, where no column tells it."),
-    ] = None,
-    level: Annotated[
-        str | None, typer.Option("--drawdown", help="The column of drawdowns.")
-    ] = None,
-    time_unit: Annotated[
-        str | None, typer.Option("--time-unit", help="s, min, h or d, where names have none.")
-    ] = None,
-    length_unit: Annotated[
-        str | None, typer.Option("--length-unit", help="m, cm, mm, ft or in, likewise.")
-    ] = None,
-    out: OutOption = Path("pumptest-output"),
+    table: Table,
+    rate: Rate,
+    rate_unit: RateUnit = "m3/d",
+    thickness: Thickness = None,
+    model: Model = "confined",
+    well_radius: Radius = 0.1,
+    casing_radius: Casing = 0.0,
+    wellbore: Wellbore = False,
+    noise: Noise = "drift",
+    distance: Distance = None,
+    drawdown: Drawdown = None,
+    time_unit: TimeUnit = None,
+    length_unit: LengthUnit = None,
+    out: Out = Path("pumptest-output"),
     seed: FitSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
@@ -75,18 +62,15 @@ def pumptest(
     """Fit a pumping test: T, S, k, Ss and leakage with intervals, and what the model lacks."""
     use_one_thread()
     use_float64()
-    from riesz.io.store.results import markdown_table
-    from riesz.pumping.fit import NOISES, check_readings, fit_test
+    from riesz.io.store.results import markdown_table, results
+    from riesz.pumping.fit import fit_test
     from riesz.pumping.results import rows_of, summary_of, write_test
     from riesz.pumping.tables import rates_in, read_readings
     from riesz.pumping.well import Pumped
 
-    if model not in ("confined", "leaky"):
-        raise RieszError(f"--model is {model!r}: give confined or leaky.")
-    if noise not in NOISES:
-        raise RieszError(f"--noise is {noise!r}: give {' or '.join(NOISES)}.")
+    command = shlex.join(["riesz", *sys.argv[1:]])
     seen, told = read_readings(
-        table, level=level, distance=distance, time_unit=time_unit, length_unit=length_unit
+        table, level=drawdown, distance=distance, time_unit=time_unit, length_unit=length_unit
     )
     well = Pumped(
         rates=rates_in(rate, unit=rate_unit, time_unit=time_unit),
@@ -96,28 +80,24 @@ def pumptest(
         casing_radius=casing_radius,
         stores=wellbore,
     )
-    check_readings(well, seen)
-    if not (quiet or as_json):
-        for line in (f"{len(seen)} readings of {len(seen.wells)} wells", *told):
-            typer.echo(line)
     found = fit_test(well, seen, noise=noise, seed=seed)
     rows = rows_of(well, found, knows_thickness=thickness is not None)
     summary = summary_of(well, seen, found)
-    config = {"table": str(table), "rate": rate, "rate_unit": rate_unit, "model": model}
-    config |= {"thickness": thickness, "noise": noise, "wellbore": wellbore}
-    command = shlex.join(["riesz", *sys.argv[1:]])
-    write_test(out, seen, found, rows, summary, command=command, config=config, seed=seed)
+    config = {"table": str(table), "rates": well.rates, "model": model, "noise": noise}
+    write_test(out, seen, found, results(command, config, seed, rows, summary))
     if as_json:
         typer.echo(json_of({"out": str(out), "rows": rows, **summary}))
     if as_json or quiet:
         return
-    typer.echo(f"\n{markdown_table(rows)}")
-    typer.echo(
-        f"readings less model: rmse {summary['rmse']:.3g} m, correlation "
-        f"{summary['residual_correlation']:.2f} with the next one"
-    )
-    for line in summary["missing"] or ["nothing in the residuals tells of missing physics"]:
-        typer.echo(f"- {line}")
-    for line in summary["notes"]:
-        typer.echo(f"note: {line}")
-    typer.echo(f"written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
+    lacks = summary["missing"] or ["nothing in the residuals tells of missing physics"]
+    lines = [
+        f"{len(seen)} readings of {len(seen.wells)} wells",
+        *told,
+        f"\n{markdown_table(rows)}",
+        f"readings less model: rmse {summary['rmse']:.3g} m, correlation with the next "
+        f"{summary['residual_correlation']:.2f}",
+        *(f"- {line}" for line in lacks),
+        *(f"note: {line}" for line in summary["notes"]),
+        f"written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}",
+    ]
+    typer.echo("\n".join(lines))

@@ -6,6 +6,7 @@ of resistance $c$, have $W(u, r/\lambda) = \int_u^\infty e^{-y - r^2/4\lambda^2 
 place, $\lambda^2 = T c$. Rates that change are superposed, each change a well of its own.
 """
 
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -67,20 +68,17 @@ def leaky_well_function(u: Numbers, ratio: Numbers) -> Numbers:
 
 
 def superposed(
-    well: Pumped, radius: Numbers, time: Numbers, values: dict[str, float] | Numbers
+    well: Pumped, radius: Numbers, time: Numbers, values: Mapping[str, float]
 ) -> Numbers:
     """Drawdown about a well of no width, which stores no water, with `values` of k, Ss and c."""
-    known = values if isinstance(values, dict) else dict(zip(TRIED, values, strict=False))
-    told = {
-        "transmissivity": known["k"] * well.thickness,
-        "storativity": known["Ss"] * well.thickness,
-    }
+    whole = values["k"] * well.thickness, values["Ss"] * well.thickness
+    told = dict(zip(("transmissivity", "storativity"), whole, strict=True))
     total = np.zeros_like(time)
     for start, rate in well.changes():
         later = time > start
         where = (radius[later], time[later] - start)
         if well.leaky:
-            total[later] += hantush(*where, rate=rate, resistance=known["c"], **told)
+            total[later] += hantush(*where, rate=rate, resistance=values["c"], **told)
         else:
             total[later] += theis(*where, rate=rate, **told)
     return total
@@ -92,11 +90,10 @@ def closest(well: Pumped, seen: Readings) -> dict[str, float]:
     some = np.argsort(seen.time, kind="stable")
     some = some[np.unique(np.linspace(0, len(some) - 1, NUM_READINGS).astype(int))]
 
-    def rest(logs: Numbers) -> Numbers:
-        with np.errstate(over="ignore", under="ignore"):
-            return superposed(well, seen.radius[some], seen.time[some], np.exp(logs)) - goal
+    def rest(logs: Numbers) -> np.ndarray:
+        values = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        return superposed(well, seen.radius[some], seen.time[some], values) - seen.level[some]
 
-    goal = seen.level[some]
     starts = [np.log(one) for one in product(*(TRIED[name] for name in names))]
     starts.sort(key=lambda logs: float(np.sum(rest(logs) ** 2)))
     bounds = [np.log([1e-3 * min(TRIED[name]), 1e3 * max(TRIED[name])]) for name in names]

@@ -39,8 +39,7 @@ NOISE_PRIORS = {
 INDEPENDENT, DRIFT = "independent", "drift"
 NOISES = (INDEPENDENT, DRIFT)
 
-NUM_DRAWS = 20_000
-NUM_CURVES = 40
+NUM_DRAWS, NUM_CURVES = 20_000, 40
 
 LEAST = 1e-4
 """Metres, of which errors are taken to be at least where a search begins."""
@@ -58,8 +57,7 @@ class TestFit:
     draws: dict[str, Float[np.ndarray, " draw"]]
     predicted: Numbers  # at the mode
     residual: Numbers  # readings less that
-    low: Numbers  # 95 % of what the parameters leave open
-    high: Numbers
+    band: tuple[Numbers, Numbers]  # 95 % of what the parameters leave open
     cpu_seconds: float  # of the fit, compilation included
 
 
@@ -88,16 +86,14 @@ def fit_test(well: Pumped, seen: Readings, *, noise: str = DRIFT, seed: int = 0)
     levels = levels_of(problem)
     predicted = levels(posterior.coordinate_mean())
     coordinates = posterior.sample(jr.key(seed), NUM_DRAWS)
-    z = jax.vmap(problem.z)(coordinates)
     curves = np.array([levels(one) for one in coordinates[:NUM_CURVES]])
     spread = 1.96 * curves.std(axis=0, ddof=1)
     return TestFit(
         posterior=posterior,
-        draws={name: np.asarray(value) for name, value in z.items()},
+        draws={name: np.asarray(value) for name, value in jax.vmap(problem.z)(coordinates).items()},
         predicted=predicted,
         residual=seen.level - predicted,
-        low=predicted - spread,
-        high=predicted + spread,
+        band=(predicted - spread, predicted + spread),
         cpu_seconds=seconds,
     )
 
@@ -112,8 +108,8 @@ def check_readings(well: Pumped, seen: Readings) -> None:
             f"a reading is {seen.radius.min():g} m from the axis of the pumped well, whose radius "
             f"is {well.well_radius:g} m: those in the well itself are at its radius."
         )
-    lasts = np.diff([time for time, _ in well.rates] + [max(seen.time.max(), well.rates[-1][0])])
-    taken = float(lasts @ [rate for _, rate in well.rates])
+    last = seen.time.max()
+    taken = sum(change * max(last - time, 0.0) for time, change in well.changes())
     if taken * seen.level.mean() <= 0:
         raise RieszError(
             f"{abs(taken):.4g} m3 are {'taken out' if taken > 0 else 'put in'}, but drawdowns are "
@@ -140,9 +136,7 @@ def first_guess(well: Pumped, seen: Readings) -> dict[str, float]:
 
 
 def coordinates_of(
-    problem: InverseProblem,
-    values: Mapping[str, float],
-    others: Coordinates | None = None,
+    problem: InverseProblem, values: Mapping[str, float], others: Coordinates | None = None
 ) -> Coordinates:
     """Where unknowns have these values; those not named are as in `others`, or at their median."""
     names = problem.latents.coordinate_names()

@@ -30,12 +30,6 @@ def correlation(residual: Numbers, seen: Readings) -> float:
     return products / squares if squares else 0.0
 
 
-def late(residual: Numbers, seen: Readings) -> float:
-    """The mean residual of the last tenth of readings: what the model lacks shows there first."""
-    last = np.argsort(seen.time, kind="stable")[-max(len(seen) // 10, 1) :]
-    return float(residual[last].mean())
-
-
 def thirds(residual: Numbers, seen: Readings) -> tuple[float, float, float]:
     """Mean residuals of early, middle and late readings, over the root mean square of all."""
     parts: list[list[float]] = [[] for _ in range(PARTS)]
@@ -51,53 +45,38 @@ def thirds(residual: Numbers, seen: Readings) -> tuple[float, float, float]:
 
 def missing_physics(well: Pumped, seen: Readings, residual: Numbers) -> tuple[str, ...]:
     """What the model may lack, in words, with what in the residuals says so."""
-    found = []
+    found = [between_wells(seen, residual)]
     if correlation(residual, seen) > FOLLOWING:
-        found += in_time(well, *thirds(residual, seen))
-    found += between_wells(seen, residual)
-    return tuple(found)
+        found.insert(0, in_time(well, *thirds(residual, seen)))
+    return tuple(one for one in found if one)
 
 
-def in_time(well: Pumped, early: float, middle: float, end: float) -> list[str]:
+def in_time(well: Pumped, early: float, middle: float, late: float) -> str:
     """Bent residuals: less drawdown than the model at both ends and more between, or reversed."""
-    bend = middle - (early + end) / 2
-    if max(abs(early), abs(middle), abs(end)) < NOTICED:
-        return ["residuals of a well follow each other, but neither early nor late ones stand out"]
-    if bend > 0 and end <= early:
-        more = (
-            "a river or lake that feeds the aquifer" if well.leaky else "leakage, or a river nearby"
-        )
-        return [f"late drawdowns flatten more than the model's: {more}"]
+    bend = middle - (early + late) / 2
+    if max(abs(early), abs(middle), abs(late)) < NOTICED:
+        return "residuals of a well follow each other, but neither early nor late ones stand out"
+    if bend > 0 and late <= early:
+        more = "a river or lake nearby" if well.leaky else "leakage, or a river or lake nearby"
+        return f"late drawdowns flatten more than the model's: {more}"
     if bend > 0:
-        stores = well.stores or well.casing_radius > 0
-        more = "skin about the well" if stores else "water stored in the well, or skin about it"
-        return [f"early drawdowns lag behind the model's: {more}, or a pump that started slowly"]
-    if abs(end) >= abs(early):
-        return [
-            "late drawdowns exceed the model's: a boundary that lets no water through, another "
-            "well, or an aquifer that ends"
-        ]
-    return [
+        more = "" if well.stores or well.casing_radius else "water stored in the well, "
+        return f"early drawdowns lag behind the model's: {more}skin about it, or a slow pump"
+    if abs(late) >= abs(early):
+        return "late drawdowns exceed the model's: a boundary without flow, or another well"
+    return (
         "early drawdowns exceed the model's, later ones lag: delayed yield of a water table, or a "
         "screen in a part of the thickness only"
-    ]
+    )
 
 
-def between_wells(seen: Readings, residual: Numbers) -> list[str]:
+def between_wells(seen: Readings, residual: Numbers) -> str:
     """Whether near and far wells want different values."""
-    if len(seen.wells) == 1:
-        return []
     size = max(rms(residual), np.finfo(float).tiny)
-    each = [(seen.radius[own[0]], residual[own].mean() / size) for _, own in seen.of_wells()]
-    (_, near), *_, (_, far) = sorted(each)
+    each = sorted((seen.radius[own[0]], residual[own].mean() / size) for _, own in seen.of_wells())
+    near, far = each[0][1], each[-1][1]
     if near * far >= 0 or min(abs(near), abs(far)) < NOTICED:
-        return []
-    if near > 0:
-        return [
-            "near wells fall more than the model has them, far ones less: a screen in a part of "
-            "the thickness only, or an aquifer that is less conductive about the well"
-        ]
-    return [
-        "near wells fall less than the model has them, far ones more: an aquifer that is more "
-        "conductive about the well, or of different conductivities by direction"
-    ]
+        return ""
+    more = "a screen in a part of the thickness only, or " if near > 0 else ""
+    falls = "more" if near > 0 else "less"
+    return f"near wells fall {falls} than the model has them: {more}an aquifer that is not uniform"

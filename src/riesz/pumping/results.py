@@ -11,7 +11,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from riesz.io.store.files import prepared_folder, write_bytes
-from riesz.io.store.results import Row, markdown_table, results, write_results
+from riesz.io.store.results import Row, write_results
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.pumping.fit import TestFit
@@ -19,93 +19,62 @@ from riesz.pumping.residuals import correlation, missing_physics, thirds
 from riesz.pumping.well import Numbers, Pumped, Readings
 
 UNITS = {"T": "m2/d", "S": "-", "k": "m/d", "Ss": "1/m", "c": "d", "rc": "m"}
-LEVELS = {"q025": 0.025, "q975": 0.975}
-
-
-def derived(
-    well: Pumped, found: TestFit, *, knows_thickness: bool
-) -> dict[str, Float[np.ndarray, " draw"]]:
-    """Draws of what is told: T and S, and k and Ss where the thickness is known."""
-    draws = found.draws
-    whole = {"T": draws["k"] * well.thickness, "S": draws["Ss"] * well.thickness}
-    hidden = () if knows_thickness else ("k", "Ss")
-    return whole | {name: draws[name] for name in well.parameters if name not in hidden}
+COLUMNS = ("r_m", "time_d", "drawdown_m", "model_m", "q025_m", "q975_m", "residual_m")
 
 
 def parameter_row(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
-    quantiles = np.quantile(draws, list(LEVELS.values()))
-    return {
-        "mean": float(draws.mean()),
-        "sd": float(draws.std(ddof=1)),
-        **dict(zip(LEVELS, quantiles.tolist(), strict=True)),
-    }
+    low, high = np.quantile(draws, (0.025, 0.975)).tolist()
+    mean, sd = float(draws.mean()), float(draws.std(ddof=1))
+    return {"mean": mean, "sd": sd, "q025": low, "q975": high}
 
 
 def rows_of(well: Pumped, found: TestFit, *, knows_thickness: bool) -> list[Row]:
-    draws = derived(well, found, knows_thickness=knows_thickness)
+    """T and S, and k and Ss where the thickness is known; then what else there is."""
+    draws = found.draws
+    told = {"T": draws["k"] * well.thickness, "S": draws["Ss"] * well.thickness}
+    told |= {name: draws[name] for name in well.parameters[0 if knows_thickness else 2 :]}
     return [
-        {"parameter": name, "unit": UNITS[name], **parameter_row(own)}
-        for name, own in draws.items()
+        {"parameter": name, "unit": UNITS[name], **parameter_row(own)} for name, own in told.items()
     ]
 
 
 def summary_of(well: Pumped, seen: Readings, found: TestFit) -> dict[str, Any]:
-    early, middle, end = thirds(found.residual, seen)
     return {
         "readings": len(seen),
         "wells": len(seen.wells),
         "rmse": rms(found.residual),
         "residual_correlation": correlation(found.residual, seen),
-        "early_residual": early,
-        "middle_residual": middle,
-        "late_residual": end,
+        "residuals_early_middle_late": list(thirds(found.residual, seen)),
         "missing": list(missing_physics(well, seen, found.residual)),
         "notes": list(found.posterior.notes),
         "cpu_seconds": found.cpu_seconds,
     }
 
 
-def write_test(
-    out: Path,
-    seen: Readings,
-    found: TestFit,
-    rows: list[Row],
-    summary: Mapping[str, Any],
-    *,
-    command: str,
-    config: Mapping[str, Any],
-    seed: int,
-) -> None:
-    """All files of a test."""
+def write_test(out: Path, seen: Readings, found: TestFit, content: Mapping[str, Any]) -> None:
+    """All files of a test, the first of which holds this content."""
     prepared_folder(out)
-    write_results(out / "results.json", results(command, config, seed, rows, summary))
-    write_bytes(out / "table.md", markdown_table(rows).encode())
-    write_csv(out / "parameters.csv", rows)
-    write_csv(out / "readings.csv", readings_rows(seen, found))
+    write_results(out / "results.json", content)
+    write_csv(out / "parameters.csv", content["rows"])
+    columns = (seen.radius, seen.time, seen.level, found.predicted, *found.band, found.residual)
+    numbers = np.column_stack(columns).tolist()
+    rows = [
+        {"well": seen.wells[well], **dict(zip(COLUMNS, row, strict=True))}
+        for well, row in zip(seen.well, numbers, strict=True)
+    ]
+    write_csv(out / "readings.csv", rows)
     figure, (above, below) = new_figure(2, width=5.0, height=3.8)
-    draw_fit(above, below, seen, found.predicted, (found.low, found.high))
+    draw_fit(above, below, seen, found.predicted, found.band)
     above.set_ylabel("drawdown, m")
     below.set_ylabel("reading - model, m")
     save_figure(out / "fit.png", figure)
-
-
-def readings_rows(seen: Readings, found: TestFit) -> list[Row]:
-    names = ("r_m", "time_d", "drawdown_m", "model_m", "model_q025_m", "model_q975_m", "residual_m")
-    columns = (seen.radius, seen.time, seen.level, found.predicted, found.low, found.high)
-    rows = np.column_stack([*columns, found.residual])
-    return [
-        {"well": seen.wells[number], **dict(zip(names, row.tolist(), strict=True))}
-        for number, row in zip(seen.well, rows, strict=True)
-    ]
 
 
 def write_csv(path: Path, rows: list[Row]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(
-        {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows
-    )
+    writer.writerows(rows)
     write_bytes(path, text.getvalue().encode())
 
 
@@ -123,8 +92,7 @@ def draw_fit(
         above.plot(when, predicted[own], color=colour)
         if band is not None:
             above.fill_between(when, band[0][own], band[1][own], color=colour, alpha=0.3)
-        rest = seen.level[own] - predicted[own]
-        below.plot(when, rest, ".-", color=colour, linewidth=0.5)
+        below.plot(when, (seen.level - predicted)[own], ".-", color=colour, linewidth=0.5)
     above.set(xscale="log", yscale="log", xlabel="days")
     below.set(xscale="log", xlabel="days")
     below.axhline(0.0, color="0.7")

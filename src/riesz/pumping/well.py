@@ -26,12 +26,10 @@ class Pumped:
     stores: bool = False  # the same, where that radius is unknown
 
     def __post_init__(self):
-        sizes = {"thickness": self.thickness, "well radius": self.well_radius}
-        for name, size in sizes.items():
-            if not (np.isfinite(size) and size > 0):
-                raise RieszError(f"the {name} is {size:g} m: it must be positive.")
-        if not (np.isfinite(self.casing_radius) and self.casing_radius >= 0):
-            raise RieszError(f"the casing radius is {self.casing_radius:g} m: none is 0.")
+        for name, least in (("thickness", 1e-9), ("well_radius", 1e-9), ("casing_radius", 0.0)):
+            if not least <= getattr(self, name) < np.inf:
+                told = f"the {name.replace('_', ' ')} is {getattr(self, name):g} m"
+                raise RieszError(f"{told}: it must be positive.")
         times, rates = np.array(self.rates, float).reshape(-1, 2).T
         if not np.isfinite([times, rates]).all() or not len(times) or not rates.any():
             raise RieszError("the well is not pumped: give at least one rate that is not zero.")

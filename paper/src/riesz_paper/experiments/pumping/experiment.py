@@ -15,9 +15,9 @@ from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.pumping.fit import DRIFT, INDEPENDENT
-from riesz.pumping.residuals import correlation, late
+from riesz.pumping.residuals import correlation
 from riesz.pumping.results import draw_fit, parameter_row
-from riesz.pumping.well import Readings
+from riesz.pumping.well import Numbers, Readings
 from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS, FieldTest
 from riesz_paper.experiments.pumping.fit import Fit, fit
@@ -83,6 +83,12 @@ def row(folder: Path | None, name: str, noise: str, parameter: str, source: str,
         "cpu_seconds": found.cpu_seconds,
         "predicted": np.round(found.predicted, 6).tolist() if is_first else None,
     }
+
+
+def late(residual: Numbers, seen: Readings) -> float:
+    """The mean residual of the last tenth of readings: what the model lacks shows there first."""
+    last = np.argsort(seen.time, kind="stable")[-max(len(seen) // 10, 1) :]
+    return float(residual[last].mean())
 
 
 def table_of(rows: Sequence[Row]) -> list[Row]:

@@ -1,0 +1,12 @@
+from .closed_forms import closest as closest
+from .closed_forms import hantush as hantush
+from .closed_forms import superposed as superposed
+from .closed_forms import theis as theis
+from .fit import TestFit as TestFit
+from .fit import fit_test as fit_test
+from .residuals import missing_physics as missing_physics
+from .results import draw_fit as draw_fit
+from .tables import rates_in as rates_in
+from .tables import read_readings as read_readings
+from .well import Pumped as Pumped
+from .well import Readings as Readings
