@@ -10,6 +10,7 @@ import typer
 from riesz.cli.options import (
     CheckJsonOption,
     FitSeedOption,
+    OutOption,
     QuietOption,
     json_of,
     use_float64,
@@ -37,7 +38,6 @@ Distance = Annotated[float | None, typer.Option(help="Metres from the axis, if i
 Drawdown = Annotated[str | None, typer.Option(help="The column of drawdowns.")]
 TimeUnit = Annotated[str | None, typer.Option(help="s, min, h or d, if not in columns' names.")]
 LengthUnit = Annotated[str | None, typer.Option(help="m, cm, mm, ft or in, likewise.")]
-Out = Annotated[Path, typer.Option(help="Folder for results.json, tables and the figure.")]
 
 
 def pumptest(
@@ -54,7 +54,7 @@ def pumptest(
     drawdown: Drawdown = None,
     time_unit: TimeUnit = None,
     length_unit: LengthUnit = None,
-    out: Out = Path("pumptest-output"),
+    out: OutOption = Path("pumptest-output"),
     seed: FitSeedOption = 0,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
@@ -94,8 +94,8 @@ def pumptest(
         f"{len(seen)} readings of {len(seen.wells)} wells",
         *told,
         f"\n{markdown_table(rows)}",
-        f"readings less model: rmse {summary['rmse']:.3g} m, correlation with the next "
-        f"{summary['residual_correlation']:.2f}",
+        "readings less model: rmse {rmse:.3g} m, correlation {residual_correlation:.2f} with the "
+        "next".format(**summary),
         *(f"- {line}" for line in lacks),
         *(f"note: {line}" for line in summary["notes"]),
         f"written: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}",

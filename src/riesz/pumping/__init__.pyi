@@ -1,8 +1,6 @@
 from .closed_forms import closest as closest
-from .closed_forms import hantush as hantush
 from .closed_forms import superposed as superposed
-from .closed_forms import theis as theis
-from .fit import TestFit as TestFit
+from .fit import Fitted as Fitted
 from .fit import fit_test as fit_test
 from .residuals import missing_physics as missing_physics
 from .results import draw_fit as draw_fit

@@ -26,36 +26,10 @@ LARGEST = 100.0
 TRIED = {"k": np.geomspace(1e-2, 1e4, 7), "Ss": np.geomspace(1e-7, 1e-2, 6), "c": (1e2, 1e4)}
 """Where a search begins: m/d, 1/m, d."""
 
-NUM_SEARCHES = 3
-"""From the best of these."""
-
-NUM_READINGS = 200
-"""That a search looks at, evenly over time."""
+NUM_SEARCHES, NUM_READINGS = 3, 200
+"""From the best of these, and by so many readings evenly over time."""
 
 Numbers = Float[np.ndarray, " *reading"]
-
-
-def theis(
-    radius: Numbers, time: Numbers, *, rate: float, transmissivity: float, storativity: float
-) -> Numbers:
-    """Drawdown in a confined aquifer."""
-    u = radius**2 * storativity / (4 * transmissivity * time)
-    return rate / (4 * np.pi * transmissivity) * exp1(u)
-
-
-def hantush(
-    radius: Numbers,
-    time: Numbers,
-    *,
-    rate: float,
-    transmissivity: float,
-    storativity: float,
-    resistance: float,
-) -> Numbers:
-    """Drawdown in an aquifer under a leaky layer without storage."""
-    u = radius**2 * storativity / (4 * transmissivity * time)
-    ratio = radius / np.sqrt(transmissivity * resistance)
-    return rate / (4 * np.pi * transmissivity) * leaky_well_function(u, ratio)
 
 
 def leaky_well_function(u: Numbers, ratio: Numbers) -> Numbers:
@@ -71,16 +45,17 @@ def superposed(
     well: Pumped, radius: Numbers, time: Numbers, values: Mapping[str, float]
 ) -> Numbers:
     """Drawdown about a well of no width, which stores no water, with `values` of k, Ss and c."""
-    whole = values["k"] * well.thickness, values["Ss"] * well.thickness
-    told = dict(zip(("transmissivity", "storativity"), whole, strict=True))
+    transmissivity, storativity = (values[name] * well.thickness for name in ("k", "Ss"))
     total = np.zeros_like(time)
     for start, rate in well.changes():
         later = time > start
-        where = (radius[later], time[later] - start)
+        r, t = radius[later], time[later] - start
+        u = r**2 * storativity / (4 * transmissivity * t)
         if well.leaky:
-            total[later] += hantush(*where, rate=rate, resistance=values["c"], **told)
+            drawdown = leaky_well_function(u, r / np.sqrt(transmissivity * values["c"]))
         else:
-            total[later] += theis(*where, rate=rate, **told)
+            drawdown = exp1(u)
+        total[later] += rate / (4 * np.pi * transmissivity) * drawdown
     return total
 
 

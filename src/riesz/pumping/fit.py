@@ -7,7 +7,6 @@ are too narrow.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import process_time
 from typing import Any
 
 import jax
@@ -40,25 +39,20 @@ INDEPENDENT, DRIFT = "independent", "drift"
 NOISES = (INDEPENDENT, DRIFT)
 
 NUM_DRAWS, NUM_CURVES = 20_000, 40
-
-LEAST = 1e-4
-"""Metres, of which errors are taken to be at least where a search begins."""
+LEAST = 1e-4  # m, of errors where a search begins
 
 Coordinates = Float[np.ndarray, " coordinate"]
 
 
 @dataclass(frozen=True, eq=False)
-class TestFit:
+class Fitted:
     """Draws of the parameters, and what readings should have been."""
-
-    __test__ = False  # no test of pytest's
 
     posterior: Posterior
     draws: dict[str, Float[np.ndarray, " draw"]]
     predicted: Numbers  # at the mode
     residual: Numbers  # readings less that
     band: tuple[Numbers, Numbers]  # 95 % of what the parameters leave open
-    cpu_seconds: float  # of the fit, compilation included
 
 
 def noise_of(kind: str, seen: Readings) -> tuple[AbstractLikelihood, dict[str, Any]]:
@@ -75,26 +69,23 @@ def noise_of(kind: str, seen: Readings) -> tuple[AbstractLikelihood, dict[str, A
     return shared, NOISE_PRIORS
 
 
-def fit_test(well: Pumped, seen: Readings, *, noise: str = DRIFT, seed: int = 0) -> TestFit:
+def fit_test(well: Pumped, seen: Readings, *, noise: str = DRIFT, seed: int = 0) -> Fitted:
     """What readings of a test say of the aquifer."""
     check_readings(well, seen)
-    began = process_time()
     problem = pumped_problem(well, seen, *noise_of(noise, seen))
     start = coordinates_of(problem, first_guess(well, seen))
     posterior = normal_about(problem, start, seed)
-    seconds = process_time() - began
     levels = levels_of(problem)
     predicted = levels(posterior.coordinate_mean())
     coordinates = posterior.sample(jr.key(seed), NUM_DRAWS)
     curves = np.array([levels(one) for one in coordinates[:NUM_CURVES]])
     spread = 1.96 * curves.std(axis=0, ddof=1)
-    return TestFit(
+    return Fitted(
         posterior=posterior,
         draws={name: np.asarray(value) for name, value in jax.vmap(problem.z)(coordinates).items()},
         predicted=predicted,
         residual=seen.level - predicted,
         band=(predicted - spread, predicted + spread),
-        cpu_seconds=seconds,
     )
 
 
@@ -112,9 +103,8 @@ def check_readings(well: Pumped, seen: Readings) -> None:
     taken = sum(change * max(last - time, 0.0) for time, change in well.changes())
     if taken * seen.level.mean() <= 0:
         raise RieszError(
-            f"{abs(taken):.4g} m3 are {'taken out' if taken > 0 else 'put in'}, but drawdowns are "
-            f"{seen.level.mean():.3g} m in the mean: a fall of head is positive, and so is a rate "
-            "of water taken out."
+            f"{taken:.4g} m3 were pumped, but drawdowns are {seen.level.mean():.3g} m in the mean: "
+            "a fall of head is positive, and so is a rate of water taken out."
         )
 
 

@@ -10,14 +10,9 @@ import numpy as np
 from riesz.posterior.checks import rms
 from riesz.pumping.well import Numbers, Pumped, Readings
 
-NOTICED = 0.5
-"""Of the root mean square of all residuals: a mean of a third of readings that is smaller is
-noise."""
-
-FOLLOWING = 0.3
-"""Correlation of residuals with the next ones from which on they are not noise."""
-
-PARTS = 3
+NOTICED, FOLLOWING = 0.5, 0.3
+"""A mean of a third of readings, over the root mean square of all, and the correlation of residuals
+with the next ones, from which on they are not noise."""
 
 
 def correlation(residual: Numbers, seen: Readings) -> float:
@@ -32,11 +27,11 @@ def correlation(residual: Numbers, seen: Readings) -> float:
 
 def thirds(residual: Numbers, seen: Readings) -> tuple[float, float, float]:
     """Mean residuals of early, middle and late readings, over the root mean square of all."""
-    parts: list[list[float]] = [[] for _ in range(PARTS)]
+    parts: tuple[list[float], ...] = ([], [], [])
     for _, own in seen.of_wells():
         logs = np.log(seen.time[own])
         share = (logs - logs[0]) / max(logs[-1] - logs[0], np.finfo(float).tiny)
-        for part, rest in zip((PARTS * share).clip(0, PARTS - 1), residual[own], strict=True):
+        for part, rest in zip((3 * share).clip(0, 2), residual[own], strict=True):
             parts[int(part)].append(float(rest))
     size = max(rms(residual), np.finfo(float).tiny)
     early, middle, end = (float(np.mean(part)) / size if part else 0.0 for part in parts)

@@ -14,7 +14,7 @@ from riesz.io.store.files import prepared_folder, write_bytes
 from riesz.io.store.results import Row, write_results
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
-from riesz.pumping.fit import TestFit
+from riesz.pumping.fit import Fitted
 from riesz.pumping.residuals import correlation, missing_physics, thirds
 from riesz.pumping.well import Numbers, Pumped, Readings
 
@@ -28,7 +28,7 @@ def parameter_row(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
     return {"mean": mean, "sd": sd, "q025": low, "q975": high}
 
 
-def rows_of(well: Pumped, found: TestFit, *, knows_thickness: bool) -> list[Row]:
+def rows_of(well: Pumped, found: Fitted, *, knows_thickness: bool) -> list[Row]:
     """T and S, and k and Ss where the thickness is known; then what else there is."""
     draws = found.draws
     told = {"T": draws["k"] * well.thickness, "S": draws["Ss"] * well.thickness}
@@ -38,7 +38,7 @@ def rows_of(well: Pumped, found: TestFit, *, knows_thickness: bool) -> list[Row]
     ]
 
 
-def summary_of(well: Pumped, seen: Readings, found: TestFit) -> dict[str, Any]:
+def summary_of(well: Pumped, seen: Readings, found: Fitted) -> dict[str, Any]:
     return {
         "readings": len(seen),
         "wells": len(seen.wells),
@@ -47,11 +47,10 @@ def summary_of(well: Pumped, seen: Readings, found: TestFit) -> dict[str, Any]:
         "residuals_early_middle_late": list(thirds(found.residual, seen)),
         "missing": list(missing_physics(well, seen, found.residual)),
         "notes": list(found.posterior.notes),
-        "cpu_seconds": found.cpu_seconds,
     }
 
 
-def write_test(out: Path, seen: Readings, found: TestFit, content: Mapping[str, Any]) -> None:
+def write_test(out: Path, seen: Readings, found: Fitted, content: Mapping[str, Any]) -> None:
     """All files of a test, the first of which holds this content."""
     prepared_folder(out)
     write_results(out / "results.json", content)

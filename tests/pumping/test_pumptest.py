@@ -277,7 +277,7 @@ def test_readings_that_cannot_be_of_a_well_are_told():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--rate", "-1"], "put in, but drawdowns are"),
+        (["--rate", "-1"], "m3 were pumped, but drawdowns are"),
         (["--rate", "none.csv"], "--rate is 'none.csv'"),
     ],
 )
