@@ -88,10 +88,12 @@ def pumped_problem(
     )
     if well.leaky:
         equation = equation + reaction(lambda x, z: 1 / z["c"])
-    if well.stores or well.casing_radius:
-        known, wall = {"rc": well.casing_radius}, 2 * well.well_radius
-        # All of the casing's water for each part of the circle that is the well's wall.
-        equation = equation + storage(lambda x, z: (known | z)["rc"] ** 2 / wall, on="left")
+    # All of the casing's water for each part of the circle that is the well's wall.
+    wall = 2 * well.well_radius
+    if well.stores:
+        equation = equation + storage(lambda x, z: z["rc"] ** 2 / wall, on="left")
+    elif well.casing_radius:
+        equation = equation + storage(well.casing_radius**2 / wall, on="left")
     return inverse_problem(
         P2(mesh, axisymmetric=True),
         equation,
