@@ -170,6 +170,12 @@ def test_wells_that_disagree_are_told():
     assert "fall less" in missing_physics(CONFINED, seen, -apart)[-1]
 
 
+def test_a_well_that_is_off_is_named():
+    seen = read_at(np.geomspace(0.01, 1.0, 20), radii=(10.0, 30.0, 90.0))
+    off = np.repeat([0.01, -0.1, 0.02], 20) * np.tile([1.0, 1.5], 30)
+    assert "readings of r30 are off by -0.12 m" in missing_physics(CONFINED, seen, off)[-1]
+
+
 # Tables
 
 

@@ -40,7 +40,7 @@ def thirds(residual: Numbers, seen: Readings) -> tuple[float, float, float]:
 
 def missing_physics(well: Pumped, seen: Readings, residual: Numbers) -> tuple[str, ...]:
     """What the model may lack, in words, with what in the residuals says so."""
-    found = [between_wells(seen, residual)]
+    found = [between_wells(seen, residual), odd_well(seen, residual)]
     if correlation(residual, seen) > FOLLOWING:
         found.insert(0, in_time(well, *thirds(residual, seen)))
     return tuple(one for one in found if one)
@@ -75,3 +75,13 @@ def between_wells(seen: Readings, residual: Numbers) -> str:
     more = "a screen in a part of the thickness only, or " if near > 0 else ""
     falls = "more" if near > 0 else "less"
     return f"near wells fall {falls} than the model has them: {more}an aquifer that is not uniform"
+
+
+def odd_well(seen: Readings, residual: Numbers) -> str:
+    """The one well of several that is off throughout, if there is one."""
+    means = {name: residual[own].mean() for name, own in seen.of_wells()}
+    odd = [name for name, mean in means.items() if abs(mean) > rms(residual) > 0]
+    if len(odd) != 1 or len(means) < 3:
+        return ""
+    off = f"readings of {odd[0]} are off by {means[odd[0]]:.2g} m in the mean"
+    return f"{off}: its level or distance, or an aquifer that is not uniform"

@@ -95,4 +95,6 @@ def draw_fit(
     above.set(xscale="log", yscale="log", xlabel="days")
     below.set(xscale="log", xlabel="days")
     below.axhline(0.0, color="0.7")
+    for axes in (above, below):  # or labels lie upon each other over less than a decade
+        axes.xaxis.set_minor_formatter("")
     above.legend(fontsize="small")
