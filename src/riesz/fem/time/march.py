@@ -179,7 +179,7 @@ def march(
             values, converged = root_from(now, then, solver, newton, last[problem.step.free])
         else:
             values, converged = fixed_root(
-                problem.step, then, fixed, step.kind, step.weights, past, solver, newton
+                problem.step, then, fixed, step.kind, step.weights, past, solver
             )
         state = with_dirichlet(problem.step, values, then)
         return (state, last), (record(state, then), converged)
