@@ -14,6 +14,7 @@ from riesz.case.check.words import case_numbers
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
+from riesz.case.file.time_axis import TimeTable
 from riesz.case.start.asked import Asked
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
@@ -115,6 +116,23 @@ def test_what_a_table_lacks_is_written_down(tmp_path):
     assert found["observations"]["outside"] == "drop"
     assert found["observations"]["where"] == {"head": {"min": 6}}
     assert "rows: 30 of 32, 1 without numbers, 1 outside the polygon" in made.guesses
+
+
+@pytest.mark.parametrize(("last", "step"), [(1990, "day"), (1996, "month"), (2040, "year")])
+def test_an_axis_of_time_stands_ready_where_there_are_dates(tmp_path, last, step):
+    every = [(year, i) for year in (1990, last) for i in range(16)]
+    rows = [f"{i % 4},{i // 4},{1 + i},{year}-0{1 + i % 5}-15" for year, i in every]
+    path = tmp_path / "heads.csv"
+    path.write_text("\n".join(["x,y,head,date", *rows]) + "\n")
+    made = starter(path, None, tmp_path, Asked())
+    told = f"dates: date, 1990-01-15 to {last}-05-15: the map is of all together"
+    assert any(note.startswith(told) for note in made.guesses)
+    assert "time" not in tables_of(made)
+    ready = made.text.split("# [time]")[1].split("\n\n")[0].splitlines()[1:]
+    lines = "\n".join(line.removeprefix("# ") for line in ready)
+    time = TimeTable.model_validate(tomllib.loads(lines))
+    assert (time.step, time.initial) == (step, "steady")
+    assert 5 < time.num_steps() < 400
 
 
 def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):

@@ -1,10 +1,12 @@
 """Lines of a first problem file about its measurements, as TOML writes them, each explained."""
 
+import datetime
 import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,9 @@ from riesz.io.tables.text import TextTable
 
 Numbers = Float[np.ndarray, " row"]
 Flags = Bool[np.ndarray, " row"]
+
+STEPS = {"year": 365 * 30, "month": 365 * 3, "week": 200}
+"""By name, and the days from which on they are taken."""
 
 DATE_NAME = r"(.*_)?(date|day|datetime|sampled|(.*)datum|tag|jour)(_.*)?"
 
@@ -87,21 +92,67 @@ def inline(pairs: Mapping[str, str]) -> str:
     return f"{{ {', '.join(f'{key} = {value}' for key, value in pairs.items())} }}"
 
 
-def date_lines(table: TextTable) -> list[str]:
-    """A column of days, and the first and the last of them, for whoever wants to choose."""
+@dataclass(frozen=True)
+class Dates:
+    """A column of days, the first and the last of them, and in which order they are written."""
+
+    column: str
+    first: datetime.date
+    last: datetime.date
+    order: str | None
+
+    @property
+    def step(self) -> str:
+        """By the calendar, so that there are some tens or hundreds of steps."""
+        days = (self.last - self.first).days
+        return next((name for name, longer in STEPS.items() if days > longer), "day")
+
+
+def dates_in(table: TextTable) -> Dates | None:
     for name in table.header:
         if not re.fullmatch(DATE_NAME, bare(name)) or table.header.count(name) > 1:
             continue
         found = days_in(table.cells(name))
         days = [day for day in found.found if day is not None]
         if len(days) > MOSTLY * table.num_rows:
-            order = f"; read {found.order}" if found.order else ""
-            return [
-                f"# date = {quoted(name)}   # with from and to, only these days count{order}",
-                f"# from = {min(days)}",
-                f"# to = {max(days)}",
-            ]
-    return []
+            return Dates(name, min(days), max(days), found.order)
+    return None
+
+
+def date_lines(dates: Dates | None) -> list[str]:
+    """For whoever wants to choose."""
+    if dates is None:
+        return []
+    order = f"; read {dates.order}" if dates.order else ""
+    return [
+        f"# date = {quoted(dates.column)}   # with from and to, only these days count{order}",
+        f"# from = {dates.first}",
+        f"# to = {dates.last}",
+    ]
+
+
+def date_notes(dates: Dates | None) -> list[str]:
+    if dates is None or dates.first == dates.last:
+        return []
+    return [
+        f"dates: {dates.column}, {dates.first} to {dates.last}: the map is of all together; "
+        "[time] stands ready behind # for an equation in time"
+    ]
+
+
+def time_lines(dates: Dates | None, site: str | None) -> list[str]:
+    """An axis of time that stands ready, where dates differ."""
+    if dates is None or dates.first == dates.last:
+        return []
+    aggregated = "" if site is None else ", leave out aggregate"
+    return [
+        f"# [time]            # in time: take the # from date above{aggregated},",
+        f"# start = {dates.first}   # add storage to [equation], and say what changes: wells or",
+        f"# end = {dates.last}     # a [series.NAME] with dates, or a start that is not steady",
+        f"# step = {quoted(dates.step)}",
+        '# initial = "steady"   # of the first stresses; or a number, or an unknown',
+        "",
+    ]
 
 
 def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> list[str]:

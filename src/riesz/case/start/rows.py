@@ -25,11 +25,14 @@ from riesz.case.start.coordinates import Systems, boxes_of, systems_of
 from riesz.case.start.lines import (
     crs_line,
     date_lines,
+    date_notes,
+    dates_in,
     option_lines,
     quoted,
     relative,
     row_lines,
     site_lines,
+    time_lines,
 )
 from riesz.errors import FileFormatError, RieszError, told_of
 from riesz.geometry.crs import unit_clash
@@ -56,6 +59,7 @@ class MeasuredRows:
     systems: Systems
     file: OutlineFile | None  # in the coordinates of the problem
     lines: str  # of [observations], each with its end
+    time: str  # the lines of [time], behind #, where there are dates
     notes: tuple[str, ...]  # what was guessed, and how many rows there are
 
 
@@ -113,6 +117,7 @@ def measured_rows(
     check_inside(table, located[good], inside, names, outline)
     check_values(table.kept(inside), values[inside], names, outline)
     positive = checked_covariates(table.kept(inside), values[inside], names, asked)
+    dates = dates_in(table.kept(inside))
     lines = [
         f"file = {quoted(relative(table_path, folder))}",
         *([] if asked.layer is None else [f"layer = {quoted(asked.layer)}"]),
@@ -122,11 +127,13 @@ def measured_rows(
         *crs_line(systems.table if systems.moves_table else None),
         f"value = {quoted(names.value)}",
         *row_lines(asked, {name: (raw[name], columns[name]) for name in raw}, good & ~inside),
-        *date_lines(table.kept(inside)),
+        *date_lines(dates),
         *option_lines(asked, unit_of(names.value), positive),
     ]
     notes = [*written, *names.why, *systems.notes, *told, *odd, row_note(total, good, inside)]
-    notes += odd_rows(table.kept(inside), places[inside], values[inside], names, site)
+    notes += date_notes(dates) + odd_rows(
+        table.kept(inside), places[inside], values[inside], names, site
+    )
     points, kept, below = located[inside], values[inside], below[inside]
     if site is not None:
         points, kept, below = by_site(points, kept, below, identifiers(table.kept(inside), site))
@@ -138,6 +145,7 @@ def measured_rows(
         systems=systems,
         file=file,
         lines="".join(f"{line}\n" for line in lines),
+        time="".join(f"{line}\n" for line in time_lines(dates, site)),
         notes=tuple(notes),
     )
 

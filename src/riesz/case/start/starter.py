@@ -122,6 +122,7 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
         domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
         edge=number(edge),
         observations=measured.lines,
+        time=measured.time,
         local=NOT_LOCAL if measured.num_limits else LOCAL,
         mean=number(rounded(float(values.mean()), 3)),
         spread=number(rounded(spread)),
