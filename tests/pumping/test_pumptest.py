@@ -58,7 +58,7 @@ def test_a_rate_that_ends_leaves_what_it_would_have_been_less_the_same_later():
     np.testing.assert_allclose(superposed(stopped, radius, after, VALUES), whole - later)
 
 
-@pytest.mark.parametrize("well", [CONFINED, LEAKY, STEPPED])
+@pytest.mark.parametrize("well", [CONFINED, pytest.param(LEAKY, marks=pytest.mark.slow), STEPPED])
 def test_a_search_by_closed_forms_finds_what_readings_were_made_of(well):
     found = closest(well, read_at(well=well))
     for name in found:

@@ -103,6 +103,7 @@ def test_the_terms_of_the_objective_are_told_apart_step_by_step():
     assert {len(curve) for curve in posterior.history.values()} == {40}
 
 
+@pytest.mark.slow  # quickly: the polished q in test_polish.py
 def test_a_wrong_equation_leaves_predictions_uncertain_away_from_the_sensors():
     prediction = predict(nodal_fit(2.0), "u", num_draws=100)
     trusted = predict(nodal_fit(0.3), "u", num_draws=100)
