@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
 from riesz.errors import RieszError
-from riesz.fem.linear.host_lu import Pattern, factorise
+from riesz.fem.linear.host_lu import Pattern, elimination_of, factorise
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.penalty.dual_norm import Gram, dual_norm
@@ -118,7 +118,7 @@ def inverse_entries(
     """
     pattern = gram.pattern
     stands = Pattern(np.asarray(pattern.columns), np.asarray(pattern.row_starts))
-    factor = factorise(np.asarray(gram.values), stands)
+    factor = factorise(np.asarray(gram.values), elimination_of(stands))
     if factor is None:
         raise RieszError(
             "the Gram matrix is singular: prescribe values on a part of the boundary, or add a "

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from riesz.fem.elements.space import P1, point_operator
+from riesz.fem.elements.space import P1, Operator, point_operator
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.solve import Newton
 from riesz.fem.terms.coefficient import nodal
@@ -26,7 +26,6 @@ from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points
 from riesz.mesh.mesh import Mesh
-from riesz.prediction.in_time import StateAt
 
 DIFFUSIVITIES = 5.0 * 3.0 ** np.arange(6)
 """Transmissivity over storage, in square km a year, for which responses are tabulated."""
@@ -105,9 +104,9 @@ def responses_of(
     prior = GP(Matern52(length), through, at_nodes=True).on(mesh)
     field = jax.vmap(prior.value)(jnp.eye(prior.num_coordinates))
     patterns = jnp.concatenate([jnp.ones((1, mesh.num_nodes)), field])
-    reader = StateAt(point_operator(space, places, dtype=problem.dtype))
+    wells = point_operator(space, places, dtype=problem.dtype)
     found = np.stack(
-        [np.asarray(marched(problem, reader, patterns, jnp.asarray(one))) for one in diffusivities]
+        [np.asarray(marched(problem, wells, patterns, jnp.asarray(one))) for one in diffusivities]
     )
     return Responses(found[:, :1], found[:, 1:])
 
@@ -115,12 +114,12 @@ def responses_of(
 @eqx.filter_jit
 def marched(
     problem: TransientProblem,
-    reader: StateAt,
+    wells: Operator,
     patterns: Float[Array, "term node"],
     diffusivity: Float[Array, ""],
 ) -> Float[Array, "term lag well"]:
     def one(pattern: Float[Array, " node"]) -> Float[Array, "lag well"]:
         z = {"diffusivity": diffusivity, "pattern": nodal(pattern)}
-        return march(problem, z, SparseLU(), Newton(), reader).recorded
+        return march(problem, z, SparseLU(), Newton(), lambda state, z: wells @ state).recorded
 
     return jax.vmap(one)(patterns)
