@@ -123,7 +123,7 @@ own = well == nearest
 axes.plot(year[own], np.asarray(problem.observations.values)[own], "k.", label="read")
 axes.set(xlabel="year", ylabel="head [m]", title="The well nearest to the pumps")
 axes.legend()
-plt.show()
+figure
 
 # %%
 record = empty.time.transient(empty.forward)
