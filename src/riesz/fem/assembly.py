@@ -46,6 +46,12 @@ def residual(problem: BoundaryValueProblem, state: DofValues, z: Any = None) -> 
             group.domain.dofs, group_residuals(problem, group, state, z), strict=True
         ):
             total = total.at[dofs].add(part)
+    return total if not problem.point_sources else total + residual_of_wells(problem, z)
+
+
+def residual_of_wells(problem: BoundaryValueProblem, z: PyTree = None) -> DofValues:
+    """The part of the residual that point sources make, whatever the state."""
+    total = jnp.zeros(problem.space.num_dofs, problem.dtype)
     for source, operator in problem.point_sources:
         rates = jnp.asarray(source_rates(source, z), total.dtype)
         total = total + source.sign * operator.transposed(rates)

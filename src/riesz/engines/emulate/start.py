@@ -24,7 +24,7 @@ from riesz.problem.linearity import (
     prescribed_values,
 )
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.networks import trunk_branch
+from riesz.surrogate.networks import TrunkBranch, trunk_branch
 from riesz.surrogate.surrogate import (
     COORDINATES,
     Frame,
@@ -118,7 +118,16 @@ def initial_surrogate(
     """A factorised network, in the frame of the mesh and of the observed values."""
     forward = problem.forward
     boundary = boundary_values(forward, prescribed_values(problem))
-    network = trunk_branch(
+    network = initial_network(problem, key, width, features)
+    bare = Surrogate(network, boundary, frame_of(forward.space.mesh, 0.0, forward.dtype))
+    return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
+
+
+def initial_network(
+    problem: InverseProblem, key: PRNGKeyArray, width: int, features: int
+) -> TrunkBranch:
+    forward = problem.forward
+    return trunk_branch(
         forward.space.mesh.dim,
         problem.num_coordinates,
         key,
@@ -127,8 +136,6 @@ def initial_surrogate(
         features=features,
         dtype=forward.dtype,
     )
-    bare = Surrogate(network, boundary, frame_of(forward.space.mesh, 0.0, forward.dtype))
-    return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
 
 
 def scaled_frame(problem: InverseProblem, bare: AnySurrogate) -> Frame:
@@ -154,15 +161,7 @@ def initial_trajectory(
     quickest = float(penalty.reactions.max())
     slowest = quickest * float(time.axis.steps.min() / np.ptp(time.axis.times))
     beside = responses(forward, (slowest, float(np.sqrt(slowest * quickest)), quickest))
-    network = trunk_branch(
-        forward.space.mesh.dim,
-        problem.num_coordinates,
-        key,
-        linear=linear_coordinates(problem),
-        width=width,
-        features=features - beside.shape[1],
-        dtype=forward.dtype,
-    )
+    network = initial_network(problem, key, width, features - beside.shape[1])
     lifting = lifting_in_time(forward, problem.latents, time.axis.times)
     frame = frame_of(forward.space.mesh, 0.0, forward.dtype)
     begins = time.initial is not None

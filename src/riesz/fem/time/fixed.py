@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from riesz.arrays import on_device
-from riesz.fem.assembly import free_residual, jacobian, source_rates, with_dirichlet
+from riesz.fem.assembly import free_residual, jacobian, residual_of_wells, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem
@@ -109,15 +109,6 @@ def still_side(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
     return free_residual(without_wells, prescribed, z)
 
 
-def from_wells(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
-    """Their part of the residual."""
-    total = jnp.zeros(step.space.num_dofs, step.dtype)
-    for source, operator in step.point_sources:
-        rates = jnp.asarray(source_rates(source, z), total.dtype)
-        total = total + source.sign * operator.transposed(rates)
-    return total[step.free]
-
-
 def fixed_root(
     step: BoundaryValueProblem,
     z: PyTree,
@@ -129,7 +120,7 @@ def fixed_root(
 ) -> tuple[FreeValues, Bool[Array, ""]]:
     """The solution of one step, and whether it is one."""
     if fixed.side is not None:
-        side = fixed.side + from_wells(step, z)
+        side = fixed.side + residual_of_wells(step, z)[step.free]
     else:
         # What is prescribed may have been another value before.
         now = with_history(step, weights.now, past.at[step.free].set(0.0))
