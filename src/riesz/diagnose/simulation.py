@@ -4,13 +4,6 @@ If posteriors are right, the truth behind each data set is one more draw from it
 rank among them is uniform (Talts, Betancourt, Simpson, Vehtari & Gelman 2018). The data come from
 exact solves; one surrogate over the prior serves all fits, which are the Gaussians that `emulate`
 would end with.
-
-Gaussian posteriors of many data sets at once, with one surrogate that is right over the prior.
-
-The best full-rank Gaussian has $\Sigma^{-1} = I - E_q[\nabla^2 \log p(y \mid \xi)]$ and a mean at
-which $E_q[\nabla \log p(y \mid \xi)] = m$ (Opper & Archambeau 2009). Steps of Newton's method on
-these equations, all data sets side by side; as in `emulate` the first steps give the data a part
-of their weight, so that q shrinks from the prior in steps that it can follow.
 """
 
 from time import perf_counter
@@ -20,41 +13,26 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.diagnose.calibration import Calibration
+from riesz.engines.amortise.gaussians import ManyFits, fits_to_many
+from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import (
-    Coordinates,
     DataSets,
-    Observed,
     PriorSurrogate,
     Simulator,
     check_simulable,
     surrogate_over_prior,
 )
 from riesz.engines.emulate.start import at_sensors, check_nested
-from riesz.engines.emulate.variational import matched_normals
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
-from riesz.posterior.family import Draws, FullRank, full_rank_of
+from riesz.posterior.family import Draws
 from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
-
-NUM_DRAWS = 64
-"""Of q in a step; matched in mean and covariance, so that quadratic log-likelihoods are exact."""
-
-NUM_STEPS = 30
-FIRST_SHARE, SHARE_GROWTH = 10.0, 4.0
-"""At first the best informed direction shrinks about to 1 / sqrt(1 + 10) of the prior."""
-
-REACH = 2.0
-"""Standard deviations of q that a step may go."""
-
-AT_ONCE = 50
-"""Data sets side by side: more would only take more memory."""
 
 NUM_DATA_SETS = 500
 FEWEST = 20
@@ -62,61 +40,6 @@ STARTED_TWICE = 100
 """Data sets that are fitted from a second start."""
 
 SETTLED = 0.05
-
-
-class ManyFits(eqx.Module):
-    """A Gaussian for each data set, and how far its mean moved in the last step."""
-
-    families: FullRank  # with a leading axis
-    moved: Float[Array, "*data"]  # standard deviations
-
-
-@eqx.filter_jit
-def fits_to_many(
-    simulator: Simulator, observed: DataSets, starts: Float[Array, "data coordinate"], seed: int
-) -> ManyFits:
-    """The posteriors of data sets, each sought from its own start."""
-    size, dtype = simulator.problem.num_coordinates, simulator.problem.forward.dtype
-    normals = matched_normals(jr.key(seed), NUM_DRAWS, size, dtype)
-
-    def one(pair: tuple[Observed, Coordinates]) -> ManyFits:
-        return fitted(simulator, *pair, normals)
-
-    return jax.lax.map(one, (observed, starts), batch_size=AT_ONCE)
-
-
-def fitted(
-    simulator: Simulator, observed: Observed, start: Coordinates, normals: Draws
-) -> ManyFits:
-    def log_likelihood(coordinates: Coordinates) -> Float[Array, ""]:
-        return simulator.log_likelihood(observed, coordinates)
-
-    identity = jnp.eye(len(start), dtype=start.dtype)
-    most = jnp.linalg.eigvalsh(moments(log_likelihood, start[None, :] + normals)[1])[-1]
-    first = jnp.minimum(1.0, FIRST_SHARE / most)
-
-    def step(state, number):
-        mean, factor = state
-        share = jnp.minimum(1.0, first * SHARE_GROWTH**number)
-        slope, information = moments(log_likelihood, mean[None, :] + normals @ factor.T)
-        covariance = jnp.linalg.inv(identity + share * information)
-        change = covariance @ (share * slope - mean)
-        length = jnp.linalg.norm(solve_triangular(factor, change, lower=True))
-        mean = mean + change * jnp.minimum(1.0, REACH / length)
-        return (mean, jnp.linalg.cholesky(covariance)), length
-
-    (mean, factor), lengths = jax.lax.scan(
-        step, (start, identity), jnp.arange(NUM_STEPS, dtype=start.dtype)
-    )
-    return ManyFits(full_rank_of(mean, factor), lengths[-1])
-
-
-def moments(log_likelihood, draws: Draws) -> tuple[Coordinates, Float[Array, "n n"]]:
-    """The expected slope of the log-likelihood, and its expected curvature, never below zero."""
-    slope = jnp.mean(jax.vmap(jax.grad(log_likelihood))(draws), axis=0)
-    curvature = -jnp.mean(jax.vmap(jax.hessian(log_likelihood))(draws), axis=0)
-    values, axes = jnp.linalg.eigh((curvature + curvature.T) / 2)
-    return slope, (axes * jnp.maximum(values, 0.0)[None, :]) @ axes.T
 
 
 def sbc(
@@ -151,10 +74,10 @@ def sbc(
         exact = exact_at_sensors(problem, truths)
         observed = with_noise(problem, noise_key, truths, exact)
         simulator = Simulator(problem, surrogate)
-        fits = fits_to_many(simulator, observed, jnp.zeros_like(truths), seed)
+        fits = fits_to_many(simulator, Readings(observed), jnp.zeros_like(truths), seed)
         few = min(STARTED_TWICE, num_data_sets)
         starts = jr.normal(again_key, (few, size))
-        again = fits_to_many(simulator, observed[:few], starts, seed)
+        again = fits_to_many(simulator, Readings(observed[:few]), starts, seed)
         variances = jax.vmap(lambda q: q.variances())(fits.families)
         errors = sensor_errors(problem, surrogate, truths, exact)
     check_found(fits)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import NOISE, linear_problem
 
-from riesz.diagnose.simulation import fits_to_many
+from riesz.engines.amortise.gaussians import fits_to_many
+from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.emulate.start import at_sensors, initial_surrogate
 
@@ -19,7 +20,7 @@ def test_linear_problems_are_solved_exactly_from_any_start():
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
     simulator = Simulator(problem, surrogate)
     truths, observed = simulator.pairs(jr.key(1), 3)
-    found = fits_to_many(simulator, observed, 3 * jnp.ones_like(truths), 0)
+    found = fits_to_many(simulator, Readings(observed), 3 * jnp.ones_like(truths), 0)
 
     origin = jnp.zeros(3)
 

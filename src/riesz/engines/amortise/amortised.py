@@ -24,7 +24,7 @@ from riesz.errors import RieszError
 from riesz.observe.given import as_numbers
 from riesz.penalty.norm import solve_positive
 from riesz.posterior.family import FullRank, standard_log_density
-from riesz.posterior.posterior import Posterior, SurrogateStates
+from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 
 Examples = Float[Array, "example sensor"]
@@ -166,9 +166,9 @@ class Amortised(eqx.Module):
             observed=jnp.asarray(values, self.problem.forward.dtype),
             observations=dataclasses.replace(self.problem.observations, values=values),
         )
-        states = SurrogateStates(self.simulator.surrogate)
         notes = doubts(fit, float(self.usual_fit))
         q = jax.tree.map(jnp.asarray, q)
+        states = self.simulator.states()
         return Posterior(problem, q, states, self.history, ENGINE, self.seed, notes)
 
 

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.engines.amortise.model import ReducedSensors
+from riesz.engines.amortise.readings import Readings
 from riesz.engines.base import Count
 from riesz.engines.emulate.least_squares import applies_to, stepped_readout
 from riesz.engines.emulate.start import (
@@ -18,6 +20,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.errors import RieszError
 from riesz.posterior.family import Draws, antithetic
+from riesz.posterior.posterior import AbstractStateMap, ExactStates, SurrogateStates
 from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
@@ -42,7 +45,19 @@ class Simulator(eqx.Module):
     """The joint distribution of unknowns and observations; those of the problem are not read."""
 
     problem: InverseProblem
-    surrogate: Surrogate
+    surrogate: Surrogate | ReducedSensors
+
+    def predicted(self, coordinates: Coordinates) -> Observed:
+        """What the sensors would see, without noise."""
+        if isinstance(self.surrogate, ReducedSensors):
+            return self.surrogate(self.problem, coordinates)
+        return at_sensors(self.problem, self.surrogate, coordinates)
+
+    def states(self) -> AbstractStateMap:
+        """Those that go with the unknowns; reduced ones are not kept, and solved for exactly."""
+        if isinstance(self.surrogate, ReducedSensors):
+            return ExactStates()
+        return SurrogateStates(self.surrogate)
 
     def pairs(self, key: PRNGKeyArray, num_data: int) -> tuple[Draws, DataSets]:
         """Unknowns from the prior, and observations of their states with noise."""
@@ -52,13 +67,16 @@ class Simulator(eqx.Module):
         return truths, jax.vmap(self.observed)(jr.split(noise_key, num_data), truths)
 
     def observed(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
-        values = at_sensors(self.problem, self.surrogate, coordinates)
+        values = self.predicted(coordinates)
         return measured(key, self.problem, values, self.problem.z(coordinates))
 
-    def log_likelihood(self, observed: Observed, coordinates: Coordinates) -> Float[Array, ""]:
+    def log_likelihood(
+        self, observed: Observed | Readings, coordinates: Coordinates
+    ) -> Float[Array, ""]:
         """The log-density of a data set, given the unknowns."""
-        values = at_sensors(self.problem, self.surrogate, coordinates)
-        return self.problem.likelihood.log_prob(observed, values, self.problem.z(coordinates))
+        told = observed if isinstance(observed, Readings) else Readings(observed)
+        z = self.problem.z(coordinates)
+        return told.log_prob(self.problem.likelihood, self.predicted(coordinates), z)
 
 
 class PriorSurrogate(PatchSettings):

@@ -1,0 +1,213 @@
+r"""A posterior for each of many data sets, and whether exact solves vouch for it.
+
+A Gaussian is fitted with a model that no mesh makes slow. Many draws of it, made a little wider,
+are weighed by the posterior of that model: their moments are the answer, skewed posteriors
+included. Where they are worth little, a Gaussian with their moments is weighed again, by more of
+them. Then the equation is solved exactly for a few draws by their weights. By the scatter of the
+ratio $r$ of both likelihoods, no mean of the exact posterior is farther off than
+$\mathrm{sd}(r) / \mathrm{mean}(r)$ of its standard deviations; where that is too much, draws are
+weighed by exact solves instead. Values of the unknowns all over the prior tell whether there is
+another explanation far from the Gaussian.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+from jaxtyping import Array, Bool, Float, Int
+
+from riesz.arrays import on_device
+from riesz.engines.amortise.gaussians import Sought, fitted, hessian_numbers, sought_by
+from riesz.engines.amortise.parts import num_at_once
+from riesz.engines.amortise.readings import Readings
+from riesz.engines.amortise.simulate import Simulator
+from riesz.posterior.checks import DOUBTFUL
+from riesz.posterior.family import Draws, standard_log_density
+from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.sobol import spread_normals
+from riesz.problem.problem import Coordinates
+
+NUM_DRAWS, MANY_DRAWS = 512, 4096
+"""Of a Gaussian, and where the first were worth little."""
+
+FITTED_BY = 32
+"""Draws that a Gaussian is fitted by; weights make up for what they miss."""
+
+WIDENED = 0.3
+"""Proposals are wider by this over the root of the unknowns: tails are seen, and cost little."""
+
+FAIR = 200
+"""Effective draws of an answer: means to 7 % of a standard deviation by chance alone, and less
+by draws that are spread evenly."""
+
+NUM_ELSEWHERE = 2048
+FAR, NEARLY = 1e-6, 8.0
+"""What is outside an ellipsoid that a Gaussian leaves with this probability is far, and another
+explanation if its log-density comes so near to that at the mean."""
+
+
+class Elsewhere(eqx.Module):
+    """Unknowns all over the prior, and what sensors would see of them."""
+
+    places: Draws
+    predicted: Float[Array, "draw sensor"]
+
+
+class Question(eqx.Module):
+    """What all data sets have in common."""
+
+    sought: Sought
+    elsewhere: Elsewhere
+    normals: Draws  # of the draws that are weighed
+    far: Float[Array, ""]  # squared length of an offset
+    together: int = eqx.field(static=True)
+
+
+class Answer(eqx.Module):
+    """Of the model, for one data set or with a leading axis."""
+
+    mean: Float[Array | np.ndarray, "*data coordinate"]
+    factor: Float[Array | np.ndarray, "*data coordinate coordinate"]
+    log_weights: Float[Array | np.ndarray, "*data draw"]
+    # The share of the evidence that is far away, or one where a place there is nearly as likely.
+    elsewhere: Float[Array | np.ndarray, "*data"]
+
+
+def question(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tuple[int, Question]:
+    """And data sets to be worked on together; both from sizes and a seed alone."""
+    size = simulator.problem.num_coordinates
+    width, sought = sought_by(simulator, seed, FITTED_BY)
+    places = on_device(spread_normals(seed + 1, NUM_ELSEWHERE, size))
+    elsewhere = Elsewhere(places, predictions(simulator, places))
+    normals = on_device(spread_normals(seed + 2, num_draws, size))
+    far = on_device(np.asarray(scipy.stats.chi2.isf(FAR, size)))
+    together = num_at_once(width * hessian_numbers(simulator), num_draws)
+    return width, Question(sought, elsewhere, normals, far, together)
+
+
+@eqx.filter_jit
+def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw sensor"]:
+    return jax.lax.map(simulator.predicted, places, batch_size=64)
+
+
+def answered(asked: Question, observed: Readings) -> Answer:
+    """Sought from the best of the values all over the prior."""
+    problem, own = asked.sought.simulator.problem, asked.elsewhere
+
+    def log_posterior(place, predicted):
+        fit = observed.log_prob(problem.likelihood, predicted, problem.z(place))
+        return fit, fit + standard_log_density(place)
+
+    fits, logs = jax.vmap(log_posterior)(own.places, own.predicted)
+    found = fitted(asked.sought, observed, own.places[jnp.argmax(logs)])
+    mean, factor = found.families.mean, found.families.factor()
+    weights = log_weights(asked, observed, mean, factor)
+    offsets = jax.scipy.linalg.solve_triangular(factor, (own.places - mean[None]).T, lower=True)
+    is_far = jnp.sum(offsets**2, axis=0) > asked.far
+    at_mean = asked.sought.simulator.log_likelihood(observed, mean) + standard_log_density(mean)
+    beyond = jax.nn.logsumexp(jnp.where(is_far, fits, -jnp.inf)) - jnp.log(float(len(fits)))
+    within = jax.nn.logsumexp(weights) - jnp.log(float(len(weights)))
+    is_near = jnp.max(jnp.where(is_far, logs, -jnp.inf)) > at_mean - NEARLY
+    share = jax.nn.sigmoid(beyond - within)
+    return Answer(mean, factor, weights, jnp.where(is_near, 1.0, share))
+
+
+def log_weights(
+    asked: Question, observed: Readings, mean: Coordinates, factor: Float[Array, "n n"]
+) -> Float[Array, " draw"]:
+    """The posterior of the model over the density of the proposals, at their draws."""
+    simulator, wide = asked.sought.simulator, widened(len(mean)) * factor
+
+    def one(normal: Coordinates) -> Float[Array, ""]:
+        place = mean + wide @ normal
+        joint = simulator.log_likelihood(observed, place) + standard_log_density(place)
+        return joint - standard_log_density(normal)
+
+    each = jax.lax.map(one, asked.normals, batch_size=min(asked.together, len(asked.normals)))
+    return each + jnp.sum(jnp.log(jnp.diagonal(wide)))
+
+
+def widened(size: int) -> float:
+    return 1 + WIDENED / size**0.5
+
+
+def weighed_again(
+    asked: Question, row: tuple[Readings, Coordinates, Float[Array, "n n"]]
+) -> Float[Array, " draw"]:
+    return log_weights(asked, *row)
+
+
+class Judged(NamedTuple):
+    """Draws with their weights, and what these tell, for each data set."""
+
+    log_weights: Float[np.ndarray, "data draw"]
+    log_proposals: Float[np.ndarray, "data draw"]  # the density that the draws are from
+    draws: Float[np.ndarray, "data draw coordinate"]
+    weights: Float[np.ndarray, "data draw"]
+    k_hat: Float[np.ndarray, " data"]
+
+    @property
+    def effective_draws(self) -> Float[np.ndarray, " data"]:
+        return 1 / np.sum(self.weights**2, axis=1)
+
+    @property
+    def mean(self) -> Float[np.ndarray, "data coordinate"]:
+        return np.einsum("ndc,nd->nc", self.draws, self.weights)
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "data coordinate coordinate"]:
+        offsets = self.draws - self.mean[:, None]
+        return np.einsum("ndi,ndj,nd->nij", offsets, offsets, self.weights)
+
+    def rows(self, chosen: Int[np.ndarray, " some"]) -> "Judged":
+        """Those of some data sets."""
+        return Judged(*(part[chosen] for part in self))
+
+    def is_fair(self) -> Bool[np.ndarray, " data"]:
+        """Whether weighed draws may stand for the posterior of what they were weighed by."""
+        is_enough = self.effective_draws >= min(FAIR, 0.4 * self.weights.shape[1])
+        return (self.k_hat <= DOUBTFUL) & is_enough & np.isfinite(self.mean).all(axis=1)
+
+
+class Proposed(NamedTuple):
+    """Draws of Gaussians that were made wider, and the density they are from."""
+
+    draws: Float[np.ndarray, "data draw coordinate"]
+    log_proposals: Float[np.ndarray, "data draw"]
+
+
+def proposed(
+    mean: Float[np.ndarray, "data coordinate"],
+    factor: Float[np.ndarray, "data coordinate coordinate"],
+    normals: Float[np.ndarray, "draw coordinate"],
+) -> Proposed:
+    wider = widened(mean.shape[1])
+    draws = mean[:, None] + wider * np.einsum("dj,nij->ndi", normals, factor)
+    volumes = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2) * wider), axis=1)
+    return Proposed(draws, log_normal(normals)[None] - volumes[:, None])
+
+
+def weighed_by(logs: Float[np.ndarray, "data draw"], drawn: Proposed) -> Judged:
+    """Impossible draws count for nothing; where all are, nothing is known of the tail."""
+    logs = np.where(np.isnan(logs), -np.inf, logs)
+    weights, shapes = np.full(logs.shape, 1 / logs.shape[1]), np.full(len(logs), np.inf)
+    for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
+        found = smoothed_weights(logs[row])
+        weights[row], shapes[row] = found.weights, found.k_hat
+    return Judged(logs, drawn.log_proposals, drawn.draws, weights, shapes)
+
+
+def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:
+    """The log-density of the standard normal distribution, along the last axis."""
+    return -0.5 * np.sum(values**2 + np.log(2 * np.pi), axis=-1)
+
+
+def picked(weights: Float[np.ndarray, "data draw"], count: int) -> Int[np.ndarray, "data count"]:
+    """Of each data set so many draws, as often as their weights say (systematic resampling)."""
+    ends = np.cumsum(weights, axis=1)
+    levels = (np.arange(count) + 0.5) / count
+    found = [np.searchsorted(row / row[-1], levels) for row in ends]
+    return np.minimum(np.stack(found), weights.shape[1] - 1)

@@ -1,0 +1,149 @@
+r"""Gaussian posteriors of many data sets at once, with one model that is right over the prior.
+
+The best full-rank Gaussian has $\Sigma^{-1} = I - E_q[\nabla^2 \log p(y \mid \xi)]$ and a mean at
+which $E_q[\nabla \log p(y \mid \xi)] = m$ (Opper & Archambeau 2009). Steps of Newton's method on
+these equations, all data sets side by side; as in `emulate` the first steps give the data a part
+of their weight, so that q shrinks from the prior in steps that it can follow.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from riesz.engines.amortise.model import ReducedSensors
+from riesz.engines.amortise.parts import Devices, as_devices, by_parts, num_at_once
+from riesz.engines.amortise.readings import Readings
+from riesz.engines.amortise.simulate import Coordinates, Simulator
+from riesz.engines.emulate.variational import matched_normals
+from riesz.posterior.family import Draws, FullRank, full_rank_of
+
+NUM_DRAWS = 64
+"""Of q in a step; matched in mean and covariance, so that quadratic log-likelihoods are exact."""
+
+DRAWS_PER_UNKNOWN = 4
+
+NUM_STEPS = 30
+STILL = 1e-10
+"""Standard deviations of q: where a step is no longer than this, there are no more."""
+
+FIRST_SHARE, SHARE_GROWTH = 10.0, 4.0
+"""At first the best informed direction shrinks about to 1 / sqrt(1 + 10) of the prior."""
+
+REACH = 2.0
+"""Standard deviations of q that a step may go."""
+
+SURROGATE_NUMBERS = 10_000
+"""What a surrogate holds of one draw at the sensors, roughly."""
+
+
+class ManyFits(eqx.Module):
+    """A Gaussian for each data set, and how far its mean moved in the last step."""
+
+    families: FullRank  # with a leading axis
+    moved: Float[Array | np.ndarray, "*data"]  # standard deviations
+
+
+class Sought(eqx.Module):
+    """What all data sets have in common."""
+
+    simulator: Simulator
+    normals: Draws
+    together: int = eqx.field(static=True)  # draws that a device works on at once
+
+
+def fits_to_many(
+    simulator: Simulator,
+    observed: Readings,
+    starts: Float[Array | np.ndarray, "data coordinate"],
+    seed: int,
+    devices: Devices | None = None,
+) -> ManyFits:
+    """The posteriors of data sets, each sought from its own start."""
+    width, sought = sought_by(simulator, seed)
+    rows = (observed, starts)
+    return by_parts(found_from, sought, rows, width=width, devices=as_devices(devices))
+
+
+def sought_by(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tuple[int, Sought]:
+    """Data sets to be worked on together, and what they share; from sizes alone."""
+    size, dtype = simulator.problem.num_coordinates, simulator.problem.forward.dtype
+    count = max(num_draws, DRAWS_PER_UNKNOWN * size)
+    numbers = hessian_numbers(simulator)
+    width = num_at_once(count * numbers)
+    together = num_at_once(width * numbers, count)
+    normals = matched_normals(jr.key(seed), count, size, dtype)
+    return width, Sought(simulator, normals, together)
+
+
+def hessian_numbers(simulator: Simulator) -> int:
+    """What a device holds for the curvature at one draw, roughly."""
+    own, size = simulator.surrogate, simulator.problem.num_coordinates
+    if isinstance(own, ReducedSensors):
+        return own.num_modes * (own.num_modes + 4 * size)
+    return SURROGATE_NUMBERS * size
+
+
+def found_from(sought: Sought, row: tuple[Readings, Coordinates]) -> ManyFits:
+    return fitted(sought, *row)
+
+
+def fitted(sought: Sought, observed: Readings, start: Coordinates) -> ManyFits:
+    """Newton's method for one data set, until it stands still."""
+    simulator, normals = sought.simulator, sought.normals
+
+    def log_likelihood(coordinates: Coordinates) -> Float[Array, ""]:
+        return simulator.log_likelihood(observed, coordinates)
+
+    def seen(draws: Draws):
+        return moments(log_likelihood, draws, sought.together)
+
+    identity = jnp.eye(len(start), dtype=start.dtype)
+    most = jnp.linalg.eigvalsh(seen(start[None, :] + normals)[1])[-1]
+    first = jnp.minimum(1.0, FIRST_SHARE / most)
+
+    def share_of(number):
+        return jnp.minimum(1.0, first * SHARE_GROWTH**number)
+
+    def goes_on(state):
+        _, _, number, length = state
+        is_still = (length <= STILL) & (share_of(number - 1) >= 1)
+        return (number < NUM_STEPS) & ~is_still
+
+    def step(state):
+        mean, factor, number, _ = state
+        share = share_of(number)
+        slope, information = seen(mean[None, :] + normals @ factor.T)
+        covariance = jnp.linalg.inv(identity + share * information)
+        change = covariance @ (share * slope - mean)
+        length = jnp.linalg.norm(solve_triangular(factor, change, lower=True))
+        mean = mean + change * jnp.minimum(1.0, REACH / length)
+        return mean, jnp.linalg.cholesky(covariance), number + 1, length
+
+    zero, far = jnp.zeros((), start.dtype), jnp.full((), jnp.inf, start.dtype)
+    mean, factor, _, length = jax.lax.while_loop(goes_on, step, (start, identity, zero, far))
+    return ManyFits(full_rank_of(mean, factor), length)
+
+
+def moments(
+    log_likelihood: Callable[[Coordinates], Float[Array, ""]], draws: Draws, together: int
+) -> tuple[Coordinates, Float[Array, "n n"]]:
+    """The expected slope of the log-likelihood, and its expected curvature, never below zero."""
+
+    def slope_twice(draw: Coordinates):
+        slope = jax.grad(log_likelihood)(draw)
+        return slope, slope
+
+    both = jax.jacfwd(slope_twice, has_aux=True)
+    if together >= len(draws):
+        curvatures, slopes = jax.vmap(both)(draws)
+    else:
+        curvatures, slopes = jax.lax.map(both, draws, batch_size=together)
+    slope, curvature = jnp.mean(slopes, axis=0), -jnp.mean(curvatures, axis=0)
+    values, axes = jnp.linalg.eigh((curvature + curvature.T) / 2)
+    return slope, (axes * jnp.maximum(values, 0.0)[None, :]) @ axes.T

@@ -1,0 +1,88 @@
+"""What sensors would see, for any unknowns from the prior and at a cost that no mesh changes.
+
+The reduced equation in the span of exact states at draws of the prior: where equations are linear
+in the state it is right to a small part of the noise, with some tens of modes for a few unknowns.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from riesz.arrays import on_device
+from riesz.engines.reduced.engine import Reduced
+from riesz.engines.reduced.model import ReducedDensity, compared, density_from, joined, solved_at
+from riesz.errors import EngineError, RieszError
+from riesz.posterior.checks import rms
+from riesz.posterior.posterior import ExactStates
+from riesz.posterior.sobol import spread_normals
+from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.surrogate.reduced import ReducedEquation, at_rim
+
+WIDER = 1.2
+"""States are those of draws so much wider than the prior: posteriors reach into its tails."""
+
+NUM_STATES, MOST_STATES, MOST_MODES = 250, 2000, 300
+NUM_TESTED = 100
+
+GOOD, LARGEST_GAP = 0.02, 1.0
+"""Standard deviations of the noise by which it may be off at draws that it has not seen, to be
+taken at once, and to be taken at all; exact solves look at each posterior afterwards."""
+
+
+class ReducedSensors(eqx.Module):
+    """The reduced equation, and what sensors see of it."""
+
+    equation: ReducedEquation
+    sensors: Float[Array, "sensor mode_plus_one"]
+    gap: float = eqx.field(static=True)  # at draws it has not seen, in sds of the noise
+
+    @property
+    def num_modes(self) -> int:
+        return self.equation.num_modes
+
+    def __call__(
+        self, problem: InverseProblem, coordinates: Coordinates
+    ) -> Float[Array, " sensor"]:
+        z = problem.z(coordinates)
+        modes = self.equation.solved(problem.forward, z)
+        inside = self.sensors[:, 0] + self.sensors[:, 1:] @ modes
+        return inside + problem.operator @ at_rim(problem.forward, z)
+
+
+def why_not_reduced(problem: InverseProblem) -> str | None:
+    """Why there is no reduced equation for a problem; nothing where there is one."""
+    try:
+        Reduced().check(problem)
+    except RieszError as error:
+        return str(error)
+    return None
+
+
+def reduced_over_prior(problem: InverseProblem, seed: int = 0) -> ReducedSensors:
+    """From as many exact states as it takes to be right at others."""
+    origin, states = jnp.zeros(problem.num_coordinates), ExactStates()
+    drawn = WIDER * spread_normals(seed, MOST_STATES + NUM_TESTED, problem.num_coordinates)
+    tested = solved_at(problem, states, on_device(drawn[:NUM_TESTED])).only_found()
+    taken, count, seen, places = 0, NUM_STATES, None, drawn[NUM_TESTED:]
+    while True:
+        more = solved_at(problem, states, on_device(places[taken:count])).only_found()
+        taken, seen = count, more if seen is None else joined(seen, more)
+        density = density_from(problem, origin, seen, MOST_MODES)
+        gap = gap_at(density, tested)
+        is_full = density.equation.num_modes >= MOST_MODES
+        if gap <= GOOD or count >= MOST_STATES or is_full:
+            break
+        count = min(2 * count, MOST_STATES)
+    if not gap <= LARGEST_GAP:
+        raise EngineError(
+            f"{density.equation.num_modes} modes of {len(seen.places)} states over the prior leave "
+            f"{gap:.2g} standard deviations of the noise at the sensors, more than "
+            f"{LARGEST_GAP:g}: narrow the priors, or fit data sets one by one, rz.fit."
+        )
+    return ReducedSensors(density.equation, density.sensors, gap)
+
+
+def gap_at(density: ReducedDensity, tested) -> float:
+    gap = rms(np.asarray(compared(density, tested).gaps).ravel())
+    return gap if np.isfinite(gap) else np.inf

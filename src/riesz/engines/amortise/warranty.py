@@ -1,0 +1,308 @@
+"""Answers to many data sets that exact solves vouch for, or that say why they do not."""
+
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from riesz.arrays import on_device
+from riesz.engines.amortise.answers import (
+    FAIR,
+    MANY_DRAWS,
+    Answer,
+    Judged,
+    Proposed,
+    Question,
+    answered,
+    log_normal,
+    picked,
+    proposed,
+    weighed_again,
+    weighed_by,
+)
+from riesz.engines.amortise.parts import Devices, by_parts, num_at_once
+from riesz.engines.amortise.readings import Readings
+from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
+from riesz.posterior.checks import DOUBTFUL as HEAVY
+from riesz.posterior.family import Draws
+from riesz.posterior.posterior import ExactStates, is_field
+from riesz.posterior.sobol import spread_normals
+from riesz.problem.problem import InverseProblem
+
+NUM_EXACT, MANY_EXACT = 16, 256
+"""Exact solves for each data set, and for one where the model is not good enough."""
+
+LARGEST_BIAS = 0.1
+"""Standard deviations by which the model may move any mean."""
+
+SHARE_ELSEWHERE = 0.01
+"""Of the evidence: more of it far away would move a mean."""
+
+MOST_ROUNDS = 3
+"""Of Gaussians that are weighed by exact solves, each with the moments that the last one found."""
+
+TRUSTED, REFINED, DOUBTFUL = "trusted", "refined", "doubtful"
+
+
+Answers = TypeVar("Answers", bound=tuple)
+
+
+class Exact(NamedTuple):
+    """Who solves exactly, and for how many draws of a data set."""
+
+    problem: InverseProblem
+    devices: Devices
+    num_draws: int = NUM_EXACT
+
+
+class Vouched(NamedTuple):
+    """Of each data set: moments of coordinates and numbers, some draws, and a verdict."""
+
+    mean: Float[np.ndarray, "data coordinate"]
+    sd: Float[np.ndarray, "data coordinate"]
+    values: dict[str, tuple[np.ndarray, np.ndarray]]  # means and sds of unknowns that are numbers
+    draws: Float[np.ndarray, "data kept coordinate"]
+    k_hat: Float[np.ndarray, " data"]
+    effective_draws: Float[np.ndarray, " data"]
+    bias: Float[np.ndarray, " data"]  # at most, by the model, in standard deviations
+    elsewhere: Float[np.ndarray, " data"]
+    num_exact: Int[np.ndarray, " data"]
+    verdict: np.ndarray
+
+
+def vouched(
+    asked: Question, observed: Readings, exact: Exact, *, width: int, num_kept: int, seed: int
+) -> Vouched:
+    """The answers, refined where they need to be."""
+    found: Answer = by_parts(answered, asked, observed, width=width, devices=exact.devices)
+    return checked(asked, observed, found, exact, width=width, num_kept=num_kept, seed=seed)
+
+
+def checked(
+    asked: Question,
+    observed: Readings,
+    found: Answer,
+    exact: Exact,
+    *,
+    width: int,
+    num_kept: int,
+    seed: int,
+) -> Vouched:
+    """What weights and exact solves say of answers."""
+    drawn = proposed(*map(np.asarray, (found.mean, found.factor, asked.normals)))
+    first = weighed_by(np.asarray(found.log_weights), drawn)
+    result = settled(exact.problem, first, num_kept)
+    weak = np.flatnonzero(~first.is_fair() & np.isfinite(first.k_hat))
+    bias = model_bias(exact, observed, first)
+    fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
+    if len(weak):
+        more = again(asked, taken(observed, weak), first.rows(weak), exact, width, seed)
+        result = replaced(result, weak, settled(exact.problem, more, num_kept))
+        bias[weak] = model_bias(exact, taken(observed, weak), more)
+        fair[weak] = more.is_fair()
+        num_exact[weak] += exact.num_draws
+    off = np.flatnonzero(fair & ~(bias <= LARGEST_BIAS))
+    if len(off):
+        own = by_exact_solves(taken(observed, off), first.rows(off), exact, seed)
+        result = replaced(result, off, settled(exact.problem, own, num_kept))
+        fair[off], bias[off] = own.is_fair(), np.where(own.is_fair(), 0.0, bias[off])
+        num_exact[off] += MANY_EXACT
+    is_good = fair & (bias <= LARGEST_BIAS) & (np.asarray(found.elsewhere) <= SHARE_ELSEWHERE)
+    verdict = np.where(is_good, TRUSTED, DOUBTFUL).astype("<U11")
+    changed = np.union1d(weak, off).astype(int)
+    verdict[changed] = np.where(is_good[changed], REFINED, DOUBTFUL)
+    return result._replace(
+        bias=bias,
+        elsewhere=np.asarray(found.elsewhere),
+        num_exact=num_exact,
+        verdict=verdict,
+    )
+
+
+def taken(observed: Readings, chosen: Int[np.ndarray, " some"]) -> Readings:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], observed)
+
+
+def settled(problem: InverseProblem, own: Judged, num_kept: int) -> Vouched:
+    """Moments by all draws, and those that are kept."""
+    chosen = picked(own.weights, num_kept)
+    sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
+    nothing = np.full(len(sd), np.nan)
+    return Vouched(
+        mean=own.mean,
+        sd=sd,
+        values=number_moments(problem, own),
+        draws=np.take_along_axis(own.draws, chosen[:, :, None], axis=1),
+        k_hat=own.k_hat,
+        effective_draws=own.effective_draws,
+        bias=nothing,
+        elsewhere=nothing,
+        num_exact=np.zeros(len(sd), int),
+        verdict=np.full(len(sd), DOUBTFUL),
+    )
+
+
+def number_moments(
+    problem: InverseProblem, own: Judged
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Means and standard deviations of unknowns that are no functions of place."""
+    names = tuple(name for name in problem.latents.names if not is_field(problem, name))
+    shared, rows = Numbers(problem, names), (own.draws, own.weights)
+    return by_parts(numbers_of, shared, rows, width=64, devices=jax.devices()[:1])
+
+
+class Numbers(eqx.Module):
+    """Which unknowns are asked for."""
+
+    problem: InverseProblem
+    names: tuple[str, ...] = eqx.field(static=True)
+
+
+def numbers_of(
+    asked: Numbers, row: tuple[Draws, Float[Array, " draw"]]
+) -> dict[str, tuple[Array, Array]]:
+    draws, weights = row
+    z = jax.vmap(lambda one: {name: asked.problem.z(one)[name] for name in asked.names})(draws)
+    found = {}
+    for name, values in z.items():
+        mean = jnp.tensordot(weights, values, axes=1)
+        found[name] = mean, jnp.sqrt(jnp.tensordot(weights, (values - mean[None]) ** 2, axes=1))
+    return found
+
+
+def replaced(every: Answers, chosen: Int[np.ndarray, " some"], some: Answers) -> Answers:
+    """With other answers to some data sets."""
+
+    def one(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
+        whole = whole.copy()
+        whole[chosen] = part
+        return whole
+
+    return jax.tree.map(one, every, some)
+
+
+def again(
+    asked: Question,
+    observed: Readings,
+    first: Judged,
+    exact: Exact,
+    width: int,
+    seed: int,
+) -> Judged:
+    """Weighed once more, by more draws of a Gaussian that has the moments found at first."""
+    size = asked.normals.shape[1]
+    normals = spread_normals(seed + 3, MANY_DRAWS, size)
+    mean, factor = first.mean, steady_factor(first)
+    wider = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
+    rows = (observed, mean, factor)
+    logs = by_parts(weighed_again, wider, rows, width=width, devices=exact.devices)
+    return weighed_by(logs, proposed(mean, factor, normals))
+
+
+def steady_factor(first: Judged) -> Float[np.ndarray, "data n n"]:
+    """Of the covariance by weights; by plain draws along with it, as far as these are few."""
+    size = first.draws.shape[2]
+    share = (size / (size + first.effective_draws))[:, None, None]
+    offsets = first.draws - first.draws.mean(axis=1, keepdims=True)
+    plain = np.einsum("ndi,ndj->nij", offsets, offsets) / offsets.shape[1]
+    return np.linalg.cholesky((1 - share) * first.covariance + share * plain)
+
+
+def model_bias(exact: Exact, observed: Readings, own: Judged) -> Float[np.ndarray, " data"]:
+    """How far the model may move a mean at most, by exact solves for a few draws."""
+    chosen = picked(own.weights, exact.num_draws)
+    logs = exact_log_weights(exact, observed, own, chosen)
+    ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
+        bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
+    return np.where(np.isfinite(bias), bias, np.inf)
+
+
+def by_exact_solves(observed: Readings, first: Judged, exact: Exact, seed: int) -> Judged:
+    """Fresh draws of Gaussians with the moments found so far, weighed by exact solves."""
+    normals = spread_normals(seed + 4, MANY_EXACT, first.draws.shape[2])
+
+    def weighed(own: Judged, observed: Readings) -> Judged:
+        drawn = proposed(own.mean, steady_factor(own), normals)
+        every = np.broadcast_to(np.arange(MANY_EXACT), drawn.log_proposals.shape)
+        return weighed_by(exact_log_weights(exact, observed, drawn, every), drawn)
+
+    found = weighed(first, observed)
+    for _ in range(MOST_ROUNDS - 1):
+        poor = np.flatnonzero(~found.is_fair() & np.isfinite(found.k_hat))
+        if not len(poor):
+            break
+        found = replaced(found, poor, weighed(found.rows(poor), taken(observed, poor)))
+    return found
+
+
+def exact_log_weights(
+    exact: Exact, observed: Readings, own: Proposed | Judged, chosen: Int[np.ndarray, "data some"]
+) -> Float[np.ndarray, "data some"]:
+    """Of the exact posterior over the density of the proposals."""
+    places = np.take_along_axis(own.draws, chosen[:, :, None], axis=1)
+    flat = places.reshape(-1, places.shape[2])
+    seen = exact_predictions(exact.problem, flat, exact.devices)
+    rows = (observed, places, seen.reshape(*places.shape[:2], -1))
+    fits = by_parts(exact_fits, exact.problem, rows, width=64, devices=exact.devices)
+    proposals = np.take_along_axis(own.log_proposals, chosen, axis=1)
+    return fits + log_normal(places) - proposals
+
+
+def exact_fits(
+    problem: InverseProblem, row: tuple[Readings, Draws, Float[Array, "draw sensor"]]
+) -> Float[Array, " draw"]:
+    observed, places, seen = row
+
+    def one(place, predicted):
+        return observed.log_prob(problem.likelihood, predicted, problem.z(place))
+
+    return jax.vmap(one)(places, seen)
+
+
+def exact_predictions(
+    problem: InverseProblem,
+    places: Float[np.ndarray, "draw coordinate"],
+    devices: Devices,
+) -> Float[np.ndarray, "draw sensor"]:
+    """What the sensors see of exact states, NaN where there is none.
+
+    A processor factorises matrices outside of programs, an accelerator has solvers of its own.
+    """
+    solver, size = problem.suited(), problem.forward.num_free
+    if isinstance(solver, SparseLU) and problem.linear is not None:
+        states = ExactStates(solver).in_parts(problem, on_device(places))
+        return np.asarray(problem.operator.to_scipy() @ states.T).T
+    width = num_at_once(size**2 if isinstance(solver, Dense) else 64 * size)
+    return by_parts(seen_exactly, (problem, solver), places, width=width, devices=devices)
+
+
+def seen_exactly(
+    shared: tuple[InverseProblem, AbstractLinearSolver], place: Float[Array, " coordinate"]
+) -> Float[Array, " sensor"]:
+    problem, solver = shared
+    return problem.predicted(problem.solved(place, solver), problem.z(place))
+
+
+def reasons(found: Vouched, number: int) -> tuple[str, ...]:
+    """Why nobody vouches for an answer, in words; nothing where somebody does."""
+    if found.verdict[number] != DOUBTFUL:
+        return ()
+    told = []
+    if not found.k_hat[number] <= HEAVY or not found.effective_draws[number] >= FAIR:
+        told.append(
+            f"draws of a normal distribution do not tell of the posterior (k-hat "
+            f"{found.k_hat[number]:.2f}, worth {found.effective_draws[number]:.0f} draws)"
+        )
+    if found.elsewhere[number] > SHARE_ELSEWHERE:
+        told.append("other values of the unknowns, far away, explain these data as well")
+    if not found.bias[number] <= LARGEST_BIAS:
+        told.append(
+            f"exact solves say that means may be off by {found.bias[number]:.2g} standard "
+            "deviations"
+        )
+    return tuple(f"{one}: fit this data set by itself, rz.fit." for one in told)
