@@ -242,7 +242,7 @@ def test_times_must_be_one_for_each_value():
         rz.observations([[0.5]], [0.0], times=[0.1, 0.2])
 
 
-@pytest.mark.parametrize("engine", ["relax", "reduced", "amortise"])
+@pytest.mark.parametrize("engine", ["reduced", "amortise"])
 def test_engines_for_steady_states_say_so(problem, engine):
     with pytest.raises(RieszError, match=f"{engine} takes steady states"):
         rz.fit(problem, engine, progress=False)

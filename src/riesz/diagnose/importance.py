@@ -72,7 +72,8 @@ def effort(posterior: Posterior) -> Effort:
     if is_relaxed:
         solver = suited(problem)
         # With factors at hand, an adjoint solve for each sensor costs as much again.
-        solves = 2 if isinstance(solver, SparseLU) else 1 + len(problem.observed)
+        beside = 1 if isinstance(solver, SparseLU) else len(problem.observed)
+        solves = problem.num_solves * (1 + beside)
     z = problem.z(jnp.zeros(problem.num_coordinates))
     if not is_linear(problem.forward, z if problem.time is None else problem.time.first(z)):
         solves *= NEWTON_STEPS

@@ -284,7 +284,7 @@ class AbstractEngine(Settings, ABC):
         if problem.time is not None and not self.takes_time:
             raise RieszError(
                 f"{self.name} takes steady states, and this equation is one in time: use "
-                "conditional, laplace, variational, sample, nuts or emulate."
+                "conditional, laplace, variational, sample, nuts, emulate or relax."
             )
 
     @abstractmethod

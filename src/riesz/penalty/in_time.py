@@ -186,16 +186,20 @@ def step_penalty(
     `gram` is the inner product of the steady equation, to which storage adds its own;
     `settings` are those of `weak_form_penalty`.
     """
-    gram = Gram() if gram is None else gram
-    times = on_device(transient.axis.times, transient.dtype)
-    of_steps = weights_of(transient.axis, transient.scheme, transient.dtype)
-    weights = jax.tree.map(lambda row: jnp.concatenate([jnp.zeros_like(row[:1]), row]), of_steps)
-    share = storage_share(transient.step, gram, at_time(z, times[0]))
-    reactions = gram.reaction + share * weights.now
+    gram, steps = Gram() if gram is None else gram, stepping(transient)
+    share = storage_share(transient.step, gram, at_time(z, steps.times[0]))
+    reactions = gram.reaction + share * steps.weights.now
     with_storage = Gram(gram.diffusivity, float(reactions[1]))
     own = weak_form_penalty(transient.step, hierarchy, gram=with_storage, **settings)
     first = 0 if transient.initial is None else 1
-    return StepPenalty(own, Stepping(times, weights), reactions, first)
+    return StepPenalty(own, steps, reactions, first)
+
+
+def stepping(transient: TransientProblem) -> Stepping:
+    times = on_device(transient.axis.times, transient.dtype)
+    of_steps = weights_of(transient.axis, transient.scheme, transient.dtype)
+    weights = jax.tree.map(lambda row: jnp.concatenate([jnp.zeros_like(row[:1]), row]), of_steps)
+    return Stepping(times, weights)
 
 
 def storage_share(step: BoundaryValueProblem, gram: Gram, z: PyTree) -> float:

@@ -1,14 +1,14 @@
 """What every engine returns: a distribution of the unknowns, and the states that go with it."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
@@ -25,6 +25,8 @@ from riesz.surrogate.trajectory import Trajectory
 
 States = Float[Array, "draw node"]
 Moment = Float[np.ndarray, "*shape"]
+Read = Callable[[Float[Array, " dof"]], Float[Array, " place"]]
+"""What is read off a state."""
 
 NUM_DRAWS = 4000
 """Of a family, for moments and quantiles of the unknowns: they cost no solve."""
@@ -54,6 +56,21 @@ class AbstractStateMap(eqx.Module):
         `z` belongs to the coordinates.
         """
         return compiled_states(self, problem, key, coordinates)
+
+    def beside_the_march(
+        self,
+        problem: InverseProblem,
+        key: PRNGKeyArray,
+        z: PyTree,
+        under: InverseProblem,
+        read: Read,
+        solver: AbstractLinearSolver,
+    ) -> Float[Array, "time place"] | None:
+        """What states in time have beside those of an exact march, as it is read off them.
+
+        Nothing, where the equation holds. `under` is the problem with the stresses of that march.
+        """
+        return None
 
 
 @eqx.filter_jit

@@ -5,20 +5,25 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.flux import budget
-from riesz.fem.solve import Newton
 from riesz.fem.terms.coefficient import parts_of
-from riesz.fem.time.march import march, whole_state
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior, is_field, label_of, regions_of
+from riesz.posterior.posterior import (
+    AbstractStateMap,
+    Posterior,
+    is_field,
+    label_of,
+    regions_of,
+)
 from riesz.prediction.before import before_data, field_of, is_map, shown_nodes
 from riesz.prediction.draws import (
     Course,
@@ -32,7 +37,7 @@ from riesz.prediction.draws import (
     exactly,
     rounded,
 )
-from riesz.prediction.in_time import Reading, reading
+from riesz.prediction.in_time import Reading, reading, recorded_of_draw
 from riesz.prediction.learned import Learned, learned
 from riesz.prediction.predict import measured, num_values, quantity_draws
 from riesz.prediction.quantity import FluxAt, at_nodes, has_flux
@@ -70,14 +75,6 @@ def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: Py
     )
 
 
-def marched_states(problem: InverseProblem, z: PyTree) -> Float[Array, "time dof"]:
-    """States at all times, marched to anew, since only the sensors' places were recorded."""
-    assert problem.time is not None
-    transient = problem.time.transient(problem.forward)
-    found = march(transient, z, problem.suited(), Newton(), whole_state)
-    return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
-
-
 class Everything(eqx.Module):
     """All that is kept of one draw; a summary, and a state in time, need no budget and no flux.
 
@@ -88,6 +85,7 @@ class Everything(eqx.Module):
     for_summary: bool = eqx.field(static=True)
     has_flux: bool = eqx.field(static=True)
     readings: dict[str, Reading]
+    states: AbstractStateMap
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
@@ -98,7 +96,11 @@ class Everything(eqx.Module):
         if problem.time is None:
             state = problem.states(state)[0]
         else:
-            whole = marched_states(problem, z)
+            # Marched to anew, since only the sensors' places were recorded.
+            whole = recorded_of_draw(
+                *(jr.fold_in(key, 1), problem, self.states, z),
+                *(problem, lambda own: own, problem.suited()),
+            )
             state = whole[-1]
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
@@ -179,6 +181,7 @@ def draws_and_readings(
         for_summary=for_summary,
         has_flux=not for_summary and problem.time is None and has_flux(problem),
         readings=readings,
+        states=posterior.states,
     )
     size = num_values(problem)
     most = size + num_fields * num_nodes + mesh.dim * mesh.num_cells + 4 * len(problem.observed)

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
@@ -19,9 +20,8 @@ from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.solve import Newton
 from riesz.fem.time.march import march
-from riesz.fem.time.problem import TransientProblem
 from riesz.observe.observables import rows_at as operator_at
-from riesz.posterior.posterior import Posterior, check_levels
+from riesz.posterior.posterior import AbstractStateMap, Posterior, Read, check_levels
 from riesz.prediction.predict import drawn_chunks
 from riesz.prediction.statistics import LEVELS, NUM_DRAWS, Prediction, check_thresholds, gathered
 from riesz.problem.problem import InverseProblem
@@ -35,7 +35,7 @@ class Reading(eqx.Module):
     rows: Functionals
     num_places: int = eqx.field(static=True)
 
-    def placed(self, state: Float[Array, " dof"], z: PyTree = None) -> Float[Array, " place"]:
+    def placed(self, state: Float[Array, " dof"]) -> Float[Array, " place"]:
         return state[: self.num_places] if self.operator is None else self.operator @ state
 
     def of(self, recorded: Float[Array, "time place"]) -> Float[Array, " row"]:
@@ -76,7 +76,8 @@ def as_points(at: ArrayLike) -> Float[np.ndarray, "place dim"]:
 class Marched(eqx.Module):
     """A march of its own for each draw; `measured` with the noise of a new measurement."""
 
-    transient: TransientProblem
+    under: InverseProblem
+    states: AbstractStateMap
     reading: Reading
     solver: AbstractLinearSolver
     measured: bool = eqx.field(static=True)
@@ -85,12 +86,32 @@ class Marched(eqx.Module):
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
     ) -> Float[Array, "when place"]:
         reading = self.reading
-        found = march(self.transient, z, self.solver, Newton(), reading.placed)
-        values = reading.of(jnp.where(jnp.all(found.solved), found.recorded, jnp.nan))
-        values = values.reshape(-1, reading.num_places)
+        recorded = recorded_of_draw(
+            *(jr.fold_in(key, 1), problem, self.states, z),
+            *(self.under, reading.placed, self.solver),
+        )
+        values = reading.of(recorded).reshape(-1, reading.num_places)
         if not self.measured:
             return values
         return jnp.asarray(problem.likelihood.new(values, z).sample(key), values.dtype)
+
+
+def recorded_of_draw(
+    key: PRNGKeyArray,
+    problem: InverseProblem,
+    states: AbstractStateMap,
+    z: PyTree,
+    under: InverseProblem,
+    read: Read,
+    solver: AbstractLinearSolver,
+) -> Float[Array, "time place"]:
+    """What is read off the states of one draw at all times, with the stresses of `under`."""
+    assert under.time is not None
+    transient = under.time.transient(under.forward)
+    found = march(transient, z, solver, Newton(), lambda state, _: read(state))
+    recorded = jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
+    beside = states.beside_the_march(problem, key, z, under, read, solver)
+    return recorded if beside is None else recorded + beside
 
 
 def predict_in_time(
@@ -120,7 +141,8 @@ def predict_in_time(
     if under is not None:
         check_same_unknowns(posterior.problem, under)
     sampler = Marched(
-        transient=posed.time.transient(posed.forward),
+        under=posed,
+        states=posterior.states,
         reading=found,
         solver=posed.suited(),
         measured=measured,

@@ -72,7 +72,7 @@ class Emulate(RoundSettings, AbstractEngine):
         check_spanned(problem.num_coordinates, self)
         if problem.time is not None:
             squares = 2 * self.readout_batches * self.num_samples * features**2
-            check_in_time(problem, squares)
+            check_in_time(problem, squares, self.name)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)

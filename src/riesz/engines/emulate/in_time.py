@@ -91,24 +91,24 @@ def kinds_of_steps(problem: InverseProblem) -> Int[np.ndarray, " step"]:
     return np.unique(kinds, return_inverse=True)[1]
 
 
-def check_in_time(problem: InverseProblem, num_squares: int) -> None:
+def check_in_time(problem: InverseProblem, num_squares: int, engine: str) -> None:
     """Raise where a trajectory cannot be emulated; `num_squares` numbers are held a kind."""
     time = problem.time
     assert time is not None
     if not by_equation(problem).is_affine_in([STATE]):
         raise RieszError(
-            "emulate takes equations in time that are linear in the state, and this one is not: "
+            f"{engine} takes equations in time that are linear in the state, and this one is not: "
             "use laplace or nuts."
         )
     if time.sensors.operator is None:
         raise RieszError(
-            "emulate takes observations that are linear in the state, and there are "
+            f"{engine} takes observations that are linear in the state, and there are "
             f"{problem.observations.what.describe()}: use laplace or nuts."
         )
     count = int(kinds_of_steps(problem).max()) + 1
     if count * num_squares > LARGEST_SQUARES:
         raise RieszError(
-            f"emulate would hold tables for {count} different steps: let more steps have equal "
+            f"{engine} would hold tables for {count} different steps: let more steps have equal "
             "lengths and coefficients that do not change in time, ask for fewer features or "
             "readout_batches, or use laplace."
         )

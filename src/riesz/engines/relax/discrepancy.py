@@ -6,23 +6,40 @@ $K = H L^{-1} A L^{-\top} H^\top$. Where $L$ depends on the unknowns, so does $S
 log-determinant is part of their posterior.
 """
 
+from abc import abstractmethod
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.assembly import jacobian
+from riesz.fem.assembly import jacobian, with_dirichlet
 from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.problem.problem import Coordinates, InverseProblem
 
 
-class GramFactor(eqx.Module):
+class AbstractErrors(eqx.Module):
+    """How errors of an equation are distributed, one or one a step, but for their scale."""
+
+    @abstractmethod
+    def gram(self, vector: Float[Array, "*step free"]) -> Float[Array, "*step free"]:
+        """The product with their covariance."""
+
+    @abstractmethod
+    def drawn(
+        self, key: PRNGKeyArray, like: Float[Array, "*step free"]
+    ) -> Float[Array, "*step free"]:
+        """Some of them, of a given shape."""
+
+
+class GramFactor(AbstractErrors):
     """A sparse F with F F^T = A: gives products with A, and draws of covariance A."""
 
     rows: Int[Array, " entry"]
@@ -36,6 +53,12 @@ class GramFactor(eqx.Module):
     def transposed(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
         products = self.values * vector[self.rows]
         return jax.ops.segment_sum(products, self.columns, len(vector))
+
+    def gram(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
+        return self @ self.transposed(vector)
+
+    def drawn(self, key: PRNGKeyArray, like: Float[Array, " free"]) -> Float[Array, " free"]:
+        return self @ jr.normal(key, like.shape, like.dtype)
 
 
 def gram_factor(gram: SparseMatrix) -> GramFactor:
@@ -72,11 +95,30 @@ class Linearised(eqx.Module):
     state: Float[Array, " node"]
     matrix: SparseMatrix  # L
     responses: Float[Array, "sensor free"]  # of each sensor to errors of the equation, L^-T H^T
+    solver: AbstractLinearSolver
 
-    def discrepancy(self, factor: GramFactor) -> Float[Array, "sensor sensor"]:
+    def discrepancy(self, errors: AbstractErrors) -> Float[Array, "sensor sensor"]:
         """The matrix K."""
-        rows = jax.vmap(factor.transposed)(self.responses)
-        return rows @ rows.T
+        return self.responses @ jax.vmap(errors.gram)(self.responses).T
+
+    def without_error(self) -> Float[Array, " free"]:
+        return jnp.zeros_like(self.responses[0])
+
+    def seen(self, error: Float[Array, " free"]) -> Float[Array, " sensor"]:
+        """What an error of the equation does at the sensors."""
+        return self.responses @ error
+
+    def pulled(self, weights: Float[Array, " sensor"]) -> Float[Array, " free"]:
+        """The same transposed."""
+        return weights @ self.responses
+
+    def moved(
+        self, problem: InverseProblem, z: PyTree, error: Float[Array, " free"]
+    ) -> Float[Array, " node"]:
+        """The state with an error of the equation."""
+        forward = problem.forward
+        values = self.state[forward.free] + self.solver(self.matrix, error)
+        return with_dirichlet(forward, values, z)
 
 
 def suited(problem: InverseProblem) -> AbstractLinearSolver:
@@ -102,7 +144,7 @@ def linearised(
         return solver.with_product(product, fixed, prepared, sensor, transposed=True)
 
     units = jnp.eye(len(problem.observed), dtype=forward.dtype)
-    return Linearised(state, matrix, mapped(response, units, forward.num_free))
+    return Linearised(state, matrix, mapped(response, units, forward.num_free), solver)
 
 
 def noise_variances(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " sensor"]:

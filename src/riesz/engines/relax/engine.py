@@ -7,12 +7,13 @@ the end q is brought to that posterior by exact solves, with what training leave
 """
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import Field
 
 from riesz.engines.base import (
@@ -27,24 +28,32 @@ from riesz.engines.base import (
     Work,
     as_gram,
 )
+from riesz.engines.emulate.engine import Emulate, num_features
+from riesz.engines.emulate.in_time import StepEquations, check_in_time
+from riesz.engines.emulate.rounds import fitted_around
 from riesz.engines.emulate.start import (
     PatchSettings,
     check_nested,
     default_penalty,
     initial_surrogate,
+    initial_trajectory,
+    penalty_in_time,
     training_cost,
 )
-from riesz.engines.relax.discrepancy import gram_factor
+from riesz.engines.relax.discrepancy import AbstractErrors, gram_factor
 from riesz.engines.relax.error_scale import (
     check_problem,
     gram_matrix,
+    median_unit,
     median_units,
     most_likely_epsilon,
 )
+from riesz.engines.relax.in_time import check_numbers, loose_trajectory, step_grams
 from riesz.engines.relax.polish import Polished, polished
 from riesz.engines.relax.schedule import Epsilon, Scales, as_schedule
 from riesz.engines.relax.states import RelaxedStates
 from riesz.engines.relax.training import (
+    AnySurrogate,
     Pace,
     Watch,
     approached,
@@ -52,13 +61,16 @@ from riesz.engines.relax.training import (
     initial_state,
     trained,
 )
-from riesz.penalty.dual_norm import check_energy
+from riesz.errors import RieszError
+from riesz.penalty.dual_norm import Gram, check_energy
+from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import affine_coordinates, prescribed_values
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import nodal_surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 HARMLESS = 0.1
 """An `epsilon_rel` up to which the log-determinant does next to nothing."""
@@ -78,6 +90,7 @@ class Relax(PatchSettings, AbstractEngine):
     name: ClassVar[str] = "relax"
     is_exact: ClassVar[bool] = False  # training needs no solve, its units and states do
     compiling: ClassVar[float] = 120.0
+    takes_time: ClassVar[bool] = True
 
     epsilon_rel: Epsilon = 0.1
     surrogate: Annotated[Literal["network", "nodal"], Field(description="network or nodal")] = (
@@ -111,17 +124,36 @@ class Relax(PatchSettings, AbstractEngine):
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
         check_problem(problem)
-        if self.norm == "patches":
+        if problem.time is not None:
+            self.check_in_time(problem)
+        elif self.norm == "patches":
             check_nested(problem, self.name, self.gram)
         else:
             check_energy(problem.forward, as_gram(self.gram))
             prescribed_values(problem)
 
+    def check_in_time(self, problem: InverseProblem) -> None:
+        others = {"surrogate": "network", "norm": "patches"}
+        for name, only in others.items():
+            if getattr(self, name) != only:
+                raise RieszError(
+                    f"relax takes {name} = {only!r} for equations in time, and it is "
+                    f"{getattr(self, name)!r}."
+                )
+        check_nested(problem, self.name, self.gram)
+        own = sizes_in_time(self)
+        features = num_features(problem, own.num_bends, self.features)
+        squares = 2 * own.readout_batches * own.num_samples * features**2
+        check_in_time(problem, squares, self.name)
+        check_numbers(problem)
+
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
-        if self.norm == "exact":
+        if problem.time is not None:
+            penalty = penalty_in_time(problem, self)
+        elif self.norm == "exact":
             penalty = exact_penalty(problem.forward, as_gram(self.gram))
         else:
             penalty = default_penalty(problem, self)
@@ -133,10 +165,63 @@ class Relax(PatchSettings, AbstractEngine):
         )
 
 
+class Beginning(NamedTuple):
+    """What training starts from."""
+
+    factor: AbstractErrors
+    exact_unit: Float[Array, ""]  # the epsilon that moves the sensors as noise does
+    unit: Float[Array, ""]  # the same for the norm by patches
+    surrogate: AnySurrogate
+    learns_prior: bool  # by steps on the equation alone
+
+
+def steady_beginning(
+    problem: InverseProblem, engine: Relax, penalty: AbstractPenalty, key: PRNGKeyArray
+) -> Beginning:
+    matrix = gram_matrix(penalty)
+    factor = gram_factor(matrix)
+    units = median_units(problem, penalty, matrix, factor)
+    if engine.surrogate == "nodal":
+        scale = as_schedule(engine.epsilon_rel).last * units[0]
+        start = nodal_surrogate(problem.forward, problem.latents, matrix, scale)
+        return Beginning(factor, *units, start, learns_prior=False)
+    start = initial_surrogate(problem, key, width=engine.width, features=engine.features)
+    return Beginning(factor, *units, start, learns_prior=True)
+
+
+def beginning_in_time(
+    problem: InverseProblem, engine: Relax, penalty: StepPenalty, key: PRNGKeyArray
+) -> Beginning:
+    """A trajectory that solves all steps over the prior, by least squares as in `emulate`."""
+    gram, sizes = as_gram(engine.gram), sizes_in_time(engine)
+    factor = step_grams(problem.forward, penalty, Gram() if gram is None else gram)
+    unit = median_unit(problem, factor)
+    network_key, fit_key, loose_key = jr.split(key, 3)
+    features = num_features(problem, sizes.num_bends, engine.features)
+    bare = initial_trajectory(problem, penalty, network_key, width=engine.width, features=features)
+    prior = full_rank(problem.num_coordinates, problem.forward.dtype)
+    fitted, sums = fitted_around(problem, penalty, bare, prior, sizes, fit_key, 1.0, None)
+    assert isinstance(fitted, Trajectory)
+    assert isinstance(sums, StepEquations)
+    epsilon = as_schedule(engine.epsilon_rel).last * unit
+    start = loose_trajectory(problem, penalty, fitted, sums, epsilon, loose_key)
+    return Beginning(factor, unit, unit, start, learns_prior=False)
+
+
+def sizes_in_time(engine: Relax) -> Emulate:
+    """Of the least squares that a trajectory starts from."""
+    return Emulate(
+        num_patches=engine.num_patches,
+        patch_nodes=engine.patch_nodes,
+        coarse_patch_nodes=engine.coarse_patch_nodes,
+        num_samples=engine.num_samples,
+    )
+
+
 def relaxed(
     problem: InverseProblem,
     engine: Relax,
-    penalty: AbstractPenalty,
+    penalty: AbstractPenalty | StepPenalty,
     *,
     seed: int,
     progress: bool = False,
@@ -146,25 +231,22 @@ def relaxed(
     schedule = as_schedule(engine.epsilon_rel)
     check_problem(problem)
     network_key, prior_key, key, polish_key = jr.split(jr.key(seed), 4)
-    matrix = gram_matrix(penalty)
-    factor = gram_factor(matrix)
-    exact_unit, unit = median_units(problem, penalty, matrix, factor)
-    if engine.surrogate == "nodal":
-        scale = schedule.last * exact_unit
-        start = nodal_surrogate(problem.forward, problem.latents, matrix, scale)
+    if isinstance(penalty, StepPenalty):
+        start = beginning_in_time(problem, engine, penalty, network_key)
     else:
-        start = initial_surrogate(
-            problem, network_key, width=engine.width, features=engine.features
-        )
+        start = steady_beginning(problem, engine, penalty, network_key)
+    factor, exact_unit, unit, surrogate, learns_prior = start
     prior = full_rank(problem.num_coordinates, problem.forward.dtype)
     pace = Pace(
         *(engine.num_samples, engine.prior_steps, engine.steps),
         *(engine.learning_rate, engine.family_learning_rate),
     )
     watch = Watch(engine.block_steps, engine.patience, progress, checkpoint)
-    state = initial_state(start, prior, pace)
-    data = initial_data(problem, penalty, start, prior, unit, schedule, engine.steps, engine.tail)
-    if engine.surrogate == "network":
+    state = initial_state(surrogate, prior, pace)
+    data = initial_data(
+        problem, penalty, surrogate, prior, unit, schedule, engine.steps, engine.tail
+    )
+    if learns_prior:
         state, _ = trained(pace, state, prior_key, data, "prior", watch, on_prior=True)
     refreshed = partial(most_likely_epsilon, problem, factor, float(exact_unit))
     state, data, history = approached(schedule, state, key, data, refreshed, pace, watch)

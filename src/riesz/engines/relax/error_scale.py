@@ -15,12 +15,14 @@ from jaxtyping import Array, Float, Int
 
 from riesz.engines.base import require_plain_data
 from riesz.engines.relax.discrepancy import (
+    AbstractErrors,
     GramFactor,
     Linearised,
     linearised,
     noise_variances,
     suited,
 )
+from riesz.engines.relax.in_time import linearised_equation
 from riesz.engines.relax.schedule import Learned
 from riesz.errors import RieszError
 from riesz.fem.linear.sparse import SparseMatrix
@@ -72,7 +74,7 @@ def patch_variances(
 
 
 def most_likely_epsilon(
-    problem: InverseProblem, factor: GramFactor, unit: float, coordinates: Coordinates
+    problem: InverseProblem, factor: AbstractErrors, unit: float, coordinates: Coordinates
 ) -> float:
     r"""The `epsilon_rel` that maximises the likelihood of the data, the unknowns integrated out.
 
@@ -81,7 +83,7 @@ def most_likely_epsilon(
     $N(h - J\bar\xi,\; D + \epsilon^2 K + J J^\top)$: for linear equations exactly. Its
     log-determinant is what keeps epsilon from growing without end; the paper's objective drops it.
     """
-    here = linearised(problem, coordinates, suited(problem))
+    here = linearised_equation(problem, coordinates, suited(problem))
     grid = np.log(Learned().scales().values)
     slopes = np.asarray(sensor_slopes(problem, coordinates))
     offset = np.asarray(problem.observed - problem.operator @ here.state)
@@ -150,10 +152,18 @@ def gram_matrix(penalty: AbstractPenalty) -> SparseMatrix:
     return dual_norm(penalty.problem, gram).gram
 
 
+def median_unit(problem: InverseProblem, factor: AbstractErrors) -> Float[Array, ""]:
+    """The epsilon that counts as one noise sd at the priors' medians."""
+    origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+    here = linearised_equation(problem, origin, suited(problem))
+    errors = jnp.diagonal(here.discrepancy(factor))
+    return epsilon_unit(errors, noise_variances(problem, origin))
+
+
 def median_units(
     problem: InverseProblem, penalty: AbstractPenalty, gram: SparseMatrix, factor: GramFactor
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The epsilon that counts as one noise sd at the priors' medians: exactly, and by patches."""
+    """The same exactly, and by patches, for a steady equation."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
     here = linearised(problem, origin, suited(problem))
     variances = noise_variances(problem, origin)

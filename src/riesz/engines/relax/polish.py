@@ -18,7 +18,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.engines.emulate.variational import matched_normals
-from riesz.engines.relax.discrepancy import linearised
 from riesz.engines.relax.states import RelaxedStates
 from riesz.engines.training import bar
 from riesz.posterior.family import Draws, FullRank, full_rank_of
@@ -189,8 +188,7 @@ def at_draws(
     """The log-density, its slope, and how likely each epsilon is, one draw after the other."""
 
     def log_prob(coordinates: Coordinates):
-        here = linearised(problem, coordinates, states.linear_solver)
-        logs = states.log_joint(problem, coordinates, here)
+        logs = states.log_joint(problem, coordinates)
         return jax.nn.logsumexp(logs), jax.nn.softmax(logs)
 
     def one(coordinates: Coordinates):

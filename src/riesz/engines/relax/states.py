@@ -5,22 +5,27 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.engines.relax.discrepancy import (
-    GramFactor,
+    AbstractErrors,
     Linearised,
-    linearised,
     log_densities,
-    noise_variances,
     suited,
 )
-from riesz.fem.assembly import with_dirichlet
+from riesz.engines.relax.in_time import (
+    LinearisedInTime,
+    carried,
+    linearised_equation,
+    linearised_in_time,
+)
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import Draws
-from riesz.posterior.posterior import AbstractStateMap, States, compiled_states
+from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
 from riesz.posterior.solved import ManyZ
 from riesz.problem.problem import Coordinates, InverseProblem
+
+Here = Linearised | LinearisedInTime
 
 
 class RelaxedStates(AbstractStateMap):
@@ -36,7 +41,7 @@ class RelaxedStates(AbstractStateMap):
 
     epsilon: Float[Array, " scale"]
     log_weight: Float[Array, " scale"]  # before the data are seen
-    factor: GramFactor
+    factor: AbstractErrors
     linear_solver: AbstractLinearSolver = Automatic()
 
     def ready(self, problem: InverseProblem) -> "RelaxedStates":
@@ -53,37 +58,58 @@ class RelaxedStates(AbstractStateMap):
         keys = jr.split(key, len(coordinates))
         return jax.lax.map(lambda drawn: self.conditional(problem, *drawn), (keys, coordinates))
 
-    def log_joint(
-        self, problem: InverseProblem, coordinates: Coordinates, here: Linearised
-    ) -> Float[Array, " scale"]:
-        r"""Of data, unknowns and each $\epsilon$; the data are $N(H G[\xi],\, S(\xi))$."""
-        sd = jnp.sqrt(noise_variances(problem, coordinates))
+    def log_fits(self, problem: InverseProblem, z: PyTree, here: Here) -> Float[Array, " scale"]:
+        r"""Of data and each $\epsilon$ for given unknowns; the data are $N(H G[\xi],\, S(\xi))$."""
+        sd = problem.noise_sd(z)
         gap = (problem.observed - problem.operator @ here.state) / sd
         spread = here.discrepancy(self.factor) / (sd[:, None] * sd[None, :])
         fits = log_densities(gap, spread, self.epsilon) - jnp.sum(jnp.log(sd))
-        return problem.latents.log_prior(coordinates) + fits + self.log_weight
+        return fits + self.log_weight
+
+    def log_joint(
+        self, problem: InverseProblem, coordinates: Coordinates
+    ) -> Float[Array, " scale"]:
+        r"""The same with the unknowns."""
+        here = linearised_equation(problem, coordinates, self.linear_solver)
+        fits = self.log_fits(problem, problem.z(coordinates), here)
+        return problem.latents.log_prior(coordinates) + fits
 
     def log_prob(self, problem: InverseProblem, coordinates: Coordinates) -> Float[Array, ""]:
         r"""The log-posterior of the unknowns up to a constant, $\epsilon$ integrated out."""
-        here = linearised(problem, coordinates, self.linear_solver)
-        return jax.nn.logsumexp(self.log_joint(problem, coordinates, here))
+        return jax.nn.logsumexp(self.log_joint(problem, coordinates))
 
     def conditional(
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Coordinates
     ) -> Float[Array, " node"]:
         """One state given the unknowns and the data."""
-        here, forward = linearised(problem, coordinates, self.linear_solver), problem.forward
-        variances = noise_variances(problem, coordinates)
+        here, z = (
+            linearised_equation(problem, coordinates, self.linear_solver),
+            problem.z(coordinates),
+        )
+        return here.moved(problem, z, self.error(problem, key, z, here))
+
+    def error(
+        self, problem: InverseProblem, key: PRNGKeyArray, z: PyTree, here: Here
+    ) -> Float[Array, "*step free"]:
+        """An error of the equation, or one a step, given the unknowns and the data."""
+        variances = problem.noise_sd(z) ** 2
         scale_key, error_key, noise_key = jr.split(key, 3)
-        epsilon = self.epsilon[
-            jr.categorical(scale_key, self.log_joint(problem, coordinates, here))
-        ]
-        normals = jr.normal(error_key, (forward.num_free,), forward.dtype)
-        error = epsilon * (self.factor @ normals)  # of the equation, before the data
-        noise = jnp.sqrt(variances) * jr.normal(noise_key, variances.shape, forward.dtype)
+        epsilon = self.epsilon[jr.categorical(scale_key, self.log_fits(problem, z, here))]
+        error = epsilon * self.factor.drawn(error_key, here.without_error())  # before the data
+        noise = jnp.sqrt(variances) * jr.normal(noise_key, variances.shape, variances.dtype)
         covariance = jnp.diag(variances) + epsilon**2 * here.discrepancy(self.factor)
-        gap = problem.observed - problem.operator @ here.state - here.responses @ error - noise
-        weights = jnp.linalg.solve(covariance, gap) @ here.responses
-        error = error + epsilon**2 * (self.factor @ self.factor.transposed(weights))
-        values = here.state[forward.free] + self.linear_solver(here.matrix, error)
-        return with_dirichlet(forward, values, problem.z(coordinates))
+        gap = problem.observed - problem.operator @ here.state - here.seen(error) - noise
+        pulled = here.pulled(jnp.linalg.solve(covariance, gap))
+        return error + epsilon**2 * self.factor.gram(pulled)
+
+    def beside_the_march(
+        self,
+        problem: InverseProblem,
+        key: PRNGKeyArray,
+        z: PyTree,
+        under: InverseProblem,
+        read: Read,
+        solver: AbstractLinearSolver,
+    ) -> Float[Array, "time place"]:
+        here = linearised_in_time(problem, z, solver)
+        return carried(under, z, self.error(problem, key, z, here), read, solver)

@@ -23,14 +23,17 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from riesz.engines.base import AbstractCheckpoint
 from riesz.engines.emulate.start import equation_inputs, log_likelihoods
 from riesz.engines.emulate.variational import matched_normals
+from riesz.engines.relax.in_time import LooseTrajectory
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
 from riesz.engines.training import train
+from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import AbstractPenalty
 from riesz.posterior.family import AbstractGaussian, Draws
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.surrogate.surrogate import NodalSurrogate, Surrogate
 
-AnySurrogate = Surrogate | NodalSurrogate
+AnyPenalty = AbstractPenalty | StepPenalty
+AnySurrogate = Surrogate | NodalSurrogate | LooseTrajectory
 
 
 class Terms(eqx.Module):
@@ -46,7 +49,7 @@ class Terms(eqx.Module):
 
 def relaxed_terms(
     problem: InverseProblem,
-    penalty: AbstractPenalty,
+    penalty: AnyPenalty,
     surrogate: AnySurrogate,
     family: AbstractGaussian,
     key: PRNGKeyArray,
@@ -57,17 +60,21 @@ def relaxed_terms(
     draws = family.transformed(normals)
     zs = equation_inputs(problem, draws)
     if isinstance(surrogate, NodalSurrogate):
+        assert isinstance(penalty, AbstractPenalty)  # one in time has no nodal states
         states = jax.vmap(lambda one: surrogate.state(problem.forward, problem.latents, one))(draws)
         fits = jax.vmap(problem.log_likelihood)(draws, states)
         square = penalty.nodal(key, states, zs)
     else:
-        fits = log_likelihoods(problem, surrogate, draws)
-        square = penalty(key, surrogate, zs)
+        own = surrogate.trajectory() if isinstance(surrogate, LooseTrajectory) else surrogate
+        fits = log_likelihoods(problem, own, draws)
+        square = penalty(key, own, zs)
     return Terms(-jnp.mean(fits), family.kl_to_prior(), square / (2 * epsilon**2))
 
 
 def trained_part(surrogate: AnySurrogate) -> PyTree:
     """What training moves."""
+    if isinstance(surrogate, LooseTrajectory):
+        return surrogate.change
     return surrogate.weights if isinstance(surrogate, NodalSurrogate) else surrogate.network
 
 
@@ -110,7 +117,7 @@ class RelaxData(eqx.Module):
     """What a step reads."""
 
     problem: InverseProblem
-    penalty: AbstractPenalty
+    penalty: AnyPenalty
     surrogate: AnySurrogate  # with a trained part that is not read
     prior: AbstractGaussian
     unit: Float[Array, ""]  # the epsilon that stands for one
@@ -196,7 +203,7 @@ def initial_state(surrogate: AnySurrogate, family: AbstractGaussian, pace: Pace)
 
 def initial_data(
     problem: InverseProblem,
-    penalty: AbstractPenalty,
+    penalty: AnyPenalty,
     surrogate: AnySurrogate,
     prior: AbstractGaussian,
     unit: Float[Array, ""],

@@ -58,15 +58,7 @@ def fixed_matrices(
     if not has_fixed_matrix(problem, z):
         return None
     step, then = problem.step, at_time(z, on_device(problem.axis.times[0], problem.dtype))
-    nothing = jnp.zeros(problem.space.num_dofs, problem.dtype)
-
-    def assembled(rate: Float[Array, ""]) -> SparseMatrix:
-        return jacobian(with_history(step, rate, nothing), nothing, then)
-
-    zero, one = jnp.zeros((), problem.dtype), jnp.ones((), problem.dtype)
-    # By its derivative: the difference of two matrices would lose digits of the smaller part.
-    flow, storage = eqx.filter_jvp(assembled, (zero,), (one,))
-    storage = SparseMatrix(flow.pattern, storage.values)
+    storage, flow = storage_and_flow(step, then)
     side = None if has_changing_side(step, then) else still_side(step, then)
     found = FixedMatrices(storage, flow, side, None)
     return eqx.tree_at(
@@ -75,6 +67,19 @@ def fixed_matrices(
         prepared_by_kind(found, solver, problem.axis.kinds, rates),
         is_leaf=lambda leaf: leaf is None,
     )
+
+
+def storage_and_flow(step: BoundaryValueProblem, z: PyTree) -> tuple[SparseMatrix, SparseMatrix]:
+    """The matrices S and K of a linear equation, at the time in `z`."""
+    nothing = jnp.zeros(step.space.num_dofs, step.dtype)
+
+    def assembled(rate: Float[Array, ""]) -> SparseMatrix:
+        return jacobian(with_history(step, rate, nothing), nothing, z)
+
+    zero, one = jnp.zeros((), step.dtype), jnp.ones((), step.dtype)
+    # By its derivative: the difference of two matrices would lose digits of the smaller part.
+    flow, storage = eqx.filter_jvp(assembled, (zero,), (one,))
+    return SparseMatrix(flow.pattern, storage.values), flow
 
 
 def prepared_by_kind(

@@ -15,6 +15,7 @@ import numpy as np
 
 import riesz
 from riesz.engines.relax.discrepancy import GramFactor
+from riesz.engines.relax.in_time import StepGrams
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
@@ -59,6 +60,7 @@ SAVED = {
         SurrogateStates,
         RelaxedStates,
         GramFactor,
+        StepGrams,
         Surrogate,
         Trajectory,
         Frame,
