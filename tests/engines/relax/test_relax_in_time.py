@@ -16,10 +16,11 @@ from riesz.diagnose.importance import importance_check
 from riesz.engines.emulate.start import penalty_in_time
 from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.error_scale import median_unit
-from riesz.engines.relax.in_time import linearised_equation, step_grams, steps_of
+from riesz.engines.relax.in_time import linearised_equation, step_grams
 from riesz.engines.relax.polish import polished
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
+from riesz.fem.time.steps import steps_of
 from riesz.io.store.posterior import load_posterior, save_posterior
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates
@@ -70,14 +71,9 @@ def states(problem, epsilon_rel):
 
 def dense_steps(problem, coordinates):
     """The matrix of all steps, as it follows from the difference formula."""
-    steps = steps_of(problem, problem.z(coordinates))
-    storage, flow = (
-        np.asarray(dataclasses.replace(jnp_matrix, values=values[0]).to_dense())
-        for jnp_matrix, values in (
-            (steps.matrix(jnp.asarray(0)), steps.storage),
-            (steps.matrix(jnp.asarray(0)), steps.flow),
-        )
-    )
+    steps = steps_of(problem.time.transient(problem.forward), problem.z(coordinates))
+    storage, flow, _ = steps.row(jnp.asarray(0))
+    storage, flow = np.asarray(storage.to_dense()), np.asarray(flow.to_dense())
     weights, count, size = steps.weights, len(steps.weights.now), len(flow)
     whole = np.zeros((count, size, count, size))
     for n in range(count):

@@ -7,19 +7,18 @@ $I + \sum_i R_i^\top R_i / \sigma_i^2$, grows by those that are new.
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from riesz.engines.base import states_by
 from riesz.engines.conditional.linear import NAME, affine_map
-from riesz.engines.conditional.points import AbstractAtPoints, Values
+from riesz.engines.conditional.points import Marched, marched
 from riesz.errors import RieszError
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.fem.linear.linear_solve import Automatic
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
@@ -28,21 +27,6 @@ from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz.problem.recording import readings
-
-
-class WholeRecord(AbstractAtPoints):
-    """All that sensors record."""
-
-    solver: AbstractLinearSolver
-    num_recorded: int = eqx.field(static=True)
-
-    def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
-        time = problem.time
-        assert time is not None
-        return lambda z: time.solved(problem.forward, z, self.solver)
-
-    def num_points(self) -> int:
-        return self.num_recorded
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,8 +119,7 @@ def assimilated(problem: InverseProblem) -> Assimilation:
         raise RieszError("there is no time axis: readings that come in later need one.")
     parts = linear_parts(problem)
     check_all_linear(problem, parts)
-    at = WholeRecord(problem.suited(), problem.time.num_recorded)
-    offset, responses = table(problem, parts, at)
+    offset, responses = table(problem, parts, marched(problem, None, problem.suited()))
     size = problem.num_coordinates
     whole = np.zeros((len(offset), size))
     whole[:, np.asarray(parts.linear)] = responses
@@ -155,6 +138,6 @@ def check_all_linear(problem: InverseProblem, parts: Parts) -> None:
 
 @eqx.filter_jit
 def table(
-    problem: InverseProblem, parts: Parts, at: WholeRecord
+    problem: InverseProblem, parts: Parts, at: Marched
 ) -> tuple[Float[Array, " record"], Float[Array, "record linear"]]:
     return affine_map(problem, parts, jnp.zeros(0, problem.forward.dtype), at)

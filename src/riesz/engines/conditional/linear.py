@@ -186,6 +186,9 @@ def affine_map(
     forward = problem.forward
     origin = jnp.zeros(len(parts.linear), forward.dtype)
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)
+    table = at.tabulated(problem, parts)
+    if table is not None:
+        return table[0], among(table[1], parts.in_state, len(origin))
     # The matrix is that of any value of the linear unknowns; assembled once, it is solved often.
     found = at.given(problem, parts.z(problem.latents, origin, others))
 

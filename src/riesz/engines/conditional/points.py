@@ -16,12 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from riesz.arrays import on_device
+from riesz.engines.conditional.shifted import pays, shifted_table
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.problem.dependence import dependence
-from riesz.problem.linearity import once_per_problem
+from riesz.problem.linearity import Parts, linear_parts, once_per_problem
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
 
@@ -40,6 +41,12 @@ class AbstractAtPoints(eqx.Module):
 
     @abstractmethod
     def num_points(self) -> int: ...
+
+    def tabulated(
+        self, problem: InverseProblem, parts: Parts
+    ) -> tuple[Values, Float[Array, "point state"]] | None:
+        """At the origin, and how values respond to unknowns: where that is not by derivatives."""
+        return None
 
 
 class Solved(AbstractAtPoints):
@@ -65,18 +72,33 @@ class Solved(AbstractAtPoints):
 
 
 class Marched(AbstractAtPoints):
-    """By a march in time, of whose record these are rows."""
+    """By a march in time, of whose record these are rows, or all of it."""
 
-    operator: Operator
+    operator: Operator | None
     solver: AbstractLinearSolver
+    num_rows: int = eqx.field(static=True)
+    by_shifts: bool = eqx.field(static=True)
 
     def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         time = problem.time
         assert time is not None
-        return lambda z: self.operator @ time.solved(problem.forward, z, self.solver)
+        return lambda z: self.read(time.solved(problem.forward, z, self.solver))
+
+    def read(self, record: Float[Array, " record"]) -> Values:
+        return record if self.operator is None else self.operator @ record
 
     def num_points(self) -> int:
-        return self.operator.num_rows
+        return self.num_rows
+
+    def tabulated(
+        self, problem: InverseProblem, parts: Parts
+    ) -> tuple[Values, Float[Array, "point state"]] | None:
+        if not self.by_shifts:
+            return None
+        origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
+        whole = shifted_table(problem, parts, self.solver)
+        responses = jax.vmap(self.read, in_axes=1, out_axes=1)(whole)
+        return self.read(problem.solved(origin, self.solver)), responses
 
 
 class Tabulated(AbstractAtPoints):
@@ -107,12 +129,24 @@ def at_points(
 ) -> AbstractAtPoints:
     """Tabulated where that is exact."""
     if problem.time is not None:
-        return Marched(operator, solver)
+        return marched(problem, operator, solver)
     names = read_as_they_are(problem)
     if names is None:
         return Solved(operator, solver)
     origin = origin_of(problem)
     return Tabulated(origin, *tables(problem, origin, names, operator, solver))
+
+
+def marched(
+    problem: InverseProblem, operator: Operator | None, solver: AbstractLinearSolver
+) -> Marched:
+    """Rows of the record, or all of it, in the way that takes fewer solves."""
+    time, parts = problem.time, linear_parts(problem)
+    assert time is not None
+    count = time.num_recorded if operator is None else operator.num_rows
+    is_linear = not len(parts.others)
+    by_shifts = is_linear and count > time.num_places and pays(problem, len(parts.in_state))
+    return Marched(operator, solver, count, by_shifts)
 
 
 @once_per_problem

@@ -30,15 +30,13 @@ from riesz.engines.relax.discrepancy import (
 )
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
+from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
 from riesz.fem.terms.weakform import reaction
-from riesz.fem.time.fixed import has_fixed_matrix, storage_and_flow
-from riesz.fem.time.problem import Weights, at_time
+from riesz.fem.time.steps import Steps, backwards, forwards, steps_of
 from riesz.penalty.dual_norm import Gram, dual_norm
-from riesz.penalty.in_time import StepPenalty, stepping
+from riesz.penalty.in_time import StepPenalty
 from riesz.posterior.family import Draws, antithetic
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.surrogate.trajectory import Trajectory
@@ -88,93 +86,6 @@ def step_grams(step: BoundaryValueProblem, penalty: StepPenalty, gram: Gram) -> 
         gram_factor(mass),
         jnp.asarray(reactions - reactions.min(), step.dtype),
     )
-
-
-class Steps(eqx.Module):
-    """The matrix L of all steps: what is stored in each, what flows, and the formula of its rate.
-
-    Where coefficients do not change there is one row of matrices for all steps.
-    """
-
-    pattern: SparsePattern
-    storage: Float[Array, "matrix entry"]
-    flow: Float[Array, "matrix entry"]
-    weights: Weights
-
-    def row(self, number: Array) -> tuple[SparseMatrix, SparseMatrix, Weights]:
-        """Storage, flow and weights of a step."""
-        own = jnp.minimum(number, len(self.storage) - 1)
-        weights = jax.tree.map(lambda rows: rows[number], self.weights)
-        storage, flow = (
-            SparseMatrix(self.pattern, values[own]) for values in (self.storage, self.flow)
-        )
-        return storage, flow, weights
-
-    def matrix(self, number: Array) -> SparseMatrix:
-        """Of the equation of one step for its own state."""
-        storage, flow, weights = self.row(number)
-        return SparseMatrix(self.pattern, weights.now * storage.values + flow.values)
-
-    def numbers(self) -> Array:
-        return jnp.arange(len(self.weights.now))
-
-
-def steps_of(problem: InverseProblem, z: PyTree) -> Steps:
-    """Those whose equations may err; a steady state to begin with is the first of them."""
-    time = problem.time
-    assert time is not None
-    own, first = stepping(time.transient(problem.forward)), 0 if time.initial is None else 1
-    fixed = has_fixed_matrix(time.transient(problem.forward), z)
-
-    def at(when: Float[Array, ""]) -> tuple[Array, Array]:
-        storage, flow = storage_and_flow(problem.forward, at_time(z, when))
-        return storage.values, flow.values
-
-    whens = own.times[:1] if fixed else own.times[first:]
-    storage, flow = jax.lax.map(at, whens)
-    weights = jax.tree.map(lambda rows: rows[first:], own.weights)
-    return Steps(problem.forward.pattern, storage, flow, weights)
-
-
-def forwards(steps: Steps, sides: Responses, solver: AbstractLinearSolver) -> Responses:
-    """Columns of L^-1, for right-hand sides of all steps."""
-    nothing = jnp.zeros_like(sides[0])
-
-    def one(carry, given):
-        (last, before), (number, side) = carry, given
-        storage, _, weights = steps.row(number)
-        past = weights.last * last + weights.before * before
-        side = side + jax.vmap(storage.__matmul__)(past)
-        found = solved(steps.matrix(number), side, solver, transposed=False)
-        return (found, last), found
-
-    return jax.lax.scan(one, (nothing, nothing), (steps.numbers(), sides))[1]
-
-
-def backwards(steps: Steps, sides: Responses, solver: AbstractLinearSolver) -> Responses:
-    """Columns of L^-T: each state is in the equation of its own step and of two later ones."""
-    nothing = jnp.zeros_like(sides[0])
-
-    def one(carry, given):
-        (later, latest), (number, side) = carry, given
-        found = solved(steps.matrix(number), side + later, solver, transposed=True)
-        storage, _, weights = steps.row(number)
-        back = jax.vmap(storage.transposed)(found)
-        return (latest + weights.last * back, weights.before * back), found
-
-    given = (steps.numbers(), sides)
-    return jax.lax.scan(one, (nothing, nothing), given, reverse=True)[1]
-
-
-def solved(
-    matrix: SparseMatrix, sides: Array, solver: AbstractLinearSolver, *, transposed: bool
-) -> Float[Array, "side free"]:
-    prepared = solver.prepared(matrix)
-
-    def one(side: Float[Array, " free"]) -> Float[Array, " free"]:
-        return solver.raw_solve(matrix, side, transposed=transposed, prepared=prepared)
-
-    return mapped(one, sides, sides.shape[1])
 
 
 @eqx.filter_custom_jvp
@@ -263,7 +174,7 @@ def carried(
     """What errors of the steps do to what is read off states, at all times."""
     time, forward = problem.time, problem.forward
     assert time is not None
-    found = forwards(steps_of(problem, z), errors[:, None], solver)[:, 0]
+    found = forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
     nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
     read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(found)
     if time.initial is None:
@@ -285,9 +196,10 @@ def linearised_in_time(
     problem: InverseProblem, z: PyTree, solver: AbstractLinearSolver
 ) -> LinearisedInTime:
     """By one march; K takes one backwards for each reading."""
-    assert problem.time is not None
-    record = problem.time.solved(problem.forward, z, solver)
-    return LinearisedInTime(record, steps_of(problem, z), rows_of(problem), solver)
+    time, forward = problem.time, problem.forward
+    assert time is not None
+    record = time.solved(forward, z, solver)
+    return LinearisedInTime(record, steps_of(time.transient(forward), z), rows_of(problem), solver)
 
 
 def rows_of(problem: InverseProblem) -> Responses:

@@ -1,0 +1,155 @@
+r"""What sensors record of a system that does not change in time: a march backwards for each place.
+
+Where coefficients stay as they are and steps are equal, what a record at a time owes to a step
+depends on how long ago that was, and on nothing else. The adjoint states of one reading, the last,
+are then those of all earlier ones, moved in time; only the first steps are different, a steady
+state and one of Euler's. Work grows with the number of places, not with that of readings.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from riesz.fem.assembly import dirichlet_values, free_residual, with_dirichlet
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.terms.series import TIME
+from riesz.fem.time.fixed import has_fixed_matrix
+from riesz.fem.time.march import given_state
+from riesz.fem.time.problem import at_time
+from riesz.fem.time.steps import Steps, solved, steps_of
+from riesz.problem.dependence import dependence
+from riesz.problem.linearity import Parts, once_per_problem
+from riesz.problem.problem import InverseProblem
+
+Own = Float[Array, " state"]
+
+SOLVES = 3
+"""Those of a step backwards for each place, at most; forwards there is one for each unknown."""
+
+
+class Sides(eqx.Module):
+    """What unknowns are read by: the same side of all steps, the first state, prescribed values."""
+
+    side: Float[Array, "*time free"]
+    begun: Float[Array, "*time dof"]
+    prescribed: Float[Array, "*time dof"]
+
+
+def pays(problem: InverseProblem, num_unknowns: int) -> bool:
+    """Whether this is the quicker way to the record, for so many unknowns; and a way at all."""
+    time = problem.time
+    if time is None or time.sensors.operator is None or time.axis.num_steps < 3:
+        return False
+    return num_unknowns > SOLVES * time.num_places and stands_still(problem)
+
+
+@once_per_problem
+def stands_still(problem: InverseProblem) -> bool:
+    """Whether steps are equal, the matrix never changes, and time changes what no unknown does."""
+    time = problem.time
+    assert time is not None
+    origin = problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype))
+    is_even = len(set(time.axis.kinds[1:])) == 1
+    if not is_even or not has_fixed_matrix(time.transient(problem.forward), origin):
+        return False
+    inputs = jax.eval_shape(lambda: at_time(origin, jnp.zeros(())))
+
+    def asked(given: PyTree) -> tuple[Array, Array]:
+        return sides_at(problem, given).side, dirichlet_values(problem.forward, given)
+
+    return not any(TIME in pair and len(pair) > 1 for pair in dependence(asked, inputs).meets)
+
+
+def sides_at(problem: InverseProblem, z: PyTree) -> Sides:
+    forward, time = problem.forward, problem.time
+    assert time is not None
+    prescribed = with_dirichlet(forward, jnp.zeros(forward.num_free, forward.dtype), z)
+    begun = jnp.zeros_like(prescribed)
+    if time.initial is not None:
+        begun = given_state(forward, time.initial, z)
+    return Sides(-free_residual(forward, prescribed, z), begun, prescribed)
+
+
+def shifted_table(
+    problem: InverseProblem, parts: Parts, solver: AbstractLinearSolver
+) -> Float[Array, "record state"]:
+    """How the whole record responds to unknowns that are linear, and all there are."""
+    time, forward = problem.time, problem.forward
+    assert time is not None
+    operator = time.sensors.operator
+    assert operator is not None
+    others = jnp.zeros(0, forward.dtype)
+    origin = jnp.zeros(len(parts.linear), forward.dtype)
+
+    def sides(own: Own) -> Sides:
+        z = parts.z(problem.latents, origin.at[parts.in_state].set(own), others)
+        return sides_at(problem, time.first(z))
+
+    steps = steps_of(time.transient(forward), parts.z(problem.latents, origin, others))
+    _, pull = jax.vjp(sides, origin[parts.in_state])
+    units = jnp.eye(time.num_places, dtype=forward.dtype)
+    is_given, count = time.initial is not None, time.axis.num_steps
+
+    def of_place(unit: Float[Array, " place"]) -> Float[Array, "time state"]:
+        reading = operator.transposed(unit)
+        cotangents = backwards_once(
+            steps, reading, forward.free, solver, count=count, is_given=is_given
+        )
+        return jax.lax.map(lambda own: pull(own)[0], cotangents)
+
+    rows = jax.lax.map(of_place, units)  # place, time, unknown
+    return jnp.moveaxis(rows, 0, 1).reshape(-1, rows.shape[-1])
+
+
+def backwards_once(
+    steps: Steps,
+    reading: Float[Array, " dof"],
+    free: Array,
+    solver: AbstractLinearSolver,
+    *,
+    count: int,
+    is_given: bool,
+) -> Sides:
+    """What a place's record at all times owes to sides, first state and prescribed values."""
+    euler = 0 if is_given else 1  # the number of the first step in time
+    first, tail = jnp.asarray(euler), jnp.asarray(euler + 1)
+    storage, _, weights = steps.row(tail)
+    _, _, begins = steps.row(first)
+    own = reading[free]
+    backwards = partial(solved, solver=solver, transposed=True)
+
+    def further(carry, _):
+        last, before = carry
+        side = weights.last * storage.transposed(last) + weights.before * storage.transposed(before)
+        found = backwards(steps.matrix(tail), side[None])[0]
+        return (found, last), found
+
+    start, nothing = backwards(steps.matrix(tail), own[None])[0], jnp.zeros_like(own)
+    _, later = jax.lax.scan(further, (start, nothing), None, length=count - 2)
+    # Of the step so long before a reading, itself included.
+    ago = jnp.concatenate([start[None], later])
+    second = shifted(ago, count, 1)  # of the second step, by the number of the step that is read
+    third = shifted(ago, count, 2)
+    back = jax.vmap(storage.transposed)
+    side = back(weights.last * second + weights.before * third).at[0].add(own)
+    of_first = backwards(steps.matrix(first), side)
+    total = of_first + jnp.cumsum(second, axis=0)
+    to_begun = back(begins.last * of_first + weights.before * second)
+    whole = jnp.zeros((count + 1, len(reading)), reading.dtype)
+    everywhere = jnp.broadcast_to(reading, whole.shape)
+    if is_given:
+        begun = whole.at[1:, free].set(to_begun).at[0].set(reading)
+        at_first = jnp.zeros_like(own)[None]
+        return Sides(jnp.concatenate([at_first, total]), begun, everywhere.at[0].set(0.0))
+    to_steady = jnp.concatenate([own[None], to_begun])
+    of_steady = backwards(steps.matrix(jnp.asarray(0)), to_steady)
+    return Sides(of_steady.at[1:].add(total), whole, everywhere)
+
+
+def shifted(ago: Float[Array, "ago free"], count: int, by: int) -> Float[Array, "step free"]:
+    """For readings at the end of each step: none of those before the step in question."""
+    zeros = jnp.zeros((by, ago.shape[1]), ago.dtype)
+    return jnp.concatenate([zeros, ago])[:count]
