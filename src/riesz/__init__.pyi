@@ -164,6 +164,7 @@ from .case.check.predictive import prior_predictive as prior_predictive
 from .case.check.predictive import prior_predictive_figure as prior_predictive_figure
 from .case.check.calibration import calibrate_case as calibrate_case
 from .case.run.fit import fit_case as fit_case
+from .devices import join_processes as join_processes
 from .case.run.folder import Run as Run
 from .case.run.folder import read_run as read_run
 from .case.run.opened import scenario as scenario

@@ -45,3 +45,10 @@ def told_of(what: Path | str) -> Iterator[None]:
         yield
     except RieszError as error:
         raise type(error)(f"{what}: {error}") from None
+
+
+class LostProcessError(RuntimeError):
+    """One of several processes has ended before its time: no engine and no check can go on.
+
+    Not a `RieszError`, which a check that fails or the next engine would make up for.
+    """

@@ -103,7 +103,7 @@ def test_engines_are_values_that_hold_every_setting(name):
 def run_to(family):
     """An engine that ends with this q at once."""
 
-    def run(self, problem, *, seed, progress, checkpoint, deadline):
+    def run(self, problem, *, seed, progress, checkpoint, deadline, devices):
         return Posterior(problem, family, ExactStates(), {}, "emulate", seed)
 
     return run

@@ -1,23 +1,29 @@
 """`riesz fit`: from a problem file to a run folder."""
 
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from riesz.cli.options import (
     CheckJsonOption,
+    DevicesOption,
     FitSeedOption,
     ProblemArgument,
+    ProcessesOption,
     QuietOption,
     compile_quickly,
     engine_in,
+    joined,
     json_of,
     keep_compiled,
     seconds_of,
     use_float64,
     use_one_thread,
 )
+from riesz.errors import RieszError
 
 if TYPE_CHECKING:
     from riesz.case.run.folder import Run
@@ -46,6 +52,8 @@ def fit_problem(
             metavar="TIME",
         ),
     ] = None,
+    devices: DevicesOption = None,
+    processes: ProcessesOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a fit of this --out that was stopped.")
     ] = False,
@@ -61,37 +69,46 @@ def fit_problem(
     if is_small_algebra:
         use_one_thread()
     use_float64()
+    if processes is not None and resume:
+        raise RieszError("--resume is for a fit by one process: leave out --processes.")
+    is_first = processes is None or joined(processes)
     keep_compiled()
     if is_small_algebra:
         compile_quickly()
     from riesz.case.run.fit import command_of, fit_case
     from riesz.case.run.folder import checkpoint_of, is_finished
 
+    quiet = quiet or not is_first
+
     def tell(message: str) -> None:
         if not quiet:
             typer.echo(message, err=True)
 
-    finished = resume and is_finished(out)
+    finished, stack = resume and is_finished(out), ExitStack()
+    # All processes come to the same posterior; the first one keeps it.
+    own = out if is_first else Path(stack.enter_context(TemporaryDirectory())) / "run"
     try:
-        run = fit_case(
-            problem,
-            out,
-            engine,
-            seed=seed,
-            check=check,
-            resume=resume,
-            checkpoint_seconds=checkpoint_seconds,
-            progress=not quiet,
-            time_limit=time_limit,
-            told=tell,
-        )
+        with stack:
+            run = fit_case(
+                problem,
+                own,
+                engine,
+                seed=seed,
+                check=check,
+                resume=resume,
+                checkpoint_seconds=checkpoint_seconds,
+                progress=not quiet,
+                time_limit=time_limit,
+                devices="all" if devices is None and processes is not None else devices,
+                told=tell,
+            )
     except KeyboardInterrupt:
         command = command_of(problem, out, engine, seed=seed, check=check, time_limit=time_limit)
         kept = checkpoint_of(out).exists()
         told = f"go on with: {command} --resume" if kept else "nothing was done yet"
         typer.echo(f"stopped; {told}", err=True)
         raise typer.Exit(130) from None
-    if as_json:
+    if as_json and is_first:
         typer.echo(json_of({"out": str(out), **run.numbers}))
     elif not quiet:
         told = f"finished already: {out}" if finished else f"{run.summary}\n{written(run)}"

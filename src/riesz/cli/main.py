@@ -8,6 +8,7 @@ function that is given the application.
 """
 
 import gc
+import os
 import sys
 from importlib.metadata import entry_points
 
@@ -21,7 +22,7 @@ from riesz.cli.init import init
 from riesz.cli.predict import predict_run, report_run
 from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
 from riesz.cli.pumptest import pumptest
-from riesz.errors import EngineError, RieszError
+from riesz.errors import EngineError, LostProcessError, RieszError
 
 PLUG_INS = "riesz.commands"
 
@@ -67,3 +68,7 @@ def main() -> None:
     except RieszError as error:
         typer.echo(f"riesz: {error}", err=True)
         sys.exit(1 if isinstance(error, EngineError) else 2)
+    except LostProcessError as error:
+        typer.echo(f"riesz: {error}", err=True)
+        sys.stderr.flush()
+        os._exit(1)  # JAX would wait for the others, who never come

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from riesz.errors import RieszError
+
 FUSION = "xla_cpu_use_fusion_emitters"
 """What XLA takes a good part of its time for on a processor, to make programs a little faster."""
 
@@ -36,6 +38,51 @@ def seconds_of(text: str) -> float:
         return float(number) * unit
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no time: write 90s, 10m or 2h") from None
+
+
+def devices_in(text: str) -> int | str:
+    """A number, or all."""
+    try:
+        return "all" if text == "all" else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number: write 2, say, or all") from None
+
+
+DevicesOption = Annotated[
+    Any,
+    typer.Option(
+        "--devices",
+        help="Share draws and chains among so many of JAX's devices, or all.",
+        parser=devices_in,
+        metavar="N|all",
+    ),
+]
+ProcessesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--processes",
+        help="Fit together with other processes that run the same command: auto under SLURM and "
+        "Open MPI; else HOST:PORT of the first, how many, and which this is, from 0.",
+        metavar="auto|HOST:PORT,COUNT,NUMBER",
+    ),
+]
+
+
+def joined(processes: str) -> bool:
+    """Join other processes; whether this is the first of them."""
+    from riesz.devices import join_processes
+
+    if processes == "auto":
+        return join_processes() == 0
+    address, _, numbers = processes.partition(",")
+    try:
+        count, number = map(int, numbers.split(","))
+    except ValueError:
+        raise RieszError(
+            f"--processes is {processes!r}: write auto, or HOST:PORT,COUNT,NUMBER, as in "
+            "localhost:1234,2,0."
+        ) from None
+    return join_processes(address, count, number) == 0
 
 
 def json_of(content: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.devices import Devices, over_rows
 from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.states import RelaxedStates
@@ -89,7 +90,11 @@ def affordable(seconds: float, num_coordinates: int) -> Effort:
 
 
 def importance_check(
-    posterior: Posterior, *, num_draws: int | None = None, seed: int = 0
+    posterior: Posterior,
+    *,
+    num_draws: int | None = None,
+    seed: int = 0,
+    devices: Devices | None = None,
 ) -> ImportanceCheck:
     """Weigh draws of q against the exact posterior, one exact solve each.
 
@@ -98,7 +103,7 @@ def importance_check(
     it is learned.
     """
     num_draws = effort(posterior).num_draws if num_draws is None else num_draws
-    return found_by(posterior, weighed(posterior, num_draws, seed))
+    return found_by(posterior, weighed(posterior, num_draws, seed, devices))
 
 
 class Weighed(NamedTuple):
@@ -108,7 +113,9 @@ class Weighed(NamedTuple):
     logs: Float[np.ndarray, " draw"]
 
 
-def weighed(posterior: Posterior, num_draws: int, seed: int) -> Weighed:
+def weighed(
+    posterior: Posterior, num_draws: int, seed: int, devices: Devices | None = None
+) -> Weighed:
     """So many draws of q against the exact posterior."""
     family, states = posterior.distribution, posterior.states
     if not isinstance(family, AbstractGaussian):
@@ -118,7 +125,8 @@ def weighed(posterior: Posterior, num_draws: int, seed: int) -> Weighed:
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
         draws = family.transformed(jnp.asarray(normals))
         relaxed = states.ready(problem) if isinstance(states, RelaxedStates) else None
-        logs = np.asarray(log_weights(problem, family, relaxed, problem.suited(), draws))
+        shared = (problem, family, relaxed, problem.suited())
+        logs = np.asarray(over_rows(log_weights, shared, draws, devices))
     if np.isnan(logs).any():
         raise RieszError(
             f"{np.isnan(logs).sum()} of {num_draws} draws have no log-posterior: the exact solve "
@@ -147,7 +155,11 @@ def found_by(posterior: Posterior, sample: Weighed) -> ImportanceCheck:
 
 
 def with_importance_check(
-    posterior: Posterior, *, num_draws: int | None = None, seed: int = 0
+    posterior: Posterior,
+    *,
+    num_draws: int | None = None,
+    seed: int = 0,
+    devices: Devices | None = None,
 ) -> Posterior:
     """The posterior with the check, and with what it warns of in its notes.
 
@@ -156,14 +168,14 @@ def with_importance_check(
     weighed then, if there is time, until they are worth enough.
     """
     needed = effort(posterior)
-    sample = weighed(posterior, num_draws or needed.num_draws, seed)
+    sample = weighed(posterior, num_draws or needed.num_draws, seed, devices)
     found = found_by(posterior, sample)
     # In parts of the same size: what was compiled serves all of them.
     parts = most_parts(needed) if num_draws is None else 1
     for part in range(1, parts):
         if not wants_more(found):
             break
-        more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART)
+        more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART, devices)
         sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
         found = found_by(posterior, sample)
     if found.vouches:

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
+from riesz.devices import Devices
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import (
     AbstractLinearSolver,
@@ -101,12 +102,13 @@ NO_CHECKPOINT = NoCheckpoint()
 
 
 class Work(NamedTuple):
-    """How a fit is run: its seed, bars on the error stream or not, kept where, and until when."""
+    """How a fit is run: its seed, bars or not, kept where, until when, and on which devices."""
 
     seed: int = 0
     progress: bool = False
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT
     deadline: float = math.inf  # of the clock below
+    devices: Devices | None = None  # where there are several
 
     def is_over(self) -> bool:
         """Whether there is no time left; an engine may ask, and end with what it has."""
@@ -299,13 +301,15 @@ class AbstractEngine(Settings, ABC):
         progress: bool = False,
         checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
         deadline: float = math.inf,
+        devices: Devices | None = None,
     ) -> Posterior:
         """The posterior; `progress` draws bars on the error stream.
 
         Engines that look at the clock end with what they have after the `deadline`, in seconds of
-        `time.perf_counter`; others do not mind it.
+        `time.perf_counter`; others do not mind it. Those that have rows of work, draws or chains
+        for instance, share it among `devices`.
         """
-        return self.posterior(problem, Work(seed, progress, checkpoint, deadline))
+        return self.posterior(problem, Work(seed, progress, checkpoint, deadline, devices))
 
     @abstractmethod
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
@@ -333,7 +337,7 @@ def started(problem: InverseProblem, start: Any, work: Work) -> Any:
     if not isinstance(start, AbstractEngine):
         return start
     start.check(problem)
-    return start.run(problem, seed=work.seed, progress=work.progress)
+    return start.run(problem, seed=work.seed, progress=work.progress, devices=work.devices)
 
 
 def beginning(

@@ -5,6 +5,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check
 from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
@@ -55,6 +57,7 @@ def fit(
     check: bool | None = None,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     time_limit: float | None = None,
+    devices: Wanted | None = None,
 ) -> Posterior:
     """The posterior by an engine, `rz.Nuts(num_chains=4)` for instance, or by those that suit.
 
@@ -65,14 +68,18 @@ def fit(
     minutes a note says that there is none. `check` asks for it there too, or leaves it out
     everywhere. `progress` draws bars on the error stream. With a `checkpoint` a fit that was
     stopped goes on from the last one that was written, to the same numbers. `time_limit` is in
-    seconds: when they are over, `auto`, `sample` and `reduced` end with what they have.
+    seconds: when they are over, `auto`, `sample` and `reduced` end with what they have. `devices`
+    share draws, chains, directions and batches: a number of JAX's devices, `"all"`, or a sequence
+    of them; the numbers are the same with any.
     What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
     choice = engine if isinstance(engine, Choice) else chosen(problem, engine)
     check_time(choice, time_limit)
-    how = How(seed, progress, check, checkpoint, deadline_of(time_limit))
+    shared = devices_of(devices)
+    check_processes(shared, time_limit)
+    how = How(seed, progress, check, checkpoint, deadline_of(time_limit), shared)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = climbed(problem, choice, how)
@@ -100,6 +107,14 @@ def check_time(choice: Choice, time_limit: float | None) -> None:
         )
 
 
+def check_processes(devices: Devices | None, time_limit: float | None) -> None:
+    if time_limit is not None and devices is not None and devices.num_processes > 1:
+        raise RieszError(
+            "the clocks of several processes do not agree on when the time is over: leave "
+            "time_limit out, or set less to do."
+        )
+
+
 class How(NamedTuple):
     """How a fit is run, whichever engines it takes."""
 
@@ -108,6 +123,7 @@ class How(NamedTuple):
     check: bool | None
     checkpoint: AbstractCheckpoint
     deadline: float
+    devices: Devices | None = None
 
     def left(self) -> float:
         return self.deadline - perf_counter()
@@ -162,6 +178,7 @@ def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Po
             progress=how.progress,
             checkpoint=how.checkpoint,
             deadline=how.deadline,
+            devices=how.devices,
         )
     except KeyboardInterrupt:
         how.checkpoint.flush()
@@ -172,10 +189,12 @@ def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Po
             "impossible coefficients and for noise that is far too small, or take another engine."
         ) from error
     how.checkpoint.flush()
-    return checked(posterior, how.check, how.seed)
+    return checked(posterior, how.check, how.seed, how.devices)
 
 
-def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
+def checked(
+    posterior: Posterior, check: bool | None, seed: int, devices: Devices | None = None
+) -> Posterior:
     """With an importance check, where one is wanted and there is a density to weigh.
 
     A check that fails is told: the fit before it may have taken hours; so is one that was left out
@@ -192,7 +211,8 @@ def checked(posterior: Posterior, check: bool | None, seed: int) -> Posterior:
         )
     if isinstance(posterior.states, SurrogateStates) and posterior.problem.time is None:
         posterior = tried(with_surrogate_error, posterior, seed, "the surrogate")
-    return tried(with_importance_check, posterior, seed, "q")
+    weigh = partial(with_importance_check, devices=devices)
+    return tried(weigh, posterior, seed, "q")
 
 
 def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what: str) -> Posterior:

@@ -8,6 +8,7 @@ from riesz.case.file.problem import Case, read_problem
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
 from riesz.case.run.settle import settled
 from riesz.case.run.writing import finished_run, run_case
+from riesz.devices import Wanted
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import check_engine
 from riesz.inference.fit import check_time
@@ -25,12 +26,13 @@ def fit_case(
     checkpoint_seconds: float = 30.0,
     progress: bool = True,
     time_limit: float | None = None,
+    devices: Wanted | None = None,
     told: Callable[[str], None] = lambda message: None,
 ) -> Run:
     """Fit a problem file, read or by its name, and keep the posterior in the run folder `out`.
 
     `engine` overrules the file: a name has the file's settings, a value its own. `check`,
-    `progress` and `time_limit` are those of `rz.fit`. The state of the fit is kept every
+    `progress`, `time_limit` and `devices` are those of `rz.fit`. The state of the fit is kept every
     `checkpoint_seconds`: with `resume`, one that was stopped goes on from there to the same
     numbers, and one that is finished is read. `told` is called with what a user may want to know
     before the work begins.
@@ -71,6 +73,7 @@ def fit_case(
         progress=progress,
         checkpoint=checkpoint,
         time_limit=time_limit,
+        devices=devices,
     )
 
 

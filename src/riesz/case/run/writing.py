@@ -43,6 +43,7 @@ from riesz.case.run.folder import (
     read_run,
     unfinished_of,
 )
+from riesz.devices import Wanted
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.base import NO_CHECKPOINT
@@ -72,6 +73,7 @@ def run_case(
     progress: bool = True,
     checkpoint: Checkpoint | None = None,
     time_limit: float | None = None,
+    devices: Wanted | None = None,
 ) -> Run:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
     start = perf_counter()
@@ -85,6 +87,7 @@ def run_case(
             check=check,
             checkpoint=checkpoint or NO_CHECKPOINT,
             time_limit=time_limit,
+            devices=devices,
         )
     seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
     # The engine's own are notes of the posterior already; others come from below it.

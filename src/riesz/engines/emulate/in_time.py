@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
+from riesz.devices import Devices, over_rows
 from riesz.engines.emulate.least_squares import MIXTURE, RIDGE, products, weighted_rows
 from riesz.engines.emulate.start import equation_inputs
 from riesz.errors import RieszError
@@ -32,6 +33,7 @@ from riesz.problem.unknowns import STATE
 from riesz.surrogate.trajectory import Trajectory
 
 Squares = Float[Array, "drawn feature feature"]
+BatchSquares = Float[Array, "batch sample feature feature"]
 
 LARGEST_SQUARES = 5 * 10**8
 """Numbers in the tables of all kinds of steps: four gigabytes."""
@@ -120,6 +122,7 @@ def step_equations(
     surrogate: Trajectory,
     key: PRNGKeyArray,
     batches: Float[Array, "batch sample coordinate"],
+    devices: Devices | None = None,
 ) -> StepEquations:
     """From sampled patches; all steps are seen with the same."""
     kinds, keys = kinds_of_steps(problem), jr.split(key, len(batches))
@@ -134,10 +137,12 @@ def step_equations(
         # As many for each kind, so that there is one program.
         padded, counts = (jnp.asarray(one) for one in (np.resize(steps, most), np.arange(most)))
         counts = counts < len(steps)
-        own, past, sides = of_kind(problem, penalty, surrogate, keys, batches, padded, counts)
+        shared = (problem, penalty, surrogate, padded, counts)
+        own, past, sides = over_rows(of_kind, shared, (keys, batches), devices)
+        own, past, sides = (one.reshape(-1, *one.shape[2:]) for one in (own, past, sides))
         normal.append(own)
         carried.append(past)
-        slope[steps] = np.asarray(sides)[: len(steps)]
+        slope[steps] = np.moveaxis(np.asarray(sides), 1, 0)[: len(steps)]
     every = batches.reshape(count, -1)
     hidden = jax.vmap(surrogate.network.hidden)(every)
     return StepEquations(hidden, jnp.stack(normal), jnp.stack(carried), jnp.asarray(slope))
@@ -148,12 +153,11 @@ def of_kind(
     problem: InverseProblem,
     penalty: StepPenalty,
     surrogate: Trajectory,
-    keys: Key[Array, " batch"],
-    batches: Float[Array, "batch sample coordinate"],
     steps: Int[Array, " step"],
     counts: Bool[Array, " step"],
-) -> tuple[Squares, Squares, Float[Array, "step drawn feature"]]:
-    """Of steps with one matrix."""
+    rows: tuple[Key[Array, " batch"], Float[Array, "batch sample coordinate"]],
+) -> tuple[BatchSquares, BatchSquares, Float[Array, "batch sample step feature"]]:
+    """Of steps with one matrix, for batches with a key each."""
 
     def of_batch(drawn):
         key, coordinates = drawn
@@ -161,14 +165,14 @@ def of_kind(
         zs = equation_inputs(problem, coordinates)
         nothing = jnp.zeros((3, surrogate.num_features), coordinates.dtype)
 
-        def rows(state: MixedSteps, step: Int[Array, ""], mixtures: Float[Array, "3 feature"]):
+        def step_rows(state: MixedSteps, step: Int[Array, ""], mixtures: Float[Array, "3 feature"]):
             def inputs(z):
                 return {**penalty.stepping.at(z, step), MIXTURE: mixtures}
 
             return penalty.of_step(state, step).rows(sample, state, jax.vmap(inputs)(zs))
 
         def changed(change: Float[Array, "2 feature"]):
-            return rows(MixedSteps(surrogate, bare=True), steps[0], nothing.at[:2].set(change))
+            return step_rows(MixedSteps(surrogate, bare=True), steps[0], nothing.at[:2].set(change))
 
         slopes = jax.jacfwd(changed)(nothing[:2])
         own, past = (
@@ -183,7 +187,7 @@ def of_kind(
             return jax.lax.cond(asked[1], one_side, lambda _: empty, asked[0])
 
         def one_side(step):
-            left = rows(MixedSteps(surrogate, bare=False), step, nothing)
+            left = step_rows(MixedSteps(surrogate, bare=False), step, nothing)
             return products(weighted, jax.tree.map(lambda part: part[..., None], left))[..., 0]
 
         normal = products(weighted, own)
@@ -194,11 +198,7 @@ def of_kind(
         found = (normal, products(weighted, past), sides)
         return jax.tree.map(lambda part: part / unit[:, None, None], found)
 
-    normal, carried, slope = jax.lax.map(of_batch, (keys, batches))
-    normal, carried, slope = (
-        part.reshape(-1, *part.shape[2:]) for part in (normal, carried, slope)
-    )
-    return normal, carried, jnp.moveaxis(slope, 1, 0)
+    return jax.lax.map(of_batch, rows)
 
 
 def marched(

@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
+from riesz.devices import Devices, sum_over_rows
 from riesz.errors import RieszError
 from riesz.penalty.norm import (
     AbstractPatches,
@@ -105,9 +106,11 @@ def normal_equations(
     surrogate: Surrogate,
     key: PRNGKeyArray,
     batches: Float[Array, "batch sample coordinate"],
+    devices: Devices | None = None,
 ) -> NormalEquations:
     """From sampled patches, about the readout that the surrogate has."""
-    found = summed(problem, penalty, surrogate, jr.split(key, len(batches)), batches)
+    rows = jr.split(key, len(batches)), batches
+    found = sum_over_rows(summed, (problem, penalty, surrogate), rows, devices)
     readout = factorised(surrogate).readout
     return NormalEquations(
         found.matrix, found.slope - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
@@ -134,21 +137,24 @@ def summed(
     problem: InverseProblem,
     penalty: WeakFormPenalty,
     surrogate: Surrogate,
-    keys: Key[Array, " batch"],
-    batches: Float[Array, "batch sample coordinate"],
+    rows: tuple[Key[Array, " batch"], Float[Array, "batch sample coordinate"]],
+    counted: Bool[Array, " batch"] | None,
 ) -> NormalEquations:
+    """Over batches, each with a key for its patches: those that are counted, or all."""
     hidden, features = factorised(surrogate).readout.shape
-    dtype = batches.dtype
+    dtype = rows[1].dtype
     empty = NormalEquations(
         jnp.zeros((hidden, features, hidden, features), dtype), jnp.zeros((hidden, features), dtype)
     )
 
     def add(total, drawn):
-        key, coordinates = drawn
+        (key, coordinates), counts = drawn
         one = of_batch(problem, penalty, surrogate, key, coordinates)
+        if counts is not None:
+            one = jax.tree.map(lambda part: jnp.where(counts, part, 0.0), one)
         return jax.tree.map(jnp.add, total, one), None
 
-    return jax.lax.scan(add, empty, (keys, batches))[0]
+    return jax.lax.scan(add, empty, (rows, counted))[0]
 
 
 def of_batch(

@@ -19,6 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.devices import Devices
 from riesz.engines.base import Count, CountOrZero, Work
 from riesz.engines.emulate.in_time import StepEquations, marched, step_equations
 from riesz.engines.emulate.least_squares import (
@@ -139,7 +140,8 @@ def emulated_in_rounds(
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
             surrogate, sums = fitted_around(
-                problem, penalty, surrogate, family, sizes, fit_key, spread, sums
+                *(problem, penalty, surrogate, family, sizes, fit_key, spread, sums),
+                work.devices,
             )
             before, least = family, share
             share = next_share(least, problem, surrogate, before, normals)
@@ -232,6 +234,7 @@ def fitted_around(
     key: PRNGKeyArray,
     spread: float,
     sums: Equations | None,
+    devices: Devices | None = None,
 ) -> tuple[AnySurrogate, Equations]:
     """The surrogate with functions of the unknowns around q, its readout solved for there.
 
@@ -245,12 +248,12 @@ def fitted_around(
         surrogate = localised(surrogate, draws, sizes.num_bends, function_key)
     batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
     if isinstance(surrogate, Trajectory) and isinstance(penalty, StepPenalty):
-        steps = step_equations(problem, penalty, surrogate, patch_key, batches)
+        steps = step_equations(problem, penalty, surrogate, patch_key, batches, devices)
         steps = sums.plus(steps) if isinstance(sums, StepEquations) else steps
         return marched(problem, penalty, surrogate, steps), steps
     assert isinstance(surrogate, Surrogate)
     assert isinstance(penalty, WeakFormPenalty)
-    equations = normal_equations(problem, penalty, surrogate, patch_key, batches)
+    equations = normal_equations(problem, penalty, surrogate, patch_key, batches, devices)
     equations = sums.plus(equations) if isinstance(sums, NormalEquations) else equations
     return solved(surrogate, equations), equations
 

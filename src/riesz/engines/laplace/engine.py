@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.devices import Devices, over_rows
 from riesz.engines.base import (
     GRADIENT,
     AbstractEngine,
@@ -77,7 +78,9 @@ class Laplace(SearchSettings, AbstractEngine):
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
                 work.checkpoint,
             )
-        family, values, notes = gaussian_about(problem, found, solver, self.num_modes, work.seed)
+        family, values, notes = gaussian_about(
+            problem, found, solver, self.num_modes, work.seed, work.devices
+        )
         curves = {name: jnp.asarray(curve) for name, curve in found.history.items()}
         history = curves | {"eigenvalues": values}
         states = states_by(self.linear_solver)
@@ -96,7 +99,12 @@ def left_out(values: Float[Array, " direction"], size: int) -> tuple[str, ...]:
 
 
 def gaussian_about(
-    problem: InverseProblem, found: Mode, solver: AbstractLinearSolver, num_modes: int, seed: int
+    problem: InverseProblem,
+    found: Mode,
+    solver: AbstractLinearSolver,
+    num_modes: int,
+    seed: int,
+    devices: Devices | None = None,
 ) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
     """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
     mode, steps, notes = found.place.coordinates, len(found.history["cost"]) - 1, ()
@@ -108,7 +116,7 @@ def gaussian_about(
         )
 
     def action(directions):
-        return data_actions(problem, found.place, solver, directions)
+        return over_rows(data_actions, (problem, found.place, solver), directions, devices)
 
     values, directions = leading_eigenpairs(action, len(mode), num_modes, jr.key(seed))
     notes = (*notes, *left_out(values, len(mode)))

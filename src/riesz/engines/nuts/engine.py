@@ -6,49 +6,43 @@ The sampler is that of Hoffman & Gelman (2014).
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
-from functools import lru_cache
-from importlib import import_module
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.base import (
     GRADIENT,
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrZero,
     Flag,
-    InverseMass,
     Share,
     Solver,
     Start,
     Work,
     as_solver,
     beginning,
-    leaves_of,
     started,
     states_by,
-    with_leaves,
 )
-from riesz.engines.training import bar
+from riesz.engines.nuts.chains import (
+    AbstractDensity,
+    NutsSettings,
+    Transition,
+    all_chains,
+    kernels,
+)
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.chains import FEWEST, agreement
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
-
-BLOCK = 50
-"""Transitions between two looks at the progress."""
 
 FEW_EFFECTIVE = 100
 """Independent draws below which means and quantiles are rough."""
@@ -64,151 +58,6 @@ WIDER = 2.0
 
 MAX_TRIES = 20
 """Draws of the prior that are tried for a chain, until one has a density."""
-
-
-class AbstractDensity(eqx.Module):
-    """What is sampled."""
-
-    @abstractmethod
-    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
-        """The log-density up to a constant; NaN where there is none."""
-
-    @abstractmethod
-    def explain(self, coordinates: Coordinates) -> None:
-        """Raise, and say why the log-density is not finite here."""
-
-
-class NutsSettings(eqx.Module):
-    """How NumPyro's sampler is set up."""
-
-    num_warmup: int = eqx.field(static=True)
-    target_accept: float = eqx.field(static=True)
-    dense_mass: bool = eqx.field(static=True)
-    max_tree_depth: int = eqx.field(static=True)
-    adapt_mass: bool = eqx.field(static=True)
-
-
-class Transition(eqx.Module):
-    """What is kept of one step of the sampler."""
-
-    coordinates: Coordinates
-    log_density: Float[Array, ""]
-    num_steps: Int[Array, ""]  # leapfrog steps, a gradient each
-    accept_probability: Float[Array, ""]
-    diverging: Array
-    step_size: Float[Array, ""]
-
-
-@lru_cache(maxsize=16)
-def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compiled functions that begin a chain and move it on, the density being an argument."""
-
-    def potential_of(density: AbstractDensity):
-        return lambda coordinates: -density(coordinates)
-
-    hmc = import_module("numpyro.infer.hmc").hmc  # a quarter of a second, which others save
-    initial, transition = hmc(potential_fn_gen=potential_of, algo="NUTS")
-
-    def begin(density: AbstractDensity, key: PRNGKeyArray, start: Coordinates, inverse_mass):
-        return initial(
-            start,
-            settings.num_warmup,
-            inverse_mass_matrix=inverse_mass,
-            adapt_mass_matrix=settings.adapt_mass,
-            dense_mass=settings.dense_mass,
-            target_accept_prob=settings.target_accept,
-            max_tree_depth=settings.max_tree_depth,
-            model_args=(density,),
-            rng_key=key,
-        )
-
-    def advance(density: AbstractDensity, state, num_transitions: Int[Array, ""]):
-        """Up to a block of transitions; a loop of traced length serves the last, shorter block."""
-
-        def move(i, state_and_kept):
-            moved = transition(state_and_kept[0], (density,), {})
-            kept = jax.tree.map(
-                lambda rows, row: rows.at[i].set(row), state_and_kept[1], seen(moved)
-            )
-            return moved, kept
-
-        empty = jax.tree.map(lambda x: jnp.zeros((BLOCK, *x.shape), x.dtype), seen(state))
-        return jax.lax.fori_loop(0, num_transitions, move, (state, empty))
-
-    return eqx.filter_jit(begin), eqx.filter_jit(advance)
-
-
-def seen(state: PyTree) -> Transition:
-    """What is kept of NumPyro's state."""
-    return Transition(
-        coordinates=state.z,
-        log_density=-state.potential_energy,
-        num_steps=state.num_steps,
-        accept_probability=state.accept_prob,
-        diverging=state.diverging,
-        step_size=state.adapt_state.step_size,
-    )
-
-
-def sampled(
-    density: AbstractDensity,
-    settings: NutsSettings,
-    key: PRNGKeyArray,
-    start: Coordinates,
-    inverse_mass: InverseMass | None,
-    total: int,
-    advanced: Callable[[int], None],
-    *,
-    checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-    stage: str = "chain",
-) -> Transition:
-    """All transitions of one chain, warm-up included."""
-    begin, advance = kernels(settings)
-    state, rows = begin(density, key, start, inverse_mass), ()
-    if not bool(jnp.isfinite(state.potential_energy)):
-        density.explain(start)
-    kept = checkpoint.stored(stage)
-    if kept is not None:
-        state, rows = with_leaves(state, kept["state"]), kept["rows"]
-        advanced(len(rows[0]))
-    for done in range(len(rows[0]) if rows else 0, total, BLOCK):
-        count = min(BLOCK, total - done)
-        state, block = advance(density, state, jnp.asarray(count))
-        block = [np.asarray(leaf)[:count] for leaf in jax.tree.leaves(block)]
-        rows = tuple(map(np.concatenate, zip(rows, block, strict=True))) if rows else tuple(block)
-        checkpoint.keep(stage, {"state": leaves_of(state), "rows": rows})
-        advanced(count)
-    return jax.tree.unflatten(jax.tree.structure(seen(state)), map(jnp.asarray, rows))
-
-
-def all_chains(
-    density: AbstractDensity,
-    settings: NutsSettings,
-    key: PRNGKeyArray,
-    starts: Float[Array, "chain coordinate"],
-    inverse_mass: InverseMass | None,
-    num_samples: int,
-    work: Work,
-) -> Transition:
-    """All transitions of all chains, one after the other, warm-up included."""
-    total = settings.num_warmup + num_samples
-    with bar(work.progress) as shown:
-        tasks = [
-            shown.add_task(f"chain {number + 1}", total=total, terms="")
-            for number in range(len(starts))
-        ]
-        chains = [
-            sampled(
-                *(density, settings, own, start, inverse_mass, total),
-                lambda count, task=task: shown.advance(task, count),
-                checkpoint=work.checkpoint,
-                stage=f"chain {number}",
-            )
-            for number, (task, own, start) in enumerate(
-                zip(tasks, jr.split(key, len(starts)), starts, strict=True)
-            )
-        ]
-    return jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
 
 
 def dispersed(
@@ -369,7 +218,7 @@ class Nuts(AbstractEngine):
 
         def has_density(place: Coordinates) -> bool:
             # By the program that begins chains: one more would have to be compiled.
-            return bool(jnp.isfinite(begin(density, key, place, inverse_mass).potential_energy))
+            return bool(jnp.isfinite(begin(density, inverse_mass, key, place).potential_energy))
 
         starts = dispersed(has_density, where, self.num_chains, jr.fold_in(key, 1), len(origin))
         every = all_chains(density, how, key, starts, inverse_mass, self.num_samples, work)

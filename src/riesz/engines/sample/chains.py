@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from riesz.devices import Devices, each_of
 from riesz.engines.base import Work, leaves_of, with_leaves
 from riesz.engines.nuts.engine import R_HAT, AbstractDensity
 from riesz.engines.sample.hamiltonian import (
@@ -155,7 +156,7 @@ def sampled(
                     notes = (cut_short(run.done - plan.num_warmup, len(run.chains)),)
                     break
                 how = (wanted, learning, jnp.asarray(count))
-                found = moved(pool, density, run, how)
+                found = moved(pool, density, run, how, work.devices)
                 run = after_block(run, found, start + count, window)
                 work.checkpoint.keep(STAGE, run.stored())
                 shown.update(task, advance=count, terms=spoken(told_of(run)))
@@ -197,14 +198,26 @@ def num_threads(num_chains: int) -> int:
 
 
 def moved(
-    pool: ThreadPoolExecutor, density: AbstractDensity, run: Run, how: tuple[Array, ...]
+    pool: ThreadPoolExecutor,
+    density: AbstractDensity,
+    run: Run,
+    how: tuple[Array, ...],
+    devices: Devices | None,
 ) -> list[tuple[Chain, Seen]]:
-    """Each chain by a block: in threads on a host, and as one batch on an accelerator."""
+    """Each chain by a block: in threads on a host, a batch on an accelerator, or by devices."""
+    if devices is not None:
+        return each_of(advance_one, (density, run.peaks, how), run.chains, devices)
     if jax.default_backend() == "cpu":
         return list(pool.map(lambda chain: advance(density, run.peaks, chain, *how), run.chains))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run.chains)
     found = advance_all(density, run.peaks, stacked, *how)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(run.chains))]
+
+
+def advance_one(
+    density: AbstractDensity, peaks: Peaks, how: tuple[Array, ...], chain: Chain
+) -> tuple[Chain, Seen]:
+    return advance(density, peaks, chain, *how)
 
 
 @eqx.filter_jit

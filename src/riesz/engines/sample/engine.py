@@ -175,7 +175,7 @@ class Sample(AbstractEngine):
         kept = work.checkpoint.stored("peaks")
         if kept is None:
             origin = origin_of(problem, self.start, work)
-            found = peaks_of(problem, solver, origin, self.num_searches, searching)
+            found = peaks_of(problem, solver, origin, self.num_searches, searching, work.devices)
             work.checkpoint.keep("peaks", {"arrays": leaves_of(found)})
         else:
             found = peaks_from(kept["arrays"])

@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.devices import Devices, over_rows
 from riesz.engines.laplace.newton import (
     Place,
     SearchSettings,
@@ -103,7 +104,11 @@ def ends_from(
 
 
 def metric_at(
-    problem: InverseProblem, solver: AbstractLinearSolver, place: Place, key: PRNGKeyArray
+    problem: InverseProblem,
+    solver: AbstractLinearSolver,
+    place: Place,
+    key: PRNGKeyArray,
+    devices: Devices | None = None,
 ) -> Metric:
     """From the curvature there."""
     size = problem.num_coordinates
@@ -112,7 +117,7 @@ def metric_at(
         count = int(np.clip(len(problem.observed), NUM_DIRECTIONS, 4 * NUM_DIRECTIONS))
 
     def action(directions: Float[Array, "direction coordinate"]):
-        return data_actions(problem, place, solver, directions)
+        return over_rows(data_actions, (problem, place, solver), directions, devices)
 
     values, directions = leading_eigenpairs(action, size, count, key)
     return metric_about(place.coordinates, directions, jnp.maximum(values, LEAST_INFORMATION))
@@ -124,11 +129,12 @@ def peaks_of(
     origin: Coordinates,
     num_searches: int,
     key: PRNGKeyArray,
+    devices: Devices | None = None,
 ) -> Peaks:
     """Peaks with weights by Laplace's method, without those that have next to none."""
     places_key, own = jr.split(key)
     ends = ends_from(problem, solver, origin, num_searches, places_key)
-    metrics = [metric_at(problem, solver, end, own) for end in ends]
+    metrics = [metric_at(problem, solver, end, own, devices) for end in ends]
     logs = np.array(
         [float(m.log_volume()) - float(end.cost) for m, end in zip(metrics, ends, strict=True)]
     )

@@ -13,8 +13,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.engines.base import Work
 from riesz.engines.emulate.engine import Emulate
-from riesz.engines.nuts.engine import ExactDensity, Nuts, NutsSettings, log_density, sampled
+from riesz.engines.nuts.chains import NutsSettings, all_chains
+from riesz.engines.nuts.engine import ExactDensity, Nuts, log_density
 from riesz.engines.relax.engine import Relax, relaxed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.io.store.results import Row
@@ -156,11 +158,11 @@ def sampled_by_nuts(
     solver: AbstractLinearSolver = Dense() if method == "nuts-dense" else SparseLU()
     num_warmup, num_draws = NUTS_LENGTHS.get(case.levels, NUTS_LENGTH)
     settings = NutsSettings(num_warmup, 0.8, True, 10, adapt_mass=True)
-    start = jax.numpy.zeros(problem.num_coordinates)
+    start = jax.numpy.zeros((1, problem.num_coordinates))
 
     def warm_up():
         density = ExactDensity(problem, solver)
-        return sampled(density, settings, jr.key(0), start, None, 1, lambda _: None)
+        return all_chains(density, settings, jr.key(0), start, None, 1 - num_warmup, Work())
 
     def run() -> Posterior:
         engine = Nuts(

@@ -1,0 +1,189 @@
+"""Chains of NumPyro's No-U-Turn sampler, in blocks of transitions: one by one, or side by side."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from riesz.devices import Devices, each_of
+from riesz.engines.base import AbstractCheckpoint, InverseMass, Work, leaves_of, with_leaves
+from riesz.engines.training import bar
+from riesz.problem.problem import Coordinates
+
+BLOCK = 50
+"""Transitions between two looks at the progress."""
+
+
+class AbstractDensity(eqx.Module):
+    """What is sampled."""
+
+    @abstractmethod
+    def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
+        """The log-density up to a constant; NaN where there is none."""
+
+    @abstractmethod
+    def explain(self, coordinates: Coordinates) -> None:
+        """Raise, and say why the log-density is not finite here."""
+
+
+class NutsSettings(eqx.Module):
+    """How NumPyro's sampler is set up."""
+
+    num_warmup: int = eqx.field(static=True)
+    target_accept: float = eqx.field(static=True)
+    dense_mass: bool = eqx.field(static=True)
+    max_tree_depth: int = eqx.field(static=True)
+    adapt_mass: bool = eqx.field(static=True)
+
+
+class Transition(eqx.Module):
+    """What is kept of one step of the sampler."""
+
+    coordinates: Coordinates
+    log_density: Float[Array, ""]
+    num_steps: Int[Array, ""]  # leapfrog steps, a gradient each
+    accept_probability: Float[Array, ""]
+    diverging: Array
+    step_size: Float[Array, ""]
+
+
+@lru_cache(maxsize=16)
+def kernels(settings: NutsSettings) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compiled functions that begin a chain and move it on, the density being an argument."""
+
+    def potential_of(density: AbstractDensity):
+        return lambda coordinates: -density(coordinates)
+
+    hmc = import_module("numpyro.infer.hmc").hmc  # a quarter of a second, which others save
+    initial, transition = hmc(potential_fn_gen=potential_of, algo="NUTS")
+
+    def begin(density: AbstractDensity, inverse_mass, key: PRNGKeyArray, start: Coordinates):
+        return initial(
+            start,
+            settings.num_warmup,
+            inverse_mass_matrix=inverse_mass,
+            adapt_mass_matrix=settings.adapt_mass,
+            dense_mass=settings.dense_mass,
+            target_accept_prob=settings.target_accept,
+            max_tree_depth=settings.max_tree_depth,
+            model_args=(density,),
+            rng_key=key,
+        )
+
+    def advance(density: AbstractDensity, state, num_transitions: Int[Array, ""]):
+        """Up to a block of transitions; a loop of traced length serves the last, shorter block."""
+
+        def move(i, state_and_kept):
+            moved = transition(state_and_kept[0], (density,), {})
+            kept = jax.tree.map(
+                lambda rows, row: rows.at[i].set(row), state_and_kept[1], seen(moved)
+            )
+            return moved, kept
+
+        empty = jax.tree.map(lambda x: jnp.zeros((BLOCK, *x.shape), x.dtype), seen(state))
+        return jax.lax.fori_loop(0, num_transitions, move, (state, empty))
+
+    return eqx.filter_jit(begin), eqx.filter_jit(advance)
+
+
+def seen(state: PyTree) -> Transition:
+    """What is kept of NumPyro's state."""
+    return Transition(
+        coordinates=state.z,
+        log_density=-state.potential_energy,
+        num_steps=state.num_steps,
+        accept_probability=state.accept_prob,
+        diverging=state.diverging,
+        step_size=state.adapt_state.step_size,
+    )
+
+
+class Side(NamedTuple):
+    """Chains that move side by side, by their numbers: one, or all where there are devices."""
+
+    numbers: tuple[int, ...]
+    checkpoint: AbstractCheckpoint
+    devices: Devices | None
+
+    def each(self, function: Callable[..., Any], shared: tuple, rows: list[Any]) -> list[Any]:
+        """`function(*shared, *row)` for all of them."""
+        if self.devices is None:
+            return [function(*shared, *row) for row in rows]
+        return each_of(Unpacked(function), shared, rows, self.devices)
+
+
+class Unpacked(eqx.Module):
+    """A function that takes its last arguments as one."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        *shared, row = arguments
+        return self.function(*shared, *row)
+
+
+def sampled(
+    density: AbstractDensity,
+    settings: NutsSettings,
+    begins: list[tuple[PRNGKeyArray, Coordinates]],
+    inverse_mass: InverseMass | None,
+    total: int,
+    advanced: Callable[[int, int], None],
+    side: Side,
+) -> list[Transition]:
+    """All transitions of some chains, warm-up included."""
+    begin, advance = kernels(settings)
+    states = side.each(begin, (density, inverse_mass), begins)
+    rows: list[tuple[np.ndarray, ...]] = [() for _ in states]
+    for i, number in enumerate(side.numbers):
+        if not bool(jnp.isfinite(states[i].potential_energy)):
+            density.explain(begins[i][1])
+        kept = side.checkpoint.stored(f"chain {number}")
+        if kept is not None:
+            states[i], rows[i] = with_leaves(states[i], kept["state"]), kept["rows"]
+            advanced(number, len(rows[i][0]))
+    while any(counts := [min(BLOCK, total - (len(own[0]) if own else 0)) for own in rows]):
+        moves = [(state, jnp.asarray(n)) for state, n in zip(states, counts, strict=True)]
+        found = side.each(advance, (density,), moves)
+        for i, number in enumerate(side.numbers):
+            states[i], block = found[i]
+            new = tuple(np.asarray(leaf)[: counts[i]] for leaf in jax.tree.leaves(block))
+            both = zip(rows[i] or tuple(part[:0] for part in new), new, strict=True)
+            rows[i] = tuple(map(np.concatenate, both))
+            kept = {"state": leaves_of(states[i]), "rows": rows[i]}
+            side.checkpoint.keep(f"chain {number}", kept)
+            advanced(number, counts[i])
+    shape = jax.tree.structure(seen(states[0]))
+    return [jax.tree.unflatten(shape, map(jnp.asarray, own)) for own in rows]
+
+
+def all_chains(
+    density: AbstractDensity,
+    settings: NutsSettings,
+    key: PRNGKeyArray,
+    starts: Float[Array, "chain coordinate"],
+    inverse_mass: InverseMass | None,
+    num_samples: int,
+    work: Work,
+) -> Transition:
+    """All transitions of all chains, warm-up included: one after the other, or by all devices."""
+    total, every = settings.num_warmup + num_samples, tuple(range(len(starts)))
+    begins = list(zip(jr.split(key, len(starts)), starts, strict=True))
+    with bar(work.progress) as shown:
+        tasks = [shown.add_task(f"chain {i + 1}", total=total, terms="") for i in every]
+        chains = []
+        for numbers in [(i,) for i in every] if work.devices is None else [every]:
+            chains += sampled(
+                *(density, settings, [begins[i] for i in numbers], inverse_mass, total),
+                lambda number, count: shown.advance(tasks[number], count),
+                Side(numbers, work.checkpoint, work.devices),
+            )
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *chains)
