@@ -58,6 +58,8 @@ from .fem.linear.linear_solve import ConjugateGradients as ConjugateGradients
 from .fem.linear.linear_solve import Dense as Dense
 from .fem.linear.linear_solve import SparseLU as SparseLU
 from .fem.levels import multigrid as multigrid
+from .fem.sharded.assembly import sharded_problem as sharded_problem
+from .fem.sharded.solver import sharded_multigrid as sharded_multigrid
 from .fem.linear.multigrid.solver import Multigrid as Multigrid
 from .fem.solve import Newton as Newton
 from .fem.solve import solve as solve

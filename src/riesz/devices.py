@@ -51,6 +51,16 @@ def devices_of(wanted: Wanted | None) -> Devices | None:
     """Those that share work; None where the default device does all of it."""
     if wanted is None or isinstance(wanted, Devices):
         return wanted
+    mesh = mesh_of(wanted)
+    if mesh.size * jax.process_count() == 1 and mesh.devices[0] == jax.local_devices()[0]:
+        return None
+    return Devices(mesh, jax.process_count(), jax.process_index())
+
+
+def mesh_of(wanted: Wanted) -> Mesh:
+    """Devices of this process along one axis."""
+    if isinstance(wanted, Devices):
+        return wanted.mesh
     here = jax.local_devices()
     if isinstance(wanted, str):
         if wanted != "all":
@@ -66,10 +76,7 @@ def devices_of(wanted: Wanted | None) -> Devices | None:
         own = here[:wanted]
     else:
         own = own_part(wanted)
-    if len(own) * jax.process_count() == 1 and own[0] == here[0]:
-        return None
-    mesh = Mesh(np.array(own), (AXIS,))
-    return Devices(mesh, jax.process_count(), jax.process_index())
+    return Mesh(np.array(own), (AXIS,))
 
 
 def own_part(wanted: Sequence[Any]) -> list[Any]:

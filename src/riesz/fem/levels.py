@@ -38,6 +38,22 @@ def multigrid(
     gradients need a symmetric matrix: `is_symmetric` says whether it is, where the equation does
     not.
     """
+    prolongations = prolongations_of(problem, hierarchy)
+    return from_prolongations(problem.pattern, prolongations, **settled(problem, settings))
+
+
+def settled(problem: BoundaryValueProblem, settings: dict[str, Any]) -> dict[str, Any]:
+    """With what the equation says where a setting does not."""
+    is_symmetric = settings.get("is_symmetric", problem.form.is_symmetric)
+    has_jumps = is_symmetric and problem.form.has_jumps
+    smoothing = SMOOTHING_OF_JUMPS if has_jumps else SMOOTHING[is_symmetric]
+    return {"is_symmetric": is_symmetric, "smoothing": smoothing} | settings
+
+
+def prolongations_of(
+    problem: BoundaryValueProblem, hierarchy: Hierarchy | None
+) -> list[sp.csr_array]:
+    """Between the free unknowns of levels, that to the finest first."""
     mesh, free = problem.space.mesh, np.asarray(problem.free)
     prolongations = []
     if problem.space.element.degree == 2:
@@ -54,10 +70,7 @@ def multigrid(
             meshes = meshes[1:]
     if len(free) > COARSEST:
         prolongations += aggregated(meshes[0], free)
-    is_symmetric = settings.setdefault("is_symmetric", problem.form.is_symmetric)
-    has_jumps = is_symmetric and problem.form.has_jumps
-    settings.setdefault("smoothing", SMOOTHING_OF_JUMPS if has_jumps else SMOOTHING[is_symmetric])
-    return from_prolongations(problem.pattern, prolongations, **settings)
+    return prolongations
 
 
 def narrowed(

@@ -1,5 +1,7 @@
 """Levels of a multigrid hierarchy, and the V-cycle over them."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -48,11 +50,11 @@ class Matrices(eqx.Module):
 
 
 class Cycle(eqx.Module):
-    """An approximate inverse of the finest matrix."""
+    """An approximate inverse of the finest matrix, or of the rows of it that a device owns."""
 
-    levels: tuple[Level, ...]  # the finest first
-    transfers: tuple[Transfer, ...]
-    coarsest: Float[Array, "coarse coarse"]  # inverse
+    levels: tuple[Any, ...]  # the finest first
+    transfers: tuple[Any, ...]
+    coarsest: Any  # inverse: a matrix, or what is multiplied like one
     steps: Steps = eqx.field(static=True)
 
     def __call__(self, side: Vector, at: int = 0) -> Vector:
@@ -70,7 +72,7 @@ class Cycle(eqx.Module):
 
 
 def smoothed(
-    level: Level, step: Vector, residual: Vector, steps: Steps
+    level: Any, step: Vector, residual: Vector, steps: Steps
 ) -> tuple[Vector, Vector, Vector]:
     """Take a step, and those that follow from the residuals: the sum, what is left, the next."""
     kept, taken = (jnp.asarray(part, residual.dtype) for part in steps)

@@ -4,6 +4,8 @@ Which products of entries of $A$ and $P$ fall on which entry is found out once, 
 is left for compiled code are two fixed linear combinations, $B = A P$ and $P^\top B$.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from riesz.fem.linear.multigrid.tables import Combination, combination
 
 Entries = Int[np.ndarray, " entry"]
-Products = Int[np.ndarray, " product"]
+Places = Int[np.ndarray, " product"]
 
 
 class Galerkin(eqx.Module):
@@ -25,14 +27,29 @@ class Galerkin(eqx.Module):
         return self.left(self.right(values))
 
 
+class Products(NamedTuple):
+    """Both combinations as matrices from entries to entries, and the pattern in between."""
+
+    right: sp.csr_array
+    left: sp.csr_array
+    half: sp.csr_array
+
+
 def galerkin(fine: sp.csr_array, prolongation: sp.csr_array, coarse: sp.csr_array) -> Galerkin:
     """The combinations; `coarse` is the pattern of the result."""
+    found = galerkin_products(fine, prolongation, coarse)
+    return Galerkin(combination(found.right), combination(found.left))
+
+
+def galerkin_products(
+    fine: sp.csr_array, prolongation: sp.csr_array, coarse: sp.csr_array
+) -> Products:
     half = product_pattern(fine, prolongation)
     entry, column, weight = spread(fine.indices, prolongation)
     right = collected(half, rows_of(fine)[entry], column, entry, weight, fine.nnz)
     entry, row, weight = spread(rows_of(half), prolongation)
     left = collected(coarse, row, half.indices[entry], entry, weight, half.nnz)
-    return Galerkin(combination(right), combination(left))
+    return Products(right, left, half)
 
 
 def coarse_pattern(fine: sp.csr_array, prolongation: sp.csr_array) -> sp.csr_array:
@@ -58,7 +75,7 @@ def rows_of(pattern: sp.csr_array) -> Entries:
 
 def spread(
     unknowns: Entries, prolongation: sp.csr_array
-) -> tuple[Products, Products, Float[np.ndarray, " product"]]:
+) -> tuple[Places, Places, Float[np.ndarray, " product"]]:
     """Each of the unknowns spread over coarser ones: its place in the list, whither, how much."""
     counts = np.diff(prolongation.indptr)[unknowns]
     entry = np.repeat(np.arange(len(unknowns), dtype=np.int32), counts)
@@ -69,9 +86,9 @@ def spread(
 
 def collected(
     pattern: sp.csr_array,
-    rows: Products,
-    columns: Products,
-    sources: Products,
+    rows: Places,
+    columns: Places,
+    sources: Places,
     weights: Float[np.ndarray, " product"],
     num_sources: int,
 ) -> sp.csr_array:

@@ -24,17 +24,33 @@ class Outcome(eqx.Module):
     relative_residual: Float[Array, ""]  # as the iteration knows it
 
 
+class Measures(NamedTuple):
+    """Products and sizes of vectors, which several devices may hold together."""
+
+    dot: Callable[[Vector, Vector], Float[Array, ""]] = jnp.vdot
+    norm: Callable[[Vector], Float[Array, ""]] = jnp.linalg.norm
+
+
+PLAIN = Measures()
+
+
 def iterated(
-    advance: Callable[[Any], Any], begin: Any, side: Vector, tolerance: float, max_steps: int
+    advance: Callable[[Any], Any],
+    begin: Any,
+    side: Vector,
+    tolerance: float,
+    max_steps: int,
+    measures: Measures = PLAIN,
 ) -> Outcome:
     """From one state to the next until its residual is small beside the right-hand side."""
-    size = jnp.linalg.norm(side)
+    norm = measures.norm
+    size = norm(side)
 
     def unfinished(at: Any):
-        return (jnp.linalg.norm(at.residual) > tolerance * size) & (at.step < max_steps)
+        return (norm(at.residual) > tolerance * size) & (at.step < max_steps)
 
     end = jax.lax.while_loop(unfinished, advance, begin)
-    left = jnp.where(size > 0, jnp.linalg.norm(end.residual) / size, 0.0)
+    left = jnp.where(size > 0, norm(end.residual) / size, 0.0)
     return Outcome(end.solution, end.step, left)
 
 
@@ -49,18 +65,25 @@ class Search(NamedTuple):
 
 
 def conjugate_gradients(
-    product: Operator, precondition: Operator, side: Vector, tolerance: float, max_steps: int
+    product: Operator,
+    precondition: Operator,
+    side: Vector,
+    tolerance: float,
+    max_steps: int,
+    measures: Measures = PLAIN,
 ) -> Outcome:
     """Flexible conjugate gradients (Notay 2000), for symmetric positive matrices."""
+
+    dot = measures.dot
 
     def advance(at: Search) -> Search:
         preconditioned = precondition(at.residual)
         # By the change of the residual, not the residual itself: what makes it flexible.
-        turn = -at.length * jnp.vdot(preconditioned, at.image) / at.slope
-        slope = jnp.vdot(at.residual, preconditioned)
+        turn = -at.length * dot(preconditioned, at.image) / at.slope
+        slope = dot(at.residual, preconditioned)
         direction = preconditioned + turn * at.direction
         image = product(direction)
-        length = slope / jnp.vdot(direction, image)
+        length = slope / dot(direction, image)
         return Search(
             solution=at.solution + length * direction,
             residual=at.residual - length * image,
@@ -73,7 +96,7 @@ def conjugate_gradients(
 
     zeros, zero = jnp.zeros_like(side), jnp.zeros((), side.dtype)
     begin = Search(zeros, side, zeros, zeros, zero, zero + 1, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, side, tolerance, max_steps)
+    return iterated(advance, begin, side, tolerance, max_steps, measures)
 
 
 class Basis(NamedTuple):

@@ -1,0 +1,136 @@
+"""Which device owns which unknowns, and what it must be told by others.
+
+Found out once on the host. Parts come from recursive bisection along the longest side (Berger &
+Bokhari 1987): of equal size, and with short borders on meshes of any shape.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from riesz.devices import AXIS
+from riesz.fem.linear.multigrid.tables import gather
+
+Numbers = Int[np.ndarray, " some"]
+AnyArray = Array | np.ndarray  # the host's until it is put on devices
+
+
+def bisected(points: Float[np.ndarray, "point dim"], count: int) -> Int[np.ndarray, " point"]:
+    """The part of each point, of `count` parts whose sizes differ by one at most for each cut."""
+    owner = np.zeros(len(points), np.int32)
+    waiting = [(np.arange(len(points)), 0, count)]
+    while waiting:
+        own, first, parts = waiting.pop()
+        if parts == 1:
+            owner[own] = first
+            continue
+        along = np.argmax(np.ptp(points[own], axis=0)) if len(own) else 0
+        low = parts // 2
+        cut = len(own) * low // parts
+        order = np.argsort(points[own, along], kind="stable")
+        waiting.append((own[order[:cut]], first, low))
+        waiting.append((own[order[cut:]], first + low, parts - low))
+    return owner
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Numbers by the device that owns them, as many places for each device."""
+
+    owner: Int[np.ndarray, " number"]
+    order: Int[np.ndarray, "device place"]  # the number at each place; how many there are for none
+    position: Int[np.ndarray, " number"]  # its place among those of all devices
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.order)
+
+    @property
+    def num_places(self) -> int:
+        return self.order.shape[1]
+
+
+def shares(owner: Int[np.ndarray, " number"], num_devices: int) -> Shares:
+    counts = np.bincount(owner, minlength=num_devices)
+    width = max(1, int(counts.max()))
+    by_owner = np.argsort(owner, kind="stable")
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    position = np.empty(len(owner), np.int64)
+    position[by_owner] = owner[by_owner].astype(np.int64) * width + place
+    order = np.full(num_devices * width, len(owner))
+    order[position] = np.arange(len(owner))
+    return Shares(owner, order.reshape(num_devices, width), position)
+
+
+Ways = tuple[tuple[int, int], ...]
+"""From which device to which other."""
+
+
+class Exchange(eqx.Module):
+    """What a device has, followed by what it is told: in rounds, each with one other at most."""
+
+    sent: tuple[Int[AnyArray, "*device sent"], ...]  # places of what is sent in each round
+    ways: tuple[Ways, ...] = eqx.field(static=True)
+
+    def __call__(self, own: Float[Array, " place"]) -> Float[Array, " told"]:
+        told = [
+            jax.lax.ppermute(gather(own, jnp.asarray(places)), AXIS, ways)
+            for places, ways in zip(self.sent, self.ways, strict=True)
+        ]
+        return jnp.concatenate([own, *told])
+
+    @property
+    def num_told(self) -> int:
+        """Numbers that a device is told, at most."""
+        return sum(places.shape[-1] for places in self.sent)
+
+
+def exchange(
+    source: Shares, needed: list[Numbers]
+) -> tuple[Exchange, list[Int[np.ndarray, " number"]]]:
+    """For numbers that each device needs, and where each of them then finds them."""
+    size, width = len(source.owner), source.num_places
+    asked: dict[tuple[int, int], Numbers] = {}
+    found = []
+    for device, numbers in enumerate(needed):
+        distinct = np.unique(numbers)
+        owners = source.owner[distinct]
+        asked |= {
+            (int(other), device): distinct[owners == other]
+            for other in np.unique(owners)
+            if other != device
+        }
+        places = np.full(size, -1)
+        own = np.flatnonzero(source.owner == device)
+        places[own] = source.position[own] - device * width
+        found.append(places)
+    sent, ways, start = [], [], width
+    for pairs in rounds(asked):
+        length = max(len(asked[pair]) for pair in pairs)
+        table = np.zeros((source.num_devices, length), np.int32)
+        for one, other in pairs:
+            numbers = asked[one, other]
+            table[one, : len(numbers)] = source.position[numbers] - one * width
+            found[other][numbers] = start + np.arange(len(numbers))
+        sent.append(table)
+        ways.append(tuple(pairs))
+        start += length
+    return Exchange(tuple(sent), tuple(ways)), found
+
+
+def rounds(asked: dict[tuple[int, int], Numbers]) -> list[list[tuple[int, int]]]:
+    """Pairs of devices such that none sends or is told twice in a round; the longest first, so
+    that those of a round are of similar length."""
+    made: list[list[tuple[int, int]]] = []
+    for pair in sorted(asked, key=lambda pair: (-len(asked[pair]), pair)):
+        free = (one for one in made if all(a != pair[0] and b != pair[1] for a, b in one))
+        own = next(free, None)
+        if own is None:
+            made.append([pair])
+        else:
+            own.append(pair)
+    return made

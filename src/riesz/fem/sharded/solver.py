@@ -1,0 +1,282 @@
+"""Multigrid on several devices: fine levels by their owners, coarse ones by each for itself.
+
+Conjugate gradients, smoothing, transfers between fine levels and the matrices of coarser ones ask
+neighbours for what lies along the borders. From a level on that is small, each device gathers all
+of it and does the same as the others: the plain cycle.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int, PyTree
+
+from riesz.arrays import on_device
+from riesz.devices import AXIS, Wanted, mesh_of
+from riesz.errors import SolveError
+from riesz.fem.levels import prolongations_of, settled
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.multigrid.cycle import Cycle, chebyshev
+from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin_products, rows_of
+from riesz.fem.linear.multigrid.krylov import Measures, Outcome, conjugate_gradients
+from riesz.fem.linear.multigrid.solver import LOST_DIGITS, Multigrid, Prepared, from_prolongations
+from riesz.fem.linear.multigrid.tables import dimensions, gather
+from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
+from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.sharded.operator import (
+    SharedCombination,
+    SharedRows,
+    SharedTable,
+    shared_combination,
+    shared_table,
+)
+from riesz.fem.sharded.partition import Shares, bisected, shares
+from riesz.mesh.refine import Hierarchy
+
+Vector = Float[Array, " size"]
+
+FEWEST = 4096
+"""Unknowns of a level for each device, below which asking neighbours takes longer than the work."""
+
+
+class SharedTransfer(eqx.Module):
+    """From a level to the next coarser one and back, and that one's matrix."""
+
+    right: SharedCombination
+    left: SharedCombination
+    prolong: SharedCombination
+    restrict: SharedCombination
+
+
+class Owned(eqx.Module):
+    """A level's matrix on one device, ready for smoothing."""
+
+    rows: SharedRows
+    inverse_diagonal: Vector
+
+
+class Together(eqx.Module):
+    """The inverse of the first level that every device has whole."""
+
+    inner: Multigrid
+    prepared: Prepared
+    order: Int[Array, "device place"]  # the level's unknowns by device
+    position: Int[Array, " unknown"]
+
+    def __matmul__(self, own: Vector) -> Vector:
+        side = gather(jax.lax.all_gather(own, AXIS).ravel(), self.position)
+        ordered = side.at[self.inner.order].get(mode="fill", fill_value=0.0)
+        solution = gather(self.inner.preconditioner(self.prepared)(ordered), self.inner.position)
+        mine = self.order[jax.lax.axis_index(AXIS)]
+        return solution.at[mine].get(mode="fill", fill_value=0.0)
+
+
+class Tables(eqx.Module):
+    """Sharded along their first axis."""
+
+    levels: tuple[SharedTable, ...]  # the finest first
+    transfers: tuple[SharedTransfer, ...]
+
+
+class ShardedMultigrid(AbstractLinearSolver):
+    """Conjugate gradients preconditioned by a V-cycle, with unknowns and rows on several devices.
+
+    Made by `sharded_multigrid` for one pattern of symmetric matrices.
+    """
+
+    tables: Tables
+    order: Int[Array, "device place"]  # unknowns by device
+    position: Int[Array, " size"]
+    entries: Int[Array, "device entry"]  # entries of the finest matrix by device
+    coarse_entries: Int[Array, " entry"]  # where those of the first whole level stand
+    coarse_order: Int[Array, "device place"]
+    coarse_position: Int[Array, " unknown"]
+    inner: Multigrid
+    mesh: Mesh = eqx.field(static=True)
+    tolerance: float = eqx.field(static=True, default=1e-11)
+    max_steps: int = eqx.field(static=True, default=100)
+    smoothing: int = eqx.field(static=True, default=3)
+
+    def raw_solve(
+        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+    ) -> Vector:
+        return self.outcome(matrix, side).solution
+
+    @eqx.filter_jit
+    def outcome(self, matrix: SparseMatrix, side: Vector) -> Outcome:
+        """The solution, NaN where the iteration did not converge, and how it was found."""
+        if matrix.pattern.size != len(self.position):
+            raise SolveError(
+                f"the solver was made for {len(self.position)} unknowns, but the matrix has "
+                f"{matrix.pattern.size}: make one for this problem, rz.sharded_multigrid(problem)."
+            )
+        values = matrix.values.at[self.entries].get(mode="fill", fill_value=0.0)
+        own = side.at[self.order].get(mode="fill", fill_value=0.0)
+        shared, whole = PartitionSpec(AXIS), PartitionSpec()
+        arrays, still = eqx.partition(self.coarse(), eqx.is_array)
+
+        def part(tables: Tables, arrays: PyTree, values: Array, own: Array):
+            tables, values, own = jax.tree.map(lambda leaf: leaf[0], (tables, values, own))
+            found, left = self.of_device(tables, values, own, eqx.combine(arrays, still))
+            return found.solution[None], found.iterations, left
+
+        solution, iterations, left = jax.shard_map(
+            part,
+            mesh=self.mesh,
+            in_specs=(shared, whole, shared, shared),
+            out_specs=(shared, whole, whole),
+            check_vma=False,
+        )(self.tables, arrays, values, own)
+        return Outcome(gather(solution.ravel(), self.position), iterations, left)
+
+    def coarse(self) -> tuple[Multigrid, Array, Array, Array]:
+        """What is whole on every device."""
+        return self.inner, self.coarse_entries, self.coarse_order, self.coarse_position
+
+    def of_device(
+        self, tables: Tables, values: Float[Array, " entry"], side: Vector, coarse: PyTree
+    ) -> tuple[Outcome, Float[Array, ""]]:
+        """What one device does, with its rows and its part of the right-hand side."""
+        levels = []
+        for table, transfer in zip(tables.levels, tables.transfers, strict=True):
+            rows = table.filled(values)
+            levels.append(Owned(rows, rows.inverse_diagonal()))
+            values = transfer.left(transfer.right(values))
+        inner, entries, order, position = coarse
+        every = gather(jax.lax.all_gather(values, AXIS).ravel(), entries)
+        prepared = inner.levels(gather(every, inner.entries))
+        rows, coarsest = levels[0].rows, Together(inner, prepared, order, position)
+        cycle = Cycle(tuple(levels), tables.transfers, coarsest, chebyshev(self.smoothing))
+        measures = Measures(shared_dot, lambda own: jnp.sqrt(shared_dot(own, own)))
+        limits = self.tolerance, self.max_steps
+        found = conjugate_gradients(rows.__matmul__, cycle, side, *limits, measures)
+        size = measures.norm(side)
+        left = measures.norm(side - rows @ found.solution)
+        largest = jax.lax.pmax(jnp.max(abs(found.solution)), AXIS)
+        rounding = measures.norm(jnp.finfo(side.dtype).eps * largest * rows.magnitudes())
+        # Constants in the null space leave the solution undetermined.
+        sums = jax.lax.pmax(jnp.max(abs(rows @ jnp.where(rows.values[0] == 0, 0.0, 1.0))), AXIS)
+        steady = sums >= 1e-13 * jax.lax.pmax(jnp.max(rows.magnitudes()), AXIS)
+        good = (left <= jnp.maximum(LOST_DIGITS * self.tolerance * size, rounding)) & steady
+        solution = jnp.where(good, found.solution, jnp.nan)
+        return Outcome(solution, found.iterations, left), found.relative_residual
+
+
+def shared_dot(one: Vector, other: Vector) -> Float[Array, ""]:
+    return jax.lax.psum(jnp.vdot(one, other), AXIS)
+
+
+def sharded_multigrid(
+    problem: BoundaryValueProblem,
+    devices: Wanted = "all",
+    hierarchy: Hierarchy | None = None,
+    *,
+    fewest: int = FEWEST,
+    tolerance: float = 1e-11,
+    max_steps: int = 100,
+) -> ShardedMultigrid:
+    """A linear solver for the symmetric matrices of a problem, with its unknowns on `devices`.
+
+    Levels with fewer unknowns a device than `fewest`, but the finest, are solved for by every
+    device for itself. All of the devices must be those of this process.
+    """
+    settings = settled(problem, {})
+    if not settings["is_symmetric"]:
+        raise SolveError(
+            "the sharded solver takes symmetric equations, and this one has transport: use "
+            "rz.multigrid."
+        )
+    prolongations = prolongations_of(problem, hierarchy)
+    if not prolongations:
+        raise SolveError(f"{problem.num_free} unknowns are too few to share: use rz.SparseLU().")
+    mesh = mesh_of(devices)
+    owner = bisected(np.asarray(problem.space.points), mesh.size)[np.asarray(problem.free)]
+    built = shared_levels(problem.pattern, prolongations, owner, mesh.size, fewest)
+    inner = from_prolongations(
+        pattern_of(built.coarse), prolongations[len(built.transfers) :],
+        is_symmetric=True, smoothing=settings["smoothing"],
+    )  # fmt: skip
+    sharded = NamedSharding(mesh, PartitionSpec(AXIS))
+    tables = jax.device_put(Tables(built.tables, built.transfers), sharded)
+    return ShardedMultigrid(
+        tables=tables,
+        order=jax.device_put(built.finest.order.astype(np.int32), sharded),
+        position=on_device(built.finest.position, np.int32),
+        entries=jax.device_put(built.entries.order.astype(np.int32), sharded),
+        coarse_entries=on_device(built.coarse_entries.position, np.int32),
+        coarse_order=on_device(built.coarsest.order, np.int32),
+        coarse_position=on_device(built.coarsest.position, np.int32),
+        inner=inner,
+        mesh=mesh,
+        tolerance=tolerance,
+        max_steps=max_steps,
+        smoothing=settings["smoothing"],
+    )
+
+
+class Built(NamedTuple):
+    """Levels that are shared, and the first that is not."""
+
+    tables: tuple[SharedTable, ...]
+    transfers: tuple[SharedTransfer, ...]
+    finest: Shares
+    entries: Shares
+    coarsest: Shares
+    coarse_entries: Shares
+    coarse: sp.csr_array
+
+
+def shared_levels(
+    pattern: SparsePattern,
+    prolongations: Sequence[sp.csr_array],
+    owner: Int[np.ndarray, " unknown"],
+    count: int,
+    fewest: int,
+) -> Built:
+    places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
+    fine = sp.csr_array((np.ones(len(places[0])), *places), shape=(pattern.size,) * 2)
+    finest = own = shares(owner, count)
+    entries = of_entries = shares(own.owner[rows_of(fine)], count)
+    tables, transfers = [], []
+    for between in prolongations:
+        if tables and pattern_size(fine) < fewest * count:
+            break
+        coarse = coarse_pattern(fine, between)
+        products = galerkin_products(fine, between, coarse)
+        # A coarse unknown belongs to who owns the fine one that it says most of.
+        backwards = sp.csr_array(between.T)
+        next_own = shares(own.owner[heaviest(backwards)], count)
+        next_entries = shares(next_own.owner[rows_of(coarse)], count)
+        halves = shares(own.owner[rows_of(products.half)], count)
+        tables.append(shared_table(fine, own, of_entries))
+        transfers.append(
+            SharedTransfer(
+                right=shared_combination(products.right, halves, of_entries),
+                left=shared_combination(products.left, next_entries, halves),
+                prolong=shared_combination(between, own, next_own),
+                restrict=shared_combination(backwards, next_own, own),
+            )
+        )
+        fine, own, of_entries = coarse, next_own, next_entries
+    return Built(tuple(tables), tuple(transfers), finest, entries, own, of_entries, fine)
+
+
+def pattern_size(pattern: sp.csr_array) -> int:
+    return dimensions(pattern)[0]
+
+
+def heaviest(matrix: sp.csr_array) -> Int[np.ndarray, " row"]:
+    """The column of the largest entry of each row."""
+    rows = rows_of(matrix)
+    order = np.lexsort((np.negative(np.abs(matrix.data)), rows))
+    return matrix.indices[order[matrix.indptr[:-1]]]
+
+
+def pattern_of(matrix: sp.csr_array) -> SparsePattern:
+    parts = (rows_of(matrix), matrix.indices, matrix.indptr)
+    return SparsePattern(*(on_device(part, np.int32) for part in parts))
