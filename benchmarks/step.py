@@ -3,8 +3,9 @@
 One full step of a fit: a factorised surrogate trunk(x) . branch(z) with a hard boundary factor is
 trained by Adam on the weak-form penalty of the transport problem, -lap u + tau . grad u = 1, with
 16 samples of tau and 4 patches of 64 nodes a step, in `lax.scan` as a fit would. All meshes are
-timed in turns in one process; memory is measured in a process of its own for each size. Runs on
-whatever device JAX finds.
+timed in turns in one process; memory is measured in a process of its own for each size. On one
+mesh batches of several sizes are timed as well, and the batches that `emulate` takes by default
+with a whole fit of it, after compilation. Runs on whatever device JAX finds.
 """
 
 import argparse
@@ -27,6 +28,12 @@ NUM_SAMPLES, NUM_PATCHES, PATCH_NODES = 16, 4, 64
 HIDDEN, FEATURES = 32, 32
 STEPS, ROUNDS = 40, 21
 LIMIT_RATIO = 1.15
+
+BATCHES = ((16, 4), (64, 16), (256, 64))
+"""Samples and patches in a step, on the mesh before the last."""
+
+FIT_LEVELS = 7
+"""Of a transport fit, from 4 cells along a side: 257^2 nodes."""
 
 
 def surrogate(params, x, tau):
@@ -63,7 +70,7 @@ def fresh_params(key, dtype):
     }
 
 
-def set_up(hierarchy, dtype):
+def set_up(hierarchy, dtype, num_patches):
     """The problem on the finest mesh and its penalty."""
     import riesz as rz
 
@@ -71,14 +78,20 @@ def set_up(hierarchy, dtype):
     space = rz.P1(hierarchy.meshes[-1])
     problem = rz.boundary_value_problem(space, equation, {"boundary": 0.0}, dtype=dtype)
     return rz.weak_form_penalty(
-        problem, hierarchy, num_patches=NUM_PATCHES, patch_nodes=PATCH_NODES
+        problem, hierarchy, num_patches=num_patches, patch_nodes=PATCH_NODES
     )
 
 
 class Fit:
     """A compiled run of some steps on one mesh, and the state of its training."""
 
-    def __init__(self, mesh: tuple[int, int], dtype: str, num_steps: int):
+    def __init__(
+        self,
+        mesh: tuple[int, int],
+        dtype: str,
+        num_steps: int,
+        batch: tuple[int, int] = (NUM_SAMPLES, NUM_PATCHES),
+    ):
         import equinox as eqx
         import jax
         import jax.numpy as jnp
@@ -88,10 +101,11 @@ class Fit:
         import riesz as rz
 
         sides, levels = mesh
+        self.num_samples, self.num_patches = batch
         hierarchy = rz.hierarchy(rz.rectangle((sides, sides)), levels)
         self.mesh_mb = memory_mb()
         start = time.perf_counter()
-        penalty = jax.block_until_ready(set_up(hierarchy, jnp.dtype(dtype)))
+        penalty = jax.block_until_ready(set_up(hierarchy, jnp.dtype(dtype), self.num_patches))
         self.setup_seconds = time.perf_counter() - start
         self.nodes = hierarchy.meshes[-1].num_nodes
         self.num_traces = 0
@@ -100,7 +114,7 @@ class Fit:
 
         def loss(params, key, arrays):
             draw, sample = jr.split(key)
-            zs = {"tau": jr.normal(sample, (NUM_SAMPLES, 2), dtype)}
+            zs = {"tau": jr.normal(sample, (self.num_samples, 2), dtype)}
             penalty = eqx.combine(arrays, rest)
             return penalty(draw, lambda x, z: surrogate(params, x, z["tau"]), zs)
 
@@ -191,6 +205,101 @@ def timed(meshes, dtype: str, num_steps: int, rounds: int) -> tuple[list[dict], 
     return rows, table
 
 
+def by_batch(mesh: tuple[int, int], dtype: str, num_steps: int, rounds: int) -> list[dict]:
+    """What larger batches of samples and patches take on one mesh.
+
+    On a host, where their time grows with them, fewer steps do.
+    """
+    import jax
+
+    rows = []
+    for batch in BATCHES:
+        work = batch[0] * batch[1] // (NUM_SAMPLES * NUM_PATCHES)
+        on_host = jax.default_backend() == "cpu"
+        fit = Fit(mesh, dtype, max(1, num_steps // work) if on_host else num_steps, batch)
+        fit.seconds_per_step(0)
+        seconds = median([fit.seconds_per_step(seed) for seed in range(1, 1 + min(rounds, 5))])
+        rows.append(
+            {
+                "nodes": fit.nodes,
+                "precision": dtype,
+                "samples": batch[0],
+                "patches": batch[1],
+                "seconds_per_step": seconds,
+                "patch_samples_per_second": batch[0] * batch[1] / seconds,
+                "compile_seconds": fit.compile_seconds,
+            }
+        )
+    return rows
+
+
+def transport_problem(levels: int):
+    """Two components of a velocity from forty observations with two per cent of noise."""
+    import jax.numpy as jnp
+    import numpy as np
+    import numpyro.distributions as dist
+
+    import riesz as rz
+
+    rng = np.random.default_rng(3)
+    hierarchy = rz.hierarchy(rz.rectangle((4, 4)), levels)
+    equation = rz.diffusion(1.0) + rz.advection("tau") - rz.source(1.0)
+    space = rz.P1(hierarchy.meshes[-1])
+    forward = rz.boundary_value_problem(space, equation, {"boundary": 0.0})
+    points = rng.uniform(0.1, 0.9, (40, 2))
+    truth = rz.solve(forward, {"tau": jnp.asarray([2.0, -1.0])})
+    clean = np.asarray(rz.point_operator(space, points) @ truth)
+    noise = 0.02 * float(clean.max())
+    return rz.inverse_problem(
+        hierarchy,
+        equation,
+        latents={"tau": dist.Normal(0.0, 3.0).expand([2])},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, clean + noise * rng.normal(size=40)),
+        likelihood=rz.Gaussian(noise),
+    )
+
+
+def of_emulate(levels: int) -> dict:
+    """Patch-samples a second of the default batches, and seconds of a fit, both after compilation;
+    how far its posterior is from the exact one, as importance sampling has it."""
+    import jax
+    import jax.random as jr
+    import numpy as np
+
+    import riesz as rz
+    from riesz.engines.emulate.least_squares import normal_equations
+    from riesz.engines.emulate.start import default_penalty
+
+    problem, engine = transport_problem(levels), rz.Emulate()
+    posterior = engine.run(problem, seed=0)  # compiles
+    start = time.perf_counter()
+    posterior = jax.block_until_ready(engine.run(problem, seed=1))
+    fit_seconds = time.perf_counter() - start
+    patches, samples, count = engine.batches()
+    penalty, surrogate = default_penalty(problem, engine), posterior.states.surrogate
+    draws = posterior.sample(jr.key(0), count * samples).reshape(count, samples, -1)
+    seconds = []
+    for seed in range(6):
+        start = time.perf_counter()
+        jax.block_until_ready(normal_equations(problem, penalty, surrogate, jr.key(seed), draws))
+        seconds.append(time.perf_counter() - start)
+    check = rz.importance_check(posterior)
+    return {
+        "nodes": problem.forward.space.num_dofs,
+        "operation": "emulate",
+        "samples": samples,
+        "patches": patches,
+        "batches": count,
+        "patch_samples_per_second": patches * samples * count / median(seconds[1:]),
+        "fit_seconds": fit_seconds,
+        "rounds": len(posterior.history["moved"]),
+        "mean_shift": float(np.abs(check.mean_shift).max()),
+        "sd_ratio": [float(ratio) for ratio in check.sd_ratio],
+        "k_hat": float(check.k_hat),
+    }
+
+
 def median(values) -> float:
     ordered, middle = sorted(values), len(values) // 2
     return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
@@ -225,6 +334,7 @@ def main() -> None:
     parser.add_argument("--num-meshes", type=int, default=len(MESHES), help="the smallest first")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps in one timed run")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--fit-levels", type=int, default=FIT_LEVELS, help="0: no fit")
     parser.add_argument("--memory", nargs=4, metavar=("SIDES", "LEVELS", "PRECISION", "STEPS"))
     options = parser.parse_args()
     if options.memory:
@@ -247,6 +357,24 @@ def main() -> None:
                   "set-up {setup_seconds:.1f} s, {flops:.0f} flops".format(**row))  # fmt: skip
         all_rows += rows
         figures |= summary(dtype, rows, table)
+        batches = by_batch(meshes[-2:][0], dtype, options.steps, options.rounds)
+        for row in batches:
+            print("{precision} {samples} samples, {patches} patches: {seconds_per_step:.5f} s a "
+                  "step, {patch_samples_per_second:.0f} a second".format(**row))  # fmt: skip
+        all_rows += batches
+        figures |= {
+            f"{dtype}_most_patch_samples_per_second": max(
+                row["patch_samples_per_second"] for row in batches
+            )
+        }
+    if options.fit_levels:
+        row = of_emulate(options.fit_levels)
+        all_rows.append(row)
+        figures |= {
+            "emulate_patch_samples_per_second": row["patch_samples_per_second"],
+            "emulate_fit_seconds": row["fit_seconds"],
+            "emulate_mean_shift": row["mean_shift"],
+        }
     from riesz.io.store.results import results, write_results
 
     config = {
@@ -255,6 +383,7 @@ def main() -> None:
         "rounds": options.rounds,
         "samples": NUM_SAMPLES,
         "patches": NUM_PATCHES,
+        "batches": [list(batch) for batch in BATCHES],
         "patch_nodes": PATCH_NODES,
         "surrogate": f"trunk 2-{HIDDEN}-{HIDDEN}-{FEATURES}, branch 2-{HIDDEN}-{FEATURES}, tanh",
     }

@@ -1,6 +1,7 @@
 """The engine emulate: right posteriors without a solve, in any precision, and guarded."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ from riesz.engines.emulate.start import (
     at_sensors,
     default_penalty,
     equation_inputs,
+    fitting_batches,
     initial_surrogate,
 )
 from riesz.engines.emulate.variational import matched_normals
@@ -326,3 +328,21 @@ def test_training_stops_early_when_nothing_is_gained():
         watched="height",
     )
     assert len(history["height"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("platform", "memory", "expected"),
+    [
+        ("cpu", 0, (4, 16, 48)),
+        ("gpu", 140e9, (64, 256, 3)),
+        ("gpu", 16e9, (16, 64, 12)),
+        ("gpu", 0, (16, 64, 12)),
+    ],
+)
+def test_batches_follow_the_device_and_its_memory(platform, memory, expected):
+    device = SimpleNamespace(platform=platform, memory_stats=lambda: {"bytes_limit": memory})
+    assert tuple(fitting_batches(device)) == expected
+
+
+def test_batches_that_are_given_stay():
+    assert tuple(Emulate(num_patches=2, readout_batches=5).batches()) == (2, 16, 5)

@@ -50,10 +50,11 @@ class Emulate(RoundSettings, AbstractEngine):
     """An emulated state: for problems on a hierarchy of meshes.
 
     The defaults suit up to ten unknowns or so. `gram` is the inner product behind the norm, for
-    rough coefficients; `readout_batches` of samples and patches are drawn in each of at most
-    `rounds`, and `num_bends` functions of the unknowns stand beside the linear ones. Before the
-    first, it `tries_states`: some exact ones, which functions of place must be able to make. In
-    time, where none are tried, states have a readout for each step.
+    rough coefficients; `readout_batches` of `num_samples` and `num_patches`, which follow the
+    device unless they are given, are drawn in each of at most `rounds`, and `num_bends` functions
+    of the unknowns stand beside the linear ones. Before the first, it `tries_states`: some exact
+    ones, which functions of place must be able to make. In time, where none are tried, states have
+    a readout for each step.
     """
 
     name: ClassVar[str] = "emulate"
@@ -71,7 +72,8 @@ class Emulate(RoundSettings, AbstractEngine):
         features = num_features(problem, self.num_bends, self.features)
         check_spanned(problem.num_coordinates, self)
         if problem.time is not None:
-            squares = 2 * self.readout_batches * self.num_samples * features**2
+            drawn = self.batches()
+            squares = 2 * drawn.num_batches * drawn.num_samples * features**2
             check_in_time(problem, squares, self.name)
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
@@ -130,9 +132,10 @@ def check_spanned(num_coordinates: int, settings: RoundSettings) -> None:
     They come in pairs of opposite sign, so that half of them are directions. What they leave out
     nothing would tell q of: it would be too wide in all others, and a surrogate have no scale.
     """
+    batches = settings.batches()
     drawn = {
         "refining_draws": (settings.refining_draws, 1),
-        "readout_batches": (settings.readout_batches, settings.num_samples),
+        "readout_batches": (batches.num_batches, batches.num_samples),
     }
     for name, (value, each) in drawn.items():
         if value * each <= 2 * num_coordinates:

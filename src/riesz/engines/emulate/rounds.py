@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.devices import Devices
-from riesz.engines.base import Count, CountOrZero, Work
+from riesz.engines.base import Count, CountOrNone, CountOrZero, Work
 from riesz.engines.emulate.in_time import StepEquations, marched, step_equations
 from riesz.engines.emulate.least_squares import (
     LARGEST,
@@ -34,9 +34,11 @@ from riesz.engines.emulate.least_squares import (
 )
 from riesz.engines.emulate.start import (
     AnySurrogate,
-    PatchSettings,
+    Batches,
+    NormSettings,
     at_sensors,
     equation_inputs,
+    fitting_batches,
     log_likelihoods,
 )
 from riesz.engines.emulate.variational import information, matched_normals, refined
@@ -88,13 +90,31 @@ STAGE = "rounds"
 SCORED_DRAWS, SCORED_PATCHES = 32, 16
 
 
-class RoundSettings(PatchSettings):
-    """Sizes of the least-squares fits, and how many at most."""
+class RoundSettings(NormSettings):
+    """Sizes of the least-squares fits, and how many at most.
+
+    Without `num_patches`, `num_samples` and `readout_batches` they follow the device.
+    """
 
     rounds: Count = 25  # at most
     num_bends: CountOrZero = 16  # functions of the unknowns beside the linear ones
-    readout_batches: Count = 48  # of samples and patches in a round
+    num_patches: CountOrNone = None
+    num_samples: CountOrNone = None  # of the unknowns in a batch
+    readout_batches: CountOrNone = None  # of samples and patches in a round
     refining_draws: Count = 512
+
+    def batches(self) -> Batches:
+        """What was asked for, and else what suits the device: 48 of 4 patches and 16 samples on a
+        host, fewer and larger ones on an accelerator."""
+        suited = fitting_batches(jax.local_devices()[0])
+        return Batches(
+            self.num_patches or suited.num_patches,
+            self.num_samples or suited.num_samples,
+            self.readout_batches or suited.num_batches,
+        )
+
+    def patches_at_once(self) -> int:
+        return self.batches().num_patches
 
 
 @dataclass(frozen=True)
@@ -241,12 +261,13 @@ def fitted_around(
     With the `sums` of rounds before, those functions stay, and what is drawn now is added.
     """
     draw_key, function_key, patch_key = jr.split(key, 3)
-    count = sizes.readout_batches * sizes.num_samples
+    _, num_samples, num_batches = sizes.batches()
+    count = num_batches * num_samples
     size, dtype = problem.num_coordinates, problem.forward.dtype
     draws = family.transformed(spread * antithetic(draw_key, count, size, dtype))
     if sums is None:
         surrogate = localised(surrogate, draws, sizes.num_bends, function_key)
-    batches = draws.reshape(sizes.readout_batches, sizes.num_samples, size)
+    batches = draws.reshape(num_batches, num_samples, size)
     if isinstance(surrogate, Trajectory) and isinstance(penalty, StepPenalty):
         steps = step_equations(problem, penalty, surrogate, patch_key, batches, devices)
         steps = sums.plus(steps) if isinstance(sums, StepEquations) else steps

@@ -1,7 +1,8 @@
 """What engines that train a surrogate start from."""
 
 import dataclasses
-from typing import Any
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -47,15 +48,58 @@ WHOLE_MESH_NODES = 2000
 consistent with exact solves where their discretisation error matters most."""
 
 
-class PatchSettings(Settings):
-    """How a norm by patches is made, and what is drawn with them; `gram` is the inner product
-    behind the norm, for rough coefficients."""
+class NormSettings(Settings):
+    """How a norm by patches is made; `gram` is the inner product behind it, for rough
+    coefficients."""
 
-    num_patches: Count = 4
     patch_nodes: Count = 64
     coarse_patch_nodes: Count = 25
-    num_samples: Count = 16  # of the unknowns in a batch
     gram: InnerProduct = None
+
+    @abstractmethod
+    def patches_at_once(self) -> int:
+        """How many are drawn together."""
+
+
+class PatchSettings(NormSettings):
+    """The same, and what is drawn."""
+
+    num_patches: Count = 4
+    num_samples: Count = 16  # of the unknowns in a batch
+
+    def patches_at_once(self) -> int:
+        return self.num_patches
+
+
+class Batches(NamedTuple):
+    """Patches and samples of the unknowns that are met together, and how often in a round."""
+
+    num_patches: int
+    num_samples: int
+    num_batches: int
+
+
+ON_HOST = Batches(4, 16, 48)
+
+ON_ACCELERATORS = ((64, 256), (32, 128), (16, 64))
+"""Patches and samples: with the most, an accelerator takes about as long as with a few."""
+
+BYTES_EACH, MEMORY_SHARE = 1.3e6, 0.25
+"""What a patch and a sample take when functions of place have become as many as there is room for,
+and the part of a device's memory that all of them may."""
+
+
+def fitting_batches(device: Any) -> Batches:
+    """The largest for which there is memory, as many samples in all as on a host."""
+    if device.platform == "cpu":
+        return ON_HOST
+    memory = (device.memory_stats() or {}).get("bytes_limit", 0)
+    fits = [
+        pair for pair in ON_ACCELERATORS
+        if pair[0] * pair[1] * BYTES_EACH <= MEMORY_SHARE * memory
+    ]  # fmt: skip
+    patches, samples = (fits or ON_ACCELERATORS[-1:])[0]
+    return Batches(patches, samples, -(-ON_HOST.num_samples * ON_HOST.num_batches // samples))
 
 
 TRAINING = 0.02
@@ -87,13 +131,13 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
         prescribed_values(problem)
 
 
-def default_penalty(problem: InverseProblem, settings: PatchSettings) -> WeakFormPenalty:
+def default_penalty(problem: InverseProblem, settings: NormSettings) -> WeakFormPenalty:
     """Mini-patches of the problem's hierarchy of meshes."""
     check_nested(problem, settings.name, settings.gram)
     return weak_form_penalty(problem.forward, problem.hierarchy, **patches(problem, settings))
 
 
-def penalty_in_time(problem: InverseProblem, settings: PatchSettings) -> StepPenalty:
+def penalty_in_time(problem: InverseProblem, settings: NormSettings) -> StepPenalty:
     """The same with steps."""
     check_nested(problem, settings.name, settings.gram)
     time, origin = problem.time, jnp.zeros(problem.num_coordinates, problem.forward.dtype)
@@ -102,9 +146,9 @@ def penalty_in_time(problem: InverseProblem, settings: PatchSettings) -> StepPen
     return step_penalty(transient, problem.hierarchy, z, **patches(problem, settings))
 
 
-def patches(problem: InverseProblem, settings: PatchSettings) -> dict[str, Any]:
+def patches(problem: InverseProblem, settings: NormSettings) -> dict[str, Any]:
     return {
-        "num_patches": settings.num_patches,
+        "num_patches": settings.patches_at_once(),
         "patch_nodes": min(settings.patch_nodes, problem.forward.num_free),
         "coarse_patch_nodes": settings.coarse_patch_nodes,
         "gram": as_gram(settings.gram),
