@@ -33,10 +33,12 @@ from riesz.engines.emulate.least_squares import (
     splits,
 )
 from riesz.engines.emulate.start import (
+    ON_HOST,
     AnySurrogate,
     Batches,
     NormSettings,
     at_sensors,
+    batches_of,
     equation_inputs,
     fitting_batches,
     log_likelihoods,
@@ -107,10 +109,11 @@ class RoundSettings(NormSettings):
         """What was asked for, and else what suits the device: 48 of 4 patches and 16 samples on a
         host, fewer and larger ones on an accelerator."""
         suited = fitting_batches(jax.local_devices()[0])
+        samples = self.num_samples or suited.num_samples
+        # On a host always as many, whatever their size: so it has been.
+        count = suited.num_batches if suited == ON_HOST else batches_of(samples)
         return Batches(
-            self.num_patches or suited.num_patches,
-            self.num_samples or suited.num_samples,
-            self.readout_batches or suited.num_batches,
+            self.num_patches or suited.num_patches, samples, self.readout_batches or count
         )
 
     def patches_at_once(self) -> int:

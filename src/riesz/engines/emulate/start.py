@@ -99,7 +99,12 @@ def fitting_batches(device: Any) -> Batches:
         if pair[0] * pair[1] * BYTES_EACH <= MEMORY_SHARE * memory
     ]  # fmt: skip
     patches, samples = (fits or ON_ACCELERATORS[-1:])[0]
-    return Batches(patches, samples, -(-ON_HOST.num_samples * ON_HOST.num_batches // samples))
+    return Batches(patches, samples, batches_of(samples))
+
+
+def batches_of(num_samples: int) -> int:
+    """How many there are for as many samples in all as on a host."""
+    return -(-ON_HOST.num_samples * ON_HOST.num_batches // num_samples)
 
 
 TRAINING = 0.02

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from pydantic import Field
 
+from riesz.devices import Devices
 from riesz.engines.base import (
     NO_CHECKPOINT,
     AbstractCheckpoint,
@@ -143,7 +144,8 @@ class Relax(PatchSettings, AbstractEngine):
         check_nested(problem, self.name, self.gram)
         own = sizes_in_time(self)
         features = num_features(problem, own.num_bends, self.features)
-        squares = 2 * own.readout_batches * own.num_samples * features**2
+        drawn = own.batches()
+        squares = 2 * drawn.num_batches * drawn.num_samples * features**2
         check_in_time(problem, squares, self.name)
         check_numbers(problem)
 
@@ -162,6 +164,7 @@ class Relax(PatchSettings, AbstractEngine):
             seed=work.seed,
             progress=work.progress,
             checkpoint=work.checkpoint,
+            devices=work.devices,
         )
 
 
@@ -226,6 +229,7 @@ def relaxed(
     seed: int,
     progress: bool = False,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    devices: Devices | None = None,
 ) -> Posterior:
     """The posterior with a penalty of any kind."""
     schedule = as_schedule(engine.epsilon_rel)
@@ -264,6 +268,7 @@ def relaxed(
             rounds=engine.polishing_rounds,
             progress=progress,
             checkpoint=checkpoint,
+            devices=devices,
         )
         q = end.family
     return Posterior(

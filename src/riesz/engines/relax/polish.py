@@ -16,6 +16,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from riesz.devices import Devices, over_rows
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.states import RelaxedStates
@@ -83,6 +84,7 @@ class Rounds(NamedTuple):
     most: int
     progress: bool
     checkpoint: AbstractCheckpoint
+    devices: Devices | None
 
     def search(self, states: RelaxedStates, family: FullRank, stage: str) -> Found:
         """The Gaussian nearest to the density, on one set of draws."""
@@ -92,10 +94,10 @@ class Rounds(NamedTuple):
             family, done = with_leaves(family, kept["family"]), kept["done"]
         with bar(self.progress) as shown:
             task = shown.add_task(stage, total=self.most, completed=done, terms="compiling")
-            look = looked(self.problem, states, family, self.normals)
+            look = looked(self.problem, states, family, self.normals, self.devices)
             while done < self.most and not look.is_settled:
                 trial = moved(family, look, share)
-                found = looked(self.problem, states, trial, self.normals)
+                found = looked(self.problem, states, trial, self.normals, self.devices)
                 done += 1
                 shown.update(task, completed=done, terms=f"bound {found.bound:.4g}")
                 # A draw without a solution leaves no bound: it is too far, as if it had fallen.
@@ -117,12 +119,13 @@ def polished(
     rounds: int,
     progress: bool = False,
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    devices: Devices | None = None,
 ) -> Polished:
     """The Gaussian nearest to the relaxed posterior, or with its moments if epsilon is learned."""
     size, states = problem.num_coordinates, states.ready(problem)
     count = max(num_draws, FOR_EACH_UNKNOWN * size)
     normals = matched_normals(key, count, size, problem.forward.dtype)
-    search = Rounds(problem, normals, rounds, progress, checkpoint)
+    search = Rounds(problem, normals, rounds, progress, checkpoint, devices)
     whole = search.search(states, family, STAGE)
     if len(states.epsilon) == 1:
         return Polished(whole.family, whole.look.scales, whole.look.is_settled)
@@ -172,9 +175,14 @@ def spread_over(scales: Float[np.ndarray, " scale"]) -> Int[np.ndarray, " some"]
 
 
 def looked(
-    problem: InverseProblem, states: RelaxedStates, family: FullRank, normals: Draws
+    problem: InverseProblem,
+    states: RelaxedStates,
+    family: FullRank,
+    normals: Draws,
+    devices: Devices | None = None,
 ) -> Look:
-    values, slopes, scales = at_draws(problem, states, family.transformed(normals))
+    draws = family.transformed(normals)
+    values, slopes, scales = over_rows(at_draws, (problem, states), draws, devices)
     pulled = np.asarray(slopes @ family.factor())
     bend = -pulled.T @ np.asarray(normals) / len(normals)
     bound = float(jnp.mean(values) + family.log_volume())
