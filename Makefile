@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -108,6 +108,9 @@ bench-check: $(READY)
 
 bench-space: $(READY)
 	$(BIN)/python benchmarks/space.py --out results/bench-space.json
+
+bench-mesh-parts: $(READY)
+	$(BIN)/python benchmarks/mesh_parts.py --out results/bench-mesh-parts.json
 
 bench-latency: $(READY)
 	$(BIN)/python benchmarks/latency.py --out results/bench-latency.json
