@@ -46,7 +46,7 @@ LAYERS = {
     "engines": Layer(
         "Engines",
         "From a problem to its posterior: one door, and the engines behind it.",
-        ("inference", "engines"),
+        ("inference", "engines", "devices"),
     ),
     "diagnose": Layer(
         "Diagnosis",
