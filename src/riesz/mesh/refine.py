@@ -1,6 +1,7 @@
 """Uniform refinement: every cell is cut into 2, 4 or 8, and nodal values carry over."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 from weakref import WeakValueDictionary
@@ -13,7 +14,7 @@ from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
 from riesz.mesh.facets import cell_edges, find_facets
-from riesz.mesh.mesh import Mesh, orient_cells
+from riesz.mesh.mesh import Mesh, mesh_digest, orient_cells
 from riesz.mesh.rows import index_type, pair_keys
 
 # Children by local node number: the corners come first, then the midpoints of the edges in the
@@ -42,7 +43,7 @@ class Refinement(eqx.Module):
 class Hierarchy:
     """Nested meshes, coarse to fine, and the prolongation from each one to the next.
 
-    Host data: compiled functions see it as one thing, told apart by identity.
+    Host data: compiled functions see it as one thing, and serve all of the same content.
     """
 
     meshes: tuple[Mesh, ...]
@@ -50,6 +51,19 @@ class Hierarchy:
 
     def __post_init__(self):
         _by_finest[id(self.meshes[-1])] = self
+
+    @cached_property
+    def content(self) -> tuple[str, ...]:
+        """Which is asked for only where another one has the same sizes."""
+        return tuple(map(mesh_digest, self.meshes))
+
+    def __hash__(self) -> int:
+        return hash(tuple(mesh.num_nodes for mesh in self.meshes))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Hierarchy):
+            return self is other
+        return hash(self) == hash(other) and self.content == other.content
 
 
 _by_finest: WeakValueDictionary[int, Hierarchy] = WeakValueDictionary()

@@ -7,6 +7,7 @@ and traced scalars (a point that differs from cell to cell) alike.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -21,7 +22,7 @@ from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.mesh.facets import cell_edges
 from riesz.mesh.locate import locate
-from riesz.mesh.mesh import Mesh
+from riesz.mesh.mesh import Mesh, mesh_digest
 from riesz.mesh.rows import pair_keys
 
 
@@ -74,9 +75,11 @@ class Lagrange(eqx.Module):
         return at_corners + at_edges
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, so that it can be static under jit
+@dataclass(frozen=True, eq=False)
 class Space:
     """Continuous piecewise polynomials on a mesh.
+
+    Static under jit: what was compiled for one serves all whose meshes have the same content.
 
     Unknown (degree of freedom) `i` is the value at the mesh node `i`; with degree 2 the values at
     mid-edges follow. On an axisymmetric space coordinates are (r) or (r, z) and nothing depends on
@@ -97,6 +100,19 @@ class Space:
     @property
     def num_dofs(self) -> int:
         return len(self.points)
+
+    @cached_property
+    def content(self) -> tuple[str, int, bool]:
+        """Which is asked for only where another one has the same sizes."""
+        return mesh_digest(self.mesh), self.element.degree, self.axisymmetric
+
+    def __hash__(self) -> int:
+        return hash((self.num_dofs, len(self.cell_dofs)))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Space):
+            return self is other
+        return hash(self) == hash(other) and self.content == other.content
 
     def __repr__(self) -> str:
         about = "about an axis, " if self.axisymmetric else ""
