@@ -172,6 +172,7 @@ from .case.run.folder import read_run as read_run
 from .case.run.opened import scenario as scenario
 from .case.run.predict import write_prediction as write_prediction
 from .case.report.page import write_report as write_report
+from .many.fit_many import fit_many as fit_many
 from .errors import EngineError as EngineError
 from .errors import FileFormatError as FileFormatError
 from .errors import FormError as FormError

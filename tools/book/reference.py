@@ -56,8 +56,8 @@ LAYERS = {
     ),
     "case": Layer(
         "Problem files and runs",
-        "What the commands do, from Python: read a problem file, fit, predict, report.",
-        ("case",),
+        "What the commands do, from Python: read a problem file, fit one or many, predict, report.",
+        ("case", "many"),
     ),
     "data": Layer(
         "Data and files",

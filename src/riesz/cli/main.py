@@ -17,6 +17,7 @@ import typer
 from riesz.cli.check import check
 from riesz.cli.demo import demo
 from riesz.cli.fit import fit_problem
+from riesz.cli.fit_many import fit_many
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.predict import predict_run, report_run
@@ -49,6 +50,7 @@ app.command(epilog="Example: riesz check examples/transport/problem.toml --calib
 app.command("fit", epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")(
     fit_problem
 )
+app.command("fit-many", epilog="Example: riesz fit-many sites --out runs --jobs 4")(fit_many)
 app.command(
     "predict",
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",

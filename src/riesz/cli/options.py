@@ -9,9 +9,6 @@ import typer
 
 from riesz.errors import RieszError
 
-FUSION = "xla_cpu_use_fusion_emitters"
-"""What XLA takes a good part of its time for on a processor, to make programs a little faster."""
-
 OutOption = Annotated[
     Path, typer.Option("--out", help="Folder for results.json, table and figures.")
 ]
@@ -117,13 +114,9 @@ def keep_compiled() -> None:
 
 def compile_quickly() -> None:
     """For commands that evaluate everything a few times: compiling is most of what they do."""
-    import jax
+    from riesz.many.compiling import compile_quickly as chosen
 
-    jax.config.update("jax_disable_most_optimizations", True)
-    flags = os.environ.get("XLA_FLAGS", "")
-    # Read when the first array is made; JAX 0.11 no longer knows it.
-    if jax.__version_info__ < (0, 11) and FUSION not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --{FUSION}=false".strip()
+    chosen()
 
 
 def engine_in(problem: Path) -> str | None:

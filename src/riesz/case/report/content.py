@@ -91,16 +91,9 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
     draws, facts = run.draws(num_draws, seed), run.facts
     measured = measured_as(run.observations).linked(draws.shifts.scatter)
     observed = draws.observed
-    met = fit_to_data(observed.values, observed.censored, observed.drawn)
-    told = verdicts(
-        facts.check,
-        facts.surrogate_error,
-        met=met,
-        contraction={one.unknown: one.unknown_share for one in draws.learned},
-        method=facts.method,
-    )
+    met, told = judged(run, draws)
     pixels, manifest = map_grid(draws.mesh), read_results(run.folder / MANIFEST)
-    warnings = tuple(dict.fromkeys((*manifest["summary"].get("notes", ()), *run.notes)))
+    warnings = warnings_of(run)
     return Content(
         name=run.folder.resolve().name,
         measured=measured,
@@ -126,6 +119,29 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
     )
+
+
+def judged(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]]:
+    """How the data are met, and what that and all checks say of a run."""
+    observed, facts = draws.observed, run.facts
+    met = fit_to_data(observed.values, observed.censored, observed.drawn)
+    told = verdicts(
+        facts.check,
+        facts.surrogate_error,
+        met=met,
+        contraction={one.unknown: one.unknown_share for one in draws.learned},
+        method=facts.method,
+    )
+    return met, told
+
+
+def warnings_of(run: Run) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*run.numbers.get("notes", ()), *run.notes)))
+
+
+def level_of(run: Run) -> str:
+    """How far a run is to be trusted, as its report says in one word."""
+    return overall(judged(run, run.draws())[1], warnings_of(run))
 
 
 def course_of(run: Run, measured: Measured, pixels: Grid, seed: int) -> dict[str, Any] | None:

@@ -1,0 +1,262 @@
+"""Many fits from beginning to end: what is left to do is given out, and all of it is told."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from riesz.errors import RieszError
+from riesz.many.attempt import attempted
+from riesz.many.ledger import (
+    DONE,
+    FAILED,
+    RUNNING,
+    SUSPECTED,
+    WAITING,
+    Row,
+    assembling,
+    coordinating,
+    read_row,
+    rows_of,
+    waiting,
+    write_row,
+    write_table,
+)
+from riesz.many.orders import Order
+from riesz.many.page import write_page
+from riesz.many.scheduler import Outcome, Pool, Task, run_tasks
+from riesz.many.sites import MANIFEST, Described, Settings, Site, sites_in
+
+SECONDS_BETWEEN_TABLES = 30.0
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Fits of all problem files of a folder or a table, one run folder each.
+
+    `part` is (k, n): the k-th of n shares, in this process. `alone` is for one process too, without
+    Dask; `settles` says whether that process may be made like that of `riesz fit`.
+    """
+
+    source: Path
+    runs: Path
+    settings: Settings = field(default_factory=Settings)
+    seed: int = 0
+    attempts: int = 3
+    reports: bool = True
+    refit: bool = False
+    pool: Pool = field(default_factory=Pool)
+    part: tuple[int, int] | None = None
+    settles: bool = True
+
+    @property
+    def is_alone(self) -> bool:
+        return self.part is not None or (self.pool.cluster is None and self.pool.num_here == 1)
+
+
+def fit_sites(
+    campaign: Campaign,
+    *,
+    progress: bool = True,
+    told: Told = lambda message: None,
+) -> list[Row]:
+    """Fit all that is not done; the rows of all, done before or now."""
+    sites, left_out = sites_in(campaign.source, campaign.runs, campaign.seed)
+    for message in left_out:
+        told(f"note: {message}")
+    return fit_all(campaign, sites, progress=progress, told=told)
+
+
+def fit_all(
+    campaign: Campaign,
+    sites: Sequence[Site],
+    *,
+    progress: bool = True,
+    told: Told = lambda message: None,
+) -> list[Row]:
+    """The same for sites that are known already."""
+    described = Described(campaign.settings)
+    every = sorted(map(described.site, sites), key=by_programs)
+    own = share(every, campaign.part)
+    found: dict[str, Row] = {}  # which a full disk keeps out of the ledger
+    with coordinating(campaign.runs, campaign.part):
+        pending = left_to_do(campaign, own)
+        told(f"{len(own) - len(pending)} of {len(own)} fits are done; {len(pending)} to do")
+        try:
+            with shown(len(own), len(own) - len(pending), progress) as seen:
+                for row in worked_off(campaign, pending):
+                    found[row.name] = row
+                    seen.add(row)
+                    if seen.is_time():
+                        assemble(campaign, every, found)
+        finally:
+            failed = assemble(campaign, every, found)
+    rows = [
+        found.get(site.name) or row
+        for site, row in zip(own, rows_of(campaign.runs, own), strict=True)
+    ]
+    if failed is not None and all(row.state == DONE for row in rows):
+        raise failed
+    return rows
+
+
+def by_programs(site: Site) -> tuple[bool, str, str]:
+    return site.quickly, site.group, site.name
+
+
+def share(sites: list[Site], part: tuple[int, int] | None) -> list[Site]:
+    """Neighbours, which share programs."""
+    if part is None:
+        return sites
+    number, count = part
+    ends = [math.floor(k * len(sites) / count) for k in (number - 1, number)]
+    return sites[ends[0] : ends[1]]
+
+
+def left_to_do(campaign: Campaign, sites: Sequence[Site]) -> list[Site]:
+    """All but what is done; raises where what was done is no more what is asked for."""
+    pending, changed = [], []
+    for site in sites:
+        row = read_row(campaign.runs, site.name)
+        whole = (campaign.runs / site.name / MANIFEST).is_file()
+        if row is not None and row.digest != site.digest and (whole or row.state == DONE):
+            changed.append(site.name)
+        if row is None or row.state != DONE or row.digest != site.digest or not whole:
+            pending.append(site)
+        if row is not None and row.state == DONE and not whole and row.digest == site.digest:
+            write_row(campaign.runs, waiting(site))  # somebody removed the run
+    if changed and not campaign.refit:
+        names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if changed[5:] else "")
+        raise RieszError(
+            f"{campaign.runs} holds fits of {names} whose files, seed or settings were others: "
+            "add --refit to replace them, or choose another --out."
+        )
+    return pending
+
+
+def worked_off(campaign: Campaign, pending: Sequence[Site]) -> Iterator[Row]:
+    """The row of each site; in the end, one by one, of those whose process ended too often."""
+    suspected: list[Order] = []
+    for order, row in attempts_of(campaign, [order_of(campaign, site) for site in pending]):
+        if row.state == SUSPECTED:
+            suspected.append(order)
+        else:
+            yield row
+    for order in suspected:
+        last = replace(order, attempts=campaign.attempts + 1, is_last=True)
+        for _, row in attempts_of(campaign, [last]):
+            yield row
+
+
+def order_of(campaign: Campaign, site: Site) -> Order:
+    runs = str(campaign.runs.resolve())
+    own = replace(site, problem=str(Path(site.problem).resolve()))
+    # Only here does a process do other things as well.
+    settles = campaign.settles or not campaign.is_alone
+    shared = (campaign.settings, campaign.attempts, campaign.reports)
+    return Order(own, runs, *shared, settles=settles)
+
+
+def attempts_of(campaign: Campaign, orders: Sequence[Order]) -> Iterator[tuple[Order, Row]]:
+    if campaign.is_alone:
+        for order in orders:
+            yield order, attempted(order)
+        return
+    # A process is made for one way of compiling, so that numbers are those of `riesz fit`.
+    kinds = groupby(orders, key=lambda order: order.site.quickly and campaign.pool.cluster is None)
+    for quickly, members in kinds:
+        own = list(members)
+        tasks = [Task((order,), order.site.group) for order in own]
+        jobs = min(campaign.pool.num_here, len(own))
+        pool = replace(campaign.pool, threads=1 if quickly else None)
+        pool = pool if pool.cluster else replace(pool, jobs=jobs)
+        outcomes = run_tasks(attempted, tasks, pool)
+        begun: set[int] = set(range(len(own)))
+        try:
+            for outcome in outcomes:
+                begun.discard(outcome.place)
+                yield own[outcome.place], row_of(campaign, own[outcome.place], outcome)
+        except (KeyboardInterrupt, GeneratorExit):
+            outcomes.close()  # processes end here, and what they were at is not their fault
+            for place in begun:
+                uncount(campaign, own[place])
+            raise
+
+
+def row_of(campaign: Campaign, order: Order, outcome: Outcome) -> Row:
+    if outcome.error is None:
+        return outcome.value
+    before = read_row(campaign.runs, order.site.name) or waiting(order.site)
+    message = f"{type(outcome.error).__name__}: {outcome.error}"
+    return replace(before, state=FAILED, message=message)
+
+
+def uncount(campaign: Campaign, order: Order) -> None:
+    row = read_row(campaign.runs, order.site.name)
+    if row is not None and row.state == RUNNING:
+        write_row(campaign.runs, replace(row, state=WAITING, attempts=row.attempts - 1))
+
+
+class Seen:
+    """What the user sees while fits are done."""
+
+    def __init__(self, bar: Any, number: Any):
+        self.bar, self.number = bar, number
+        self.failed = 0
+        self.written = monotonic()
+
+    def add(self, row: Row) -> None:
+        self.failed += row.state == FAILED
+        told = f"{self.failed} failed" if self.failed else ""
+        self.bar.update(self.number, advance=1, terms=told)
+
+    def is_time(self) -> bool:
+        """Whether those who look into the folder have waited long enough."""
+        if monotonic() - self.written < SECONDS_BETWEEN_TABLES:
+            return False
+        self.written = monotonic()
+        return True
+
+
+@contextmanager
+def shown(total: int, done: int, progress: bool) -> Iterator[Seen]:
+    rich = import_module("rich.progress")
+    with rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(bar_width=20),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[terms]}"),
+        console=import_module("rich.console").Console(stderr=True),
+        disable=not progress,
+    ) as bar:
+        yield Seen(bar, bar.add_task("fits", total=total, completed=done, terms=""))
+
+
+def assemble(
+    campaign: Campaign, sites: Sequence[Site], found: Mapping[str, Row]
+) -> RieszError | None:
+    """Write the table and the page of all parts; returns why that could not be done."""
+    runs = campaign.runs
+    try:
+        with assembling(runs):
+            rows = [found.get(row.name, row) for row in rows_of(runs, sites)]
+            rows.sort(key=lambda row: row.name)
+            write_table(runs, rows)
+            write_page(runs, rows)
+    except RieszError as error:
+        return error
+    return None
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """How many fits have each verdict, or are in another state."""
+    return dict(Counter(str(row.verdict) if row.state == DONE else row.state for row in rows))

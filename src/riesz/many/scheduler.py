@@ -1,0 +1,246 @@
+"""The one door to other processes: Dask Distributed, here, on a given scheduler, or by a queue.
+
+A process gets one task at a time. Tasks of one group share what is compiled: a process stays with a
+group as long as there is something left of it.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from riesz.errors import RieszError
+from riesz.many.processes import num_processors, pin, threads_limited
+
+QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
+"""Classes of dask-jobqueue, which are told of a cluster by their own configuration file."""
+
+SECONDS_BETWEEN_LOOKS = 2.0
+SECONDS_TO_START = 300.0
+MOST_DEATHS = 100
+"""After which a task that always takes its process down is given up here too."""
+
+_busy = threading.Lock()
+_pinned: set[int] = set()
+
+Function = str | Callable[..., Any]
+"""Something that can be sent; as `module:name` it is imported only where it runs."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where tasks run: so many processes here, or those of a cluster.
+
+    `cluster` is the address of a scheduler (tcp://host:8786), or `slurm` or `pbs`, which are asked
+    for `jobs` jobs.
+    """
+
+    jobs: int | None = None
+    cluster: str | None = None
+    threads: int | None = None  # of linear algebra, a process; by default a share of all
+
+    @property
+    def num_here(self) -> int:
+        return self.jobs or num_processors()
+
+
+class Task(NamedTuple):
+    arguments: tuple[Any, ...]
+    group: str = ""
+
+
+class Outcome(NamedTuple):
+    """What came of a task, by its place among all."""
+
+    place: int
+    value: Any = None
+    error: BaseException | None = None
+
+
+def dask_module(name: str) -> Any:
+    """A module of Dask, or what to install."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise RieszError(
+            f"several processes need {name.partition('.')[0].replace('_', '-')}, which is not "
+            "installed: pip install '.[cluster]' in a clone of the repository, or work in one "
+            "process by --jobs 1."
+        ) from None
+
+
+@contextmanager
+def connected(pool: Pool) -> Iterator[Any]:
+    """A client of Dask, with the processes that belong to it."""
+    distributed = dask_module("distributed")
+    for logger in ("distributed", "asyncio", "tornado"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+    if pool.cluster is None:
+        with here(distributed, pool) as cluster, distributed.Client(cluster) as client:
+            yield client
+    elif pool.cluster in QUEUES:
+        kind = getattr(dask_module("dask_jobqueue"), QUEUES[pool.cluster])
+        with kind() as cluster, distributed.Client(cluster) as client:
+            cluster.scale(jobs=pool.jobs or 1)
+            yield client
+    else:
+        try:
+            client = distributed.Client(pool.cluster)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise RieszError(
+                f"no scheduler answers at {pool.cluster!r} ({error}): give an address such as "
+                f"tcp://host:8786, or one of {', '.join(QUEUES)}."
+            ) from None
+        with client:
+            yield client
+
+
+@contextmanager
+def here(distributed: Any, pool: Pool) -> Iterator[Any]:
+    """Processes on this machine; one that dies is started again."""
+    settings = {
+        # A fit may keep its process from answering for longer than any limit.
+        "distributed.scheduler.worker-ttl": None,
+        "distributed.worker.daemon": True,
+    }
+    config = dask_module("dask.config")
+    with config.set(settings), threads_limited(pool.num_here, pool.threads):
+        cluster = distributed.LocalCluster(
+            n_workers=pool.num_here,
+            threads_per_worker=1,
+            memory_limit=0,  # what it counts is not what a fit needs
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL + 1,
+        )
+    with cluster:
+        yield cluster
+
+
+def called(function: Function, arguments: tuple[Any, ...], share_of: int) -> Any:
+    """Run a task in this process, on its share of the processors."""
+    worker = dask_module("distributed").get_worker()
+    if share_of and isinstance(worker.name, int) and not _pinned:
+        pin(worker.name, share_of)
+        _pinned.add(worker.name)
+    with _busy:  # workers with several threads too have one fit at a time
+        return resolved(function)(*arguments)
+
+
+def resolved(function: Function) -> Callable[..., Any]:
+    if not isinstance(function, str):
+        return function
+    module, _, name = function.partition(":")
+    return getattr(import_module(module), name)
+
+
+def run_tasks(
+    function: Function, tasks: Sequence[Task], pool: Pool, *, split: bool = True
+) -> Generator[Outcome]:
+    """The outcome of each task, as they come.
+
+    A task whose process dies is run again in another. Where `split`, several processes may work on
+    one group when there are no others left.
+    """
+    if not tasks:
+        return
+    with connected(pool) as client:
+        yield from given_out(client, function, tasks, pool, split=split)
+
+
+def given_out(
+    client: Any, function: Function, tasks: Sequence[Task], pool: Pool, *, split: bool
+) -> Iterator[Outcome]:
+    groups, found = Groups(tasks, split=split), SimpleQueue()
+    running: dict[Any, tuple[int, str]] = {}
+    deaths = [0] * len(tasks)
+    wait_for_one(client, pool)
+    share_of = pool.num_here if pool.cluster is None else 0
+
+    def send(place: int, group: str) -> None:
+        # Not to a process by its address: a task waits for ever for one that is gone. The one that
+        # has just become idle is the only one without a task, and gets the next of its group.
+        future = client.submit(called, function, tasks[place].arguments, share_of, pure=False)
+        running[future] = place, group
+        future.add_done_callback(found.put)
+
+    while True:
+        while len(running) < max(1, num_workers(client)) and (new := groups.next()) is not None:
+            send(*new)
+        if not running:
+            return
+        try:
+            future = found.get(timeout=SECONDS_BETWEEN_LOOKS)
+        except Empty:
+            check_alive(client, running)
+            continue
+        place, group = running.pop(future)
+        if future.status in ("cancelled", "lost"):
+            raise lost(client)
+        error = future.exception() if future.status == "error" else None
+        if type(error).__name__ == "KilledWorker" and deaths[place] < MOST_DEATHS:
+            deaths[place] += 1
+            send(place, group)
+            continue
+        value = None if error is not None else future.result()
+        future.release()
+        if (more := groups.next(group)) is not None:
+            send(*more)
+        yield Outcome(place, value, error)
+
+
+class Groups:
+    """Tasks that are left, by the programs that they share."""
+
+    def __init__(self, tasks: Sequence[Task], *, split: bool):
+        self.left: dict[str, deque[int]] = {}
+        self.split = split
+        self.at_work: dict[str, int] = {}
+        for place, task in enumerate(tasks):
+            self.left.setdefault(task.group, deque()).append(place)
+
+    def next(self, own: str | None = None) -> tuple[int, str] | None:
+        """A task for a process, of its own group where there is one left."""
+        if own is not None and self.left[own]:
+            return self.left[own].popleft(), own
+        if own is not None:
+            self.at_work[own] -= 1
+        free = [one for one, left in self.left.items() if left]
+        if not self.split:
+            free = [one for one in free if not self.at_work.get(one)]
+        if not free:
+            return None
+        # Where nobody is yet; else where most is left.
+        group = min(free, key=lambda one: (self.at_work.get(one, 0), -len(self.left[one])))
+        self.at_work[group] = self.at_work.get(group, 0) + 1
+        return self.left[group].popleft(), group
+
+
+def num_workers(client: Any) -> int:
+    return len(client.nthreads())
+
+
+def wait_for_one(client: Any, pool: Pool) -> None:
+    """Until a process is there; a queue may take its time, and only a user's patience ends that."""
+    try:
+        client.wait_for_workers(1, timeout=None if pool.cluster in QUEUES else SECONDS_TO_START)
+    except TimeoutError:
+        raise RieszError(
+            f"no worker came to {pool.cluster or 'this machine'} in {SECONDS_TO_START / 60:.0f} "
+            "minutes: start some by dask worker ADDRESS."
+        ) from None
+
+
+def check_alive(client: Any, running: dict[Any, tuple[int, str]]) -> None:
+    if any(future.status in ("cancelled", "lost") for future in running):
+        raise lost(client)
+
+
+def lost(client: Any) -> RieszError:
+    return RieszError(
+        f"the scheduler at {client.scheduler.address} is gone: start it, and run this again."
+    )

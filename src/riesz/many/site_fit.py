@@ -1,0 +1,60 @@
+"""The fit itself of one site, and what it is worth; all that takes a compiler is here."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from riesz.case.report.content import level_of
+from riesz.case.report.page import REPORT, write_report
+from riesz.case.report.trust import BAD
+from riesz.case.run.fit import fit_case
+from riesz.case.run.folder import Run, clear, read_run
+from riesz.inference.fit import reason
+from riesz.many.compiling import forget_programs, settle_process
+from riesz.many.ledger import DONE, Row
+from riesz.many.orders import Order
+
+__all__ = ["fitted", "reason", "removed", "taken_over"]
+
+
+def fitted(order: Order, row: Row, out: Path) -> Row:
+    """The row of a fit whose run folder is complete; one that was stopped goes on."""
+    site, settings = order.site, order.settings
+    if order.settles:
+        settle_process(quickly=site.quickly)
+        forget_programs()
+    run = fit_case(
+        site.problem,
+        out,
+        settings.engine,
+        seed=site.seed,
+        check=settings.check,
+        time_limit=settings.time_limit,
+        resume=True,
+        progress=False,
+    )
+    return judged(order, row, run)
+
+
+def judged(order: Order, row: Row, run: Run) -> Row:
+    """What is told of a run; with its report, where one is wanted."""
+    failed, row = run.numbers.get("failed"), replace(row, state=DONE, engine=run.numbers["engine"])
+    if failed:
+        return replace(row, verdict=BAD, message=str(failed))
+    if order.reports and not (run.folder / REPORT).is_file():
+        return replace(row, verdict=write_report(run)["trust"])
+    return replace(row, verdict=level_of(run))
+
+
+def taken_over(order: Order, row: Row, out: Path) -> Row:
+    """The row of a run that was complete when its process ended, before it could say so."""
+    run = read_run(out)
+    row = judged(order, row, run)
+    clear(out.resolve())
+    return replace(row, seconds=run.numbers.get("seconds"))
+
+
+def removed(out: Path) -> None:
+    """The run of a problem that has changed, and what was begun of it."""
+    shutil.rmtree(out, ignore_errors=True)
+    clear(out.resolve())

@@ -1,0 +1,77 @@
+"""`riesz fit-many` with fits that take a moment and no compiler, for tests of what is around them.
+
+A run folder is whole or not there, as that of a true fit; each that is finished is told in a log. A
+site called poison takes its process down, one called wrong raises.
+"""
+
+import csv
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from riesz.cli.main import main
+from riesz.errors import EngineError
+from riesz.many import attempt, campaign
+
+SECONDS = float(os.environ.get("STUB_SECONDS", "0.3"))
+
+
+def fitted(order, row, out):
+    name = order.site.name
+    if name == "poison":
+        os._exit(3)
+    if name == "wrong":
+        raise EngineError("the engine failed: no solution.")
+    time.sleep(SECONDS)
+    partial = out.with_name(f"{out.name}.unfinished")
+    partial.mkdir(parents=True, exist_ok=True)
+    text = Path(order.site.problem).read_text()
+    (partial / "draws").write_text(f"{name} {order.site.seed} {text}")
+    (partial / "manifest.json").write_text("{}")
+    with (Path(order.runs) / "finished.log").open("a") as log:
+        log.write(f"{name} {os.getpid()}\n")
+    partial.rename(out)
+    return taken_over(order, row, out)
+
+
+def taken_over(order, row, out):
+    return replace(row, state="done", engine="stub", verdict="good")
+
+
+def removed(out):
+    for path in (*out.iterdir(), out):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def reason(error):
+    return str(error)
+
+
+def attempted(order):
+    attempt.SITE_FIT = "tests.many.stub"
+    return attempt.attempted(order)
+
+
+def sites(folder, names):
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "problem.toml").write_text(f"# {name}\n[observations]\n")
+    return folder
+
+
+def rows(runs):
+    with (runs / "ledger.csv").open() as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def finished(runs):
+    log = runs / "finished.log"
+    return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+if __name__ == "__main__":
+    from tests.many.stub import attempted as by_name
+
+    campaign.attempted = by_name  # which processes can import
+    main()
