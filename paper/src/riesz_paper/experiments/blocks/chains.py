@@ -1,8 +1,6 @@
 """Chains of NUTS side by side, each in a process of its own on processors of its own."""
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from time import process_time
 
@@ -12,14 +10,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from riesz.engines.nuts.engine import Nuts
+from riesz.many.scheduler import Pool, Task, run_tasks
 from riesz.posterior.posterior import representative
 from riesz_paper.experiments.blocks.problem import block_problem
-from riesz_paper.running.workers import pin, threads_limited
 
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """Of one chain; the number of chains lets each find its share of the processors."""
+    """Of one chain, and of how many it is one."""
 
     seed: int
     levels: int
@@ -43,9 +41,13 @@ class Chain:
 
 def side_by_side(job: Callable[[int], Chain], num_chains: int) -> list[Chain]:
     """All chains at once: `job` makes the one of a number, and can be sent to a process."""
-    context = multiprocessing.get_context("spawn")
-    with threads_limited(num_chains), ProcessPoolExecutor(num_chains, mp_context=context) as pool:
-        return list(pool.map(job, range(num_chains)))
+    tasks = [Task((number,), str(number)) for number in range(num_chains)]
+    found: dict[int, Chain] = {}
+    for outcome in run_tasks(job, tasks, Pool(num_chains)):
+        if outcome.error is not None:
+            raise outcome.error
+        found[outcome.place] = outcome.value
+    return [found[number] for number in range(num_chains)]
 
 
 def block_chain(settings: ChainSettings, number: int) -> Chain:
@@ -55,7 +57,6 @@ def block_chain(settings: ChainSettings, number: int) -> Chain:
     dense ones take a window of draws several times as long as there are unknowns; and the curvature
     at the mode is that of no other place here.
     """
-    pin(number, settings.num_chains)
     jax.config.update("jax_enable_x64", True)  # a process of its own may choose
     problem = block_problem(settings.seed, levels=settings.levels)
     seed = 2 * (settings.num_chains * settings.seed + number)
