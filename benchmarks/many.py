@@ -1,9 +1,9 @@
 """How much less time do many fits take by `riesz fit-many` than by a loop of `riesz fit`?
 
-Small sites: a square with an unknown conductivity, and heads in some wells, at other places and with
-other values at each site. A loop in a shell fits one after the other, each in a process of its own;
-some of them are timed, after one that fills the cache of programs, and the time of all is told from
-these. Reports, which `riesz fit` does not write, are a row of their own.
+Small sites: a square with an unknown conductivity, and heads in some wells, at other places and
+with other values at each site. A loop in a shell fits one after the other, each in a process of its
+own; some of them are timed, after one that fills the cache of programs, and the time of all is told
+from these. Reports, which `riesz fit` does not write, are a row of their own.
 """
 
 import argparse
