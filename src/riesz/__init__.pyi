@@ -134,7 +134,7 @@ from .engines.variational.engine import Variational as Variational
 from .engines.reduced.engine import Reduced as Reduced
 from .engines.emulate.engine import Emulate as Emulate
 from .inference.fit import fit as fit
-from .inference.batch import DataSetFits as DataSetFits
+from .engines.amortise.fits import DataSetFits as DataSetFits
 from .inference.batch import fit_data_sets as fit_data_sets
 from .engines.relax.engine import Relax as Relax
 from .engines.amortise.engine import Amortise as Amortise

@@ -5,7 +5,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from riesz.engines.amortise.amortised import Amortised, encoder
+from riesz.engines.amortise.amortised import Amortised
+from riesz.engines.amortise.encoder import encoder
 from riesz.engines.amortise.engine import Amortise
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.emulate.start import initial_surrogate

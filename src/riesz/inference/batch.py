@@ -1,116 +1,26 @@
 """Posteriors of many data sets from the same sensors, at once: one compiled fit for all of them."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
 
-from riesz.arrays import on_device
 from riesz.engines.amortise.answers import NUM_DRAWS, question
-from riesz.engines.amortise.model import ReducedSensors, reduced_over_prior, why_not_reduced
+from riesz.engines.amortise.fits import Alone, DataSetFits, Handed, Model, handed_over, kept_of_each
+from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
 from riesz.engines.amortise.parts import Devices, as_devices
-from riesz.engines.amortise.readings import Readings, as_readings, posed_alone
+from riesz.engines.amortise.readings import as_readings
 from riesz.engines.amortise.simulate import Simulator
-from riesz.engines.amortise.warranty import (
-    DOUBTFUL,
-    NUM_EXACT,
-    Exact,
-    Vouched,
-    reasons,
-    taken,
-    vouched,
-)
+from riesz.engines.amortise.warranty import NUM_EXACT, Exact, taken, vouched
 from riesz.engines.base import AbstractEngine
 from riesz.engines.training import bar
 from riesz.errors import RieszError
+from riesz.inference.auto import lacking
 from riesz.inference.fit import fit
-from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.surrogate.surrogate import Surrogate
-
-ENGINE = "batched"
-HANDED_OVER = "handed over"
-
-NUM_KEPT, FEWEST_KEPT, LARGEST_KEPT = 256, 16, 10**8
-"""Draws that are kept of each posterior, fewer where there would be more numbers than this."""
 
 LARGEST_BLOCK, MOST_IN_BLOCK = 2**25, 8192
 """Numbers in the draws that are held at once, and data sets."""
-
-Model = ReducedSensors | Surrogate
-
-
-class DataSetFits(eqx.Module):
-    """A posterior for each data set, with a verdict on it.
-
-    `mean` and `sd` are of the standard normal coordinates, a row for each data set; `moments` has
-    those of an unknown in its own units. A verdict is "trusted", "refined" where more draws or
-    exact solves were needed, "handed over" where another engine has fitted the data set, and
-    "doubtful" where nobody vouches for what is given: `notes` say why.
-    """
-
-    problem: InverseProblem
-    model: Model
-    observed: Readings
-    found: Vouched
-    handed: dict[int, Posterior]
-    seed: int = eqx.field(static=True)
-
-    def __len__(self) -> int:
-        return len(self.found.verdict)
-
-    @property
-    def mean(self) -> Float[np.ndarray, "data coordinate"]:
-        return self.found.mean
-
-    @property
-    def sd(self) -> Float[np.ndarray, "data coordinate"]:
-        return self.found.sd
-
-    @property
-    def verdicts(self) -> tuple[str, ...]:
-        return tuple(self.found.verdict.tolist())
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many data sets have each verdict."""
-        names, counts = np.unique(self.found.verdict, return_counts=True)
-        return dict(zip(names.tolist(), counts.tolist(), strict=True))
-
-    def moments(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Means and standard deviations of an unknown number or vector, a row a data set."""
-        if name not in self.found.values:
-            raise RieszError(
-                f"{name!r} is no unknown number: there are {', '.join(self.found.values)}. Of "
-                "functions of place ask the posteriors, rz.predict(fits.posterior(0), ...)."
-            )
-        return self.found.values[name]
-
-    def notes(self, number: int) -> tuple[str, ...]:
-        """What a reader of one of them must know."""
-        if number in self.handed:
-            return self.handed[number].notes
-        return reasons(self.found, number)
-
-    def posterior(self, number: int) -> Posterior:
-        """That of one data set, as draws; predictions and maps are made from it."""
-        if number in self.handed:
-            return self.handed[number]
-        return Posterior(
-            problem=posed_alone(self.problem, self.observed, number),
-            distribution=EmpiricalDraws(on_device(self.found.draws[number][None])),
-            states=ExactStates(),
-            engine=ENGINE,
-            seed=self.seed,
-            notes=self.notes(number),
-        )
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        return f"posteriors of {len(self)} data sets: {counts}"
 
 
 def fit_data_sets(
@@ -143,7 +53,7 @@ def fit_data_sets(
     width, asked = question(Simulator(problem, model), seed, num_draws)
     count, size = len(readings.values), problem.num_coordinates
     exact = Exact(problem, own, num_exact)
-    num_kept = int(np.clip(LARGEST_KEPT // (count * size), FEWEST_KEPT, NUM_KEPT))
+    num_kept = kept_of_each(readings, size)
     block = int(np.clip(LARGEST_BLOCK // (num_draws * size), 1, MOST_IN_BLOCK))
     parts = []
     with bar(progress) as shown:
@@ -157,11 +67,15 @@ def fit_data_sets(
             )
             shown.update(task, advance=len(some))
     found = jax.tree.map(lambda *each: np.concatenate(each), *parts)
+
+    def alone(one: InverseProblem) -> Alone:
+        posterior = fit(one, "auto" if hand_over is None else hand_over, seed=seed, progress=False)
+        return Alone(posterior, lacking(posterior, seed) is None)
+
+    last = Handed(found, {})
     if hand_over is not None:
-        found, handed = handed_over(problem, readings, found, hand_over, seed)
-    else:
-        handed = {}
-    return DataSetFits(problem, model, readings, found, handed, seed)
+        last = handed_over(problem, readings, found, alone)
+    return DataSetFits(problem, model, readings, *last, seed)
 
 
 def check_askable(problem: InverseProblem, num_draws: int, num_exact: int) -> None:
@@ -179,35 +93,3 @@ def check_askable(problem: InverseProblem, num_draws: int, num_exact: int) -> No
     for name, number, fewest in (("num_draws", num_draws, 64), ("num_exact", num_exact, 4)):
         if number < fewest:
             raise RieszError(f"{name} is {number}: fewer than {fewest} tell nothing.")
-
-
-class Handed(NamedTuple):
-    """Answers with those of another engine among them."""
-
-    found: Vouched
-    posteriors: dict[int, Posterior]
-
-
-def handed_over(
-    problem: InverseProblem,
-    observed: Readings,
-    found: Vouched,
-    engine: AbstractEngine | str,
-    seed: int,
-) -> Handed:
-    """Fit what is doubtful one by one; what fails stays as it was."""
-    posteriors: dict[int, Posterior] = {}
-    mean, sd, verdict = found.mean.copy(), found.sd.copy(), found.verdict.copy()
-    values = {name: (own[0].copy(), own[1].copy()) for name, own in found.values.items()}
-    for number in np.flatnonzero(found.verdict == DOUBTFUL).tolist():
-        try:
-            alone = posed_alone(problem, observed, number)
-            posterior = fit(alone, engine, seed=seed, progress=False)
-        except RieszError:
-            continue
-        posteriors[number], verdict[number] = posterior, HANDED_OVER
-        mean[number] = np.asarray(posterior.coordinate_mean())
-        sd[number] = np.sqrt(np.asarray(posterior.distribution.variances()))
-        for name, own in values.items():
-            own[0][number], own[1][number] = posterior.mean(name), posterior.sd(name)
-    return Handed(found._replace(mean=mean, sd=sd, values=values, verdict=verdict), posteriors)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.source_strengths import errors, response, source_problem
 
-from riesz.engines.amortise.amortised import Encoded, as_encoded, encoder, num_outputs
+from riesz.engines.amortise.encoder import Encoded, as_encoded, encoder, num_outputs
 from riesz.engines.amortise.engine import Amortise, candidates
 from riesz.errors import RieszError
 from riesz.observe.likelihood import Gaussian

@@ -25,7 +25,7 @@ from riesz.engines.amortise.parts import num_at_once
 from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import Simulator
 from riesz.posterior.checks import DOUBTFUL
-from riesz.posterior.family import Draws, standard_log_density
+from riesz.posterior.family import Draws, FullRank, standard_log_density
 from riesz.posterior.psis import smoothed_weights
 from riesz.posterior.sobol import spread_normals
 from riesz.problem.problem import Coordinates
@@ -33,15 +33,11 @@ from riesz.problem.problem import Coordinates
 NUM_DRAWS, MANY_DRAWS = 512, 4096
 """Of a Gaussian, and where the first were worth little."""
 
-FITTED_BY = 32
-"""Draws that a Gaussian is fitted by; weights make up for what they miss."""
-
 WIDENED = 0.3
 """Proposals are wider by this over the root of the unknowns: tails are seen, and cost little."""
 
-FAIR = 200
-"""Effective draws of an answer: means to 7 % of a standard deviation by chance alone, and less
-by draws that are spread evenly."""
+CHANCE = 0.05
+"""Standard deviations by which chance may move the worst mean of an answer: a Monte-Carlo error."""
 
 NUM_ELSEWHERE = 2048
 FAR, NEARLY = 1e-6, 8.0
@@ -79,7 +75,7 @@ class Answer(eqx.Module):
 def question(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tuple[int, Question]:
     """And data sets to be worked on together; both from sizes and a seed alone."""
     size = simulator.problem.num_coordinates
-    width, sought = sought_by(simulator, seed, FITTED_BY)
+    width, sought = sought_by(simulator, seed, is_weighed=True)
     places = on_device(spread_normals(seed + 1, NUM_ELSEWHERE, size))
     elsewhere = Elsewhere(places, predictions(simulator, places))
     normals = on_device(spread_normals(seed + 2, num_draws, size))
@@ -95,15 +91,28 @@ def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw senso
 
 def answered(asked: Question, observed: Readings) -> Answer:
     """Sought from the best of the values all over the prior."""
-    problem, own = asked.sought.simulator.problem, asked.elsewhere
+    _, logs = likely(asked, observed)
+    found = fitted(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
+    return weighed(asked, observed, found.families)
 
-    def log_posterior(place, predicted):
+
+def likely(
+    asked: Question, observed: Readings
+) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
+    """The log-likelihood and the log-posterior of the values all over the prior."""
+    problem = asked.sought.simulator.problem
+
+    def one(place, predicted):
         fit = observed.log_prob(problem.likelihood, predicted, problem.z(place))
         return fit, fit + standard_log_density(place)
 
-    fits, logs = jax.vmap(log_posterior)(own.places, own.predicted)
-    found = fitted(asked.sought, observed, own.places[jnp.argmax(logs)])
-    mean, factor = found.families.mean, found.families.factor()
+    return jax.vmap(one)(asked.elsewhere.places, asked.elsewhere.predicted)
+
+
+def weighed(asked: Question, observed: Readings, family: FullRank) -> Answer:
+    """What the model says of a Gaussian."""
+    own, mean, factor = asked.elsewhere, family.mean, family.factor()
+    fits, logs = likely(asked, observed)
     weights = log_weights(asked, observed, mean, factor)
     offsets = jax.scipy.linalg.solve_triangular(factor, (own.places - mean[None]).T, lower=True)
     is_far = jnp.sum(offsets**2, axis=0) > asked.far
@@ -146,6 +155,7 @@ class Judged(NamedTuple):
     log_weights: Float[np.ndarray, "data draw"]
     log_proposals: Float[np.ndarray, "data draw"]  # the density that the draws are from
     draws: Float[np.ndarray, "data draw coordinate"]
+    centre: Float[np.ndarray, "data coordinate"]  # their mean, but for chance
     weights: Float[np.ndarray, "data draw"]
     k_hat: Float[np.ndarray, " data"]
 
@@ -155,12 +165,25 @@ class Judged(NamedTuple):
 
     @property
     def mean(self) -> Float[np.ndarray, "data coordinate"]:
+        """That of the proposals, moved by as much as weights move that of their draws."""
+        return self.centre + self.weighted_mean - self.draws.mean(axis=1)
+
+    @property
+    def weighted_mean(self) -> Float[np.ndarray, "data coordinate"]:
         return np.einsum("ndc,nd->nc", self.draws, self.weights)
 
     @property
     def covariance(self) -> Float[np.ndarray, "data coordinate coordinate"]:
-        offsets = self.draws - self.mean[:, None]
-        return np.einsum("ndi,ndj,nd->nij", offsets, offsets, self.weights)
+        offsets = self.draws - self.weighted_mean[:, None]
+        return np.einsum("ndi,nd,ndj->nij", offsets, self.weights, offsets, optimize=True)
+
+    def by_chance(self) -> Float[np.ndarray, " data"]:
+        """The Monte-Carlo error of the worst mean, in standard deviations."""
+        plain = (self.draws - self.draws.mean(axis=1, keepdims=True)) / self.draws.shape[1]
+        own = self.weights[:, :, None] * (self.draws - self.weighted_mean[:, None])
+        sd = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.max(np.linalg.norm(own - plain, axis=1) / sd, axis=1)
 
     def rows(self, chosen: Int[np.ndarray, " some"]) -> "Judged":
         """Those of some data sets."""
@@ -168,8 +191,7 @@ class Judged(NamedTuple):
 
     def is_fair(self) -> Bool[np.ndarray, " data"]:
         """Whether weighed draws may stand for the posterior of what they were weighed by."""
-        is_enough = self.effective_draws >= min(FAIR, 0.4 * self.weights.shape[1])
-        return (self.k_hat <= DOUBTFUL) & is_enough & np.isfinite(self.mean).all(axis=1)
+        return (self.k_hat <= DOUBTFUL) & (self.by_chance() <= CHANCE)
 
 
 class Proposed(NamedTuple):
@@ -177,6 +199,7 @@ class Proposed(NamedTuple):
 
     draws: Float[np.ndarray, "data draw coordinate"]
     log_proposals: Float[np.ndarray, "data draw"]
+    centre: Float[np.ndarray, "data coordinate"]
 
 
 def proposed(
@@ -187,7 +210,7 @@ def proposed(
     wider = widened(mean.shape[1])
     draws = mean[:, None] + wider * np.einsum("dj,nij->ndi", normals, factor)
     volumes = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2) * wider), axis=1)
-    return Proposed(draws, log_normal(normals)[None] - volumes[:, None])
+    return Proposed(draws, log_normal(normals)[None] - volumes[:, None], mean)
 
 
 def weighed_by(logs: Float[np.ndarray, "data draw"], drawn: Proposed) -> Judged:
@@ -197,7 +220,7 @@ def weighed_by(logs: Float[np.ndarray, "data draw"], drawn: Proposed) -> Judged:
     for row in np.flatnonzero(np.isfinite(logs).any(axis=1)):
         found = smoothed_weights(logs[row])
         weights[row], shapes[row] = found.weights, found.k_hat
-    return Judged(logs, drawn.log_proposals, drawn.draws, weights, shapes)
+    return Judged(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
 
 
 def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:

@@ -12,7 +12,7 @@ Papamakarios & Murray 2016.)
 """
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,27 +21,35 @@ import jax.random as jr
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from pydantic import BeforeValidator, Field
 
-from riesz.engines.amortise.amortised import (
-    Amortised,
-    Encoded,
-    Encoder,
-    ResidualNetwork,
-    encoded,
-    encoder,
-)
+from riesz.engines.amortise.amortised import Amortised, encoded
+from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
+from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
+from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import (
     Coordinates,
-    DataSets,
     Observed,
     PriorSurrogate,
     Simulator,
+    Variety,
     check_simulable,
+    known_sd,
     surrogate_over_prior,
 )
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine, Count, Share, Work
+from riesz.engines.base import (
+    NO_CHECKPOINT,
+    AbstractCheckpoint,
+    AbstractEngine,
+    Count,
+    Share,
+    ShareOrZero,
+    Work,
+    plain,
+)
 from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
+from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import standard_log_density
 from riesz.posterior.posterior import Posterior
@@ -49,6 +57,15 @@ from riesz.problem.problem import InverseProblem
 
 PROPOSED = 1.2
 """Proposals are this much wider than q: a q that is a little narrow does no harm."""
+
+ModelName = Annotated[
+    Literal["surrogate", "reduced"], Field(description="surrogate or reduced, what sensors see by")
+]
+Factor = Annotated[
+    float,
+    BeforeValidator(plain),
+    Field(ge=1, lt=1000, description="a number of at least 1"),
+]
 
 UNUSUAL = 0.001
 """The share of simulated data sets whose fit would raise doubts."""
@@ -61,6 +78,7 @@ class Pace(NamedTuple):
     num_data: int
     num_proposals: int
     learning_rate: float
+    variety: Variety
 
 
 class EncoderState(eqx.Module):
@@ -86,7 +104,8 @@ class EncoderStep(eqx.Module):
         self, state: EncoderState, key: PRNGKeyArray, data: EncoderData
     ) -> tuple[EncoderState, dict[str, Float[Array, ""]]]:
         data_key, proposal_key = jr.split(key)
-        truths, observed = data.simulator.pairs(data_key, self.pace.num_data)
+        pace = self.pace
+        truths, observed = data.simulator.readings(data_key, pace.num_data, pace.variety)
         keys = jr.split(proposal_key, self.pace.num_data)
 
         @eqx.filter_value_and_grad
@@ -115,7 +134,7 @@ class EncoderStep(eqx.Module):
 def candidates(
     simulator: Simulator,
     q: Encoded,
-    observed: Observed,
+    observed: Observed | Readings,
     truth: Coordinates,
     key: PRNGKeyArray,
     num_proposals: int,
@@ -152,7 +171,10 @@ class Amortise(PriorSurrogate, AbstractEngine):
     """One training for all data sets that the problem's sensors may see.
 
     `trained` gives what answers any data set at once; as an engine it answers the problem's own.
-    Needs a problem on a hierarchy of meshes; the defaults suit a handful of unknowns.
+    Its `model` of what sensors see is a surrogate, which needs a hierarchy of meshes and suits a
+    handful of unknowns, or a reduced equation of exact states, which suits tens of them where the
+    equation is linear in the state. With `missing`, data sets may lack up to such a share of their
+    values; with a `noise_factor`, sds may be so much larger or smaller than the problem's.
     """
 
     name: ClassVar[str] = "amortise"
@@ -167,11 +189,30 @@ class Amortise(PriorSurrogate, AbstractEngine):
     num_proposals: Count = 15  # of the unknowns, for each data set
     learning_rate: Share = 2e-3
     num_examples: Count = 4000  # data sets that tell what is usual
+    model: ModelName = "surrogate"
+    missing: ShareOrZero = 0.0
+    noise_factor: Factor = 1.0
+
+    @property
+    def variety(self) -> Variety:
+        return Variety(self.missing, self.noise_factor)
 
     def check(self, problem: InverseProblem) -> None:
         super().check(problem)
-        check_nested(problem, self.name, self.gram)
+        if self.model == "reduced":
+            why = why_not_reduced(problem)
+            if why is not None:
+                raise RieszError(f"amortise with the model of {why}")
+        else:
+            check_nested(problem, self.name, self.gram)
         check_simulable(problem)
+        if self.noise_factor > 1:
+            known_sd(problem, problem.forward.dtype)
+        if self.missing and not problem.likelihood.is_independent:
+            raise RieszError(
+                "missing values are for independent noise, and noise is "
+                f"{problem.likelihood.describe()}: leave missing out."
+            )
 
     def cost(self, solve: float, problem: InverseProblem) -> float:
         return training_cost(solve, problem)
@@ -194,12 +235,15 @@ class Amortise(PriorSurrogate, AbstractEngine):
         self.check(problem)
         network_key, surrogate_key, encoder_key = jr.split(jr.key(seed), 3)
         with full_precision():
-            surrogate = surrogate_over_prior(problem, self, network_key, surrogate_key)
-            simulator = Simulator(problem, surrogate)
+            if self.model == "reduced":
+                simulator = Simulator(problem, reduced_over_prior(problem, seed))
+            else:
+                own = surrogate_over_prior(problem, self, network_key, surrogate_key)
+                simulator = Simulator(problem, own)
             work = Work(seed, progress, checkpoint)
             found, usual_fit, losses = trained_encoder(simulator, self, encoder_key, work)
         history = {name: jnp.asarray(curve) for name, curve in losses.items()}
-        return Amortised(simulator, found, usual_fit, history, seed)
+        return Amortised(simulator, found, usual_fit, history, seed, self.variety)
 
 
 def trained_encoder(
@@ -207,15 +251,19 @@ def trained_encoder(
 ) -> tuple[Encoder, Float[Array, ""], History]:
     """An encoder for simulated data sets, and the log-likelihood that they rarely fall below."""
     example_key, start_key, train_key = jr.split(key, 3)
-    examples = simulated(simulator, example_key, engine.num_examples)
+    examples = simulated(simulator, example_key, engine.num_examples, engine.variety)
+    varies = engine.noise_factor > 1
     start = encoder(
-        examples,
+        jnp.asarray(examples.values),
         simulator.problem.num_coordinates,
         start_key,
         width=engine.encoder_width,
         num_layers=engine.encoder_layers,
+        noise_sd=known_sd(simulator.problem, examples.values.dtype) if varies else None,
+        reads_gaps=engine.missing > 0,
     )
-    pace = Pace(engine.steps, engine.num_data, engine.num_proposals, engine.learning_rate)
+    sizes = engine.steps, engine.num_data, engine.num_proposals
+    pace = Pace(*sizes, engine.learning_rate, engine.variety)
     trainable = eqx.filter(start.network, eqx.is_inexact_array)
     state, history = train(
         EncoderStep(pace),
@@ -232,9 +280,9 @@ def trained_encoder(
     found = dataclasses.replace(start, network=state.network)
     _, fits = encoded(found, simulator, examples)
     usual = np.quantile(np.asarray(fits), UNUSUAL)
-    return found, jnp.asarray(usual, examples.dtype), history
+    return found, jnp.asarray(usual, examples.values.dtype), history
 
 
 @eqx.filter_jit
-def simulated(simulator: Simulator, key: PRNGKeyArray, num_data: int) -> DataSets:
-    return simulator.pairs(key, num_data)[1]
+def simulated(simulator: Simulator, key: PRNGKeyArray, num_data: int, variety: Variety) -> Readings:
+    return simulator.readings(key, num_data, variety)[1]

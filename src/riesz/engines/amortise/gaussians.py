@@ -6,8 +6,6 @@ these equations, all data sets side by side; as in `emulate` the first steps giv
 of their weight, so that q shrinks from the prior in steps that it can follow.
 """
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,10 +25,12 @@ NUM_DRAWS = 64
 """Of q in a step; matched in mean and covariance, so that quadratic log-likelihoods are exact."""
 
 DRAWS_PER_UNKNOWN = 4
+FEW_DRAWS = 16
 
 NUM_STEPS = 30
-STILL = 1e-10
-"""Standard deviations of q: where a step is no longer than this, there are no more."""
+STILL, NEARLY_STILL = 1e-10, 1e-4
+"""Standard deviations of q: where a step is no longer than this, there are no more; the second
+where weights follow."""
 
 FIRST_SHARE, SHARE_GROWTH = 10.0, 4.0
 """At first the best informed direction shrinks about to 1 / sqrt(1 + 10) of the prior."""
@@ -55,6 +55,7 @@ class Sought(eqx.Module):
     simulator: Simulator
     normals: Draws
     together: int = eqx.field(static=True)  # draws that a device works on at once
+    still: float = eqx.field(static=True)
 
 
 def fits_to_many(
@@ -70,15 +71,18 @@ def fits_to_many(
     return by_parts(found_from, sought, rows, width=width, devices=as_devices(devices))
 
 
-def sought_by(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tuple[int, Sought]:
-    """Data sets to be worked on together, and what they share; from sizes alone."""
+def sought_by(simulator: Simulator, seed: int, *, is_weighed: bool = False) -> tuple[int, Sought]:
+    """Data sets to be worked on together, and what they share; from sizes alone.
+
+    Where weights follow, fewer draws and steps will do.
+    """
     size, dtype = simulator.problem.num_coordinates, simulator.problem.forward.dtype
-    count = max(num_draws, DRAWS_PER_UNKNOWN * size)
+    count = FEW_DRAWS if is_weighed else max(NUM_DRAWS, DRAWS_PER_UNKNOWN * size)
     numbers = hessian_numbers(simulator)
     width = num_at_once(count * numbers)
     together = num_at_once(width * numbers, count)
     normals = matched_normals(jr.key(seed), count, size, dtype)
-    return width, Sought(simulator, normals, together)
+    return width, Sought(simulator, normals, together, NEARLY_STILL if is_weighed else STILL)
 
 
 def hessian_numbers(simulator: Simulator) -> int:
@@ -97,11 +101,8 @@ def fitted(sought: Sought, observed: Readings, start: Coordinates) -> ManyFits:
     """Newton's method for one data set, until it stands still."""
     simulator, normals = sought.simulator, sought.normals
 
-    def log_likelihood(coordinates: Coordinates) -> Float[Array, ""]:
-        return simulator.log_likelihood(observed, coordinates)
-
     def seen(draws: Draws):
-        return moments(log_likelihood, draws, sought.together)
+        return moments(simulator, observed, draws, sought.together)
 
     identity = jnp.eye(len(start), dtype=start.dtype)
     most = jnp.linalg.eigvalsh(seen(start[None, :] + normals)[1])[-1]
@@ -112,7 +113,7 @@ def fitted(sought: Sought, observed: Readings, start: Coordinates) -> ManyFits:
 
     def goes_on(state):
         _, _, number, length = state
-        is_still = (length <= STILL) & (share_of(number - 1) >= 1)
+        is_still = (length <= sought.still) & (share_of(number - 1) >= 1)
         return (number < NUM_STEPS) & ~is_still
 
     def step(state):
@@ -131,19 +132,43 @@ def fitted(sought: Sought, observed: Readings, start: Coordinates) -> ManyFits:
 
 
 def moments(
-    log_likelihood: Callable[[Coordinates], Float[Array, ""]], draws: Draws, together: int
+    simulator: Simulator, observed: Readings, draws: Draws, together: int
 ) -> tuple[Coordinates, Float[Array, "n n"]]:
     """The expected slope of the log-likelihood, and its expected curvature, never below zero."""
 
-    def slope_twice(draw: Coordinates):
-        slope = jax.grad(log_likelihood)(draw)
-        return slope, slope
+    def one(draw: Coordinates):
+        return slope_and_curvature(simulator, observed, draw)
 
-    both = jax.jacfwd(slope_twice, has_aux=True)
     if together >= len(draws):
-        curvatures, slopes = jax.vmap(both)(draws)
+        slopes, curvatures = jax.vmap(one)(draws)
     else:
-        curvatures, slopes = jax.lax.map(both, draws, batch_size=together)
+        slopes, curvatures = jax.lax.map(one, draws, batch_size=together)
     slope, curvature = jnp.mean(slopes, axis=0), -jnp.mean(curvatures, axis=0)
     values, axes = jnp.linalg.eigh((curvature + curvature.T) / 2)
     return slope, (axes * jnp.maximum(values, 0.0)[None, :]) @ axes.T
+
+
+def slope_and_curvature(
+    simulator: Simulator, observed: Readings, place: Coordinates
+) -> tuple[Coordinates, Float[Array, "n n"]]:
+    """Of the log-likelihood. By a reduced equation, second derivatives of what sensors see are
+    left out (as Gauss and Newton did): weights make up for that, and they would cost the most."""
+    if not isinstance(simulator.surrogate, ReducedSensors):
+
+        def twice(place: Coordinates):
+            slope = jax.grad(simulator.log_likelihood, argnums=1)(observed, place)
+            return slope, slope
+
+        curvature, slope = jax.jacfwd(twice, has_aux=True)(place)
+        return slope, curvature
+    problem = simulator.problem
+    seen, slopes = simulator.surrogate.with_slopes(problem, place)
+
+    def log_likelihood(both: Float[Array, " sensor_and_coordinate"]) -> Float[Array, ""]:
+        predicted, own = both[: len(seen)], both[len(seen) :]
+        return observed.log_prob(problem.likelihood, predicted, problem.z(own))
+
+    chain = jnp.concatenate([slopes, jnp.eye(len(place), dtype=place.dtype)])
+    both = jnp.concatenate([seen, place])
+    curvature = jax.hessian(log_likelihood)(both)
+    return jax.grad(log_likelihood)(both) @ chain, chain.T @ curvature @ chain

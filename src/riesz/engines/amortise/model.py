@@ -5,6 +5,7 @@ in the state it is right to a small part of the noise, with some tens of modes f
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,6 +14,7 @@ from riesz.arrays import on_device
 from riesz.engines.reduced.engine import Reduced
 from riesz.engines.reduced.model import ReducedDensity, compared, density_from, joined, solved_at
 from riesz.errors import EngineError, RieszError
+from riesz.fem.assembly import source_rates
 from riesz.posterior.checks import rms
 from riesz.posterior.posterior import ExactStates
 from riesz.posterior.sobol import spread_normals
@@ -48,6 +50,35 @@ class ReducedSensors(eqx.Module):
         modes = self.equation.solved(problem.forward, z)
         inside = self.sensors[:, 0] + self.sensors[:, 1:] @ modes
         return inside + problem.operator @ at_rim(problem.forward, z)
+
+    def with_slopes(
+        self, problem: InverseProblem, coordinates: Coordinates
+    ) -> tuple[Float[Array, " sensor"], Float[Array, "sensor coordinate"]]:
+        """The same, and its derivative: one factorisation serves both, and all coordinates."""
+        forward, own = problem.forward, self.equation
+        z = problem.z(coordinates)
+        flat = own.matrices.reshape(len(own.matrices), -1)
+        system = (own.matrix(forward, at_rim(forward, z), z) @ flat).reshape(own.matrices.shape[1:])
+        factors = jax.scipy.linalg.lu_factor(system[:, 1:])
+
+        def load(place: Coordinates, terms: Float[Array, "term mode"]) -> Float[Array, " mode"]:
+            """The equation, where what each matrix does to the state is given."""
+            z = problem.z(place)
+            known = at_rim(forward, z)
+            side = own.matrix(forward, known, z) @ terms + own.load(forward, known, z) @ own.loads
+            for well, columns in own.wells:
+                side = side + well.sign * (columns @ source_rates(well, z))
+            return side
+
+        modes = -jax.scipy.linalg.lu_solve(factors, load(coordinates, own.matrices[:, :, 0]))
+        terms = own.matrices[:, :, 0] + own.matrices[:, :, 1:] @ modes
+        slopes = -jax.scipy.linalg.lu_solve(factors, jax.jacfwd(load)(coordinates, terms))
+
+        def rim(place: Coordinates) -> Float[Array, " sensor"]:
+            return problem.operator @ at_rim(forward, problem.z(place))
+
+        values = self.sensors[:, 0] + self.sensors[:, 1:] @ modes + rim(coordinates)
+        return values, self.sensors[:, 1:] @ slopes + jax.jacfwd(rim)(coordinates)
 
 
 def why_not_reduced(problem: InverseProblem) -> str | None:

@@ -1,12 +1,13 @@
 """A surrogate that is right over the whole prior, and data sets made up by it and a noise model."""
 
-from typing import ClassVar
+import dataclasses
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
 from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.amortise.readings import Readings
@@ -19,6 +20,7 @@ from riesz.engines.emulate.start import (
     initial_surrogate,
 )
 from riesz.errors import RieszError
+from riesz.observe.likelihood import AbstractNoise
 from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, SurrogateStates
 from riesz.prediction.predict import measured
@@ -39,6 +41,13 @@ def check_simulable(problem: InverseProblem) -> None:
             "a limit, and below which limits the others would have been is not known: no data sets "
             "can be made up like these. Leave them out for that, or replace them by values."
         )
+
+
+class Variety(NamedTuple):
+    """How data sets differ beside their values: in those that are missing, and in their noise."""
+
+    missing: float = 0.0  # the share that may be, at most
+    noise_factor: float = 1.0  # by which an sd may be larger or smaller
 
 
 class Simulator(eqx.Module):
@@ -66,6 +75,26 @@ class Simulator(eqx.Module):
         truths = jr.normal(draw_key, (num_data, size), dtype)
         return truths, jax.vmap(self.observed)(jr.split(noise_key, num_data), truths)
 
+    def readings(
+        self, key: PRNGKeyArray, num_data: int, variety: Variety
+    ) -> tuple[Draws, Readings]:
+        """The same with values missing and noise of other sds, as many data sets may have."""
+        if variety == Variety():
+            truths, values = self.pairs(key, num_data)
+            return truths, Readings(values)
+        draw_key, noise_key, kind_key = jr.split(key, 3)
+        size, dtype = self.problem.num_coordinates, self.problem.forward.dtype
+        truths = jr.normal(draw_key, (num_data, size), dtype)
+
+        def one(key, kind_key, truth):
+            predicted, z = self.predicted(truth), self.problem.z(truth)
+            blank = varied(kind_key, self.problem, predicted, variety)
+            values = blank.likelihood(self.problem.likelihood).sample(key, predicted, z)
+            return dataclasses.replace(blank, values=values)
+
+        keys = jr.split(noise_key, num_data), jr.split(kind_key, num_data)
+        return truths, jax.vmap(one)(*keys, truths)
+
     def observed(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
         values = self.predicted(coordinates)
         return measured(key, self.problem, values, self.problem.z(coordinates))
@@ -77,6 +106,37 @@ class Simulator(eqx.Module):
         told = observed if isinstance(observed, Readings) else Readings(observed)
         z = self.problem.z(coordinates)
         return told.log_prob(self.problem.likelihood, self.predicted(coordinates), z)
+
+
+def varied(
+    key: PRNGKeyArray, problem: InverseProblem, values: Observed, variety: Variety
+) -> Readings:
+    """Which values are missing, and the noise of the others: a share and a factor for all, and one
+    for each sensor about them."""
+    share_key, gap_key, factor_key, each_key = jr.split(key, 4)
+    present, sd = None, None
+    if variety.missing:
+        share = variety.missing * jr.uniform(share_key, (), values.dtype)
+        present = jr.uniform(gap_key, values.shape, values.dtype) >= share
+    if variety.noise_factor > 1:
+        # Half of the range for each, in logarithms.
+        half = 0.5 * jnp.log(jnp.asarray(variety.noise_factor, values.dtype))
+        common = jr.uniform(factor_key, (), values.dtype, -1, 1)
+        each = jr.uniform(each_key, values.shape, values.dtype, -1, 1)
+        sd = known_sd(problem, values.dtype) * jnp.exp(half * (common + each))
+    return Readings(values, present, sd)
+
+
+def known_sd(problem: InverseProblem, dtype: DTypeLike) -> Observed:
+    """The sd of independent noise, one for each sensor; raises where there is none."""
+    sd = getattr(problem.likelihood, "sd", None)
+    is_known = isinstance(sd, float | jax.Array) and problem.likelihood.is_independent
+    if not (is_known and isinstance(problem.likelihood, AbstractNoise)):
+        raise RieszError(
+            "noise_factor is for independent noise of a known sd, and noise is "
+            f"{problem.likelihood.describe()}: leave it out."
+        )
+    return jnp.broadcast_to(jnp.asarray(sd, dtype), (problem.observations.num_sensors,))
 
 
 class PriorSurrogate(PatchSettings):

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
 from riesz.engines.amortise.answers import (
-    FAIR,
+    CHANCE,
     MANY_DRAWS,
     Answer,
     Judged,
@@ -30,7 +30,7 @@ from riesz.posterior.checks import DOUBTFUL as HEAVY
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import ExactStates, is_field
 from riesz.posterior.sobol import spread_normals
-from riesz.problem.problem import InverseProblem
+from riesz.problem.problem import Coordinates, InverseProblem
 
 NUM_EXACT, MANY_EXACT = 16, 256
 """Exact solves for each data set, and for one where the model is not good enough."""
@@ -67,6 +67,7 @@ class Vouched(NamedTuple):
     draws: Float[np.ndarray, "data kept coordinate"]
     k_hat: Float[np.ndarray, " data"]
     effective_draws: Float[np.ndarray, " data"]
+    by_chance: Float[np.ndarray, " data"]  # error of the worst mean, in standard deviations
     bias: Float[np.ndarray, " data"]  # at most, by the model, in standard deviations
     elsewhere: Float[np.ndarray, " data"]
     num_exact: Int[np.ndarray, " data"]
@@ -138,6 +139,7 @@ def settled(problem: InverseProblem, own: Judged, num_kept: int) -> Vouched:
         draws=np.take_along_axis(own.draws, chosen[:, :, None], axis=1),
         k_hat=own.k_hat,
         effective_draws=own.effective_draws,
+        by_chance=own.by_chance(),
         bias=nothing,
         elsewhere=nothing,
         num_exact=np.zeros(len(sd), int),
@@ -150,7 +152,7 @@ def number_moments(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Means and standard deviations of unknowns that are no functions of place."""
     names = tuple(name for name in problem.latents.names if not is_field(problem, name))
-    shared, rows = Numbers(problem, names), (own.draws, own.weights)
+    shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
     return by_parts(numbers_of, shared, rows, width=64, devices=jax.devices()[:1])
 
 
@@ -162,14 +164,21 @@ class Numbers(eqx.Module):
 
 
 def numbers_of(
-    asked: Numbers, row: tuple[Draws, Float[Array, " draw"]]
+    asked: Numbers, row: tuple[Draws, Float[Array, " draw"], Coordinates]
 ) -> dict[str, tuple[Array, Array]]:
-    draws, weights = row
+    """By weighted draws; their means are moved along with that of the coordinates, which is known
+    better."""
+    draws, weights, mean = row
+    own = weights @ draws
+    offsets = draws - own[None]
+    pull = jnp.linalg.solve(offsets.T @ (weights[:, None] * offsets), mean - own)
+    moved = weights * (1 + offsets @ pull)
     z = jax.vmap(lambda one: {name: asked.problem.z(one)[name] for name in asked.names})(draws)
     found = {}
     for name, values in z.items():
-        mean = jnp.tensordot(weights, values, axes=1)
-        found[name] = mean, jnp.sqrt(jnp.tensordot(weights, (values - mean[None]) ** 2, axes=1))
+        centre = jnp.tensordot(moved, values, axes=1)
+        square = jnp.tensordot(weights, (values - centre[None]) ** 2, axes=1)
+        found[name] = centre, jnp.sqrt(square)
     return found
 
 
@@ -293,7 +302,7 @@ def reasons(found: Vouched, number: int) -> tuple[str, ...]:
     if found.verdict[number] != DOUBTFUL:
         return ()
     told = []
-    if not found.k_hat[number] <= HEAVY or not found.effective_draws[number] >= FAIR:
+    if not (found.k_hat[number] <= HEAVY and found.by_chance[number] <= CHANCE):
         told.append(
             f"draws of a normal distribution do not tell of the posterior (k-hat "
             f"{found.k_hat[number]:.2f}, worth {found.effective_draws[number]:.0f} draws)"
