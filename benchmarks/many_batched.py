@@ -18,6 +18,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 import riesz as rz
+from riesz.devices import devices_of
 from riesz.engines.amortise.answers import question
 from riesz.engines.amortise.model import reduced_over_prior
 from riesz.engines.amortise.parts import by_parts
@@ -46,7 +47,7 @@ def transport(seed: int):
 
 def data_sets(problem, count: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng([seed, 1])
-    clean = exact_predictions(problem, rng.normal(size=(count, 2)), jax.devices())
+    clean = exact_predictions(problem, rng.normal(size=(count, 2)), devices_of("all"))
     return clean + NOISE_SD * rng.normal(size=clean.shape)
 
 
@@ -67,9 +68,9 @@ def quadrature(problem, values: np.ndarray, fits, number: int) -> tuple[np.ndarr
     steps = np.arange(-REACH, REACH + SPACING / 2, SPACING)
     offsets = np.stack([axis.ravel() for axis in np.meshgrid(steps, steps)], axis=1)
     lattice = draws.mean(axis=0) + offsets @ factor.T
-    seen = exact_predictions(problem, lattice, jax.devices())
+    seen = exact_predictions(problem, lattice, devices_of("all"))
     row = (as_readings(problem, values[number : number + 1]), lattice[None], seen[None])
-    fit = by_parts(exact_fits, problem, row, width=64, devices=jax.devices()[:1])[0]
+    fit = by_parts(exact_fits, problem, row, width=64, devices=None)[0]
     logs = fit - 0.5 * np.sum(lattice**2, axis=1)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()

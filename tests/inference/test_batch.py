@@ -166,7 +166,7 @@ def test_data_that_cannot_be_read_are_refused(values, noise, message):
 
 
 def test_more_devices_than_there_are_are_refused():
-    with pytest.raises(RieszError, match="devices is 99: JAX finds"):
+    with pytest.raises(RieszError, match="devices is 99, and JAX has"):
         fit_data_sets(strengths(), made_up(1), model=model(), devices=99)
 
 

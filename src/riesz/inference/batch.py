@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from riesz.devices import Wanted, devices_of
 from riesz.engines.amortise.answers import NUM_DRAWS, question
 from riesz.engines.amortise.fits import Alone, DataSetFits, Handed, Model, handed_over, kept_of_each
 from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
-from riesz.engines.amortise.parts import Devices, as_devices
 from riesz.engines.amortise.readings import as_readings
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.amortise.warranty import NUM_EXACT, Exact, taken, vouched
@@ -33,7 +33,7 @@ def fit_data_sets(
     hand_over: AbstractEngine | str | None = None,
     num_draws: int = NUM_DRAWS,
     num_exact: int = NUM_EXACT,
-    devices: int | Devices | None = None,
+    devices: Wanted | None = "all",
     progress: bool = False,
 ) -> DataSetFits:
     """The posteriors of data sets from the problem's sensors, a row of values each.
@@ -44,11 +44,11 @@ def fit_data_sets(
     for each, and `num_exact` exact solves look at each answer. What does not pass is refined by
     more of both, and else called doubtful, or fitted by the engine it is to `hand_over` to, one
     by one. `model` is that of an earlier result, for more data of the same problem. Data sets are
-    shared out over `devices`: all, the first so many, or some of `jax.devices()`.
+    shared out over `devices`: "all", so many, or some of `jax.devices()`; None is the default one.
     """
     check_askable(problem, num_draws, num_exact)
     readings = as_readings(problem, observed, noise_sd)
-    own = as_devices(devices)
+    own = devices_of(devices)
     model = reduced_over_prior(problem, seed) if model is None else model
     width, asked = question(Simulator(problem, model), seed, num_draws)
     count, size = len(readings.values), problem.num_coordinates

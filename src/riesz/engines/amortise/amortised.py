@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from riesz.devices import Wanted, devices_of
 from riesz.engines.amortise.answers import Answer, Question, question, weighed
 from riesz.engines.amortise.encoder import Encoder
 from riesz.engines.amortise.fits import Alone, DataSetFits, handed_over, kept_of_each
-from riesz.engines.amortise.parts import Devices, as_devices, by_parts
+from riesz.engines.amortise.parts import by_parts
 from riesz.engines.amortise.readings import Readings, as_readings, posed_alone
 from riesz.engines.amortise.simulate import Simulator, Variety
 from riesz.engines.amortise.warranty import (
@@ -96,7 +97,7 @@ class Amortised(eqx.Module):
         noise_sd: Any = None,
         hand_over: AbstractEngine | None = None,
         num_exact: int = NUM_EXACT,
-        devices: int | Devices | None = None,
+        devices: Wanted | None = "all",
     ) -> DataSetFits:
         """Answers that exact solves vouch for, each with a verdict.
 
@@ -106,7 +107,7 @@ class Amortised(eqx.Module):
         by default `rz.Sample()`. What no engine can do either is called doubtful.
         """
         require_float64(self.problem.forward)
-        told, own = self.read(observed, noise_sd), as_devices(devices)
+        told, own = self.read(observed, noise_sd), devices_of(devices)
         width, asked = question(self.simulator, self.seed)
         exact = Exact(self.problem, own, num_exact)
         how = {

@@ -14,8 +14,9 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from riesz.devices import Devices
 from riesz.engines.amortise.model import ReducedSensors
-from riesz.engines.amortise.parts import Devices, as_devices, by_parts, num_at_once
+from riesz.engines.amortise.parts import by_parts, num_at_once
 from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import Coordinates, Simulator
 from riesz.engines.emulate.variational import matched_normals
@@ -68,7 +69,7 @@ def fits_to_many(
     """The posteriors of data sets, each sought from its own start."""
     width, sought = sought_by(simulator, seed)
     rows = (observed, starts)
-    return by_parts(found_from, sought, rows, width=width, devices=as_devices(devices))
+    return by_parts(found_from, sought, rows, width=width, devices=devices)
 
 
 def sought_by(simulator: Simulator, seed: int, *, is_weighed: bool = False) -> tuple[int, Sought]:

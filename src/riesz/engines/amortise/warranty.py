@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
+from riesz.devices import Devices
 from riesz.engines.amortise.answers import (
     CHANCE,
     MANY_DRAWS,
@@ -23,7 +24,7 @@ from riesz.engines.amortise.answers import (
     weighed_again,
     weighed_by,
 )
-from riesz.engines.amortise.parts import Devices, by_parts, num_at_once
+from riesz.engines.amortise.parts import by_parts, num_at_once
 from riesz.engines.amortise.readings import Readings
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.posterior.checks import DOUBTFUL as HEAVY
@@ -54,7 +55,7 @@ class Exact(NamedTuple):
     """Who solves exactly, and for how many draws of a data set."""
 
     problem: InverseProblem
-    devices: Devices
+    devices: Devices | None
     num_draws: int = NUM_EXACT
 
 
@@ -153,7 +154,7 @@ def number_moments(
     """Means and standard deviations of unknowns that are no functions of place."""
     names = tuple(name for name in problem.latents.names if not is_field(problem, name))
     shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
-    return by_parts(numbers_of, shared, rows, width=64, devices=jax.devices()[:1])
+    return by_parts(numbers_of, shared, rows, width=64, devices=None)
 
 
 class Numbers(eqx.Module):
@@ -276,7 +277,7 @@ def exact_fits(
 def exact_predictions(
     problem: InverseProblem,
     places: Float[np.ndarray, "draw coordinate"],
-    devices: Devices,
+    devices: Devices | None,
 ) -> Float[np.ndarray, "draw sensor"]:
     """What the sensors see of exact states, NaN where there is none.
 
