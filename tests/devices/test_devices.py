@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.small_problem import written
 
 from riesz.devices import devices_of, join_processes
 from riesz.errors import RieszError
@@ -66,6 +67,30 @@ def test_a_process_that_dies_ends_the_other_with_a_clear_message():
     assert first.returncode == 1
     assert "another process of this fit has ended" in printed
     assert time.monotonic() - begun < MINUTE
+
+
+@pytest.mark.slow
+def test_two_commands_make_the_run_of_one(tmp_path):
+    problem, address = written(tmp_path), free_address()
+    command = [sys.executable, "-c", "from riesz.cli.main import main; main()", "fit", str(problem)]
+    words = ["--engine", "laplace", "--quiet", "--json", "--out"]
+    alone = subprocess.run(
+        [*command, *words, str(tmp_path / "alone")], capture_output=True, text=True, check=True
+    )
+    both = [
+        subprocess.Popen(
+            [*command, *words, str(tmp_path / "together"), "--processes", f"{address},2,{number}"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in (0, 1)
+    ]
+    first, second = (process.communicate()[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert "unknowns" not in second
+    one, other = (json.loads(told.splitlines()[-1]) for told in (alone.stdout, first))
+    assert other["unknowns"] == one["unknowns"]
+    assert (tmp_path / "together" / "manifest.json").exists()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.devices import Devices, over_rows
+from riesz.devices import Devices, Wanted, devices_of, over_rows
 from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.states import RelaxedStates
@@ -94,7 +94,7 @@ def importance_check(
     *,
     num_draws: int | None = None,
     seed: int = 0,
-    devices: Devices | None = None,
+    devices: Wanted | None = None,
 ) -> ImportanceCheck:
     """Weigh draws of q against the exact posterior, one exact solve each.
 
@@ -103,7 +103,7 @@ def importance_check(
     it is learned.
     """
     num_draws = effort(posterior).num_draws if num_draws is None else num_draws
-    return found_by(posterior, weighed(posterior, num_draws, seed, devices))
+    return found_by(posterior, weighed(posterior, num_draws, seed, devices_of(devices)))
 
 
 class Weighed(NamedTuple):
@@ -159,7 +159,7 @@ def with_importance_check(
     *,
     num_draws: int | None = None,
     seed: int = 0,
-    devices: Devices | None = None,
+    devices: Wanted | None = None,
 ) -> Posterior:
     """The posterior with the check, and with what it warns of in its notes.
 
@@ -167,15 +167,15 @@ def with_importance_check(
     is returned consists of draws of q that are kept by their weights. By default more draws are
     weighed then, if there is time, until they are worth enough.
     """
-    needed = effort(posterior)
-    sample = weighed(posterior, num_draws or needed.num_draws, seed, devices)
+    needed, own = effort(posterior), devices_of(devices)
+    sample = weighed(posterior, num_draws or needed.num_draws, seed, own)
     found = found_by(posterior, sample)
     # In parts of the same size: what was compiled serves all of them.
     parts = most_parts(needed) if num_draws is None else 1
     for part in range(1, parts):
         if not wants_more(found):
             break
-        more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART, devices)
+        more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART, own)
         sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
         found = found_by(posterior, sample)
     if found.vouches:

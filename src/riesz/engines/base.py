@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
-from riesz.devices import Devices
+from riesz.devices import Devices, Wanted, devices_of
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import (
     AbstractLinearSolver,
@@ -301,7 +301,7 @@ class AbstractEngine(Settings, ABC):
         progress: bool = False,
         checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
         deadline: float = math.inf,
-        devices: Devices | None = None,
+        devices: Wanted | None = None,
     ) -> Posterior:
         """The posterior; `progress` draws bars on the error stream.
 
@@ -309,7 +309,8 @@ class AbstractEngine(Settings, ABC):
         `time.perf_counter`; others do not mind it. Those that have rows of work, draws or chains
         for instance, share it among `devices`.
         """
-        return self.posterior(problem, Work(seed, progress, checkpoint, deadline, devices))
+        own = devices_of(devices)
+        return self.posterior(problem, Work(seed, progress, checkpoint, deadline, own))
 
     @abstractmethod
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
