@@ -70,6 +70,13 @@ def finished(runs):
     return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
 
 
+def content(folder):
+    """All that is in a run folder but how long it took, from which command, and the report."""
+    left_out = ("manifest.json", "report.html")
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in left_out]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
+
+
 if __name__ == "__main__":
     from tests.many.stub import attempted as by_name
 

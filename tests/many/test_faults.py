@@ -3,14 +3,17 @@
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.many.stub import finished, rows, sites
+from tests.many.stub import content, finished, rows, sites
+from tests.small_problem import problem_toml, written
 
 psutil = pytest.importorskip("psutil", reason="comes with the extra cluster")
 pytest.importorskip("distributed", reason="comes with the extra cluster")
@@ -19,16 +22,21 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 180
 
 
-def start(words, **told):
+STUB = ["-m", "tests.many.stub"]
+RIESZ = ["-c", "from riesz.cli.main import main; main()"]
+
+
+def start(words, *, program=STUB, preexec_fn=None, **told):
     paths = [ROOT, ROOT / "src", os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(map(str, paths))
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.many.stub", "fit-many", *map(str, words)],
+        [sys.executable, *program, "fit-many", *map(str, words)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": path, **told},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=preexec_fn,  # noqa: PLW1509 - the limit of one process
     )
 
 
@@ -113,3 +121,76 @@ def test_a_second_coordinator_is_refused_and_the_first_is_stopped_in_order(tmp_p
     assert [(row["state"], row["attempts"]) for row in rows(runs).values()] == [
         ("waiting", "0")
     ] * 3
+
+
+def test_a_full_disk_fails_what_does_not_fit_and_a_second_run_completes_it(tmp_path):
+    source, runs = sites(tmp_path / "sites", ["large", "small"]), tmp_path / "runs"
+    with (source / "large" / "problem.toml").open("a") as file:
+        file.write("#" * 50_000)
+    command = [source, "--out", runs, "--part", "1/1", "--quiet"]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
+    status, output = run(command, preexec_fn=limit)
+    assert status == 1
+    assert "1 of 2 fits failed; large: OSError: [Errno 27] File too large" in output
+    assert {name: row["state"] for name, row in rows(runs).items()} == {
+        "large": "failed",
+        "small": "done",
+    }
+    assert run(command)[0] == 0
+    assert finished(runs) == ["small", "large"]
+
+
+def harassed(command, rng, *, kills, ends, seconds, program, **told):
+    """Run a command until it is done, whose workers are killed so often, and itself too."""
+    at = set(rng.sample(range(1, kills), ends))
+    process = start(command, program=program, **told)
+    done = 0
+    while done < kills:
+        time.sleep(rng.uniform(0.2, seconds))
+        if process.poll() is not None:  # all is done before
+            break
+        if found := workers_of(process):
+            rng.choice(found).kill()
+            done += 1
+        if done in at:
+            at.remove(done)
+            process.kill()
+            process.communicate(timeout=SECONDS)
+            process = start(command, program=program, **told)
+    output, _ = process.communicate(timeout=3600)
+    return process.returncode, output, done, ends - len(at)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_of_workers_and_five_of_the_scheduler_repeat_nothing(tmp_path):
+    names = [f"site{k:02d}" for k in range(50)]
+    source, runs = sites(tmp_path / "sites", names), tmp_path / "runs"
+    command = [source, "--out", runs, "--jobs", 2, "--attempts", 200, "--quiet"]
+    how = {"kills": 100, "ends": 5, "seconds": 5.0, "program": STUB, "STUB_SECONDS": "2"}
+    status, output, kills, ends = harassed(command, random.Random(1), **how)
+    assert (status, kills, ends) == (0, 100, 5), output
+    assert {row["state"] for row in rows(runs).values()} == {"done"}
+    assert sorted(finished(runs)) == names
+
+
+@pytest.mark.slow
+def test_true_fits_under_a_hundred_kills_are_those_of_an_undisturbed_run(tmp_path):
+    rng, source = np.random.default_rng(0), tmp_path / "sites"
+    for k in range(50):
+        (source / f"site{k:02d}").mkdir(parents=True)
+        lines = [f"{x:.3f},{y:.3f},{v:.3f}" for x, y, v in rng.uniform(0.2, 0.8, (4, 3))]
+        wells = "\n".join(["x,y,value", *lines]) + "\n"
+        written(source / f"site{k:02d}", problem_toml(engine_name="laplace"), wells)
+    words = [source, "--jobs", 2, "--attempts", 200, "--quiet", "--no-reports", "--out"]
+    status, output = run([*words, tmp_path / "calm"], program=RIESZ)
+    assert status == 0, output
+    how = {"kills": 100, "ends": 5, "seconds": 20.0, "program": RIESZ}
+    status, output, kills, ends = harassed([*words, tmp_path / "runs"], random.Random(2), **how)
+    assert (status, ends) == (0, 5), output
+    assert kills >= 50
+    assert {row["state"] for row in rows(tmp_path / "runs").values()} == {"done"}
+    for name in (f"site{k:02d}" for k in range(50)):
+        calm, disturbed = (content(tmp_path / one / name) for one in ("calm", "runs"))
+        assert calm == disturbed, name
+        assert len(calm) >= 6
+    assert not list((tmp_path / "runs").glob("*.unfinished"))

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.many.stub import content
 from tests.small_problem import problem_toml, written
 
 import riesz as rz
@@ -16,13 +17,6 @@ def wells(k):
     rng = np.random.default_rng(k)
     lines = [f"{x:.3f},{y:.3f},{v:.3f}" for x, y, v in rng.uniform(0.2, 0.8, (4, 3))]
     return "\n".join(["x,y,value", *lines]) + "\n"
-
-
-def content(folder):
-    """All that is in a run folder but how long it took, from which command, and the report."""
-    left_out = ("manifest.json", "report.html")
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in left_out]
-    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,13 @@ group as long as there is something left of it.
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, NamedTuple
 
 from riesz.errors import RieszError
@@ -22,7 +23,7 @@ QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 
 SECONDS_BETWEEN_LOOKS = 2.0
 SECONDS_TO_START = 300.0
-MOST_DEATHS = 100
+MOST_DEATHS = 1000
 """After which a task that always takes its process down is given up here too."""
 
 _busy = threading.Lock()
@@ -109,16 +110,30 @@ def here(distributed: Any, pool: Pool) -> Iterator[Any]:
         "distributed.worker.daemon": True,
     }
     config = dask_module("dask.config")
-    with config.set(settings), threads_limited(pool.num_here, pool.threads):
-        cluster = distributed.LocalCluster(
-            n_workers=pool.num_here,
+    with (
+        config.set(settings),
+        threads_limited(pool.num_here, pool.threads),
+        # Without processes at first: one that is killed while it starts would take all with it.
+        distributed.LocalCluster(
+            n_workers=0,
             threads_per_worker=1,
             memory_limit=0,  # what it counts is not what a fit needs
             dashboard_address=None,
             silence_logs=logging.CRITICAL + 1,
-        )
-    with cluster:
+        ) as cluster,
+    ):
         yield cluster
+
+
+def filled(client: Any, pool: Pool) -> None:
+    """Start the processes of this machine that are not there, or ended and were given up."""
+    if pool.cluster is not None or num_workers(client) >= pool.num_here:
+        return
+    own = client.cluster
+    for name, one in list(own.workers.items()):
+        if one.status.name in ("failed", "closed"):
+            own.workers.pop(name, None)
+    own.scale(pool.num_here)
 
 
 def called(function: Function, arguments: tuple[Any, ...], share_of: int) -> Any:
@@ -157,7 +172,7 @@ def given_out(
 ) -> Iterator[Outcome]:
     groups, found = Groups(tasks, split=split), SimpleQueue()
     running: dict[Any, tuple[int, str]] = {}
-    deaths = [0] * len(tasks)
+    deaths = Counter[int]()
     wait_for_one(client, pool)
     share_of = pool.num_here if pool.cluster is None else 0
 
@@ -176,7 +191,7 @@ def given_out(
         try:
             future = found.get(timeout=SECONDS_BETWEEN_LOOKS)
         except Empty:
-            check_alive(client, running)
+            look_after(client, pool, running)
             continue
         place, group = running.pop(future)
         if future.status in ("cancelled", "lost"):
@@ -226,18 +241,25 @@ def num_workers(client: Any) -> int:
 
 def wait_for_one(client: Any, pool: Pool) -> None:
     """Until a process is there; a queue may take its time, and only a user's patience ends that."""
-    try:
-        client.wait_for_workers(1, timeout=None if pool.cluster in QUEUES else SECONDS_TO_START)
-    except TimeoutError:
-        raise RieszError(
-            f"no worker came to {pool.cluster or 'this machine'} in {SECONDS_TO_START / 60:.0f} "
-            "minutes: start some by dask worker ADDRESS."
-        ) from None
+    start = monotonic()
+    while not num_workers(client):
+        filled(client, pool)
+        with suppress(TimeoutError):
+            client.wait_for_workers(1, timeout=SECONDS_BETWEEN_LOOKS)
+        if pool.cluster not in QUEUES and monotonic() - start > SECONDS_TO_START:
+            raise RieszError(
+                f"no process came to {pool.cluster or 'this machine'} in "
+                f"{SECONDS_TO_START / 60:.0f} minutes: on a cluster, start some by dask worker "
+                "ADDRESS; here, look for what ends them."
+            )
 
 
-def check_alive(client: Any, running: dict[Any, tuple[int, str]]) -> None:
+def look_after(client: Any, pool: Pool, running: Iterable[Any]) -> None:
+    """While nothing is finished: is everybody still there?"""
     if any(future.status in ("cancelled", "lost") for future in running):
         raise lost(client)
+    filled(client, pool)
+    wait_for_one(client, pool)
 
 
 def lost(client: Any) -> RieszError:
