@@ -12,7 +12,7 @@ from riesz.errors import RieszError
 from riesz.many import attempt
 from riesz.many.campaign import Campaign, fit_sites
 from riesz.many.ledger import Row, read_row, write_row
-from riesz.many.scheduler import Groups, Pool, Task, dask_module
+from riesz.many.scheduler import Groups, Pool, Task, dask_module, queue
 
 
 @pytest.fixture
@@ -128,6 +128,12 @@ def test_words_that_make_no_sense_are_refused(campaign, monkeypatch, capsys):
 def test_without_dask_it_is_said_what_to_install():
     with pytest.raises(RieszError, match=r"need dask-missing, .*pip install '.\[cluster\]'"):
         dask_module("dask_missing.part")
+
+
+def test_a_queue_that_nobody_described_is_told():
+    pytest.importorskip("dask_jobqueue", reason="comes with the extra cluster")
+    with pytest.raises(RieszError, match=r"what a job of slurm is stands nowhere .*jobqueue.yaml"):
+        queue("slurm")
 
 
 def test_a_damaged_row_is_told(tmp_path):

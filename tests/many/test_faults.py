@@ -166,7 +166,7 @@ def test_a_hundred_kills_of_workers_and_five_of_the_scheduler_repeat_nothing(tmp
     names = [f"site{k:02d}" for k in range(50)]
     source, runs = sites(tmp_path / "sites", names), tmp_path / "runs"
     command = [source, "--out", runs, "--jobs", 2, "--attempts", 200, "--quiet"]
-    how = {"kills": 100, "ends": 5, "seconds": 5.0, "program": STUB, "STUB_SECONDS": "2"}
+    how = {"kills": 100, "ends": 5, "seconds": 3.5, "program": STUB, "STUB_SECONDS": "4"}
     status, output, kills, ends = harassed(command, random.Random(1), **how)
     assert (status, kills, ends) == (0, 100, 5), output
     assert {row["state"] for row in rows(runs).values()} == {"done"}

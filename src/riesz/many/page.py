@@ -45,11 +45,11 @@ def mark(word: str) -> str:
 
 def line(runs: Path, row: Row) -> str:
     seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+    message = f'<div class="message">{escape(row.message)}</div>' if row.message else ""
     return (
-        f'<tr><td>{linked(runs, row)}</td><td class="verdict">{mark(said(row))}</td>'
+        f'<tr><td>{linked(runs, row)}{message}</td><td class="verdict">{mark(said(row))}</td>'
         f'<td class="extra">{escape(row.engine or "")}</td>'
-        f'<td class="number extra">{row.attempts}</td><td class="number">{seconds}</td>'
-        f'<td class="message">{escape(row.message)}</td></tr>'
+        f'<td class="number extra">{row.attempts}</td><td class="number">{seconds}</td></tr>'
     )
 
 

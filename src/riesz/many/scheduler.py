@@ -22,7 +22,7 @@ QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 """Classes of dask-jobqueue, which are told of a cluster by their own configuration file."""
 
 SECONDS_BETWEEN_LOOKS = 2.0
-SECONDS_TO_START = 300.0
+SECONDS_TO_ANSWER, SECONDS_TO_START = 20.0, 300.0
 MOST_DEATHS = 1000
 """After which a task that always takes its process down is given up here too."""
 
@@ -85,13 +85,12 @@ def connected(pool: Pool) -> Iterator[Any]:
         with here(distributed, pool) as cluster, distributed.Client(cluster) as client:
             yield client
     elif pool.cluster in QUEUES:
-        kind = getattr(dask_module("dask_jobqueue"), QUEUES[pool.cluster])
-        with kind() as cluster, distributed.Client(cluster) as client:
+        with queue(pool.cluster) as cluster, distributed.Client(cluster) as client:
             cluster.scale(jobs=pool.jobs or 1)
             yield client
     else:
         try:
-            client = distributed.Client(pool.cluster)
+            client = distributed.Client(pool.cluster, timeout=SECONDS_TO_ANSWER)
         except (OSError, ValueError, TimeoutError) as error:
             raise RieszError(
                 f"no scheduler answers at {pool.cluster!r} ({error}): give an address such as "
@@ -99,6 +98,17 @@ def connected(pool: Pool) -> Iterator[Any]:
             ) from None
         with client:
             yield client
+
+
+def queue(name: str) -> Any:
+    """Jobs of a queue, as the configuration of dask-jobqueue describes them."""
+    try:
+        return getattr(dask_module("dask_jobqueue"), QUEUES[name])()
+    except ValueError as error:
+        raise RieszError(
+            f"what a job of {name} is stands nowhere ({error}): write it into "
+            "~/.config/dask/jobqueue.yaml, as jobqueue.dask.org shows."
+        ) from None
 
 
 @contextmanager
