@@ -106,7 +106,7 @@ def queue(name: str) -> Any:
         return getattr(dask_module("dask_jobqueue"), QUEUES[name])()
     except ValueError as error:
         raise RieszError(
-            f"what a job of {name} is stands nowhere ({error}): write it into "
+            f"what a job of {name} is stands nowhere ({str(error).splitlines()[0]}): write it into "
             "~/.config/dask/jobqueue.yaml, as jobqueue.dask.org shows."
         ) from None
 
