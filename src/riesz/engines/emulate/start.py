@@ -84,9 +84,9 @@ ON_HOST = Batches(4, 16, 48)
 ON_ACCELERATORS = ((64, 256), (32, 128), (16, 64))
 """Patches and samples: with the most, an accelerator takes about as long as with a few."""
 
-BYTES_EACH, MEMORY_SHARE = 1.3e6, 0.25
-"""What a patch and a sample take when functions of place have become as many as there is room for,
-and the part of a device's memory that all of them may."""
+BYTES_EACH, MEMORY_SHARE = 5e6, 0.75
+"""What a patch and a sample take with 256 functions of place, as many as there may become, and the
+part of a device's memory that all of them may."""
 
 
 def fitting_batches(device: Any) -> Batches:
