@@ -6,6 +6,7 @@ site called poison takes its process down, one called wrong raises.
 
 import csv
 import os
+import resource
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -80,5 +81,7 @@ def content(folder):
 if __name__ == "__main__":
     from tests.many.stub import attempted as by_name
 
+    if largest := os.environ.get("STUB_LARGEST"):  # file, in bytes, as on a disk that is full
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), int(largest)))
     campaign.attempted = by_name  # which processes can import
     main()

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ STUB = ["-m", "tests.many.stub"]
 RIESZ = ["-c", "from riesz.cli.main import main; main()"]
 
 
-def start(words, *, program=STUB, preexec_fn=None, **told):
+def start(words, *, program=STUB, **told):
     paths = [ROOT, ROOT / "src", os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(map(str, paths))
     return subprocess.Popen(
@@ -36,7 +35,6 @@ def start(words, *, program=STUB, preexec_fn=None, **told):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=preexec_fn,  # noqa: PLW1509 - the limit of one process
     )
 
 
@@ -128,8 +126,7 @@ def test_a_full_disk_fails_what_does_not_fit_and_a_second_run_completes_it(tmp_p
     with (source / "large" / "problem.toml").open("a") as file:
         file.write("#" * 50_000)
     command = [source, "--out", runs, "--part", "1/1", "--quiet"]
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
-    status, output = run(command, preexec_fn=limit)
+    status, output = run(command, STUB_LARGEST="20000")
     assert status == 1
     assert "1 of 2 fits failed; large: OSError: [Errno 27] File too large" in output
     assert {name: row["state"] for name, row in rows(runs).items()} == {
