@@ -51,6 +51,12 @@ def data_sets(problem, count: int, seed: int) -> np.ndarray:
     return clean + NOISE_SD * rng.normal(size=clean.shape)
 
 
+def told(row: dict) -> dict:
+    """A row, printed as soon as it is known."""
+    print(json.dumps(row), flush=True)
+    return row
+
+
 def timed(work):
     wall, cpu = time.perf_counter(), time.process_time()
     found = work()
@@ -106,7 +112,7 @@ def main() -> None:
     problem = transport(options.seed)
     values = data_sets(problem, options.count, options.seed)
     model, seconds, used = timed(lambda: reduced_over_prior(problem, options.seed))
-    rows = [{"what": "model", "count": 1, "seconds": seconds, "cpu_seconds": used}]
+    rows = [told({"what": "model", "count": 1, "seconds": seconds, "cpu_seconds": used})]
     width, _ = question(Simulator(problem, model), options.seed)
 
     def fitted(values):
@@ -118,10 +124,8 @@ def main() -> None:
         {"what": "first, compiled", "count": first, "seconds": seconds, "cpu_seconds": used}
     )
     fits, seconds, used = timed(lambda: fitted(values))
-    rows.append(
-        {"what": "batched", "count": options.count, "seconds": seconds, "cpu_seconds": used}
-        | {"an_hour": 3600 * options.count / seconds, **fits.counts}
-    )
+    batched = {"what": "batched", "count": options.count, "seconds": seconds, "cpu_seconds": used}
+    rows.append(told(batched | {"an_hour": 3600 * options.count / seconds, **fits.counts}))
     chosen = np.random.default_rng([options.seed, 2]).choice(
         options.count, min(options.compared, options.count), replace=False
     )
@@ -132,25 +136,26 @@ def main() -> None:
         ratios.append((fits.sd[number] / sd).tolist())
     flagged = np.array([fits.verdicts[number] == "doubtful" for number in chosen])
     rows.append(
-        {
-            "what": "against quadrature",
-            "count": len(chosen),
-            "worst_mean_error_sd": float(np.max(errors)),
-            "median_mean_error_sd": float(np.median(errors)),
-            "sd_ratio_low": float(np.min(ratios)),
-            "sd_ratio_high": float(np.max(ratios)),
-            "flagged": int(flagged.sum()),
-            "off_without_a_flag": int(np.sum((np.asarray(errors) > OFF) & ~flagged)),
-        }
+        told(
+            {
+                "what": "against quadrature",
+                "count": len(chosen),
+                "worst_mean_error_sd": float(np.max(errors)),
+                "median_mean_error_sd": float(np.median(errors)),
+                "sd_ratio_low": float(np.min(ratios)),
+                "sd_ratio_high": float(np.max(ratios)),
+                "flagged": int(flagged.sum()),
+                "off_without_a_flag": int(np.sum((np.asarray(errors) > OFF) & ~flagged)),
+            }
+        )
     )
     if options.alone:
         rows += alone_rows(problem, values, min(options.alone, options.count - 1))
-    batched = next(row for row in rows if row["what"] == "batched")
     for row in rows:
         if row["what"].startswith("laplace"):
             each = row["cpu_seconds"] / row["count"]
-            row["speedup"] = each / (batched["cpu_seconds"] / batched["count"])
-        print(json.dumps(row), flush=True)
+            told(row | {"speedup": each / (used / options.count)})
+            row["speedup"] = each / (used / options.count)
     from riesz.io.store.results import results, write_results
 
     config = {"device": jax.devices()[0].device_kind, "devices": len(jax.devices())}

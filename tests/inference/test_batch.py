@@ -15,7 +15,10 @@ import pytest
 from tests.source_strengths import NOISE, POINTS, response, without_data
 
 from riesz.engines.amortise.model import reduced_over_prior
+from riesz.engines.amortise.parts import by_parts
+from riesz.engines.amortise.warranty import exact_predictions, seen_exactly
 from riesz.errors import RieszError
+from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference.batch import fit_data_sets
 from riesz.mesh.shapes import rectangle
@@ -119,6 +122,13 @@ def test_a_posterior_of_one_of_them_holds_draws_of_it():
     posterior = fits().posterior(2)
     np.testing.assert_allclose(posterior.coordinate_mean(), fits().mean[2], atol=0.02)
     np.testing.assert_array_equal(posterior.problem.observed, made_up(5)[2])
+
+
+@pytest.mark.slow
+def test_solvers_of_a_device_see_what_those_of_the_host_do():
+    problem, places = strengths(), np.random.default_rng(5).normal(size=(5, 2))
+    own = by_parts(seen_exactly, (problem, Dense()), places, width=2, devices=None)
+    np.testing.assert_allclose(own, exact_predictions(problem, places, None), rtol=1e-10)
 
 
 def test_a_model_that_is_wrong_is_found_out_by_exact_solves():

@@ -40,10 +40,11 @@ def by_parts(
     Each device works on `width` rows at a time; the last part is filled by repeating a row.
     """
     count, whole = num_rows(rows), width * (1 if devices is None else devices.count)
+    rows = jax.tree.map(np.asarray, rows)
     found = []
     for start in range(0, count, whole):
         own = np.minimum(np.arange(start, start + whole), count - 1)
-        part = jax.tree.map(lambda leaf, own=own: np.asarray(leaf)[own], rows)
+        part = jax.tree.map(lambda leaf, own=own: leaf[own], rows)
         done = over_rows(each_row, (program, shared), part, devices)
         found.append(jax.tree.map(np.asarray, done))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *found)

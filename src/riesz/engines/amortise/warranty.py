@@ -42,6 +42,9 @@ LARGEST_BIAS = 0.1
 SHARE_ELSEWHERE = 0.01
 """Of the evidence: more of it far away would move a mean."""
 
+MOST_TOGETHER = 64
+"""Data sets whose draws are looked at together, where nothing is solved for."""
+
 MOST_ROUNDS = 3
 """Of Gaussians that are weighed by exact solves, each with the moments that the last one found."""
 
@@ -154,7 +157,7 @@ def number_moments(
     """Means and standard deviations of unknowns that are no functions of place."""
     names = tuple(name for name in problem.latents.names if not is_field(problem, name))
     shared, rows = Numbers(problem, names), (own.draws, own.weights, own.mean)
-    return by_parts(numbers_of, shared, rows, width=64, devices=None)
+    return by_parts(numbers_of, shared, rows, width=MOST_TOGETHER, devices=None)
 
 
 class Numbers(eqx.Module):
@@ -258,7 +261,8 @@ def exact_log_weights(
     flat = places.reshape(-1, places.shape[2])
     seen = exact_predictions(exact.problem, flat, exact.devices)
     rows = (observed, places, seen.reshape(*places.shape[:2], -1))
-    fits = by_parts(exact_fits, exact.problem, rows, width=64, devices=exact.devices)
+    width = num_at_once(seen.shape[1] * chosen.shape[1], MOST_TOGETHER)
+    fits = by_parts(exact_fits, exact.problem, rows, width=width, devices=exact.devices)
     proposals = np.take_along_axis(own.log_proposals, chosen, axis=1)
     return fits + log_normal(places) - proposals
 
