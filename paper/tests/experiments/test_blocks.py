@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz_paper.experiments.blocks.chains import Chain
+from riesz_paper.experiments.blocks.chains import Chain, side_by_side
 from riesz_paper.experiments.blocks.experiment import (
     NO_CHAINS,
     NOT_CHECKED,
@@ -105,3 +105,13 @@ def test_nuts_comes_first_and_all_methods_see_one_mesh():
     methods = [task.identity["method"] for task in tasks]
     assert methods == ["nuts", "sample", "laplace", "variational", "emulate"]
     assert {task.identity["nodes"] for task in tasks} == {33**2}
+
+
+def numbered(number):
+    """At the top of a module, so that other processes can make it too."""
+    nothing = np.zeros(0)
+    return Chain(np.full((1, 1), float(number)), nothing.astype(int), nothing > 0, number, 0.0)
+
+
+def test_chains_of_other_processes_come_in_their_order():
+    assert [chain.num_gradients for chain in side_by_side(numbered, 2)] == [0, 1]
