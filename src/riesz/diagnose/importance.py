@@ -21,7 +21,7 @@ from riesz.engines.nuts.engine import log_density
 from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
-from riesz.fem.choice import expected_seconds
+from riesz.fem.choice import expected_seconds, one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.solve import is_linear
 from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck
@@ -276,4 +276,4 @@ def log_weights(
             target = relaxed.log_prob(problem, coordinates)
         return target - family.log_prob(coordinates)
 
-    return jax.lax.map(one, draws)
+    return one_by_one(one, draws, problem.forward.num_free)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, PyTree, Shaped
 
 from riesz.fem.elements.space import Space
 from riesz.fem.levels import multigrid
@@ -118,6 +118,19 @@ def mapped(
     """A function of one row for all of them, where it solves for so many numbers."""
     images = jax.lax.map(jax.vmap(function), in_parts(rows, size))
     return images.reshape(-1, *images.shape[2:])[: len(rows)]
+
+
+def one_by_one(function: Callable[..., PyTree], rows: PyTree, size: int) -> PyTree:
+    """A function of each row that solves for so many numbers, as one with solves of the host asks.
+
+    Several factorisations at a time have been seen to wait for each other forever on two cores.
+    An accelerator solves by itself, and is idle with one solve at a time.
+    """
+    if jax.default_backend() == "cpu":
+        return jax.lax.map(function, rows)
+    count = len(jax.tree.leaves(rows)[0])
+    together = max(1, min(count, NUMBERS_AT_ONCE["other"] // size))
+    return jax.lax.map(function, rows, batch_size=together)
 
 
 def levels_of(problem: BoundaryValueProblem, *, fallback: bool) -> Multigrid:

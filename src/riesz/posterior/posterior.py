@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
+from riesz.fem.choice import one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import RegionValues
@@ -81,7 +82,7 @@ def compiled_states(
 
 
 class ExactStates(AbstractStateMap):
-    """The equation is solved for each draw, one after the other to keep memory small.
+    """The equation is solved for each draw, on a host one after the other.
 
     Where it has no solution the state is NaN: one draw must not stop the others.
     """
@@ -92,7 +93,7 @@ class ExactStates(AbstractStateMap):
         def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
             return problem.solved(one, self.linear_solver)
 
-        return jax.lax.map(state, coordinates)
+        return one_by_one(state, coordinates, problem.forward.num_free)
 
     def from_outside(
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ

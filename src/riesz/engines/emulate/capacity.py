@@ -19,6 +19,7 @@ from riesz.fem.assembly import jacobian
 from riesz.fem.choice import expected_seconds
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import ExactStates
+from riesz.problem.linearity import once_per_problem
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import with_more_features
 from riesz.surrogate.surrogate import Surrogate
@@ -32,6 +33,12 @@ LARGEST_GAP = 0.5
 """Standard deviations of the noise by which the best approximation of most states may be off."""
 
 RIDGE = 1e-12
+
+
+@once_per_problem
+def passed(problem: InverseProblem) -> set[tuple[int, ...]]:
+    """Sizes that could make the states of a problem: they need not be tried for each seed."""
+    return set()
 
 
 def check_capacity(

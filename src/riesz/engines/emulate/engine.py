@@ -20,11 +20,12 @@ import jax.random as jr
 import numpy as np
 
 from riesz.engines.base import AbstractEngine, Count, Flag, Work
-from riesz.engines.emulate.capacity import check_capacity
+from riesz.engines.emulate.capacity import check_capacity, passed
 from riesz.engines.emulate.in_time import check_in_time
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
+    factorised,
     fitting_features,
     splits,
 )
@@ -103,8 +104,13 @@ class Emulate(RoundSettings, AbstractEngine):
                 given = in_precision((problem, penalty, bare, family), jnp.float64)
                 with told_of_singular():
                     is_new = work.checkpoint.stored(STAGE) is None
-                    if self.tries_states and problem.time is None and is_new:
+                    sizes, tried = (
+                        (self.num_bends, *factorised(surrogate).readout.shape),
+                        passed(problem),
+                    )
+                    if self.tries_states and problem.time is None and is_new and sizes not in tried:
                         check_capacity(given[0], given[2], self.num_bends, jr.fold_in(key, 1))
+                        tried.add(sizes)
                     found = emulated_in_rounds(*given, self, reference.astype(float), key, work)
         dtype = problem.forward.dtype
         surrogate, family = in_precision((found.surrogate, found.family), dtype)

@@ -22,12 +22,14 @@ from riesz.posterior.posterior import emulated_record
 from riesz.problem.linearity import (
     affine_beside_the_equation,
     affine_coordinates,
+    once_per_problem,
     prescribed_values,
 )
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import TrunkBranch, trunk_branch
 from riesz.surrogate.surrogate import (
     COORDINATES,
+    BoundaryValues,
     Frame,
     Surrogate,
     boundary_values,
@@ -139,7 +141,20 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
 def default_penalty(problem: InverseProblem, settings: NormSettings) -> WeakFormPenalty:
     """Mini-patches of the problem's hierarchy of meshes."""
     check_nested(problem, settings.name, settings.gram)
-    return weak_form_penalty(problem.forward, problem.hierarchy, **patches(problem, settings))
+    own, made = patches(problem, settings), penalties_of(problem)
+    if own["gram"] is not None:  # it has arrays, which are no key
+        return weak_form_penalty(problem.forward, problem.hierarchy, **own)
+    key = tuple(own.values())
+    if key not in made:
+        made.clear()  # tables of one kind are enough to hold
+        made[key] = weak_form_penalty(problem.forward, problem.hierarchy, **own)
+    return made[key]
+
+
+@once_per_problem
+def penalties_of(problem: InverseProblem) -> dict[tuple, WeakFormPenalty]:
+    """Those made so far: to set one up takes as long as some rounds of a fit."""
+    return {}
 
 
 def penalty_in_time(problem: InverseProblem, settings: NormSettings) -> StepPenalty:
@@ -166,10 +181,15 @@ def initial_surrogate(
 ) -> Surrogate:
     """A factorised network, in the frame of the mesh and of the observed values."""
     forward = problem.forward
-    boundary = boundary_values(forward, prescribed_values(problem))
+    boundary = boundary_of(problem)
     network = initial_network(problem, key, width, features)
     bare = Surrogate(network, boundary, frame_of(forward.space.mesh, 0.0, forward.dtype))
     return dataclasses.replace(bare, frame=scaled_frame(problem, bare))
+
+
+@once_per_problem
+def boundary_of(problem: InverseProblem) -> BoundaryValues:
+    return boundary_values(problem.forward, prescribed_values(problem))
 
 
 def initial_network(
