@@ -1,10 +1,13 @@
 """Prior to data to posterior and back: right posteriors pass, a wrong surrogate is told."""
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from scipy import stats
 
+import riesz as rz
 from riesz.diagnose.simulation import sbc
 from riesz.engines.amortise.simulate import PriorSurrogate
 from riesz.engines.emulate.start import initial_surrogate
@@ -54,3 +57,24 @@ def test_a_wrong_surrogate_is_told(problem):
 def test_a_handful_of_data_sets_is_refused(problem):
     with pytest.raises(RieszError, match="fewer than 20 tell nothing"):
         sbc(problem, num_data_sets=5)
+
+
+@pytest.mark.slow
+def test_posteriors_of_an_equation_in_time_are_calibrated():
+    """Heat, a conductivity and a source: the surrogate is a trajectory over the prior."""
+    places, when = np.array([0.25, 0.5, 0.8]), np.array([0.1, 0.3, 0.5])
+    points, dated = np.tile(places, len(when)), np.repeat(when, len(places))
+    problem = rz.inverse_problem(
+        rz.hierarchy(rz.interval(4), 2),
+        rz.storage(1.0) + rz.diffusion("k") - rz.source("f"),
+        latents={"k": dist.LogNormal(np.log(0.2), 0.3), "f": dist.Normal(0.5, 1.0)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, np.zeros(len(points)), times=dated),
+        likelihood=rz.Gaussian(0.02),
+        times=np.linspace(0, 0.5, 9),
+        initial=lambda x: jnp.sin(np.pi * x[0]),
+    )
+    found = sbc(problem, num_data_sets=200, seed=0)
+    assert np.median(found.sensor_errors) < 0.2
+    for ranks in found.ranks.T:
+        assert stats.kstest(ranks, "uniform").pvalue > 0.01

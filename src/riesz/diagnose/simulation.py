@@ -26,13 +26,15 @@ from riesz.engines.amortise.simulate import (
     check_simulable,
     surrogate_over_prior,
 )
-from riesz.engines.emulate.start import at_sensors, check_nested
+from riesz.engines.emulate.engine import Emulate, trajectory_over_prior
+from riesz.engines.emulate.start import at_sensors, check_nested, penalty_in_time
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
 from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 NUM_DATA_SETS = 500
 FEWEST = 20
@@ -48,12 +50,13 @@ def sbc(
     num_data_sets: int = NUM_DATA_SETS,
     seed: int = 0,
     sizes: PriorSurrogate | None = None,
-    surrogate: Surrogate | None = None,
+    surrogate: Surrogate | Trajectory | None = None,
 ) -> Calibration:
     """Are posteriors of this problem right, for data as its model makes them?
 
     Its observations are read for their places and noise alone. Needs a problem on a hierarchy of
-    meshes; for nonlinear equations give `sizes` with several Gauss-Newton steps, `num_solves`.
+    meshes, in time one that `emulate` takes; for nonlinear equations give `sizes` with several
+    Gauss-Newton steps, `num_solves`.
     """
     if num_data_sets < FEWEST:
         raise RieszError(
@@ -67,8 +70,14 @@ def sbc(
         if surrogate is None:
             network_key, key = jr.split(surrogate_key)
             sizes = PriorSurrogate() if sizes is None else sizes
-            check_nested(problem, "sbc", sizes.gram)
-            surrogate = surrogate_over_prior(problem, sizes, network_key, key)
+            if problem.time is None:
+                check_nested(problem, "sbc", sizes.gram)
+                surrogate = surrogate_over_prior(problem, sizes, network_key, key)
+            else:
+                engine = Emulate(gram=sizes.gram)
+                engine.check(problem)
+                penalty = penalty_in_time(problem, engine)
+                surrogate, _ = trajectory_over_prior(problem, engine, penalty, key)
         size = problem.num_coordinates
         truths = jr.normal(truth_key, (num_data_sets, size))
         exact = exact_at_sensors(problem, truths)
@@ -124,7 +133,7 @@ def with_noise(
 
 @eqx.filter_jit
 def sensor_errors(
-    problem: InverseProblem, surrogate: Surrogate, truths: Draws, exact: DataSets
+    problem: InverseProblem, surrogate: Surrogate | Trajectory, truths: Draws, exact: DataSets
 ) -> Float[Array, " data"]:
     """The largest error of the surrogate at a sensor for each truth, in units of its noise."""
 

@@ -26,6 +26,7 @@ from riesz.posterior.posterior import AbstractStateMap, ExactStates, SurrogateSt
 from riesz.prediction.predict import measured
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 Coordinates = Float[Array, " coordinate"]
 Observed = Float[Array, " sensor"]
@@ -54,7 +55,7 @@ class Simulator(eqx.Module):
     """The joint distribution of unknowns and observations; those of the problem are not read."""
 
     problem: InverseProblem
-    surrogate: Surrogate | ReducedSensors
+    surrogate: Surrogate | Trajectory | ReducedSensors
 
     def predicted(self, coordinates: Coordinates) -> Observed:
         """What the sensors would see, without noise."""

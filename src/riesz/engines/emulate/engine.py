@@ -18,10 +18,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from riesz.engines.base import AbstractEngine, Count, Flag, Work
 from riesz.engines.emulate.capacity import check_capacity, passed
-from riesz.engines.emulate.in_time import check_in_time
+from riesz.engines.emulate.in_time import StepEquations, check_in_time
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
@@ -29,7 +30,12 @@ from riesz.engines.emulate.least_squares import (
     fitting_features,
     splits,
 )
-from riesz.engines.emulate.rounds import STAGE, RoundSettings, emulated_in_rounds
+from riesz.engines.emulate.rounds import (
+    STAGE,
+    RoundSettings,
+    emulated_in_rounds,
+    fitted_around,
+)
 from riesz.engines.emulate.start import (
     check_nested,
     default_penalty,
@@ -41,10 +47,12 @@ from riesz.engines.emulate.start import (
     training_cost,
 )
 from riesz.errors import EngineError, RieszError
+from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem, in_precision
+from riesz.surrogate.trajectory import Trajectory
 
 
 class Emulate(RoundSettings, AbstractEngine):
@@ -117,6 +125,20 @@ class Emulate(RoundSettings, AbstractEngine):
         history = {name: jnp.asarray(curve) for name, curve in found.history.items()}
         states = SurrogateStates(surrogate)
         return Posterior(problem, family, states, history, self.name, work.seed, found.notes)
+
+
+def trajectory_over_prior(
+    problem: InverseProblem, engine: Emulate, penalty: StepPenalty, key: PRNGKeyArray
+) -> tuple[Trajectory, StepEquations]:
+    """A trajectory that solves all steps for unknowns from the prior, and its equations."""
+    network_key, fit_key = jr.split(key)
+    features = num_features(problem, engine.num_bends, engine.features)
+    bare = initial_trajectory(problem, penalty, network_key, width=engine.width, features=features)
+    prior = full_rank(problem.num_coordinates, problem.forward.dtype)
+    found, sums = fitted_around(problem, penalty, bare, prior, engine, fit_key, 1.0, None)
+    assert isinstance(found, Trajectory)
+    assert isinstance(sums, StepEquations)
+    return found, sums
 
 
 @contextmanager

@@ -29,15 +29,13 @@ from riesz.engines.base import (
     Work,
     as_gram,
 )
-from riesz.engines.emulate.engine import Emulate, num_features
-from riesz.engines.emulate.in_time import StepEquations, check_in_time
-from riesz.engines.emulate.rounds import fitted_around
+from riesz.engines.emulate.engine import Emulate, num_features, trajectory_over_prior
+from riesz.engines.emulate.in_time import check_in_time
 from riesz.engines.emulate.start import (
     PatchSettings,
     check_nested,
     default_penalty,
     initial_surrogate,
-    initial_trajectory,
     penalty_in_time,
     training_cost,
 )
@@ -71,7 +69,6 @@ from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import affine_coordinates, prescribed_values
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import nodal_surrogate
-from riesz.surrogate.trajectory import Trajectory
 
 HARMLESS = 0.1
 """An `epsilon_rel` up to which the log-determinant does next to nothing."""
@@ -196,16 +193,11 @@ def beginning_in_time(
     problem: InverseProblem, engine: Relax, penalty: StepPenalty, key: PRNGKeyArray
 ) -> Beginning:
     """A trajectory that solves all steps over the prior, by least squares as in `emulate`."""
-    gram, sizes = as_gram(engine.gram), sizes_in_time(engine)
+    gram, fit_key = as_gram(engine.gram), jr.fold_in(key, 0)
     factor = step_grams(problem.forward, penalty, Gram() if gram is None else gram)
     unit = median_unit(problem, factor)
-    network_key, fit_key, loose_key = jr.split(key, 3)
-    features = num_features(problem, sizes.num_bends, engine.features)
-    bare = initial_trajectory(problem, penalty, network_key, width=engine.width, features=features)
-    prior = full_rank(problem.num_coordinates, problem.forward.dtype)
-    fitted, sums = fitted_around(problem, penalty, bare, prior, sizes, fit_key, 1.0, None)
-    assert isinstance(fitted, Trajectory)
-    assert isinstance(sums, StepEquations)
+    fitted, sums = trajectory_over_prior(problem, sizes_in_time(engine), penalty, fit_key)
+    loose_key = jr.fold_in(key, 1)
     epsilon = as_schedule(engine.epsilon_rel).last * unit
     start = loose_trajectory(problem, penalty, fitted, sums, epsilon, loose_key)
     return Beginning(factor, unit, unit, start, learns_prior=False)
@@ -218,6 +210,8 @@ def sizes_in_time(engine: Relax) -> Emulate:
         patch_nodes=engine.patch_nodes,
         coarse_patch_nodes=engine.coarse_patch_nodes,
         num_samples=engine.num_samples,
+        width=engine.width,
+        features=engine.features,
     )
 
 
