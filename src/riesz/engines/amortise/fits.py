@@ -17,6 +17,7 @@ from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import Surrogate
+from riesz.surrogate.trajectory import Trajectory
 
 HANDED_OVER = "handed over"
 
@@ -26,7 +27,7 @@ NUM_KEPT, FEWEST_KEPT, LARGEST_KEPT = 256, 16, 10**8
 FAILURES = (jax.errors.JaxRuntimeError, eqx.EquinoxRuntimeError, np.linalg.LinAlgError)
 """What numbers do to an engine that runs alone: of a batch, no other data set is to suffer."""
 
-Model = ReducedSensors | Surrogate
+Model = ReducedSensors | Surrogate | Trajectory
 
 
 class DataSetFits(eqx.Module):
