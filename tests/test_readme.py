@@ -111,7 +111,7 @@ def test_the_page_on_engines_shows_the_defaults():
                     ]
                     assert [default_in(one) for one in column.split(",")] == wanted
                     shown += len(wanted)
-    assert shown == 65
+    assert shown == 68
 
 
 def default_in(cell: str) -> float | str | None:

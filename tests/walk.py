@@ -22,7 +22,7 @@ def step(state, key, data):
     return place, {"distance": jnp.sum(jnp.sin(place) ** 2)}
 
 
-def walked(self, problem, *, seed, progress, checkpoint, deadline):
+def walked(self, problem, *, seed, progress, checkpoint, deadline, devices):
     class Slowly(type(checkpoint)):
         """So that there is time to be killed in."""
 

@@ -84,7 +84,9 @@ def walking():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Nuts, "run", walk.walked)
         patch.setattr("riesz.case.file.problem.read_problem", read_once)
-        patch.setattr("riesz.inference.fit.with_importance_check", lambda found, seed: found)
+        patch.setattr(
+            "riesz.inference.fit.with_importance_check", lambda found, seed, devices: found
+        )
         patch.setattr(DRAWN, lambda found: draws_and_course(found, num_draws=8))
         patch.setattr(walk, "SECONDS", 0.0)
         yield

@@ -74,7 +74,7 @@ def test_unknowns_are_integrated_out_where_none_or_few_are_left():
 def ending(name, history=None, note=None):
     """An engine that ends at once, with chains of this history, or fails."""
 
-    def run(self, problem, *, seed, progress, checkpoint, deadline):
+    def run(self, problem, *, seed, progress, checkpoint, deadline, devices):
         if isinstance(note, RieszError):
             raise note
         draws = EmpiricalDraws(jnp.zeros((1, 4, problem.num_coordinates)))

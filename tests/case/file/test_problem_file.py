@@ -412,6 +412,8 @@ GIVEN = {
     "tries_states": "false",
     "tail": "0.5",
     "tolerance": "1e-4",
+    "model": '"reduced"',
+    "noise_factor": "2.0",
 }
 """What is not a whole number or a share, as a problem file writes it."""
 
