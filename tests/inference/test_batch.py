@@ -74,6 +74,7 @@ def fits():
     return fit_data_sets(strengths(), made_up(5), model=model())
 
 
+@pytest.mark.slow
 def test_the_reduced_equation_is_right_over_the_prior():
     assert model().gap < 1e-6  # the state is affine in the strengths: two modes make all of it
     assert model().num_modes == 2

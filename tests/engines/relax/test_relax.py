@@ -110,6 +110,7 @@ def test_a_wrong_equation_leaves_predictions_uncertain_away_from_the_sensors():
     assert np.mean(prediction.sd) > 1.3 * np.mean(trusted.sd)
 
 
+@pytest.mark.slow
 def test_training_that_makes_no_progress_stops_and_q_is_still_read_at_the_end():
     engine = SHORT.changed(steps=80, block_steps=20, tail=0.25, patience=1)
     posterior = nodal_fit(0.3, engine=engine)

@@ -102,6 +102,7 @@ def test_what_errors_of_steps_do_is_what_dense_matrices_say():
     np.testing.assert_allclose(pulled, np.asarray(weights) @ by_dense, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_slopes_of_the_relaxed_density_are_its_differences():
     problem = heat()
     own = states(problem, 1.0)
@@ -111,6 +112,7 @@ def test_slopes_of_the_relaxed_density_are_its_differences():
     np.testing.assert_allclose(slope[0], (sides[1] - sides[0]) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_drawn_errors_have_the_covariance_of_their_steps():
     own = grams(heat(times=(0.0, 0.05, 0.1, 0.2, 0.35, 0.5)))
     shape = (len(own.beside), heat().forward.num_free)

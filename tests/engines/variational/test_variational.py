@@ -142,6 +142,7 @@ def test_a_fit_that_ends_too_early_is_told(skewed):
     assert "q was not found in 1 step" in note
 
 
+@pytest.mark.slow
 def test_draws_without_a_solution_are_told_or_refused(skewed, monkeypatch):
     place_at, number = natural.place_at, iter(range(1000))
     share = 0.1
