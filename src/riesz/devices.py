@@ -43,7 +43,7 @@ class Devices:
         return self.mesh.size * self.num_processes
 
 
-Wanted = int | Literal["all"] | Sequence[jax.Device] | Devices
+Wanted = int | Literal["all"] | Sequence[Any] | Devices
 """A number, of each process, all, JAX's own, or what was made of one of these."""
 
 
