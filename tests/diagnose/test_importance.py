@@ -83,7 +83,14 @@ def test_a_q_that_is_the_posterior_is_left_as_it_is():
     assert posterior.distribution is right.distribution
 
 
-@pytest.mark.parametrize(("shift", "scale"), [(0.7, 1.0), (0.0, 1.6), (0.4, 0.85)])
+@pytest.mark.parametrize(
+    ("shift", "scale"),
+    [
+        (0.4, 0.85),
+        pytest.param(0.7, 1.0, marks=pytest.mark.slow),
+        pytest.param(0.0, 1.6, marks=pytest.mark.slow),
+    ],
+)
 def test_where_weights_vouch_for_it_the_posterior_is_the_corrected_one(shift, scale):
     """Its draws, and all that is computed of them, within four Monte-Carlo errors."""
     posterior = with_importance_check(posterior_of(shift=shift, scale=scale), seed=2)

@@ -112,6 +112,7 @@ def test_chains_that_disagree_are_told(monkeypatch):
     assert "take more warm-up and draws" in short.notes[0]
 
 
+@pytest.mark.slow
 def test_chains_start_apart_where_there_is_a_density():
     def on_one_side(place):
         return bool(place[0] > -0.5)

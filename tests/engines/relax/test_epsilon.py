@@ -179,6 +179,7 @@ def test_densities_for_many_epsilon_are_those_of_normal_distributions_and_so_are
         np.testing.assert_allclose(slope, exact, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_slope_of_the_log_density_is_that_of_differences_for_an_unsymmetric_matrix():
     problem, here, step = transport(), jnp.array([0.3, -0.4]), 1e-5
     factor = gram_factor(dual_norm(problem.forward).gram)
