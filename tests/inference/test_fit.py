@@ -8,7 +8,6 @@ import pytest
 
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
-from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.inference.fit import fit
@@ -19,6 +18,7 @@ from riesz.observe.observations import observations
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.posing import inverse_problem
+from riesz.progress import bar
 
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
 

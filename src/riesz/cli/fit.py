@@ -9,7 +9,9 @@ import typer
 
 from riesz.cli.options import (
     CheckJsonOption,
+    CheckOption,
     DevicesOption,
+    EngineOption,
     FitSeedOption,
     ProblemArgument,
     ProcessesOption,
@@ -32,17 +34,9 @@ if TYPE_CHECKING:
 def fit_problem(
     problem: ProblemArgument,
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.", metavar="RUN")],
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="auto, or the name of an engine such as nuts.")
-    ] = None,
+    engine: EngineOption = None,
     seed: FitSeedOption = 0,
-    check: Annotated[
-        bool | None,
-        typer.Option(
-            "--check/--no-check",
-            help="Check the posterior by exact solves afterwards [default: if that is quick].",
-        ),
-    ] = None,
+    check: CheckOption = None,
     time_limit: Annotated[
         float | None,
         typer.Option(

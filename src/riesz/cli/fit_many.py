@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, FitSeedOption, QuietOption, json_of, seconds_of
+from riesz.cli.options import (
+    CheckJsonOption,
+    CheckOption,
+    EngineOption,
+    FitSeedOption,
+    QuietOption,
+    json_of,
+    seconds_of,
+)
 from riesz.errors import RieszError
 
 if TYPE_CHECKING:
@@ -43,17 +51,9 @@ def fit_many(
         str | None,
         typer.Option("--cluster", help="A Dask scheduler (tcp://...), slurm or pbs."),
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="auto, or the name of an engine such as nuts.")
-    ] = None,
+    engine: EngineOption = None,
     seed: FitSeedOption = 0,
-    check: Annotated[
-        bool | None,
-        typer.Option(
-            "--check/--no-check",
-            help="Check posteriors by exact solves afterwards [default: if that is quick].",
-        ),
-    ] = None,
+    check: CheckOption = None,
     time_limit: Annotated[
         float | None,
         typer.Option(

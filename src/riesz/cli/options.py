@@ -17,6 +17,16 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Draws fresh data.", min
 FitSeedOption = Annotated[
     int, typer.Option("--seed", help="Starts the random numbers.", min=0, max=2**63 - 1)
 ]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", help="auto, or the name of an engine such as nuts.")
+]
+CheckOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--check/--no-check",
+        help="Check the posterior by exact solves afterwards [default: if that is quick].",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 ProblemArgument = Annotated[
     Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")

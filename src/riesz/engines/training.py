@@ -5,8 +5,7 @@ depends on the clock: the same key gives the same numbers.
 """
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -19,9 +18,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.errors import EngineError
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from riesz.progress import bar, spoken
 
 Terms = Mapping[str, Float[Array, ""]]
 Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
@@ -150,21 +147,3 @@ def check_finite(
             f"before step {start} is kept.",
             state,
         )
-
-
-def spoken(levels: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {level:.3g}" for name, level in levels.items())
-
-
-def bar(progress: bool) -> "Progress":
-    """Steps, terms of the objective apart, and the time left, on the error stream."""
-    rich = import_module("rich.progress")  # which checks of a problem do without
-    return rich.Progress(
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(bar_width=20),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[terms]}"),
-        console=import_module("rich.console").Console(stderr=True),
-        disable=not progress,
-    )

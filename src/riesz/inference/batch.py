@@ -13,11 +13,11 @@ from riesz.engines.amortise.readings import as_readings
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.amortise.warranty import NUM_EXACT, Exact, taken, vouched
 from riesz.engines.base import AbstractEngine
-from riesz.engines.training import bar
 from riesz.errors import RieszError
 from riesz.inference.auto import lacking
 from riesz.inference.fit import fit
 from riesz.problem.problem import InverseProblem
+from riesz.progress import bar
 
 LARGEST_BLOCK, MOST_IN_BLOCK = 2**25, 8192
 """Numbers in the draws that are held at once, and data sets."""

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from time import monotonic
@@ -32,6 +31,7 @@ from riesz.many.orders import Order
 from riesz.many.page import write_page
 from riesz.many.scheduler import Outcome, Pool, Task, run_tasks
 from riesz.many.sites import MANIFEST, Described, Settings, Site, sites_in
+from riesz.progress import bar
 
 SECONDS_BETWEEN_TABLES = 30.0
 
@@ -228,17 +228,8 @@ class Seen:
 
 @contextmanager
 def shown(total: int, done: int, progress: bool) -> Iterator[Seen]:
-    rich = import_module("rich.progress")
-    with rich.Progress(
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(bar_width=20),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[terms]}"),
-        console=import_module("rich.console").Console(stderr=True),
-        disable=not progress,
-    ) as bar:
-        yield Seen(bar, bar.add_task("fits", total=total, completed=done, terms=""))
+    with bar(progress) as seen:
+        yield Seen(seen, seen.add_task("fits", total=total, completed=done, terms=""))
 
 
 def assemble(

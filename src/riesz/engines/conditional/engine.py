@@ -42,13 +42,14 @@ from riesz.engines.nuts.engine import (
     history_of,
     warnings_of,
 )
-from riesz.engines.training import bar, minimised, spoken
+from riesz.engines.training import minimised
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
+from riesz.progress import bar, spoken
 from riesz.spelling import listed
 
 STEEP = 0.05

@@ -44,11 +44,12 @@ from riesz.engines.emulate.start import (
     log_likelihoods,
 )
 from riesz.engines.emulate.variational import information, matched_normals, refined
-from riesz.engines.training import TrainingError, bar, spoken
+from riesz.engines.training import TrainingError
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, FullRank, antithetic
 from riesz.problem.problem import InverseProblem
+from riesz.progress import bar, spoken
 from riesz.surrogate.networks import local_functions, with_more_features
 from riesz.surrogate.surrogate import Surrogate
 from riesz.surrogate.trajectory import Trajectory

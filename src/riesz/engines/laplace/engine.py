@@ -32,12 +32,12 @@ from riesz.engines.laplace.newton import (
     leading_eigenpairs,
     most_likely,
 )
-from riesz.engines.training import bar, spoken
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
+from riesz.progress import bar, spoken
 
 NEGLIGIBLE = 0.01
 """Directions in which the data tell less than this part of what the prior does keep the prior."""

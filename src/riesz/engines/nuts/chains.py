@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.devices import Devices, each_of
 from riesz.engines.base import AbstractCheckpoint, InverseMass, Work, leaves_of, with_leaves
-from riesz.engines.training import bar
 from riesz.problem.problem import Coordinates
+from riesz.progress import bar
 
 BLOCK = 50
 """Transitions between two looks at the progress."""

@@ -20,9 +20,9 @@ from riesz.devices import Devices, over_rows
 from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.states import RelaxedStates
-from riesz.engines.training import bar
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.progress import bar
 
 FOR_EACH_UNKNOWN = 4
 """Draws, at the least: of fewer the curvature in all directions cannot be told."""

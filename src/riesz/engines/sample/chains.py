@@ -28,9 +28,9 @@ from riesz.engines.sample.hamiltonian import (
     transition,
 )
 from riesz.engines.sample.metric import Metric, refined, together
-from riesz.engines.training import bar, spoken
 from riesz.errors import OutOfTimeError
 from riesz.posterior.chains import agreement
+from riesz.progress import bar, spoken
 
 WINDOWS = (0.2, 0.4, 0.8)
 """Shares of the warm-up after which coordinates are refined; the rest finds the step alone."""

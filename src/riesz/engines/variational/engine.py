@@ -25,12 +25,12 @@ from riesz.engines.base import (
 )
 from riesz.engines.laplace.engine import NEGLIGIBLE, left_out
 from riesz.engines.laplace.newton import SearchSettings, most_likely
-from riesz.engines.training import bar, spoken
 from riesz.engines.variational.natural import STAGE, Nearest, begun, fitted, has_converged, resumed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
+from riesz.progress import bar, spoken
 
 SEARCH = SearchSettings(tolerance=0.05)
 """The mode is where q begins: a twentieth of a standard deviation more or less is nothing."""
