@@ -87,6 +87,7 @@ def test_means_and_sds_are_those_of_linear_regression():
         np.testing.assert_allclose(fits().sd[number], sd, rtol=0.01)
     assert fits().counts == {"trusted": 5}
     assert fits().notes(0) == ()
+    assert not fits().contradict.any()
 
 
 def test_numbers_come_in_their_own_units():
@@ -117,6 +118,16 @@ def test_values_may_be_missing_and_noise_may_differ():
         assert np.abs(found.mean[number] - mean).max() < 0.01 * sd.min()
         np.testing.assert_allclose(found.sd[number], sd, rtol=0.01)
     assert len(found.posterior(0).problem.observed) == 3
+
+
+def test_data_that_no_unknowns_explain_are_told():
+    values = made_up(5)
+    values[1] *= 100  # another unit
+    values[3, 4] += 20 * NOISE  # an outlier
+    found = fit_data_sets(strengths(), values, model=model())
+    assert found.contradict.tolist() == [False, True, False, True, False]
+    assert "no values of the unknowns explain these data" in found.notes(3)[-1]
+    assert str(found).endswith("2 of them contradict the model")
 
 
 def test_a_posterior_of_one_of_them_holds_draws_of_it():

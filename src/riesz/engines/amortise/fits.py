@@ -6,7 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from riesz.arrays import on_device
 from riesz.engines.amortise.model import ReducedSensors
@@ -36,7 +36,8 @@ class DataSetFits(eqx.Module):
     `mean` and `sd` are of the standard normal coordinates, a row for each data set; `moments` has
     those of an unknown in its own units. A verdict is "trusted", "refined" where more draws or
     exact solves were needed, "handed over" where another engine has fitted the data set, and
-    "doubtful" where nobody vouches for what is given: `notes` say why.
+    "doubtful" where nobody vouches for what is given: `notes` say why. Whether data
+    `contradict` the model altogether is another question, and `notes` say that too.
     """
 
     problem: InverseProblem
@@ -61,6 +62,11 @@ class DataSetFits(eqx.Module):
     @property
     def verdicts(self) -> tuple[str, ...]:
         return tuple(self.found.verdict.tolist())
+
+    @property
+    def contradict(self) -> Bool[np.ndarray, " data"]:
+        """Data sets that no values of the unknowns explain."""
+        return self.found.contradicts
 
     @property
     def counts(self) -> dict[str, int]:
@@ -98,7 +104,9 @@ class DataSetFits(eqx.Module):
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        return f"posteriors of {len(self)} data sets: {counts}"
+        odd = int(self.contradict.sum())
+        told = f"; {odd} of them contradict the model" if odd else ""
+        return f"posteriors of {len(self)} data sets: {counts}{told}"
 
 
 class Alone(NamedTuple):

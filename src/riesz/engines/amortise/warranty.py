@@ -1,12 +1,14 @@
 """Answers to many data sets that exact solves vouch for, or that say why they do not."""
 
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from riesz.arrays import on_device
 from riesz.devices import Devices
@@ -48,6 +50,10 @@ MOST_TOGETHER = 64
 MOST_ROUNDS = 3
 """Of Gaussians that are weighed by exact solves, each with the moments that the last one found."""
 
+NUM_REPLICAS, CONTRADICTION = 32, 5.0
+"""Data sets that a draw would give, and how many of their standard deviations the log-density of
+the true one may lie below theirs: by chance that happens to one of a thousand, with few sensors."""
+
 TRUSTED, REFINED, DOUBTFUL = "trusted", "refined", "doubtful"
 
 
@@ -74,8 +80,14 @@ class Vouched(NamedTuple):
     by_chance: Float[np.ndarray, " data"]  # error of the worst mean, in standard deviations
     bias: Float[np.ndarray, " data"]  # at most, by the model, in standard deviations
     elsewhere: Float[np.ndarray, " data"]
+    surprise: Float[np.ndarray, " data"]  # how far the data lie from any that the model gives
     num_exact: Int[np.ndarray, " data"]
     verdict: np.ndarray
+
+    @property
+    def contradicts(self) -> Bool[np.ndarray, " data"]:
+        """Data sets that no values of the unknowns explain."""
+        return ~(self.surprise <= CONTRADICTION)
 
 
 def vouched(
@@ -101,12 +113,12 @@ def checked(
     first = weighed_by(np.asarray(found.log_weights), drawn)
     result = settled(exact.problem, first, num_kept)
     weak = np.flatnonzero(~first.is_fair() & np.isfinite(first.k_hat))
-    bias = model_bias(exact, observed, first)
+    bias, surprise = looked_at(exact, observed, first)
     fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
     if len(weak):
         more = again(asked, taken(observed, weak), first.rows(weak), exact, width, seed)
         result = replaced(result, weak, settled(exact.problem, more, num_kept))
-        bias[weak] = model_bias(exact, taken(observed, weak), more)
+        bias[weak], surprise[weak] = looked_at(exact, taken(observed, weak), more)
         fair[weak] = more.is_fair()
         num_exact[weak] += exact.num_draws
     off = np.flatnonzero(fair & ~(bias <= LARGEST_BIAS))
@@ -122,6 +134,7 @@ def checked(
     return result._replace(
         bias=bias,
         elsewhere=np.asarray(found.elsewhere),
+        surprise=surprise,
         num_exact=num_exact,
         verdict=verdict,
     )
@@ -146,6 +159,7 @@ def settled(problem: InverseProblem, own: Judged, num_kept: int) -> Vouched:
         by_chance=own.by_chance(),
         bias=nothing,
         elsewhere=nothing,
+        surprise=nothing,
         num_exact=np.zeros(len(sd), int),
         verdict=np.full(len(sd), DOUBTFUL),
     )
@@ -224,15 +238,25 @@ def steady_factor(first: Judged) -> Float[np.ndarray, "data n n"]:
     return np.linalg.cholesky((1 - share) * first.covariance + share * plain)
 
 
-def model_bias(exact: Exact, observed: Readings, own: Judged) -> Float[np.ndarray, " data"]:
-    """How far the model may move a mean at most, by exact solves for a few draws."""
+class Looked(NamedTuple):
+    """How far the model may move a mean at most, and how far the data lie from what it gives."""
+
+    bias: Float[np.ndarray, " data"]
+    surprise: Float[np.ndarray, " data"]
+
+
+def looked_at(exact: Exact, observed: Readings, own: Judged) -> Looked:
+    """By exact solves for a few draws."""
     chosen = picked(own.weights, exact.num_draws)
-    logs = exact_log_weights(exact, observed, own, chosen)
+    seen = seen_by(exact, observed, own, chosen)
+    logs = exact_log_weights(exact, seen, own, chosen)
     ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         shares = np.exp(ratios - ratios.max(axis=1, keepdims=True))
         bias = shares.std(axis=1, ddof=1) / shares.mean(axis=1)
-    return np.where(np.isfinite(bias), bias, np.inf)
+    width = num_at_once(seen.predicted[0].size * NUM_REPLICAS, MOST_TOGETHER)
+    surprise = by_parts(surprises, exact.problem, seen, width=width, devices=exact.devices)
+    return Looked(np.where(np.isfinite(bias), bias, np.inf), surprise.mean(axis=1))
 
 
 def by_exact_solves(observed: Readings, first: Judged, exact: Exact, seed: int) -> Judged:
@@ -242,7 +266,8 @@ def by_exact_solves(observed: Readings, first: Judged, exact: Exact, seed: int) 
     def weighed(own: Judged, observed: Readings) -> Judged:
         drawn = proposed(own.mean, steady_factor(own), normals)
         every = np.broadcast_to(np.arange(MANY_EXACT), drawn.log_proposals.shape)
-        return weighed_by(exact_log_weights(exact, observed, drawn, every), drawn)
+        seen = seen_by(exact, observed, drawn, every)
+        return weighed_by(exact_log_weights(exact, seen, drawn, every), drawn)
 
     found = weighed(first, observed)
     for _ in range(MOST_ROUNDS - 1):
@@ -253,27 +278,54 @@ def by_exact_solves(observed: Readings, first: Judged, exact: Exact, seed: int) 
     return found
 
 
-def exact_log_weights(
+class Seen(NamedTuple):
+    """Draws of each data set, and what the sensors see of their exact states."""
+
+    observed: Readings
+    places: Float[np.ndarray, "data some coordinate"]
+    predicted: Float[np.ndarray, "data some sensor"]
+
+
+def seen_by(
     exact: Exact, observed: Readings, own: Proposed | Judged, chosen: Int[np.ndarray, "data some"]
+) -> Seen:
+    places = np.take_along_axis(own.draws, chosen[:, :, None], axis=1)
+    predicted = exact_predictions(exact.problem, places.reshape(-1, places.shape[2]), exact.devices)
+    return Seen(observed, places, predicted.reshape(*places.shape[:2], -1))
+
+
+def exact_log_weights(
+    exact: Exact, seen: Seen, own: Proposed | Judged, chosen: Int[np.ndarray, "data some"]
 ) -> Float[np.ndarray, "data some"]:
     """Of the exact posterior over the density of the proposals."""
-    places = np.take_along_axis(own.draws, chosen[:, :, None], axis=1)
-    flat = places.reshape(-1, places.shape[2])
-    seen = exact_predictions(exact.problem, flat, exact.devices)
-    rows = (observed, places, seen.reshape(*places.shape[:2], -1))
-    width = num_at_once(seen.shape[1] * chosen.shape[1], MOST_TOGETHER)
-    fits = by_parts(exact_fits, exact.problem, rows, width=width, devices=exact.devices)
-    proposals = np.take_along_axis(own.log_proposals, chosen, axis=1)
-    return fits + log_normal(places) - proposals
+    width = num_at_once(seen.predicted[0].size, MOST_TOGETHER)
+    fits = by_parts(exact_fits, exact.problem, seen, width=width, devices=exact.devices)
+    return fits + log_normal(seen.places) - np.take_along_axis(own.log_proposals, chosen, axis=1)
 
 
-def exact_fits(
-    problem: InverseProblem, row: tuple[Readings, Draws, Float[Array, "draw sensor"]]
-) -> Float[Array, " draw"]:
+def exact_fits(problem: InverseProblem, row: tuple) -> Float[Array, " draw"]:
     observed, places, seen = row
 
     def one(place, predicted):
         return observed.log_prob(problem.likelihood, predicted, problem.z(place))
+
+    return jax.vmap(one)(places, seen)
+
+
+def surprises(problem: InverseProblem, row: tuple) -> Float[Array, " draw"]:
+    """How far the log-density of the data lies below that of what each draw would have given."""
+    observed, places, seen = row
+    keys = jr.split(jr.key(0), NUM_REPLICAS)  # the same for all, so that they can be compared
+
+    def one(place, predicted):
+        z, likelihood = problem.z(place), observed.likelihood(problem.likelihood)
+
+        def fit(values):
+            other = eqx.tree_at(lambda own: own.values, observed, values)
+            return other.log_prob(problem.likelihood, predicted, z)
+
+        usual = jax.vmap(lambda key: fit(likelihood.sample(key, predicted, z)))(keys)
+        return (jnp.mean(usual) - fit(observed.values)) / jnp.std(usual)
 
     return jax.vmap(one)(places, seen)
 
@@ -303,20 +355,29 @@ def seen_exactly(
 
 
 def reasons(found: Vouched, number: int) -> tuple[str, ...]:
-    """Why nobody vouches for an answer, in words; nothing where somebody does."""
-    if found.verdict[number] != DOUBTFUL:
-        return ()
-    told = []
-    if not (found.k_hat[number] <= HEAVY and found.by_chance[number] <= CHANCE):
+    """Why nobody vouches for an answer, and what contradicts it, in words; else nothing."""
+    told = [f"{one}: fit this data set by itself, rz.fit." for one in doubts(found, number)]
+    if found.contradicts[number]:
         told.append(
+            "no values of the unknowns explain these data: they are less probable than what the "
+            f"model gives by {found.surprise[number]:.2g} standard deviations of that. Look for "
+            "wrong units, outliers, or physics that is missing."
+        )
+    return tuple(told)
+
+
+def doubts(found: Vouched, number: int) -> Iterator[str]:
+    if found.verdict[number] != DOUBTFUL:
+        return
+    if not (found.k_hat[number] <= HEAVY and found.by_chance[number] <= CHANCE):
+        yield (
             f"draws of a normal distribution do not tell of the posterior (k-hat "
             f"{found.k_hat[number]:.2f}, worth {found.effective_draws[number]:.0f} draws)"
         )
     if found.elsewhere[number] > SHARE_ELSEWHERE:
-        told.append("other values of the unknowns, far away, explain these data as well")
+        yield "other values of the unknowns, far away, explain these data as well"
     if not found.bias[number] <= LARGEST_BIAS:
-        told.append(
+        yield (
             f"exact solves say that means may be off by {found.bias[number]:.2g} standard "
             "deviations"
         )
-    return tuple(f"{one}: fit this data set by itself, rz.fit." for one in told)
