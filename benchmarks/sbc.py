@@ -1,0 +1,103 @@
+"""Simulation-based calibration at scale, by fits of many data sets at once.
+
+Unknowns come from the prior, data from exact solves with noise; `rz.fit_data_sets` fits them
+together, each checked by exact solves, and the ranks of the truths among draws of their posteriors
+must be uniform. `transport` is the problem of `many_batched.py` (two unknowns); `field` a
+log-diffusivity of 16 unknowns on 33 x 33 nodes with 40 sensors.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import riesz as rz
+from riesz.devices import devices_of
+from riesz.diagnose.calibration import Calibration
+from riesz.engines.amortise.model import reduced_over_prior
+from riesz.engines.amortise.parts import by_parts
+from riesz.engines.amortise.simulate import Simulator
+from riesz.engines.amortise.warranty import exact_predictions
+
+NUM_UNKNOWNS, NUM_SENSORS, NOISE_SD = 16, 40, 0.002
+CHECKED_AGAIN = 100
+"""Data sets that are fitted a second time with other draws: means must agree."""
+
+
+def field(seed: int):
+    """A log-diffusivity, from readings of the state."""
+    points = np.random.default_rng([seed, 0]).uniform(0.05, 0.95, size=(NUM_SENSORS, 2))
+    kernel = rz.Matern32(length_scale=0.4, sd=0.7)
+    return rz.inverse_problem(
+        rz.hierarchy(rz.rectangle((4, 4)), 4),
+        rz.diffusion("a") - rz.source(1.0),
+        latents={"a": rz.KarhunenLoeve(kernel, num_terms=NUM_UNKNOWNS, transform=jnp.exp)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations(points, np.full(NUM_SENSORS, 0.02)),
+        likelihood=rz.Gaussian(np.full(NUM_SENSORS, NOISE_SD)),
+    )
+
+
+def predicted(simulator: Simulator, place):
+    return simulator.predicted(place)
+
+
+def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:
+    """Ranks of truths in their posteriors, and how the data sets were fitted."""
+    rng, size = np.random.default_rng([seed, 1]), problem.num_coordinates
+    noise_sd = np.asarray(problem.likelihood.sd)
+    truths = rng.normal(size=(count, size))
+    clean = exact_predictions(problem, truths, devices_of("all"))
+    values = clean + noise_sd * rng.normal(size=clean.shape)
+    model = reduced_over_prior(problem, seed)
+    start = time.perf_counter()
+    fits = rz.fit_data_sets(problem, values, model=model, seed=seed)
+    seconds = time.perf_counter() - start
+    again = rz.fit_data_sets(problem, values[:CHECKED_AGAIN], model=model, seed=seed + 1)
+    draws = fits.found.draws
+    below = np.sum(draws < truths[:, None], axis=1) + rng.uniform(size=truths.shape)
+    seen = by_parts(predicted, Simulator(problem, model), truths, width=64, devices=None)
+    gaps = np.abs(fits.mean[:CHECKED_AGAIN] - again.mean) / fits.sd[:CHECKED_AGAIN]
+    found = Calibration(
+        names=problem.latents.coordinate_names(),
+        ranks=below / (draws.shape[1] + 1),
+        contraction=1 - np.mean(fits.sd**2, axis=0),
+        sensor_errors=np.max(np.abs(seen - clean) / noise_sd, axis=1),
+        start_gaps=gaps.max(axis=1),
+        num_unsettled=fits.counts.get("doubtful", 0),
+        seconds=seconds,
+    )
+    return found, {**fits.counts, "contradict": int(fits.contradict.sum())}
+
+
+def main() -> None:
+    from many_batched import transport
+
+    problems = {"transport": transport, "field": field}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problem", choices=problems)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    found, counts = calibration(
+        problems[options.problem](options.seed), options.count, options.seed
+    )
+    print(found)
+    print(json.dumps(counts))
+    from riesz.io.store.results import results, write_results
+
+    config = {"problem": options.problem, "device": jax.devices()[0].device_kind}
+    command = f"python benchmarks/sbc.py {options.problem} --count {options.count}"
+    figures = {**found.figures(), **counts}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_results(options.out, results(command, config, options.seed, found.rows(), figures))
+
+
+if __name__ == "__main__":
+    main()
