@@ -1,6 +1,7 @@
 """Problem files in time: axes, observations with dates, and what is refused before any work."""
 
 import datetime
+import json
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,11 +9,14 @@ import pytest
 from tests.small_problem import LOGNORMAL, problem_toml, table, written
 
 import riesz as rz
+from riesz.case.check.words import rivers_lines
 from riesz.case.file.stresses import kept_series, series_content
 from riesz.case.file.time_axis import TimeTable
 from riesz.case.file.wells import kept_wells, step_rates, wells_content
 from riesz.errors import FileFormatError, RieszError
-from riesz.fem.assembly import dirichlet_values
+from riesz.fem.assembly import dirichlet_values, residual
+from riesz.fem.time.fixed import has_changing_matrix
+from riesz.fem.time.problem import at_time
 from riesz.io.store.posterior import load_posterior
 
 START = datetime.date(1980, 1, 1)
@@ -69,6 +73,36 @@ def timed(time=YEAR, *, observations=None, equation=STORED, more="", **parts):
     given = {"date": "day"} if observations is None else observations
     text = problem_toml(observations=given, equation=equation, unknowns=UNKNOWNS, **parts)
     return text + "\n" + ("" if time is None else table("time", time)) + more
+
+
+RIVER = """
+[[rivers]]
+file = "river.geojson"
+stage = {stage}
+conductance = 2.0
+{rise}
+"""
+
+
+def test_a_river_rises_as_a_series_does(tmp_path):
+    line = {"type": "LineString", "coordinates": [[0.2, 0.1], [0.7, 0.9]]}
+    (tmp_path / "river.geojson").write_text(json.dumps(line))
+    (tmp_path / "gauge.csv").write_text("date,value\n1980-01-01,0.5\n1980-02-16,3.5\n")
+    gauge = table("series.gauge", {"file": "gauge.csv"})
+    rising = RIVER.format(stage=1.0, rise='rise = "gauge"')
+    case = rz.read_problem(written(tmp_path, timed(more=gauge + rising), DATES))
+    step = case.problem.forward
+    z = case.problem.z(jnp.zeros(case.problem.num_coordinates))
+    assert not has_changing_matrix(step, at_time(z, jnp.array(10.0)))
+    mean = (15 * 0.5 + 14 * 3.5) / 29  # of February
+    for day, level in ((10.0, 1.5), (40.0, 1 + mean), (70.0, 4.5)):
+        still = RIVER.format(stage=level, rise="")
+        same = rz.read_problem(written(tmp_path, timed(more=still), DATES)).problem.forward
+        when, state = at_time(z, jnp.array(day)), jnp.linspace(0.0, 1.0, step.space.num_dofs)
+        np.testing.assert_allclose(residual(step, state, when), residual(same, state, when))
+    assert "mean stage 1 + gauge, conductance 2" in rivers_lines(case)[0]
+    with pytest.raises(FileFormatError, match=r"rivers.1.rise = 'gauge', but there is no \[series"):
+        rz.read_problem(written(tmp_path, timed(more=rising), DATES))
 
 
 def test_readings_with_dates_are_read_off_a_march(tmp_path):

@@ -197,7 +197,8 @@ def rivers_lines(case: Case) -> list[str]:
     for one, table in zip(case.rivers, case.tables.rivers, strict=True):
         lines.append(
             f"{table.file}: {length_text(case, one.length)} inside the domain, mean stage "
-            f"{one.mean_stage:.6g}, conductance {spoken(one.conductance)}"
+            f"{one.mean_stage:.6g}{'' if one.rise is None else f' + {one.rise}'}, conductance "
+            f"{spoken(one.conductance)}"
         )
     return lines
 

@@ -4,7 +4,7 @@ Everything in the file is validated before any work begins. Paths in it are rela
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +57,6 @@ from riesz.case.table import table_of, toml_in
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, engine_class
 from riesz.errors import told_of
-from riesz.fem.terms.weakform import WeakForm
 from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.auto import Choice, choose_engine
 from riesz.inference.fit import ASKED_FOR
@@ -195,10 +194,10 @@ def read_case(
     mesh = with_regions(path, nested.meshes[-1] if nested else coarse, found.regions)
     domain = replace(nested, meshes=(*nested.meshes[:-1], mesh)) if nested else mesh
     beds = zip(found.rivers, tables.rivers, strict=True)
-    rivers = tuple(river_on(mesh, own, table.conductance) for own, table in beds)
+    rivers = tuple(river_on(mesh, own, table.conductance, table.rise) for own, table in beds)
     with warnings.catch_warnings(record=True) as caught, told_of(path):
         warnings.simplefilter("always")
-        problem = built(path, tables, prepared, found, domain, river_exchange(rivers))
+        problem = built(path, tables, prepared, found, domain, rivers)
     told += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
@@ -252,9 +251,9 @@ def built(
     prepared: Prepared,
     found: Mapped,
     domain: Mesh | Hierarchy,
-    exchange: WeakForm,
+    rivers: Sequence[River],
 ) -> InverseProblem:
-    """The inverse problem that the tables describe; `exchange` is that with rivers."""
+    """The inverse problem that the tables describe."""
     likelihood, own = with_effects(tables, prepared)
     priors = priors_of(tables, nested=isinstance(domain, Hierarchy))
     time = None if tables.time is None else tables.time.axis()
@@ -266,6 +265,7 @@ def built(
     count, further = len(tables.measurements), tables.further_measurements()
     data, noise = data_of(tables.measurements, found.measurements[:count])
     changing = {} if time is None else series_on(found.series, tables.series, time)
+    exchange = river_exchange(rivers, changing)
     stretches = {tag: one.with_series(changing) for tag, one in tables.boundary.items()}
     equation = tables.equation.with_series(changing)
     first = Posed(equation, stretches, found.wells, [seen, *data], [likelihood, *noise])

@@ -5,9 +5,10 @@ On the mesh a river is as wide as the cells that it crosses: the length in a cel
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pydantic import Field, model_validator
 from riesz.case.table import NumberOrName, Table, table_of
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.fem.terms.coefficient import per_cell
+from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import WeakForm, leakage
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.lines import Line, lines_of
@@ -26,6 +28,8 @@ from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refine import Hierarchy
 
+NOTHING: Mapping[str, Series] = MappingProxyType({})
+
 KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
 """Columns of a run's own table, one straight segment a row."""
 
@@ -33,13 +37,14 @@ KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
 class RiverTable(Table):
     """Lines along which conductance * (stage - u) enters the domain, by length.
 
-    A text is a column of the map for `stage`, and an unknown for `conductance`.
+    A text is a column of the map for `stage`, an unknown for `conductance`, a series for `rise`.
     """
 
     file: str = Field(description="the map layer of its lines, relative to the problem file")
     layer: str | None = None
     stage: NumberOrName = Field(description="a number, or a column of the map")
     conductance: NumberOrName = Field(description="a positive number, or the name of an unknown")
+    rise: str | None = None  # the series that is added to the stage
 
     @model_validator(mode="after")
     def check(self):
@@ -77,6 +82,7 @@ class River:
     level: Float[np.ndarray, " cell"]  # the stage, where there is some of the river
     length: float  # inside the domain
     mean_stage: float  # by length
+    rise: str | None = None  # the series that is added to the stage
 
 
 def read_rivers(
@@ -137,7 +143,9 @@ def segments_of(
     return np.concatenate([one[:-1] for one in lines]), np.concatenate([one[1:] for one in lines])
 
 
-def river_on(mesh: Mesh, lines: RiverLines, conductance: float | str) -> River:
+def river_on(
+    mesh: Mesh, lines: RiverLines, conductance: float | str, rise: str | None = None
+) -> River:
     """What each cell holds of a river; raises where none of it lies in the domain."""
     found = stretches_in_cells(mesh, lines.starts, lines.ends)
     total = float(found.length.sum())
@@ -155,7 +163,7 @@ def river_on(mesh: Mesh, lines: RiverLines, conductance: float | str) -> River:
         *(lines.path, lines.starts[touching], lines.ends[touching], lines.stages[touching]),
         lines.crs,
     )
-    return River(inside, conductance, density, level, total, mean)
+    return River(inside, conductance, density, level, total, mean, rise)
 
 
 def outside_text(mesh: Mesh, lines: RiverLines) -> str:
@@ -172,11 +180,12 @@ def outside_text(mesh: Mesh, lines: RiverLines) -> str:
     )
 
 
-def river_exchange(rivers: Sequence[River]) -> WeakForm:
-    """What leaves to all rivers."""
+def river_exchange(rivers: Sequence[River], changing: Mapping[str, Series] = NOTHING) -> WeakForm:
+    """What leaves to all rivers, some of which rise as a series does."""
     form = WeakForm()
     for one in rivers:
-        form = form + leakage(one.conductance, per_cell(one.density), per_cell(one.level))
+        rise = 0.0 if one.rise is None else changing[one.rise]
+        form = form + leakage(one.conductance, per_cell(one.density), per_cell(one.level), rise)
     return form
 
 

@@ -308,6 +308,27 @@ class ProblemTables(Table):
         return self
 
     @model_validator(mode="after")
+    def check_series(self):
+        if self.time is None and self.series:
+            raise ValueError(f"has [series.{min(self.series)}], but no [time] that it changes in")
+        for name in self.series:
+            if name in self.unknowns:
+                raise ValueError(f"has [series.{name}] and [unknowns.{name}]: rename one")
+            if name not in {*self.coefficients().values(), *(one.rise for one in self.rivers)}:
+                raise ValueError(
+                    f"has [series.{name}], which nothing reads: name it in the equation, on the "
+                    "boundary, or as the rise of a river, or leave it out"
+                )
+        for number, one in enumerate(self.rivers, 1):
+            if one.rise is not None and one.rise not in self.series:
+                raise ValueError(
+                    f"says rivers.{number}.rise = {one.rise!r}, but there is no "
+                    f"[series.{one.rise}]: {nearest(one.rise, list(self.series))}give the table of "
+                    "what is added to the stage, and [time]"
+                )
+        return self
+
+    @model_validator(mode="after")
     def check_time(self):
         """A time axis goes with storage, and with observations that have times."""
         names, time = self.observations, self.time
@@ -321,16 +342,6 @@ class ProblemTables(Table):
         dated = [number for number, one in enumerate(self.wells, 1) if one.date is not None]
         if time is None and dated:
             raise ValueError(f"has wells.{dated[0]}.date, rates that change, but no [time]")
-        if time is None and self.series:
-            raise ValueError(f"has [series.{min(self.series)}], but no [time] that it changes in")
-        for name in self.series:
-            if name in self.unknowns:
-                raise ValueError(f"has [series.{name}] and [unknowns.{name}]: rename one")
-            if name not in self.coefficients().values():
-                raise ValueError(
-                    f"has [series.{name}], which nothing reads: name it in the equation or on the "
-                    "boundary, or leave it out"
-                )
         if time is None:
             return self
         if names.date is None:

@@ -162,9 +162,9 @@ def exchange_integrand(u, v, *, conductance, external_value):
     return conductance * (u.value - external_value) * v.value
 
 
-def leakage_integrand(u, v, *, conductance, density, level):
-    r"""$c\,\ell\,(u - u_0)\,v$, with the length $\ell$ of lines by area."""
-    return conductance * density * (u.value - level) * v.value
+def leakage_integrand(u, v, *, conductance, density, level, rise):
+    r"""$c\,\ell\,(u - u_0 - r)\,v$, with the length $\ell$ of lines by area."""
+    return conductance * density * (u.value - level - rise) * v.value
 
 
 def storage_integrand(u, v, *, capacity, rate, past):
@@ -310,11 +310,12 @@ def robin(conductance: Any, external_value: Any, *, on: str = BOUNDARY) -> WeakF
     )
 
 
-def leakage(conductance: Any, density: Any, level: Any) -> WeakForm:
-    r"""$\int c\,\ell\,(u - u_0)\,v$: exchange with rivers whose lines lie anywhere in the mesh.
+def leakage(conductance: Any, density: Any, level: Any, rise: Any = 0.0) -> WeakForm:
+    r"""$\int c\,\ell\,(u - u_0 - r)\,v$: exchange with rivers whose lines lie anywhere in the mesh.
 
     `density` $\ell$ is the length of river by area, for instance of each cell: a river is then as
-    wide as the cells that it crosses. By length, $c\,(u_0 - u)$ enters the domain.
+    wide as the cells that it crosses. By length, $c\,(u_0 + r - u)$ enters the domain; the `rise`
+    $r$ is what all of its level rises by, in time.
     """
     return single(
         "leakage",
@@ -323,6 +324,7 @@ def leakage(conductance: Any, density: Any, level: Any) -> WeakForm:
             "conductance": (conductance, SCALAR),
             "density": (density, SCALAR),
             "level": (level, SCALAR),
+            "rise": (rise, SCALAR),
         },
         state_degree=(2, 0),
         positive=("conductance",),

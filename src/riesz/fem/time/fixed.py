@@ -29,7 +29,7 @@ FreeValues = Float[Array, " free"]
 KEPT_NUMBERS = 1 << 27
 """Of what a solver makes of the matrices of all kinds of steps: a gigabyte."""
 
-RIGHT_HAND = ("strength", "outward_flux", "external_value", "level")
+RIGHT_HAND = ("strength", "outward_flux", "external_value", "level", "rise")
 """Coefficients of linear terms that the matrix does not depend on."""
 
 
