@@ -61,25 +61,28 @@ def case_in_time(folder: Path):
     return case
 
 
-def fallen(points, times):
-    """A state that falls with time and towards the right, a little more in each draw."""
-    draw = 1 + 0.1 * np.arange(NUM_DRAWS)[:, None, None]
+def fallen(points, times, num_draws=NUM_DRAWS):
+    """A state that falls with time and towards the right, a little more in some draws."""
+    order = np.arange(num_draws)
+    order = order if num_draws == NUM_DRAWS else np.random.default_rng(0).permutation(order)
+    draw = 1 + 0.8 * order[:, None, None] / num_draws
     return 1.5 - draw * times[:, None] / 365 * points[:, 0]
 
 
-def tiny_run_in_time(folder: Path) -> Path:
+def tiny_run_in_time(folder: Path, num_draws: int = NUM_DRAWS) -> Path:
     """Six steps of thirty days; the observed places are called A and B."""
     case = case_in_time(folder)
     problem, axis = case.problem, case.problem.time.axis
     mesh, seen = problem.forward.space.mesh, case.prepared.points
-    every = fallen(mesh.nodes, axis.times)
-    read = np.stack([fallen(seen, axis.times)[:, k, i] for i, k in enumerate((2, 4, 3))], axis=1)
-    made_up = made_up_draws(num_draws=NUM_DRAWS, noise=0.05)
+    every = fallen(mesh.nodes, axis.times, num_draws)
+    states = fallen(seen, axis.times, num_draws)
+    read = np.stack([states[:, k, i] for i, k in enumerate((2, 4, 3))], axis=1)
+    made_up = made_up_draws(num_draws=num_draws, noise=0.05)
     draws = replace(
         made_up,
         mesh=mesh,
         state=NodalDraws(exactly(every[:, -1]), False),
-        unknowns={"s": NumberDraws(np.linspace(0.8, 1.2, NUM_DRAWS)[:, None], ())},
+        unknowns={"s": NumberDraws(np.linspace(0.8, 1.2, num_draws)[:, None], ())},
         observed=Observed(
             *(seen, case.prepared.values, case.prepared.censored),
             *(exactly(read), exactly(np.full(read.shape, 0.05)), exactly(read)),
@@ -92,9 +95,9 @@ def tiny_run_in_time(folder: Path) -> Path:
     course = Course(
         axis,
         shown,
-        exactly(every[:, shown].reshape(NUM_DRAWS, -1)),
+        exactly(every[:, shown].reshape(num_draws, -1)),
         places,
-        exactly(fallen(places, axis.times).reshape(NUM_DRAWS, -1)),
+        exactly(fallen(places, axis.times, num_draws).reshape(num_draws, -1)),
         draws.shifts,
     )
     family = MeanField(jnp.array([0.3]), jnp.log(jnp.array([0.5])))

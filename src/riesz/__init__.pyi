@@ -146,6 +146,8 @@ from .engines.relax.schedule import Learned as Learned
 from .prediction.in_time import predict_in_time as predict_in_time
 from .prediction.predict import predict as predict
 from .prediction.data import predict_data as predict_data
+from .prediction.measure_next import measure_next as measure_next
+from .prediction.next_places import NextPlaces as NextPlaces
 from .prediction.quantity import BudgetTerm as BudgetTerm
 from .prediction.quantity import Outflow as Outflow
 from .diagnose.summary import summary as summary
@@ -171,6 +173,7 @@ from .case.run.folder import Run as Run
 from .case.run.folder import read_run as read_run
 from .case.run.opened import scenario as scenario
 from .case.run.predict import write_prediction as write_prediction
+from .case.run.next import write_next as write_next
 from .case.report.page import write_report as write_report
 from .many.fit_many import fit_many as fit_many
 from .errors import EngineError as EngineError

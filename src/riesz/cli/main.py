@@ -20,6 +20,8 @@ from riesz.cli.fit import fit_problem
 from riesz.cli.fit_many import fit_many
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
+from riesz.cli.next import EXAMPLE as NEXT_EXAMPLE
+from riesz.cli.next import next_places
 from riesz.cli.predict import predict_run, report_run
 from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
 from riesz.cli.pumptest import pumptest
@@ -55,6 +57,7 @@ app.command(
     "predict",
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",
 )(predict_run)
+app.command("next", epilog=NEXT_EXAMPLE)(next_places)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 app.command(epilog=PUMPTEST_EXAMPLE)(pumptest)
 app.command(epilog="Example: riesz demo --out demo-output")(demo)

@@ -21,6 +21,13 @@ Parameters = Mapping[str, Float[np.ndarray, "draw 1"]]
 LINKS = {"identity": np.asarray, "log": np.exp, "logit": expit}
 """From what the state says to a rate or a share."""
 
+SLOPES = {
+    "identity": np.ones_like,
+    "log": np.exp,
+    "logit": lambda said: expit(said) * expit(-said),
+}
+"""Their derivatives."""
+
 
 def discrete(name: str) -> Any:
     """A distribution of SciPy's, which takes half a second to import: few need one."""
@@ -38,6 +45,11 @@ class AbstractScatter(eqx.Module):
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         """What is not exceeded by a measurement with this probability."""
 
+    @abstractmethod
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        """The sd of normal noise on what the state says that would tell as much of it: by Fisher's
+        information, which is that of one measurement."""
+
 
 class NormalScatter(AbstractScatter):
     """By a standard deviation."""
@@ -47,6 +59,9 @@ class NormalScatter(AbstractScatter):
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         return said + parameters["sd"] * ndtri(probability)
+
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        return np.broadcast_to(parameters["sd"], said.shape)
 
 
 class SummedScatter(AbstractScatter):
@@ -61,6 +76,10 @@ class SummedScatter(AbstractScatter):
         variance = sum(parameters[name] ** 2 for name in self.names)
         return said + np.sqrt(variance) * ndtri(probability)
 
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        variance = sum(parameters[name] ** 2 for name in self.names)
+        return np.broadcast_to(np.sqrt(variance), said.shape)
+
 
 class StudentScatter(AbstractScatter):
     """With heavy tails, by a scale."""
@@ -72,6 +91,10 @@ class StudentScatter(AbstractScatter):
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         return said + parameters["sd"] * stdtrit(self.degrees_of_freedom, probability)
+
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        tails = (self.degrees_of_freedom + 3) / (self.degrees_of_freedom + 1)
+        return np.broadcast_to(np.sqrt(tails) * parameters["sd"], said.shape)
 
 
 class LogNormalScatter(AbstractScatter):
@@ -85,6 +108,9 @@ class LogNormalScatter(AbstractScatter):
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         return self.expected(said, parameters) * np.exp(parameters["sd"] * ndtri(probability))
 
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        return parameters["sd"] * np.abs(LINKS[self.link](said)) / SLOPES[self.link](said)
+
 
 class PoissonScatter(AbstractScatter):
     """Counts."""
@@ -96,6 +122,10 @@ class PoissonScatter(AbstractScatter):
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         return discrete("poisson").ppf(probability, self.expected(said, parameters))
+
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        rate = self.expected(said, parameters)
+        return np.sqrt(rate) / (parameters["exposure"] * SLOPES[self.link](said))
 
 
 class NegativeBinomialScatter(AbstractScatter):
@@ -111,6 +141,11 @@ class NegativeBinomialScatter(AbstractScatter):
         share = size / (size + self.expected(said, parameters))
         return discrete("nbinom").ppf(probability, size, share)
 
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        rate = self.expected(said, parameters)
+        sd = np.sqrt(rate + rate**2 / parameters["concentration"])
+        return sd / (parameters["exposure"] * SLOPES[self.link](said))
+
 
 class BinomialScatter(AbstractScatter):
     """Shares of trials."""
@@ -123,3 +158,8 @@ class BinomialScatter(AbstractScatter):
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         trials = np.round(parameters["trials"])
         return discrete("binom").ppf(probability, trials, self.expected(said, parameters)) / trials
+
+    def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
+        share = self.expected(said, parameters)
+        sd = np.sqrt(share * (1 - share) / parameters["trials"])
+        return sd / SLOPES[self.link](said)

@@ -1,6 +1,6 @@
 """Figures: free functions that draw on given axes; nothing here opens a window."""
 
-from riesz.plot.fields import draw_field, draw_mesh, draw_slice, draw_vectors
+from riesz.plot.fields import draw_field, draw_mesh, draw_places, draw_slice, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.plot.posterior import draw_hydrograph, draw_mean_and_sd, pairs_figure, ranks_figure
 
@@ -9,6 +9,7 @@ __all__ = [
     "draw_hydrograph",
     "draw_mean_and_sd",
     "draw_mesh",
+    "draw_places",
     "draw_slice",
     "draw_vectors",
     "new_figure",

@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.tri import Triangulation
 
 from riesz.errors import RieszError
 from riesz.mesh.facets import boundary_facets
+from riesz.mesh.grid import Grid
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.slices import mesh_slice
 
@@ -77,3 +78,27 @@ def draw_vectors(axes: Axes, points: Points, vectors: Points, **settings: Any) -
     """Draw arrows at points."""
     axes.quiver(*points.T, *vectors.T, **{"width": 0.004, "angles": "xy"} | settings)
     axes.set_aspect("equal")
+
+
+def draw_places(
+    axes: Axes,
+    mesh: Mesh,
+    at: Grid | Points,
+    values: Float[np.ndarray, " point"],
+    chosen: Int[np.ndarray, " chosen"],
+    *,
+    label: str = "",
+) -> None:
+    """Colour points, or the cells of a grid, by values, and number those that were chosen."""
+    if isinstance(at, Grid):
+        points = at.points
+        picture = axes.pcolormesh(*at.axes, at.filled(values), shading="nearest")
+    else:
+        points = at
+        picture = axes.scatter(*points.T, c=values, s=25)
+    axes.figure.colorbar(picture, ax=axes, label=label, location="bottom", shrink=0.8)
+    draw_outline(axes, mesh)
+    axes.plot(*points[chosen].T, "o", color="white", markeredgecolor="black", markersize=5)
+    for rank, place in enumerate(points[chosen].tolist(), start=1):
+        where = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 9}
+        axes.annotate(str(rank), place, **where)

@@ -8,8 +8,9 @@ from jaxtyping import Float
 
 from riesz.case.report.maps import FieldMap, encoded, field_map, map_grid, rings, rounded
 from riesz.case.report.trust import Verdict, overall, verdicts
-from riesz.case.run.folder import MANIFEST, PROBLEM, Run
+from riesz.case.run.folder import MANIFEST, PROBLEM, Run, kept_answers
 from riesz.case.run.measured import (
+    GAINS,
     MEASUREMENT,
     VALUE,
     Measured,
@@ -33,9 +34,6 @@ MOST_ARROWS = 24
 
 ROUNDING = 1e-10
 """Of a budget's largest line: what is smaller is zero."""
-
-GAINS = {"point_source": "wells", "leakage": "rivers"}
-"""What the terms of an equation are called where it describes an aquifer."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,7 @@ class Content:
     met: DataFit
     num_draws: int
     course: dict[str, Any] | None = None  # in time, as the page reads it
+    answers: tuple[dict[str, Any], ...] = ()  # where to measure next, where that was asked
 
 
 def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Content:
@@ -118,6 +117,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         met=met,
         num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
+        answers=tuple(kept_answers(run.folder)),
     )
 
 

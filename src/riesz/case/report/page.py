@@ -14,6 +14,7 @@ from matplotlib import colormaps
 
 from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encoded, encoded_grid, rounded
+from riesz.case.report.next import LINK, next_section
 from riesz.case.report.sections import (
     budget_section,
     curves_section,
@@ -113,6 +114,8 @@ def page(content: Content) -> str:
         trust=trust_list(content),
         curves=curves_section(content),
         budget=budget_section(content),
+        next=next_section(content.answers, content.outline),
+        next_link=LINK if content.answers else "",
         facts=facts_table(content),
         configuration=escape(content.configuration),
     )

@@ -45,6 +45,9 @@ DRAWS = "draws.npz"
 MANIFEST = "manifest.json"
 SUMMARY = "summary.txt"
 
+NEXT = "next.json"
+"""Where to measure next, where that was asked for the report; it came after the fit."""
+
 FILES = "files"
 """The manifest's key for the digests of all other files."""
 
@@ -154,6 +157,12 @@ class Run:
             )
             self.computed[num_draws, seed] = drawn
         return self.computed[num_draws, seed]
+
+
+def kept_answers(folder: Path) -> list[dict[str, Any]]:
+    """What was asked about a run, for its report."""
+    path = folder / NEXT
+    return read_results(path)["rows"] if path.is_file() else []
 
 
 def is_finished(folder: Path) -> bool:

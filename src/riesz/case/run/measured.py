@@ -19,6 +19,9 @@ VALUE, MEASUREMENT = "value", "measurement"
 """The measured quantity, and what a new measurement of it would read: among those that can be
 predicted."""
 
+GAINS = {"point_source": "wells", "leakage": "rivers"}
+"""What the terms of an equation are called where it describes an aquifer."""
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:

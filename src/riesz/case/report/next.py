@@ -1,0 +1,120 @@
+"""The section "Where to measure next", where that was asked about the run."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib import colormaps
+
+from riesz.case.report.charts import number
+from riesz.case.report.sections import sentence, table
+from riesz.case.run.folder import NEXT
+from riesz.errors import FileFormatError
+
+WIDTH, MARGIN = 560.0, 12.0
+MARK = 5.0
+"""Half the size of a candidate that is no cell, and of what is chosen."""
+
+LINK = ' <a href="#next">Next</a>'
+Ring = Float[np.ndarray, "corner 2"]
+
+
+def next_section(answers: Iterable[dict[str, Any]], outline: Sequence[Ring]) -> str:
+    """Nothing where nothing was asked."""
+    try:
+        parts = "".join(answer_part(one, outline) for one in answers)
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise FileFormatError(
+            f"{NEXT} of the run is not what riesz next wrote: delete it, and ask again."
+        ) from None
+    if not parts:
+        return ""
+    return (
+        '<section id="next" aria-labelledby="next-title">'
+        '<h2 id="next-title">Where to measure next</h2>'
+        "<p>What one further measurement would take on average from what is uncertain, whatever it "
+        "reads: by linear regression over draws of this posterior, which is exact where all is "
+        "normal. Where the model is wrong it cannot know.</p>"
+        f"{parts}</section>"
+    )
+
+
+def answer_part(told: dict[str, Any], outline: Sequence[Ring]) -> str:
+    when = f" on {told['date']}" if told["date"] else ""
+    head = f"For {told['quantity']}{when}"
+    words = (
+        f"the {told['words']} is {number(told['before'])} now. There were {told['candidates']} "
+        f"candidates, and the measurement has a noise of {number(told['noise_sd'])} (sd)"
+    )
+    return (
+        f"<h3>{escape(head)}</h3><p>{escape(sentence(words))}</p>"
+        f"{map_of(told, outline)}{places_table(told['places'])}"
+    )
+
+
+def places_table(places: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        (
+            escape(str(one["rank"])),
+            escape(", ".join(spelt(value) for value in list(one.values())[1:-4])),
+            f"{percent(one['share'])} &plusmn; {percent(one['error'])}",
+            percent(one["cumulative"]),
+        )
+        for one in places
+    ]
+    head = ("rank", "place", "less by itself", "less with those above")
+    return table(head, rows, "stack")
+
+
+def spelt(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.7g}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
+def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
+    """Candidates in the colour of what each would tell by itself, and those chosen."""
+    shown = told["map"]
+    corners = np.concatenate(list(outline))
+    low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
+    # Not higher than wide: a narrow domain would fill a screen.
+    scale = (WIDTH - 2 * MARGIN) / max(extent)
+    height = scale * extent[1] + 2 * MARGIN
+
+    def placed(points: Any) -> Float[np.ndarray, "point 2"]:
+        own = (np.asarray(points, float).reshape(-1, 2) - low) * scale
+        return np.column_stack([own[:, 0] + MARGIN, height - MARGIN - own[:, 1]])
+
+    shares = np.asarray(shown["shares"])
+    most = float(shares.max()) or 1.0
+    codes = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours(shares / most)]
+    size = np.array(shown["cell"] or [2 * MARK / scale] * 2) * scale + 0.3  # no seams between cells
+    area = f'width="{size[0]:.2f}" height="{size[1]:.2f}"'
+    parts = [
+        f'<rect x="{x:.1f}" y="{y:.1f}" {area} fill="{code}"/>'
+        for (x, y), code in zip(placed(shown["points"]) - size / 2, codes, strict=True)
+    ]
+    for ring in outline:
+        corner = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed(ring))
+        parts.append(f'<polygon class="axis" points="{corner}"/>')
+    for rank, (x, y) in enumerate(placed(shown["chosen"]), start=1):
+        parts.append(
+            f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="{MARK}"/>'
+            f'<text class="rank" x="{x + 6:.1f}" y="{y - 5:.1f}">{rank}</text>'
+        )
+    words = f"map of what a measurement would tell, at most {percent(most)} less"
+    return (
+        f'<figure><svg class="chart" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" '
+        f'aria-label="{escape(words)}">{"".join(parts)}</svg><figcaption>From nothing (dark) to '
+        f"{percent(most)} less (bright) by one measurement; numbers are ranks.</figcaption>"
+        "</figure>"
+    )
+
+
+def colours(shares: Float[np.ndarray, " place"]) -> Any:
+    table = colormaps["viridis"](np.clip(shares, 0, 1))[:, :3]
+    return np.rint(255 * table).astype(int).tolist()

@@ -1,0 +1,310 @@
+"""Where to measure next, from the draws that a run keeps: as a table, a map, and for its report."""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.case.run.beside import check_covariates, design_at, holds_for
+from riesz.case.run.folder import NEXT, Run, kept_answers, read_run
+from riesz.case.run.measured import GAINS, LOG, VALUE, Measured, measured_as
+from riesz.case.run.outputs import PLOT
+from riesz.case.run.predict import asked_places, check_dates, scene_of
+from riesz.case.run.request import (
+    CSV,
+    MODULES,
+    PNG,
+    TIF,
+    PredictionRequest,
+    Scene,
+    check_target,
+    spelt_times,
+)
+from riesz.errors import FileFormatError, RieszError
+from riesz.geometry.crs import projected
+from riesz.geometry.lines import as_points
+from riesz.io.maps.raster import Band, style_of, write_raster, write_style
+from riesz.io.store.files import write_bytes
+from riesz.io.store.results import results, write_results
+from riesz.mesh.grid import Grid
+from riesz.mesh.locate import locate
+from riesz.mesh.mesh import Mesh, cell_volumes
+from riesz.prediction.draws import PosteriorDraws
+from riesz.prediction.next_draws import (
+    BUDGET,
+    EXCEED,
+    STATE,
+    Wanted,
+    candidates_at,
+    next_places,
+    threshold_in,
+    wanted,
+)
+from riesz.prediction.next_places import NextPlaces
+from riesz.spelling import nearest
+
+SUFFIXES = (CSV, TIF, PNG)
+
+NUM_CANDIDATES = 2500
+"""About so many cells, where no candidates are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """An answer, and where its candidates are."""
+
+    run: Run
+    scene: Scene
+    found: NextPlaces
+
+
+def write_next(
+    run: Run | Path | str,
+    quantity: str = STATE,
+    *out: Path | str,
+    candidates: Any = None,
+    cell: float | None = None,
+    count: int = 1,
+    noise: float | None = None,
+    num_draws: int | None = None,
+    seed: int = 0,
+    covariates: Mapping[str, Any] | None = None,
+    at: Any = None,
+    keep: bool = False,
+) -> dict[str, Any]:
+    """Where to measure next, so that a quantity becomes better known; to files, where any are
+    named: .csv, .tif or .png.
+
+    The quantity is u, the state; an unknown by its name; budget:TERM, a line of the budget; or
+    exceed:VALUE, on which side of a value what is measured lies. `candidates` is a file of places,
+    or an array; without, they are cells all over the domain, of the size `cell`. A measurement is
+    of the kind that was fitted, or has `noise` of this sd, and `count` places are chosen one after
+    the other. Of a problem in time, it is made at the date `at`, at the last one, or at those that
+    a table of candidates has, and what is to be known is of that date, or of the last.
+
+    With `keep`, the report of the run has a section about it. Returns in short what was found.
+    """
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    places = Path(candidates) if isinstance(candidates, str) else candidates
+    if places is not None and not isinstance(places, Path):
+        places = as_points(places, "array of candidates")
+    request = PredictionRequest(
+        *(folder, Path(NEXT).with_suffix(CSV), VALUE),
+        points=places,
+        cell=cell,
+        num_draws=num_draws,
+        seed=seed,
+        covariates=covariates or {},
+        at=at,
+    )
+    paths = [Path(one) for one in out]
+    check_asked(request, paths)
+    run = run if isinstance(run, Run) else read_run(folder)
+    asked = answered(run, request, quantity, count, noise)
+    files = [file for path in paths for file in written(asked, path)]
+    told = in_short(asked, request, files)
+    if keep:
+        keep_answer(folder, asked, told)
+    return told
+
+
+def check_asked(request: PredictionRequest, paths: Iterable[Path]) -> None:
+    """Raise, before any work, where what is asked makes no sense or cannot be written."""
+    if request.points is not None and request.cell is not None:
+        raise RieszError("candidates are cells of a size, or those of a file: give one of them.")
+    for path in paths:
+        own = dataclasses.replace(request, out=path)
+        if own.suffix not in SUFFIXES:
+            raise FileFormatError(
+                f"{path}: where to measure next is written to files that end in .csv, .tif or "
+                f".png, not in {path.suffix!r}."
+            )
+        if own.suffix == TIF and request.points is not None:
+            raise FileFormatError(
+                f"{path}: a raster needs cells: leave candidates out, or write them to a .csv."
+            )
+        if own.suffix in MODULES:
+            MODULES[own.suffix]()
+        check_target(own)
+
+
+def answered(
+    run: Run, request: PredictionRequest, quantity: str, count: int, noise: float | None
+) -> Asked:
+    known = run.kept.draws if run.kept else run.draws(request.num_draws, request.seed)
+    check_dates(request, run)
+    check_covariates(request.covariates, run)
+    measured = measured_as(run.observations).linked(known.shifts.scatter)
+    named, level = known_as(quantity, measured, known)
+    wanted(known, named, level=level)  # raises where there is no such quantity, before any march
+    if request.points is None and request.cell is None:
+        request = dataclasses.replace(request, cell=usual_cell(known.mesh))
+    scene = scene_of(request, run, asked_places(request, run, known.mesh), ())
+    first, *others = scene.thens
+    if others:
+        raise RieszError(
+            f"{len(scene.thens)} dates are asked for: give one, or candidates with a column "
+            f"{run.observations.date}."
+        )
+    draws = aligned(run, scene.draws)
+    points = scene.points
+    there = candidates_at(
+        draws,
+        points,
+        locate(draws.mesh, points),
+        design=design_at(request, run, points),
+        given=first.states,
+        noise_sd=noise,
+    )
+    of = dataclasses.replace(wanted(draws, named, level=level), name=quantity)
+    return Asked(run, scene, next_places(spoken(of, quantity), there, count))
+
+
+def known_as(quantity: str, measured: Measured, draws: PosteriorDraws) -> tuple[str, float | None]:
+    """A quantity as draws have it, and the value to exceed in their scale."""
+    if quantity.startswith(BUDGET):
+        term = quantity.removeprefix(BUDGET)
+        terms = {GAINS.get(name, name): name for name in draws.gains}
+        terms |= {f"outflow, {name}": name for name in draws.outflows}
+        if term not in {*terms, *terms.values()}:
+            told = f"it has {', '.join(map(repr, terms))}" if terms else "in time there is none"
+            raise RieszError(f"the budget has no line {term!r}: {nearest(term, terms)}{told}.")
+        return BUDGET + terms.get(term, term), None
+    if not quantity.startswith(EXCEED):
+        return quantity, None
+    value = threshold_in(quantity)
+    if measured.transform != LOG:
+        return quantity, value
+    if value <= 0:
+        raise RieszError(
+            f"{quantity}: {measured.name} was fitted by its logarithm and is positive: give a "
+            "value above zero."
+        )
+    return quantity, float(np.log(value))
+
+
+def spoken(of: Wanted, quantity: str) -> Wanted:
+    """With the words of a report for a line of the budget."""
+    if not quantity.startswith(BUDGET):
+        return of
+    return dataclasses.replace(
+        of, words=f"variance of {quantity.removeprefix(BUDGET)} in the budget"
+    )
+
+
+def usual_cell(mesh: Mesh) -> float:
+    return float(np.sqrt(cell_volumes(mesh.nodes, mesh.cells).sum() / NUM_CANDIDATES))
+
+
+def aligned(run: Run, draws: PosteriorDraws) -> PosteriorDraws:
+    """Of dates that a run keeps there may be fewer draws than of the unknowns: the same ones."""
+    if run.kept is None or draws.num_draws >= run.kept.draws.num_draws:
+        return draws
+    if draws.unknowns is not run.kept.draws.unknowns:
+        return draws
+    return dataclasses.replace(draws, unknowns=run.kept.draws.first(draws.num_draws).unknowns)
+
+
+def rows_of(asked: Asked) -> list[dict[str, Any]]:
+    """A row for each candidate: the chosen ones first, then by what each would tell alone."""
+    found, scene, names = asked.found, asked.scene, asked.run.observations
+    points = shown_points(asked.run, found.points)
+    when = spelt_times(scene.times) if scene.paired and scene.times is not None else None
+    order = np.argsort(-found.reduction, kind="stable")
+    others = order[~np.isin(order, found.chosen)].tolist()
+    rows = []
+    for number, place in enumerate([*found.chosen.tolist(), *others]):
+        is_chosen = number < len(found.chosen)
+        error = float(found.error[place])
+        row = {"rank": number + 1 if is_chosen else None}
+        row |= dict(zip((names.x, names.y), points[place].tolist(), strict=True))
+        row |= {} if when is None else {names.date or "date": when[place]}
+        rows.append(
+            row
+            | {
+                "reduction": float(found.reduction[place]),
+                "share": float(found.share[place]),
+                "error": None if np.isnan(error) else error / found.before,
+                "cumulative": float(found.cumulative[number] / found.before) if is_chosen else None,
+            }
+        )
+    return rows
+
+
+def shown_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarray, "place 2"]:
+    """In the coordinates of the columns that they are named by."""
+    own = run.observations.crs
+    return points if own is None or run.crs is None else projected(points, run.crs, own)
+
+
+def written(asked: Asked, path: Path) -> list[Path]:
+    """Write a file; returns it, and what goes with it."""
+    found, scene = asked.found, asked.scene
+    if path.suffix.lower() == CSV:
+        rows = rows_of(asked)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(rows[0])
+        writer.writerows(row.values() for row in rows)
+        write_bytes(path, text.getvalue().encode())
+        return [path]
+    if path.suffix.lower() == PNG:
+        plot = import_module(PLOT)
+        figure, (axes,) = plot.new_figure(width=6.0, height=5.0)
+        at = scene.at if isinstance(scene.at, Grid) else found.points
+        shown = (at, 100 * found.share, found.chosen)
+        plot.draw_places(axes, scene.draws.mesh, *shown, label=f"% less {found.words}")
+        plot.save_figure(path, figure)
+        return [path]
+    assert isinstance(scene.at, Grid)
+    about = f"by one measurement, of the {found.words}"
+    bands = [
+        Band("next_share", scene.at.filled(found.share), f"share taken {about}", "1"),
+        Band("next_reduction", scene.at.filled(found.reduction), f"what is taken {about}", None),
+    ]
+    write_raster(path, scene.at, bands, crs=asked.run.crs, tags={"quantity": found.quantity})
+    write_style(style_of(path), "viridis", 0.0, float(found.share.max()) or 1.0)
+    return [path, style_of(path)]
+
+
+def in_short(asked: Asked, request: PredictionRequest, files: list[Path]) -> dict[str, Any]:
+    run, found, scene = asked.run, asked.found, asked.scene
+    for_which = holds_for(request, run)
+    when = "" if scene.paired or scene.times is None else spelt_times(scene.times)[0]
+    notes = [*run.notes, *([for_which] if for_which else [])]
+    if scene.draws.shifts.differs:
+        notes.append("each observation has a noise of its own: that of the next is their median")
+    return {
+        "quantity": found.quantity,
+        "words": found.words,
+        "before": found.before,
+        "date": when,
+        "noise_sd": float(np.median(found.noise_sd)),
+        "candidates": len(found.points),
+        "draws": found.num_draws,
+        "places": rows_of(asked)[: len(found.chosen)],
+        "notes": notes,
+        "files": [str(path) for path in files],
+    }
+
+
+def keep_answer(folder: Path, asked: Asked, told: dict[str, Any]) -> None:
+    """Beside the run, where its report finds it; what was asked about the same before is gone."""
+    path, found = folder / NEXT, asked.found
+    order = np.argsort(-found.share, kind="stable")[:NUM_CANDIDATES]
+    shown = {
+        "points": found.points[order].tolist(),
+        "shares": found.share[order].tolist(),
+        "chosen": found.points[found.chosen].tolist(),
+        "cell": list(asked.scene.at.cell) if isinstance(asked.scene.at, Grid) else None,
+    }
+    others = [one for one in kept_answers(folder) if one.get("quantity") != found.quantity]
+    rows = [*others, told | {"files": [], "map": shown}]
+    write_results(path, results(f"riesz next {folder.name}", {}, 0, rows, {}))
