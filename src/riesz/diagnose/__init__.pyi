@@ -1,4 +1,7 @@
 from .calibration import Calibration as Calibration
+from .contradiction.findings import Finding as Finding
+from .contradiction.findings import Misfit as Misfit
+from .contradiction.misfit import misfit as misfit
 from .leave_one_out import LeaveOneOut as LeaveOneOut
 from .leave_one_out import leave_one_out as leave_one_out
 from .simulation import sbc as sbc

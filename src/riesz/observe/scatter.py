@@ -1,18 +1,32 @@
-"""How new measurements scatter about what the state says, on the host, where nothing is compiled.
+"""How measurements scatter about what the state says, on the host, where nothing is compiled.
 
-By quantiles, so that one probability may serve many places. Parameters are those of the
-likelihood, one row a draw.
+New ones by quantiles, so that one probability may serve many places. Parameters are those of the
+likelihood, one row a draw. Of those that were made, tails tell where in their distribution they
+stand; what they scatter about, and by which sd, says all of it for each of these kinds.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit, ndtri, stdtrit
+from scipy.special import (
+    betainc,
+    betaln,
+    expit,
+    gammaln,
+    log_ndtr,
+    ndtri,
+    pdtr,
+    pdtrc,
+    stdtr,
+    stdtrit,
+    xlog1py,
+    xlogy,
+)
 
 Values = Float[np.ndarray, "draw point"]
 Probabilities = Float[np.ndarray, "draw #point"]
@@ -34,8 +48,30 @@ def discrete(name: str) -> Any:
     return getattr(import_module("scipy.stats"), name)
 
 
+class Tails(NamedTuple):
+    """Logarithms: of the probability of less, of the density or probability of what was measured,
+    and of the probability of more."""
+
+    below: Values
+    at: Values
+    above: Values
+
+
+def normal_tails(white: Values, log_sd: Values) -> Tails:
+    density = -0.5 * white**2 - log_sd - 0.5 * np.log(2 * np.pi)
+    return Tails(log_ndtr(white), density, log_ndtr(-white))
+
+
+def logged(below: Values, at: Values, above: Values) -> Tails:
+    """From probabilities and the logarithm of a density; those that are too small are zero."""
+    with np.errstate(divide="ignore"):
+        return Tails(np.log(below), at, np.log(above))
+
+
 class AbstractScatter(eqx.Module):
     """A new measurement, given what the state says there."""
+
+    is_discrete = False
 
     @abstractmethod
     def expected(self, said: Values, parameters: Parameters) -> Values:
@@ -50,6 +86,13 @@ class AbstractScatter(eqx.Module):
         """The sd of normal noise on what the state says that would tell as much of it: by Fisher's
         information, which is that of one measurement."""
 
+    def tails(
+        self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values
+    ) -> Tails | None:
+        """Where measurements stand, given what they scatter about and by which sd; None where a
+        class of one's own does not say."""
+        return None
+
 
 class NormalScatter(AbstractScatter):
     """By a standard deviation."""
@@ -62,6 +105,9 @@ class NormalScatter(AbstractScatter):
 
     def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
         return np.broadcast_to(parameters["sd"], said.shape)
+
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        return normal_tails((measured - expected) / sd, np.log(sd))
 
 
 class SummedScatter(AbstractScatter):
@@ -80,6 +126,9 @@ class SummedScatter(AbstractScatter):
         variance = sum(parameters[name] ** 2 for name in self.names)
         return np.broadcast_to(np.sqrt(variance), said.shape)
 
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        return normal_tails((measured - expected) / sd, np.log(sd))
+
 
 class StudentScatter(AbstractScatter):
     """With heavy tails, by a scale."""
@@ -96,6 +145,14 @@ class StudentScatter(AbstractScatter):
         tails = (self.degrees_of_freedom + 3) / (self.degrees_of_freedom + 1)
         return np.broadcast_to(np.sqrt(tails) * parameters["sd"], said.shape)
 
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        degrees = self.degrees_of_freedom
+        scale = sd * np.sqrt((degrees - 2) / degrees) if degrees > 2 else sd
+        white = (measured - expected) / scale
+        height = -betaln(degrees / 2, 0.5) - 0.5 * np.log(degrees) - np.log(scale)
+        density = height - (degrees + 1) / 2 * np.log1p(white**2 / degrees)
+        return logged(stdtr(degrees, white), density, stdtr(degrees, -white))
+
 
 class LogNormalScatter(AbstractScatter):
     """By a factor, about a median."""
@@ -111,11 +168,18 @@ class LogNormalScatter(AbstractScatter):
     def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
         return parameters["sd"] * np.abs(LINKS[self.link](said)) / SLOPES[self.link](said)
 
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        # Of a logarithm's variance v, that of the value is (e^v - 1) e^v times the median squared.
+        log_sd = np.sqrt(np.log((1 + np.sqrt(1 + 4 * (sd / expected) ** 2)) / 2))
+        white = np.log(measured / expected) / log_sd
+        return normal_tails(white, np.log(log_sd * measured))
+
 
 class PoissonScatter(AbstractScatter):
     """Counts."""
 
     link: str
+    is_discrete = True
 
     def expected(self, said: Values, parameters: Parameters) -> Values:
         return parameters["exposure"] * LINKS[self.link](said)
@@ -127,11 +191,18 @@ class PoissonScatter(AbstractScatter):
         rate = self.expected(said, parameters)
         return np.sqrt(rate) / (parameters["exposure"] * SLOPES[self.link](said))
 
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        count = np.round(measured)
+        at = xlogy(count, expected) - expected - gammaln(count + 1)
+        below = np.where(count > 0, pdtr(np.maximum(count - 1, 0), expected), 0.0)
+        return logged(below, at, pdtrc(count, expected))
+
 
 class NegativeBinomialScatter(AbstractScatter):
     """Counts that vary more."""
 
     link: str
+    is_discrete = True
 
     def expected(self, said: Values, parameters: Parameters) -> Values:
         return parameters["exposure"] * LINKS[self.link](said)
@@ -146,11 +217,20 @@ class NegativeBinomialScatter(AbstractScatter):
         sd = np.sqrt(rate + rate**2 / parameters["concentration"])
         return sd / (parameters["exposure"] * SLOPES[self.link](said))
 
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        count, size = np.round(measured), expected**2 / np.maximum(sd**2 - expected, 1e-9 * sd**2)
+        share = size / (size + expected)
+        ways = gammaln(count + size) - gammaln(size) - gammaln(count + 1)
+        at = ways + xlogy(size, share) + xlog1py(count, -share)
+        below = np.where(count > 0, betainc(size, np.maximum(count, 1.0), share), 0.0)
+        return logged(below, at, betainc(count + 1, size, 1 - share))
+
 
 class BinomialScatter(AbstractScatter):
     """Shares of trials."""
 
     link: str
+    is_discrete = True
 
     def expected(self, said: Values, parameters: Parameters) -> Values:
         return LINKS[self.link](said)
@@ -163,3 +243,14 @@ class BinomialScatter(AbstractScatter):
         share = self.expected(said, parameters)
         sd = np.sqrt(share * (1 - share) / parameters["trials"])
         return sd / SLOPES[self.link](said)
+
+    def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
+        share = np.clip(expected, 1e-12, 1 - 1e-12)
+        trials = np.round(share * (1 - share) / sd**2)
+        count = np.round(measured * trials)
+        left = trials - count
+        at = -betaln(left + 1, count + 1) - np.log(trials + 1)
+        at = at + xlogy(count, share) + xlog1py(left, -share)
+        below = np.where(count > 0, betainc(left + 1, np.maximum(count, 1.0), 1 - share), 0.0)
+        above = np.where(left > 0, betainc(count + 1, np.maximum(left, 1.0), share), 0.0)
+        return logged(below, at, above)

@@ -1,0 +1,1 @@
+"""What contradicts a model: which observations, which places, which prior."""

@@ -1,0 +1,96 @@
+"""What contradicts a model, in sentences for a reader."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+PRIOR, REGION, COVARIATE, NEIGHBOURS = "prior", "region", "covariate", "neighbours"
+SPREAD, TAILS, OBSERVATION = "spread", "tails", "observation"
+
+LEVELS = {
+    PRIOR: 0.02,
+    REGION: 0.0125,
+    COVARIATE: 0.0035,
+    NEIGHBOURS: 0.0035,
+    SPREAD: 0.0035,
+    TAILS: 0.0035,
+    OBSERVATION: 0.0035,
+}
+"""How often each kind may be found where the model is right: one in twenty times all together, and
+fewer, since one contradiction is often seen in several ways."""
+
+MOST_NAMED = 4
+"""Observations that a sentence names; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One contradiction between model and data.
+
+    `names` are the unknowns or covariates that it is about, `places` the observations by their
+    number, and `p` says how often the like is found where the model is right.
+    """
+
+    kind: str
+    words: str
+    names: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    p: float = 0.0
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """All that contradicts a model, and what it was found by.
+
+    `residuals` are of each observation against what all others say of it, standard normal if the
+    model is right; `k_hat` is large where the posterior hangs on the observation, and NaN where
+    that is not known. Both are empty where observations cannot be left out one by one.
+    """
+
+    findings: tuple[Finding, ...]
+    residuals: Float[np.ndarray, " sensor"]
+    k_hat: Float[np.ndarray, " sensor"]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(one.words for one in self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(self.words) or "nothing contradicts the model"
+
+
+@dataclass(frozen=True, eq=False)
+class Readers:
+    """How observations are spoken of: by where they are and, if they have names, by these."""
+
+    points: Float[np.ndarray, "sensor dim"]
+    labels: tuple[str, ...] | None = None
+
+    def named(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
+        """Some observations, the first ones by their names."""
+        rows = [int(one) for one in which]
+        if self.labels is None:
+            names = [str(one) for one in rows]
+        else:
+            names = list(dict.fromkeys(self.labels[one] for one in rows))
+        shown = ", ".join(names[:MOST_NAMED])
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        kind = "" if self.labels else ("observation " if len(names) == 1 else "observations ")
+        return f"{kind}{shown}{more}"
+
+    def where(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
+        """The middle of some observations."""
+        finite = self.points[np.isfinite(self.points).all(axis=1)]
+        size = float(np.ptp(finite, axis=0).max()) if len(finite) else 0.0
+        digits = int(np.clip(2 - np.floor(np.log10(size)), 0, 12)) if size > 0 else 6
+        middle = self.points[list(which)].mean(axis=0)
+        return f"({', '.join(f'{one:.{digits}f}' for one in middle)})"
+
+
+def counted(number: int, what: str = "observation") -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

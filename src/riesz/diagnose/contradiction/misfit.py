@@ -1,0 +1,209 @@
+"""Which observations, which places and which priors contradict a model, and what to look for.
+
+Each observation is held against what all others say of it. What is found is rarer, where the model
+is right, than the level of its kind; all levels add up to one in twenty, so that a right model is
+contradicted in one of twenty problems at most, not one of twenty times that one looks.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from riesz.diagnose.contradiction.findings import Finding, Misfit, Readers
+from riesz.diagnose.contradiction.law import Law
+from riesz.diagnose.contradiction.patterns import covariate, neighbours, places_of, region
+from riesz.diagnose.contradiction.prior import prior_conflicts
+from riesz.diagnose.contradiction.residuals import (
+    Residuals,
+    can_be_left_out,
+    has_learned_noise,
+    influential,
+    residuals_of,
+)
+from riesz.diagnose.contradiction.sizes import (
+    Against,
+    contradicted,
+    observations,
+    spread,
+    tails,
+)
+from riesz.errors import RieszError
+from riesz.observe.effects import WithEffects
+from riesz.observe.likelihood import StudentT
+from riesz.posterior.posterior import Posterior, representative
+from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.draws import PosteriorDraws
+from riesz.problem.problem import InverseProblem
+
+NUM_DRAWS = 1000
+NUM_COPIES, FEWEST_COPIES = 2000, 500
+MOST_NUMBERS = 20_000_000
+"""In copies of residuals that are held at once."""
+
+FEW, FEW_SHARE = 2, 0.05
+"""Observations that are far off by themselves, and left out of patterns; more of them are one."""
+
+FEWEST = 3
+"""Observations from which residuals tell something."""
+
+TIME, AXES = "time", ("x", "y", "z")
+
+HEAVY = (
+    "State the noise with heavy tails (Student-t), so that these move the fit less, or look for "
+    "slips among them."
+)
+COUNTED = "State counts that vary more (negative binomial), or look for slips among them."
+HEAVIER = "Give the noise fewer degrees of freedom, or look for slips among them."
+
+
+def misfit(
+    posterior: Posterior,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    covariates: Mapping[str, ArrayLike] | None = None,
+    labels: Sequence[str] | None = None,
+) -> Misfit:
+    """What contradicts a posterior's model, in words, by so many draws with a solve each.
+
+    `covariates` are numbers for each observation that might explain residuals, whether the model
+    has them or not; `labels` are names by which observations are spoken of.
+    """
+    drawn = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
+    return misfit_of(posterior, drawn, covariates=covariates, labels=labels)
+
+
+def misfit_of(
+    posterior: Posterior,
+    draws: PosteriorDraws,
+    *,
+    covariates: Mapping[str, ArrayLike] | None = None,
+    labels: Sequence[str] | None = None,
+) -> Misfit:
+    """The same by draws that were made already: nothing is solved."""
+    problem, observed = posterior.problem, draws.observed
+    count = len(observed.values)
+    given = checked(covariates or {}, count)
+    if labels is not None and len(labels) != count:
+        raise RieszError(f"there are {len(labels)} labels for {count} observations: give one each.")
+    coordinates, aligned = coordinates_of(posterior, draws)
+    found = prior_conflicts(problem.latents, coordinates)
+    empty = np.zeros(0)
+    if count < FEWEST or not can_be_left_out(problem.likelihood, count):
+        return Misfit(tuple(found), empty, empty)
+    rng = np.random.default_rng(draws.seed)
+    own = residuals_of(
+        problem, observed, coordinates if aligned else None, coordinates.mean(axis=0), rng
+    )
+    names = None if labels is None else tuple(labels)
+    readers = Readers(problem.observations.points, names)
+    found += of_residuals(problem, draws, own, given, readers, rng)
+    # The surest first: what is far off may be what moves the rest.
+    return Misfit(tuple(sorted(found, key=lambda one: one.p)), own.values, own.k_hat)
+
+
+def checked(
+    covariates: Mapping[str, ArrayLike], count: int
+) -> dict[str, Float[np.ndarray, " sensor"]]:
+    found = {name: np.asarray(one, float) for name, one in covariates.items()}
+    for name, one in found.items():
+        if one.shape != (count,):
+            raise RieszError(
+                f"the covariate {name!r} has shape {one.shape}: give a number for each of {count} "
+                "observations."
+            )
+    return found
+
+
+def coordinates_of(
+    posterior: Posterior, draws: PosteriorDraws
+) -> tuple[Float[np.ndarray, "draw coordinate"], bool]:
+    """Of the draws; and whether they are those of the same draws, none of which was lost."""
+    key, _ = jr.split(jr.key(draws.seed))
+    asked = draws.num_draws + draws.num_lost
+    found = np.asarray(representative(posterior, key, max(asked, 2)), float)
+    return found, len(found) == draws.num_draws
+
+
+def of_residuals(
+    problem: InverseProblem,
+    draws: PosteriorDraws,
+    own: Residuals,
+    given: dict[str, Float[np.ndarray, " sensor"]],
+    readers: Readers,
+    rng: np.random.Generator,
+) -> list[Finding]:
+    """In the order in which one would ask: where, with what, how much, and which single ones."""
+    observed, law = draws.observed, own.law
+    count = len(own.values)
+    num_copies = int(np.clip(MOST_NUMBERS // count, FEWEST_COPIES, NUM_COPIES))
+    against = Against(own.values, law.copies(rng, num_copies) / own.sd)
+    noise, advice = spoken_noise(problem)
+    scattered = spread(against, readers, noise)
+    far, _ = contradicted(own.values)
+    is_few = 0 < len(far) <= max(FEW, FEW_SHARE * count)
+    shape, law = patterned(against, law, far if is_few else far[:0])
+    if any(one.places for one in scattered) or has_learned_noise(problem.likelihood, count):
+        # Patterns beyond the spread, which is told by itself or was learned.
+        shape = shape.of_size_one()
+    sd = np.sqrt(law.variances())
+    places, times = places_of(readers.points), problem.observations.times
+    known = by_axes(problem) | effects_squared(problem) | given
+    hangs = influential(own.k_hat)
+    return [
+        *region(shape, law, places, readers, sd),
+        *covariate(shape, law, known, observed.predicted.values().mean(axis=0), sd),
+        *neighbours(shape, law, places, readers, sd, times),
+        *scattered,
+        *tails(against, readers, noise, advice),
+        *observations(against, readers, observed.values, observed.censored, hangs),
+    ]
+
+
+def patterned(against: Against, law: Law, far: Int[np.ndarray, " some"]) -> tuple[Against, Law]:
+    """Residuals to look for patterns in: without a few that are told by themselves, which would
+    move all others."""
+    if not len(far):
+        return against.clipped(), law
+    before, after = np.sqrt(law.variances()), law.without(far)
+    sd = np.sqrt(after.variances())
+    scores = (law.left_by(far, one * before) for one in (against.residuals, against.copies))
+    cleared = [one / sd for one in scores]
+    for one in cleared:
+        one[..., far] = 0.0
+    return Against(*cleared).clipped(), after
+
+
+def spoken_noise(problem: InverseProblem) -> tuple[str, str]:
+    """The noise in a few words, and what to state where it has too light tails."""
+    main = problem.likelihood.noise
+    if problem.likelihood.is_discrete:
+        return "counts" if "counts" in main.describe() else "shares", COUNTED
+    if isinstance(main, StudentT):
+        return main.describe(), HEAVIER
+    return problem.likelihood.noise.describe().split(";")[0], HEAVY
+
+
+def by_axes(problem: InverseProblem) -> dict[str, Float[np.ndarray, " sensor"]]:
+    """What every observation has: where it is, and when it was made."""
+    points = problem.observations.points
+    found = {AXES[axis]: points[:, axis] for axis in range(points.shape[1])}
+    times = problem.observations.times
+    return found | ({} if times is None else {TIME: times})
+
+
+def effects_squared(problem: InverseProblem) -> dict[str, Float[np.ndarray, " sensor"]]:
+    """Covariates that the model has, which may have a curved effect."""
+    main, count = problem.likelihood.main, len(problem.observed)
+    if not isinstance(main, WithEffects) or main.design is None or len(main.design) != count:
+        return {}
+    design = np.asarray(main.design, float)
+    labels = main.labels or tuple(map(str, range(design.shape[1])))
+    return {
+        f"the square of {label}": (own - own.mean()) ** 2
+        for label, own in zip(labels, design.T, strict=True)
+        if len(np.unique(own)) > 2
+    }

@@ -1,0 +1,287 @@
+"""Residuals by where they are: regions that lean to one side, trends, and likeness of neighbours.
+
+A pattern is a sum of scores, whose variance the law knows. The largest of many patterns is held
+against the largest of each copy, so that looking at many places costs no error.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float, Int
+from scipy.spatial import KDTree
+
+from riesz.diagnose.contradiction.findings import (
+    COVARIATE,
+    LEVELS,
+    NEIGHBOURS,
+    REGION,
+    Finding,
+    Readers,
+    counted,
+)
+from riesz.diagnose.contradiction.law import Law
+from riesz.diagnose.contradiction.sizes import Against, exceeding, upper
+from riesz.latent.representatives import farthest_points
+
+MOST_CENTRES, MOST_PLACES = 120, 1500
+SIZES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
+"""Places in a region."""
+
+LARGEST_SHARE = 0.6
+"""Of all places: what is larger is no region."""
+
+FREE = 0.05
+"""Share of a pattern's variance that the unknowns must leave: what they follow is no residual."""
+
+MOST_REGIONS = 3
+AS_SURE = 0.8
+"""Of the largest lean."""
+
+FEWEST_PLACES, NUM_NEIGHBOURS = 8, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where observations are; several at one place are summed."""
+
+    points: Float[np.ndarray, "place dim"]
+    of: Int[np.ndarray, " sensor"]  # -1: nowhere
+
+    @property
+    def sums(self) -> Float[np.ndarray, "sensor place"]:
+        found = np.zeros((len(self.of), len(self.points)))
+        somewhere = np.flatnonzero(self.of >= 0)
+        found[somewhere, self.of[somewhere]] = 1.0
+        return found
+
+
+def places_of(points: Float[np.ndarray, "sensor dim"]) -> Places:
+    """Each place once; where there are very many, cells of a grid."""
+    finite = np.isfinite(points).all(axis=1)
+    own = points[finite]
+    of = np.full(len(points), -1)
+    if not len(own):
+        return Places(own, of)
+    found, place = np.unique(own, axis=0, return_inverse=True)
+    if len(found) > MOST_PLACES:
+        sides = max(int(MOST_PLACES ** (1 / own.shape[1])), 1)
+        low, size = own.min(axis=0), np.maximum(np.ptp(own, axis=0), 1e-300)
+        cells = np.minimum((own - low) / size * sides, sides - 1).astype(int)
+        found, place = np.unique(cells, axis=0, return_inverse=True)
+        found = low + (found + 0.5) * size / sides
+    of[finite] = place.ravel()
+    return Places(found, of)
+
+
+def regions_among(places: Places) -> Float[np.ndarray, "region place"]:
+    """Each place with its nearest ones, in several sizes."""
+    points = places.points
+    count, per_place = len(points), np.bincount(places.of[places.of >= 0]).max(initial=0)
+    sizes = [k for k in SIZES if k <= LARGEST_SHARE * count and (k > 1 or per_place > 1)]
+    if not sizes:
+        return np.zeros((0, count))
+    centres = points if count <= MOST_CENTRES else points[farthest_points(points, MOST_CENTRES)]
+    near = np.asarray(KDTree(points).query(centres, k=max(*sizes, 2))[1])
+    rows = np.zeros((len(centres) * len(sizes), count))
+    for number, size in enumerate(sizes):
+        block = rows[number * len(centres) : (number + 1) * len(centres)]
+        np.put_along_axis(block, near[:, :size], 1.0, axis=1)
+    return np.unique(rows, axis=0)
+
+
+def region(
+    against: Against, law: Law, places: Places, readers: Readers, sd: Float[np.ndarray, " sensor"]
+) -> list[Finding]:
+    """Where residuals lean to one side."""
+    if len(places.points) < 3:
+        return []
+    sums = places.sums
+    patterns, covariance = regions_among(places), law.covariance(sums)
+    variances = np.sum((patterns @ covariance) * patterns, axis=1)
+    free = variances > FREE * (patterns @ np.diag(covariance))
+    patterns, sizes = patterns[free], np.sqrt(variances[free])
+    if not len(patterns):
+        return []
+    leans = patterns @ (sums.T @ (against.residuals * sd)) / sizes
+    copies = np.abs((against.copies * sd) @ sums @ patterns.T / sizes).max(axis=1)
+    p = np.array([exceeding(float(one), copies) for one in np.abs(leans)])
+    found: list[Finding] = []
+    left = p <= LEVELS[REGION]
+    means = np.abs(leans) * sizes / np.sum(patterns, axis=1)
+    while left.any() and len(found) < MOST_REGIONS:
+        # Of patterns that are about as sure, that with the largest residuals: its place is sharper.
+        sure = left & (np.abs(leans) >= AS_SURE * np.abs(leans[left]).max())
+        best = int(np.argmax(np.where(sure, means, -1.0)))
+        inside = patterns[best] > 0
+        left &= ~(patterns[:, inside] > 0).any(axis=1)
+        rows = np.flatnonzero(inside[places.of] & (places.of >= 0))
+        mean = float(against.residuals[rows].mean())
+        found.append(told_region(rows, mean, readers, float(p[best])))
+    return found
+
+
+def told_region(rows: Int[np.ndarray, " some"], mean: float, readers: Readers, p: float) -> Finding:
+    above = mean > 0
+    look = "a source, recharge or river" if above else "a sink, a well or a drain"
+    words = (
+        f"{counted(len(rows))} around {readers.where(rows)} "
+        f"{'lies' if len(rows) == 1 else 'lie'} {abs(mean):.1f} sd "
+        f"{'above' if above else 'below'} what the others foretell, on average "
+        f"({readers.named(rows)}): look for {look} that the equation misses there, or a "
+        "coefficient or boundary value that is another there."
+    )
+    return Finding(REGION, words, (), tuple(rows.tolist()), p)
+
+
+def covariate(
+    against: Against,
+    law: Law,
+    covariates: Mapping[str, Float[np.ndarray, " sensor"]],
+    predicted: Float[np.ndarray, " sensor"],
+    sd: Float[np.ndarray, " sensor"],
+) -> list[Finding]:
+    """Residuals that rise or fall with something, or whose size changes with what is predicted.
+
+    That residuals themselves go with what is predicted says nothing: the prediction shrinks towards
+    the prior.
+    """
+    given = {name: own for name, one in covariates.items() if (own := scaled(one)) is not None}
+    patterns = np.stack([*given.values()]) if given else np.zeros((0, len(sd)))
+    variances = np.diag(law.covariance(patterns.T))
+    free = variances > FREE * (patterns**2 @ sd**2)
+    names, patterns = [n for n, own in zip(given, free, strict=True) if own], patterns[free]
+    sizes = np.sqrt(variances[free])
+    trends, copies = (one * sd @ patterns.T / sizes for one in (against.residuals, against.copies))
+    by = scaled(predicted)
+    if by is not None:
+        size, chance = (np.abs(one) @ by for one in (against.residuals, against.copies))
+        middle, width = chance.mean(), chance.std()
+        trends = np.append(trends, (size - middle) / width)
+        copies = np.column_stack([copies, (chance - middle) / width])
+    largest = np.abs(copies).max(axis=1, initial=0.0)
+    told = []
+    for best in np.argsort(-np.abs(trends)).tolist():
+        p = exceeding(abs(float(trends[best])), largest)
+        if p > LEVELS[COVARIATE]:
+            break
+        if best == len(names):
+            told.append(told_size(grows=bool(trends[best] > 0), p=p))
+            continue
+        correlation = float(np.corrcoef(against.residuals, patterns[best])[0, 1])
+        told.append(told_trend(names[best], correlation, p))
+    return told
+
+
+def scaled(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sensor"] | None:
+    """About its mean, of size one, zero where it is not known; None where all are the same."""
+    known = np.isfinite(given)
+    if not known.any():
+        return None
+    own = np.where(known, given - given[known].mean(), 0.0)
+    size = float(np.sqrt(np.mean(own**2)))
+    return own / size if size > 1e-9 * float(np.abs(given[known]).max()) else None
+
+
+def told_size(*, grows: bool, p: float) -> Finding:
+    words = (
+        f"Residuals are {'larger' if grows else 'smaller'} where larger values are predicted: the "
+        "noise is not the same everywhere; state it as a share of the value, or by a column of its "
+        "own."
+    )
+    return Finding(COVARIATE, words, ("predicted",), (), p)
+
+
+def told_trend(name: str, correlation: float, p: float) -> Finding:
+    words = (
+        f"Residuals {'rise' if correlation > 0 else 'fall'} with {name} (correlation "
+        f"{correlation:+.2f}): {name} has an effect that the model lacks; give it as a covariate, "
+        "or look for a term, a coefficient or a boundary value that changes with it."
+    )
+    return Finding(COVARIATE, words, (name,), (), p)
+
+
+def neighbours(
+    against: Against,
+    law: Law,
+    places: Places,
+    readers: Readers,
+    sd: Float[np.ndarray, " sensor"],
+    order: Float[np.ndarray, " sensor"] | None,
+) -> list[Finding]:
+    """Residuals that are alike where they are near, on the map (Moran's I) or in time."""
+    found = []
+    if len(places.points) >= FEWEST_PLACES:
+        found += on_map(against, law, places, readers, sd)
+    if order is not None:
+        found += in_time(against, places, order)
+    return found
+
+
+def on_map(
+    against: Against,
+    law: Law,
+    places: Places,
+    readers: Readers,
+    sd: Float[np.ndarray, " sensor"],
+) -> list[Finding]:
+    sums = places.sums
+    sizes = np.sqrt(np.maximum(np.diag(law.covariance(sums)), 1e-12))
+    here = sums.T @ (against.residuals * sd) / sizes
+    there = (against.copies * sd) @ sums / sizes
+    found = KDTree(places.points).query(places.points, k=NUM_NEIGHBOURS + 1)
+    distances, near = map(np.asarray, found)
+    weights = neighbour_means(near[:, 1:])
+    likeness = float(moran(here, weights))
+    p = exceeding(likeness, moran(there, weights))
+    if p > LEVELS[NEIGHBOURS] / 2:
+        return []
+    alike = (here * (weights @ here) > 0) & (np.abs(here) > 1)
+    rows = np.flatnonzero(alike[places.of] & (places.of >= 0))
+    reach = float(np.median(distances[:, -1]))
+    words = (
+        f"Residuals of neighbours are alike (Moran's I {likeness:.2f}, over distances of about "
+        f"{reach:.3g}): something varies over the map that no unknown follows; let a coefficient "
+        "or a source be a field, shorten its length scale, or add what neighbours share. "
+        f"{upper(readers.named(rows))} show it most."
+    )
+    return [Finding(NEIGHBOURS, words, (), tuple(rows.tolist()), p)]
+
+
+def neighbour_means(near: Int[np.ndarray, "place neighbour"]) -> sp.csr_array:
+    count, each = near.shape
+    entries = (np.full(near.size, 1 / each), (np.repeat(np.arange(count), each), near.ravel()))
+    return sp.csr_array(entries, shape=(count, count))
+
+
+def moran(
+    values: Float[np.ndarray, "*copy place"], weights: sp.csr_array
+) -> Float[np.ndarray, "*copy"]:
+    around = (weights @ values.T).T
+    sizes = np.maximum(np.sum(values**2, axis=-1), 1e-300)
+    return np.asarray(np.sum(values * around, axis=-1) / sizes)
+
+
+def in_time(against: Against, places: Places, order: Float[np.ndarray, " sensor"]) -> list[Finding]:
+    """Readings of one place, one after the other."""
+    by = np.lexsort((order, places.of))
+    follows = (places.of[by[1:]] == places.of[by[:-1]]) & (places.of[by[1:]] >= 0)
+    first, second = by[:-1][follows], by[1:][follows]
+    if len(first) < FEWEST_PLACES:
+        return []
+
+    def likeness(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]:
+        products = np.mean(values[..., first] * values[..., second], axis=-1)
+        return np.asarray(products / np.mean(values**2, axis=-1))
+
+    found = float(likeness(against.residuals))
+    p = exceeding(found, likeness(against.copies))
+    if p > LEVELS[NEIGHBOURS] / 2:
+        return []
+    words = (
+        f"Residuals of one place are alike from reading to reading (correlation {found:.2f}): "
+        "something changes in time that the model lacks, or readings share an error; add a series "
+        "or shorter steps, or noise that readings of one place share."
+    )
+    return [Finding(NEIGHBOURS, words, ("time",), (), p)]

@@ -1,0 +1,142 @@
+"""Residuals by their size: all together, in the tails, and one by one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import log_ndtr
+
+from riesz.diagnose.contradiction.findings import (
+    LEVELS,
+    OBSERVATION,
+    SPREAD,
+    TAILS,
+    Finding,
+    Readers,
+    counted,
+)
+
+CLIPPED = 3.0
+"""Beyond this, residuals count as if they were of this size: single ones are told apart."""
+
+LARGEST = 8.0
+"""In measures of tails, which one value would else be all of."""
+
+FEWEST_IN_TAILS = 12
+FAR = 2.5
+"""Residuals that a sentence about tails names."""
+
+MOST_TOLD = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Against:
+    """Residuals, and copies of them from data that the model itself made."""
+
+    residuals: Float[np.ndarray, " sensor"]
+    copies: Float[np.ndarray, "copy sensor"]
+
+    def clipped(self) -> "Against":
+        return Against(*(np.clip(one, -CLIPPED, CLIPPED) for one in (self.residuals, self.copies)))
+
+    def of_size_one(self) -> "Against":
+        """What is left of both once their spread is taken away."""
+        sizes = np.sqrt(np.mean(self.copies**2, axis=1, keepdims=True))
+        size = float(np.sqrt(np.mean(self.residuals**2)))
+        return Against(self.residuals / max(size, 1e-12), self.copies / np.maximum(sizes, 1e-12))
+
+
+def exceeding(found: float, copies: Float[np.ndarray, " copy"]) -> float:
+    """How often copies are as large."""
+    return float((1 + np.sum(copies >= found)) / (1 + len(copies)))
+
+
+def rms(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]:
+    return np.asarray(np.sqrt(np.mean(values**2, axis=-1)))
+
+
+def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
+    """More scatter than the noise has, or less."""
+    own = against.clipped()
+    found, copies = float(rms(own.residuals)), rms(own.copies)
+    more = found > np.median(copies)
+    p = min(1.0, 2 * exceeding(found if more else -found, copies if more else -copies))
+    if p > LEVELS[SPREAD]:
+        return []
+    size = float(rms(against.residuals))
+    far = np.argsort(-np.abs(against.residuals))
+    far = far[np.abs(against.residuals[far]) > 2][: max(10, len(far) // 10)]
+    words = (
+        f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
+        f"({noise}) says, farthest {readers.named(far)}: the noise is larger than stated, or the "
+        "equation misses something that moves all of them."
+        if more
+        else f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
+        f"({noise}) says: the noise is smaller than stated, or values were smoothed or copied."
+    )
+    return [Finding(SPREAD, words, (), tuple(far.tolist()) if more else (), p)]
+
+
+def peakedness(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]:
+    """The fourth moment over the square of the second."""
+    squares = np.clip(values, -LARGEST, LARGEST) ** 2
+    return np.asarray(np.mean(squares**2, axis=-1) / np.mean(squares, axis=-1) ** 2)
+
+
+def tails(against: Against, readers: Readers, noise: str, advice: str) -> list[Finding]:
+    """A few residuals far outside, beside many that are not."""
+    values = against.residuals
+    if len(values) < FEWEST_IN_TAILS:
+        return []
+    p = exceeding(float(peakedness(values)), peakedness(against.copies))
+    if p > LEVELS[TAILS]:
+        return []
+    usual = max(float(np.median(np.abs(values))) / 0.6745, 1e-12)
+    far = np.argsort(-np.abs(values))
+    far = far[np.abs(values[far]) > FAR * usual]
+    if not len(far):
+        return []
+    largest = abs(values[far[0]]) / usual
+    words = (
+        f"{len(far)} of {counted(len(values))} {'lies' if len(far) == 1 else 'lie'} far outside "
+        f"what the noise ({noise}) allows, up to {largest:.1f} times the usual distance: "
+        f"{readers.named(far)}. {advice}"
+    )
+    return [Finding(TAILS, words, (), tuple(far.tolist()), p)]
+
+
+def contradicted(
+    values: Float[np.ndarray, " sensor"],
+) -> tuple[Int[np.ndarray, " some"], Float[np.ndarray, " sensor"]]:
+    """Observations that all others contradict, the farthest first, and the logarithm of p for each:
+    that of the largest of so many."""
+    logs = np.log(2) + log_ndtr(-np.abs(values)) + np.log(len(values))
+    order = np.argsort(logs)
+    return order[logs[order] < np.log(LEVELS[OBSERVATION])], logs
+
+
+def observations(
+    against: Against,
+    readers: Readers,
+    observed: Float[np.ndarray, " sensor"],
+    is_limit: Bool[np.ndarray, " sensor"],
+    hangs: Bool[np.ndarray, " sensor"],
+) -> list[Finding]:
+    """Single ones that all others contradict."""
+    values, found = against.residuals, []
+    far, logs = contradicted(values)
+    for i in far[:MOST_TOLD].tolist():
+        side = "above" if values[i] > 0 else "below"
+        below = "below " if is_limit[i] else ""
+        held = " It holds the fit where it is: look at it first." if hangs[i] else ""
+        words = (
+            f"{upper(readers.named([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
+            f"{abs(values[i]):.1f} sd {side} what all others foretell for it: look for a slip of "
+            f"the pen, a wrong place or unit, or something that happens there alone.{held}"
+        )
+        found.append(Finding(OBSERVATION, words, (), (i,), float(np.exp(logs[i]))))
+    return found
+
+
+def upper(words: str) -> str:
+    return words[:1].upper() + words[1:]
