@@ -56,7 +56,7 @@ def test_a_history_is_linear_and_a_diffusivity_is_not():
 @pytest.mark.parametrize(
     "engine",
     # A diffusivity times a history bends: with steps of the usual length some transitions diverge.
-    [rz.Conditional(), rz.Sample(target_accept=0.95, num_samples=1500)],
+    [rz.Conditional(), rz.Sample(target_accept=0.95, num_samples=500)],
     ids=["conditional", "sample"],
 )
 def test_engines_agree_with_quadrature_over_the_diffusivity(problem, engine):
