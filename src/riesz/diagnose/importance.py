@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import logsumexp
 
 from riesz.devices import Devices, Wanted, devices_of, over_rows
 from riesz.engines.nuts.engine import log_density
@@ -178,10 +179,23 @@ def with_importance_check(
         more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART, own)
         sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
         found = found_by(posterior, sample)
+    posterior = with_evidence(posterior, sample, found)
     if found.vouches:
         return corrected(posterior, sample, dataclasses.replace(found, is_applied=True), seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
+
+
+def with_evidence(posterior: Posterior, sample: Weighed, found: ImportanceCheck) -> Posterior:
+    """With the log-evidence in its history: the mean of weights that can be relied on.
+
+    Those of relaxed models lack a constant.
+    """
+    if isinstance(posterior.states, RelaxedStates) or not found.k_hat <= found.doubtful:
+        return posterior
+    value = logsumexp(sample.logs) - np.log(len(sample.logs))
+    history = posterior.history | {"log_evidence": jnp.asarray(float(value))}
+    return dataclasses.replace(posterior, history=history)
 
 
 def wants_more(found: ImportanceCheck) -> bool:

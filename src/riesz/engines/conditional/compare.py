@@ -11,25 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from riesz.engines.conditional.host import (
-    Columns,
-    Component,
-    DataModel,
-    Scales,
-    data_model,
-    rough_mode,
-)
+from riesz.engines.conditional.host import DataModel, Scales, data_model, rough_mode
+from riesz.engines.conditional.places import placed, process, trend
 from riesz.engines.conditional.points import at_sensors
-from riesz.latent.kernels import Matern32
-from riesz.latent.scales import inducing_factor
 from riesz.observe.observables import AtPoints
 from riesz.problem.linearity import linear_parts, read_by_state
 from riesz.problem.problem import InverseProblem
 
 WITH, WITHOUT, KRIGING = "with", "without", "kriging"
-
-REACH, TREND = 0.15, 3.0
-"""Medians of kriging: its range as a share of the extent, and its trend in sds of the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,30 +88,15 @@ def without(model: DataModel, names: Collection[str]) -> DataModel:
 def kriging(model: DataModel, problem: InverseProblem) -> DataModel:
     """The noise and the effects of covariates of a model, about a trend and a process of places."""
     points, observed = np.asarray(problem.observations.points), np.asarray(problem.observed)
-    places, rows = np.unique(points, axis=0, return_inverse=True)
-    spread, extent = float(observed.std()), float(np.ptp(points, axis=0).max())
-    centred = 2 * (points - points.mean(axis=0)) / extent
-    trend = TREND * spread * np.hstack([np.ones((len(points), 1)), centred])
-
-    like = Matern32(1.0).on_host()
-
-    def shared(scales: Scales) -> Columns:
-        sd, length = spread * np.exp(scales[0]), REACH * extent * np.exp(scales[1])
-        kernel = like._replace(sd=sd, lengths=np.atleast_1d(length))
-        return inducing_factor(kernel, places)[rows.reshape(-1)]
-
-    first, after = model.num_linear, model.num_linear + trend.shape[1]
-    scales = model.num_others + np.arange(2)
-    own = (
-        Component("trend", lambda _: trend, np.zeros(0, int), np.arange(first, after)),
-        Component("process", shared, scales, after + np.arange(len(places)), np.ones(len(places))),
-    )
+    spread, space = float(observed.std()), np.zeros(points.shape[1], int)
+    parts = (trend(points, space, spread), process("process", points, space, spread))
+    own = placed(parts, model.num_linear, model.num_others)
     return dataclasses.replace(
         model,
         components=(*model.components, *own),
         misfit=observed - observed.mean(),
-        num_others=model.num_others + 2,
-        num_linear=after + len(places),
+        num_others=model.num_others + sum(part.num_scales for part in parts),
+        num_linear=model.num_linear + sum(part.num_columns for part in parts),
     )
 
 

@@ -184,7 +184,7 @@ def other_unknowns(
     log_density = (lambda own: -cost(own)[0]) if model is None else model.log_density
     count = min(engine.num_others, engine.num_draws)
     found = weighed(log_density, spread, np.asarray(mode), count, work.seed)
-    history |= {"k_hat": jnp.asarray(found.k_hat)}
+    history |= {"k_hat": jnp.asarray(found.k_hat), "log_evidence": jnp.asarray(found.log_integral)}
     return FoundOthers(jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes)
 
 
@@ -196,7 +196,9 @@ def most_probable(
     if not np.isfinite(float(value)):
         density.explain(origin)
     if not len(origin):
-        return origin, {"log_density": jnp.asarray([float(value)])}, ()
+        # With nothing left over, the density of the data themselves.
+        exact = jnp.asarray(float(value))
+        return origin, {"log_density": exact[None], "log_evidence": exact}, ()
     with bar(work.progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs = []

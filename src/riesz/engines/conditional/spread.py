@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.special import gammaln, logsumexp
 
 from riesz.engines.conditional.linear import Others
 from riesz.posterior.psis import smoothed_weights
@@ -76,11 +77,16 @@ def around(
 
 
 class Weighed(NamedTuple):
-    """Draws of a density, the shape of the tail of their weights, and what to warn of."""
+    """Draws of a density, the shape of the tail of their weights, and what to warn of.
+
+    `log_integral` is the logarithm of the density's integral: where it is the joint one of
+    unknowns and data, the log-evidence.
+    """
 
     values: Float[np.ndarray, "draw other"]
     k_hat: float
     notes: tuple[str, ...]
+    log_integral: float
 
 
 def weighed(
@@ -98,7 +104,8 @@ def weighed(
     logs = np.array([float(log_density(jnp.asarray(place))) for place in places])
     squares = np.sum(away**2, axis=1)
     proposed = -0.5 * (DEGREES + len(mode)) * np.log1p(squares / DEGREES)
-    found = smoothed_weights(np.where(np.isfinite(logs), logs, -np.inf) - proposed)
+    log_ratios = np.where(np.isfinite(logs), logs, -np.inf) - proposed
+    found = smoothed_weights(log_ratios)
     # Systematic resampling, along the longest axis: neighbours stand in for each other.
     order = np.argsort(away[:, np.argmax(spread.lengths)])
     ends = np.cumsum(found.weights[order])
@@ -111,4 +118,9 @@ def weighed(
             f"about its mode, from which it was drawn with weights (k-hat {found.k_hat:.2f}, above "
             f"{TRUSTED}): use over='nuts'.",
         )
-    return Weighed(places[kept], found.k_hat, notes)
+    # The density of Student's t itself, whose constant the weights did without.
+    half, size = DEGREES / 2, len(mode) / 2
+    constant = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
+    constant -= np.sum(np.log(spread.lengths))
+    log_integral = float(logsumexp(log_ratios) - np.log(number) - constant)
+    return Weighed(places[kept], found.k_hat, notes, log_integral)

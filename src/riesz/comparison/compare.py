@@ -1,0 +1,140 @@
+"""`compare`: which of several models of the same data to believe, and does the equation help?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.comparison.blocks import spatial_blocks
+from riesz.comparison.foretold import Foretold, scores
+from riesz.comparison.found import KRIGING, PLANE, Comparison, Model
+from riesz.comparison.left_out import How, Pair, foretold_by, foretold_by_model
+from riesz.comparison.same import check_same
+from riesz.engines.conditional.places import place_models
+from riesz.errors import RieszError
+from riesz.observe.effects import WithEffects
+from riesz.observe.observables import AtPoints
+from riesz.posterior.posterior import Posterior
+from riesz.problem.problem import InverseProblem
+
+EVIDENCE = "log_evidence"
+MOST_PLACES = 1500
+"""Observations that kriging takes: its matrices are factorised some thousand times."""
+
+PerSensor = Float[np.ndarray, " sensor"]
+
+
+def compare(
+    posteriors: Mapping[str, Posterior] | Sequence[Posterior] | Posterior,
+    *,
+    blocks: int | None = None,
+    refit: bool | None = None,
+    seed: int = 0,
+    back: Callable[[Any], Any] | None = None,
+    unit: str = "",
+) -> Comparison:
+    """Hold models of the same observations against each other, and against kriging and a plane.
+
+    Each observation is foretold from all others, and each of some `blocks` on the map (by default
+    up to eight, by k-means) from those outside it: by closed forms where all but few unknowns are
+    integrated out, else by weights of draws. Where weights fail, a block takes another fit: of the
+    scales of a model by closed forms, or of the whole model by its engine where all refits take no
+    more than about two minutes; `refit=True` asks for these however long they take, and
+    `refit=False` for none. `back` takes values to the unit in which errors are wanted, such as
+    `np.exp` where logarithms were modelled, and `unit` is its name. One posterior is enough:
+    kriging and the plane stand beside it.
+    """
+    named = named_posteriors(posteriors)
+    first = next(iter(named.values())).problem
+    for name, one in named.items():
+        check_same(first, one.problem, next(iter(named)), name)
+    observed = np.asarray(first.observed, float)
+    block = spatial_blocks(np.asarray(first.observations.points, float), blocks, seed=seed)
+    groups = None
+    if block is not None:
+        groups = [np.flatnonzero(block == one) for one in range(int(block.max()) + 1)]
+    how = How([np.array([row]) for row in range(len(observed))], groups, refit, seed)
+
+    def model(name: str, engine: str, pair: Pair, evidence: float | None = None) -> Model:
+        alone, by_blocks = pair
+        scored = [None if one is None else scored_in(one, observed, back) for one in pair]
+        assert scored[0] is not None
+        return Model(name, engine, scored[0], scored[1], (alone, by_blocks), evidence)
+
+    found = [
+        model(name, one.engine or "posterior", foretold_by(one, how), evidence_of(one))
+        for name, one in named.items()
+    ]
+    lacking = no_rivals(list(named.values()))
+    if lacking is None:
+        times = first.observations.times
+        rivals = place_models(
+            np.asarray(first.observations.points, float),
+            observed,
+            times=None if times is None else np.asarray(times, float),
+            design=widest_design([one.problem for one in named.values()]),
+        )
+        found += [model(n, "", foretold_by_model(one, observed, how)) for n, one in rivals.items()]
+    return Comparison(tuple(found), block, seed, lacking, unit)
+
+
+def scored_in(found: Foretold, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
+    """Scores in another unit, but for the log-density, in which models differ alike in any."""
+    if back is None:
+        return scores(found, observed)
+    own = Foretold(found.log_densities, back(found.draws), found.k_hat, found.how)
+    return scores(own, back(observed))
+
+
+def evidence_of(posterior: Posterior) -> float | None:
+    """As its engine left it."""
+    value = posterior.history.get(EVIDENCE)
+    return float(value) if value is not None and np.isfinite(float(value)) else None
+
+
+def named_posteriors(
+    posteriors: Mapping[str, Posterior] | Sequence[Posterior] | Posterior,
+) -> dict[str, Posterior]:
+    if isinstance(posteriors, Mapping):
+        named = dict(posteriors)
+    else:
+        each = (posteriors,) if isinstance(posteriors, Posterior) else posteriors
+        named = {f"model {number}": one for number, one in enumerate(each, 1)}
+    if not named:
+        raise RieszError("there is nothing to compare: give a posterior or several.")
+    for name, one in named.items():
+        if not isinstance(one, Posterior):
+            raise RieszError(f"{name} is a {type(one).__name__}: give posteriors, by rz.fit.")
+        if name in (KRIGING, PLANE):
+            raise RieszError(f"a model is called {name!r}, which stands beside all: rename it.")
+    return named
+
+
+def no_rivals(posteriors: Sequence[Posterior]) -> str | None:
+    """Why kriging and a plane have nothing to say of these data; None where they have."""
+    problem, what = posteriors[0].problem, posteriors[0].problem.observations.what
+    other = [one.problem.likelihood for one in posteriors if not one.problem.likelihood.is_additive]
+    count, limits = len(problem.observed), int(problem.censored.sum())
+    reasons = {
+        f"they know values at points, and these are {what.describe()}": isinstance(what, AtPoints),
+        "they know no experiments, and there are several": not problem.others,
+        "they know values, not changes since a time": problem.observations.since is None,
+        "they know noise that is added to values, and this is "
+        + " and ".join(one.describe() for one in other): not other,
+        f"they know no limits, and {limits} observations are such": not limits,
+        f"there are {count} observations, more than {MOST_PLACES}": count <= MOST_PLACES,
+    }
+    return next((told for told, is_met in reasons.items() if not is_met), None)
+
+
+def widest_design(
+    problems: Sequence[InverseProblem],
+) -> Float[np.ndarray, "sensor effect"] | None:
+    """The covariates of the model that knows most of them: rivals are to know no less."""
+    designs = [
+        np.asarray(one.likelihood.design, float)
+        for one in problems
+        if isinstance(one.likelihood, WithEffects) and one.likelihood.design is not None
+    ]
+    return max(designs, key=lambda one: one.shape[1]) if designs else None

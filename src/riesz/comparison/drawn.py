@@ -1,0 +1,140 @@
+"""Blocks left out of a posterior that is known by draws: by weights, or by a fit without them."""
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from scipy.special import logsumexp
+
+from riesz.comparison.foretold import DOUBTFUL, REFIT, Foretold, way
+from riesz.comparison.normal import Groups
+from riesz.errors import RieszError
+from riesz.observe.effects import WithEffects
+from riesz.observe.joint import Joint
+from riesz.observe.likelihood import (
+    AbstractLikelihood,
+    Censored,
+    Gaussian,
+    Scale,
+    StudentT,
+    scale_at,
+)
+from riesz.posterior.posterior import Posterior
+from riesz.posterior.psis import smoothed_weights
+from riesz.prediction.predict import quantity_draws
+from riesz.problem.problem import InverseProblem
+
+NUM_DRAWS = 1000
+
+UNSEEN = 1e6
+"""The noise of a left-out observation, in spreads of the data: it tells nothing. So all blocks
+share the programs of the whole."""
+
+PerDraw = Float[np.ndarray, "draw sensor"]
+
+
+class OfDraws(eqx.Module):
+    """Log-densities of the observations for each draw, and measurements like them."""
+
+    logs: PerDraw
+    new: PerDraw
+
+
+def of_draws(posterior: Posterior, num_draws: int, seed: int) -> OfDraws:
+    found = quantity_draws(posterior, each_observation, num_draws=num_draws, seed=seed)
+    lost = np.isnan(found["logs"]).any(axis=1)
+    if lost.mean() > 0.5:
+        raise RieszError(
+            f"{int(lost.sum())} of {len(lost)} draws have no state: the equation has no solution "
+            "there. Look for priors that allow impossible coefficients."
+        )
+    new = np.where(posterior.problem.censored, np.nan, found["new"])
+    return OfDraws(found["logs"][~lost], new[~lost])
+
+
+def each_observation(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
+) -> dict[str, Float[Array, " sensor"]]:
+    predicted, likelihood = problem.predicted(state, z), problem.likelihood
+    logs = own_logs(likelihood, problem.observed, predicted, z)
+    return {"logs": logs, "new": likelihood.sample(key, predicted, z)}
+
+
+def own_logs(
+    likelihood: AbstractLikelihood,
+    observed: Float[Array, " sensor"],
+    predicted: Float[Array, " sensor"],
+    z: PyTree,
+) -> Float[Array, " sensor"]:
+    """Of each observation by itself."""
+    if isinstance(likelihood, Joint):
+        cut = zip(likelihood.cut(observed), likelihood.cut(predicted), strict=True)
+        each = [own_logs(one, seen, said, z) for (one, seen), (_, said) in cut]
+        return jnp.concatenate(each)
+    return jnp.asarray(likelihood.distribution(predicted, z).log_prob(observed))
+
+
+Again = Callable[[int], Posterior]
+"""A fit without a group, given by its number, of the problem with it."""
+
+
+def foretold_by_draws(
+    drawn: OfDraws,
+    groups: Groups,
+    seed: int,
+    again: Again | None = None,
+    num_draws: int = NUM_DRAWS,
+) -> Foretold:
+    """By weights for each group; where they fail, by a fit without it."""
+    count = drawn.logs.shape[1]
+    densities, new = np.zeros(count), np.zeros((num_draws, count))
+    k_hats, how = np.zeros(len(groups)), []
+    for number, rows in enumerate(groups):
+        weighed = smoothed_weights(-drawn.logs[:, rows].sum(axis=1))
+        own, weights = drawn, weighed.weights
+        told = way(weighed.k_hat, len(weights))
+        if again is not None and told == DOUBTFUL:
+            own, told = of_draws(again(number), num_draws, seed), REFIT
+            weights = np.full(len(own.logs), 1 / len(own.logs))
+        k_hats[number] = weighed.k_hat
+        how.append(told)
+        densities[rows] = logsumexp(own.logs[:, rows], axis=0, b=weights[:, None])
+        levels = (np.arange(num_draws) + 0.5) / num_draws
+        kept = np.searchsorted(np.cumsum(weights) / weights.sum(), levels)
+        new[:, rows] = own.new[np.ix_(kept, rows)]
+    return Foretold(densities, new, k_hats, tuple(how))
+
+
+class Unseen(eqx.Module):
+    """A scale of noise where some observations are left out: theirs is fixed, and vast."""
+
+    scale: Scale
+    left: Bool[Array, " sensor"]
+    vast: Float[Array, ""]
+
+    def __call__(self, z: PyTree) -> Float[Array, " sensor"]:
+        return jnp.where(self.left, self.vast, scale_at(self.scale, z).astype(self.vast.dtype))
+
+
+def without(problem: InverseProblem, left: Bool[np.ndarray, " sensor"]) -> InverseProblem | None:
+    """The problem as if some observations had not been made; None where noise has no such form."""
+    observed = np.asarray(problem.observed)
+    vast = UNSEEN * max(float(observed.std()), float(np.abs(observed).max()) * 1e-3, 1e-12)
+    found = blind(problem.likelihood, left, vast)
+    return None if found is None else dataclasses.replace(problem, likelihood=found)
+
+
+def blind(
+    likelihood: AbstractLikelihood, left: Bool[np.ndarray, " sensor"], vast: float
+) -> AbstractLikelihood | None:
+    if isinstance(likelihood, WithEffects):
+        base = blind(likelihood.base, left, vast)
+        return None if base is None else eqx.tree_at(lambda own: own.base, likelihood, base)
+    if not isinstance(likelihood, Gaussian | StudentT | Censored):
+        return None
+    dtype = jnp.result_type(float)
+    scale = Unseen(likelihood.sd, jnp.asarray(left), jnp.asarray(vast, dtype))
+    return dataclasses.replace(likelihood, sd=scale)

@@ -1,0 +1,257 @@
+"""What a comparison found: scores of each model, paired differences, and a verdict in words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.comparison.blocks import Block
+from riesz.comparison.foretold import Foretold, Scores
+
+ONE, BLOCKS = "one at a time", "by blocks"
+KRIGING, PLANE = "kriging", "plane"
+
+NUM_RESAMPLES = 4000
+INTERVAL = (0.025, 0.975)
+
+PerSensor = Float[np.ndarray, " sensor"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean over observations of one model's score less another's, better where positive.
+
+    `error` is its standard error, `low` and `high` its 95 % interval: over blocks where
+    observations were left out by blocks, whose errors go together, else over observations.
+    """
+
+    mean: float
+    error: float
+    low: float
+    high: float
+
+    @property
+    def is_better(self) -> bool:
+        return self.low > 0
+
+    @property
+    def is_worse(self) -> bool:
+        return self.high < 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mean:+.3f} +- {self.error:.2g}, 95 % interval {self.low:.2g} to {self.high:.2g}"
+        )
+
+
+def paired(differences: PerSensor, block: Block, seed: int) -> Difference:
+    """The mean, and by how much it would vary had other blocks been measured (bootstrap)."""
+    known = np.isfinite(differences)
+    differences, block = differences[known], block[known]
+    numbers, which = np.unique(block, return_inverse=True)
+    sums, sizes = np.bincount(which, differences), np.bincount(which)
+    mean, count = float(differences.mean()), len(numbers)
+    # Of a ratio of sums over blocks, by its linearisation.
+    error = float(np.sqrt(np.sum((sums - mean * sizes) ** 2) * count / max(count - 1, 1)))
+    chosen = np.random.default_rng(seed).integers(count, size=(NUM_RESAMPLES, count))
+    means = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
+    low, high = np.quantile(means, INTERVAL)
+    return Difference(mean, error / len(differences), float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """One of the models: a posterior, or what knows no equation (its engine is then empty)."""
+
+    name: str
+    engine: str
+    alone: Scores
+    by_blocks: Scores | None
+    found: tuple[Foretold, Foretold | None]
+    log_evidence: float | None
+
+    @property
+    def is_physics(self) -> bool:
+        return bool(self.engine)
+
+    def scores(self, how: str) -> Scores | None:
+        return self.alone if how == ONE else self.by_blocks
+
+    def row(self) -> dict[str, Any]:
+        """Its figures by name; None where there is none."""
+        row: dict[str, Any] = {"model": self.name, "engine": self.engine or None}
+        row |= {"elpd_loo": self.found[0].total}
+        row |= {f"{name}_loo": value for name, value in self.alone.means().items()}
+        row |= {"k_hat_loo": finite(self.found[0].k_hat.max())}
+        row |= {"doubtful_loo": int(self.found[0].doubtful.sum())}
+        if self.by_blocks is not None and self.found[1] is not None:
+            row |= {f"{name}_blocks": value for name, value in self.by_blocks.means().items()}
+            row |= {"k_hat_blocks": finite(self.found[1].k_hat.max())}
+            row |= {"how_blocks": list(self.found[1].how)}
+        return row | {"log_evidence": self.log_evidence}
+
+
+def finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Models of the same observations, ours first; `print` shows tables and the verdict.
+
+    `block` says which observations were left out together, None where there were too few places;
+    `lacking` why kriging and a plane are not among the models, where they are not.
+    """
+
+    models: tuple[Model, ...]
+    block: Block | None
+    seed: int
+    lacking: str | None = None
+    unit: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def how(self) -> str:
+        """The harder way of leaving out that there is, by which the verdict is given."""
+        return ONE if self.block is None else BLOCKS
+
+    @cached_property
+    def ranked(self) -> tuple[Model, ...]:
+        """Best first, by the log-density of what was left out."""
+        return tuple(sorted(self.models, key=lambda one: -self.mean_log_density(one)))
+
+    def mean_log_density(self, model: Model) -> float:
+        scores = model.scores(self.how)
+        assert scores is not None
+        return float(scores.log_density.mean())
+
+    def model(self, name: str) -> Model:
+        return next(one for one in self.models if one.name == name)
+
+    def difference(
+        self, name: str, other: str, *, score: str = "log_density", how: str | None = None
+    ) -> Difference:
+        """By how much a model is better than another; score is log_density, crps or error."""
+        how = self.how if how is None else how
+        ours, theirs = (self.model(one).scores(how) for one in (name, other))
+        assert ours is not None
+        assert theirs is not None
+        apart = getattr(ours, score) - getattr(theirs, score)
+        apart = apart if score == "log_density" else -apart
+        by_block = how == BLOCKS and self.block is not None
+        block = self.block if by_block and self.block is not None else np.arange(len(apart))
+        return paired(apart, block, self.seed)
+
+    def pairs(self) -> Iterator[dict[str, Any]]:
+        """Every two models, in each way and by each score."""
+        for number, one in enumerate(self.models):
+            for other in self.models[number + 1 :]:
+                for how in (ONE,) if self.block is None else (ONE, BLOCKS):
+                    for score in ("log_density", "crps", "error"):
+                        found = self.difference(one.name, other.name, score=score, how=how)
+                        row = {"model": one.name, "other": other.name, "left_out": how}
+                        numbers = {"better_by": found.mean, "error": found.error}
+                        numbers |= {"low": found.low, "high": found.high}
+                        yield row | {"score": score} | numbers
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The verdict: does the equation help, which model is the best, what cannot be told."""
+        ours = [one for one in self.ranked if one.is_physics]
+        rivals = [one for one in self.ranked if not one.is_physics]
+        told = [self.against(one, rivals[0]) for one in ours] if rivals else []
+        told += [self.between(ours[0], other) for other in ours[1:]]
+        if self.lacking:
+            told.append(f"kriging and a plane do not stand beside these models: {self.lacking}")
+        for one in self.models:
+            kept = one.found[1] or one.found[0]
+            count = int(kept.doubtful.sum())
+            if count:
+                what = f"block{'s' * (count > 1)}" if one.found[1] else "observations"
+                told.append(
+                    f"{one.name}: weights cannot leave out {count} {what} (k-hat above 0.7), so "
+                    "that its score is too high or too low there; refits would tell "
+                    "(refit=True, or --refit)"
+                )
+        return tuple(told)
+
+    @property
+    def left_out(self) -> str:
+        return "left-out observations" if self.block is None else "left-out blocks"
+
+    def against(self, ours: Model, rival: Model) -> str:
+        """Whether the equation helps, beside the better of kriging and the plane."""
+        found = self.difference(ours.name, rival.name)
+        figures = f"(log-density of an observation {found})"
+        theirs = "a plane" if rival.name == PLANE else rival.name
+        if found.is_better:
+            return (
+                f"{ours.name}: physics helps here: it foretells {self.left_out} better than "
+                f"{theirs} {figures}"
+            )
+        if found.is_worse:
+            return (
+                f"{ours.name}: physics costs here: {theirs} foretells {self.left_out} better "
+                f"{figures}"
+            )
+        return (
+            f"{ours.name}: physics does not help here: {theirs} foretells {self.left_out} as well "
+            f"{figures}"
+        )
+
+    def between(self, best: Model, other: Model) -> str:
+        found = self.difference(best.name, other.name)
+        figures = f"(log-density of an observation {found})"
+        if found.is_better:
+            return f"{best.name} foretells {self.left_out} better than {other.name} {figures}"
+        return f"{best.name} and {other.name} cannot be told apart {figures}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [one.row() for one in self.models]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.tables(), *self.words, *(f"note: {one}" for one in self.notes)])
+
+    def tables(self) -> Iterator[str]:
+        count = len(self.models[0].alone.log_density)
+        first = self.ranked[0].name
+        for how in (ONE,) if self.block is None else (ONE, BLOCKS):
+            told = "" if how == ONE or self.block is None else f" ({int(self.block.max()) + 1})"
+            yield f"{count} observations left out {how}{told}"
+            lines = [["model", "log-density", f"less {first}", "CRPS", "MAE", "in 95 %"]]
+            lines[0] += ["k-hat"] + (["log-evidence"] if how == ONE else ["how"])
+            lines += [self.line(one, how, first) for one in self.ranked]
+            widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+            for line in lines:
+                cells = [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]
+                yield "  ".join(cells).rstrip()
+        yield f"log-density and difference: means of an observation; CRPS and MAE{self.in_unit}"
+
+    @property
+    def in_unit(self) -> str:
+        return f" in {self.unit}" if self.unit else " in the unit of the data"
+
+    def line(self, one: Model, how: str, first: str) -> list[str]:
+        scores, kept = one.scores(how), one.found[0 if how == ONE else 1]
+        assert scores is not None
+        assert kept is not None
+        means = scores.means()
+        apart = self.difference(one.name, first, how=how)
+        gap = "" if one.name == first else f"{apart.mean:+.3f} +- {apart.error:.2g}"
+        spelt = [f"{v:.4g}" if (v := means[key]) is not None else "-" for key in ("crps", "mae")]
+        held = means["coverage95"]
+        evidence = "not given" if one.log_evidence is None else f"{one.log_evidence:.2f}"
+        ways = sorted(set(kept.how))
+        last = evidence if how == ONE else ", ".join(f"{kept.how.count(w)} {w}" for w in ways)
+        return [
+            one.name,
+            f"{means['log_density']:.3f}",
+            gap,
+            *spelt,
+            "-" if held is None else f"{held:.0%}",
+            f"{kept.k_hat.max():.2f}",
+            last,
+        ]

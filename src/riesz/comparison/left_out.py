@@ -1,0 +1,223 @@
+"""Blocks of observations left out of a model's data, in the way that suits the model.
+
+Where all but few unknowns are integrated out exactly, blocks are left out by closed forms, and the
+few are weighed, or found again in seconds. Other posteriors are weighed draw by draw; a block that
+holds the posterior where it is cannot be left out so, and takes another fit.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from riesz.comparison.drawn import foretold_by_draws, of_draws, without
+from riesz.comparison.foretold import Foretold
+from riesz.comparison.normal import (
+    Groups,
+    LeftOut,
+    NormalData,
+    foretold,
+    left_out,
+    normal_data,
+    solved_data,
+)
+from riesz.engines.base import AbstractEngine
+from riesz.engines.conditional.engine import Conditional
+from riesz.engines.conditional.host import DataModel, data_model
+from riesz.engines.conditional.places import likely_values, of_rows
+from riesz.engines.conditional.points import at_sensors
+from riesz.engines.table import ENGINES, engine_of
+from riesz.errors import RieszError
+from riesz.inference.auto import seconds_of
+from riesz.inference.fit import fit
+from riesz.posterior.family import EmpiricalDraws
+from riesz.posterior.posterior import Posterior
+from riesz.prediction.predict import quantity_draws
+from riesz.problem.linearity import Parts, linear_parts
+from riesz.problem.problem import InverseProblem
+
+MOST_VALUES, NUM_DRAWS = 100, 2000
+"""Of what is not integrated out, and draws of other posteriors."""
+
+LARGEST_SHARED = 5e7
+"""Numbers in matrices of noise that observations share, for all draws."""
+
+BUDGET = 120.0
+"""Seconds that refits may take together, roughly, where nobody asked for them."""
+
+Others = Float[np.ndarray, "value other"]
+PerSensor = Float[np.ndarray, " sensor"]
+
+
+class How(NamedTuple):
+    """Which observations are left out together, and whether models may be fitted again."""
+
+    singles: Groups
+    blocks: Groups | None
+    refit: bool | None
+    seed: int
+
+    @property
+    def divisions(self) -> list[Groups]:
+        return [self.singles, *([] if self.blocks is None else [self.blocks])]
+
+
+Pair = tuple[Foretold, Foretold | None]
+"""Each observation left out by itself, and by blocks."""
+
+
+def foretold_by_model(model: DataModel, observed: PerSensor, how: How) -> Pair:
+    """For a model of the data that knows no equation."""
+    others = likely_values(model, seed=how.seed)
+    data = partial(normal_data, model)
+    shares = np.full(len(others), 1 / len(others))
+    again = None if how.refit is False else partial(refitted_scales, model, data, others, how)
+    return by_mixture(map(data, others), observed, shares, how, again)
+
+
+def by_mixture(
+    every: Iterable[NormalData],
+    observed: PerSensor,
+    shares: Float[np.ndarray, " value"],
+    how: How,
+    again: Callable[[int], LeftOut] | None,
+) -> Pair:
+    found = left_out(every, how.divisions)
+    alone = foretold(observed, found[0], shares, how.singles, how.seed)
+    if how.blocks is None:
+        return alone, None
+    return alone, foretold(observed, found[1], shares, how.blocks, how.seed, again)
+
+
+def refitted_scales(
+    model: DataModel,
+    data: Callable[[Float[np.ndarray, " other"]], NormalData],
+    others: Others,
+    how: How,
+    number: int,
+) -> LeftOut:
+    """What the others say of a block, at scales and noise that they alone leave."""
+    assert how.blocks is not None
+    rows = how.blocks[number]
+    rest = np.setdiff1d(np.arange(len(model.misfit)), rows)
+    values = likely_values(of_rows(model, rest), start=others.mean(axis=0), seed=how.seed)
+    return left_out(map(data, values), [[rows]])[0]
+
+
+def foretold_by(posterior: Posterior, how: How) -> Pair:
+    """For a posterior, by closed forms as far as they go."""
+    problem = posterior.problem
+    if posterior.engine == Conditional.name and isinstance(posterior.distribution, EmpiricalDraws):
+        return foretold_conditionally(posterior, how)
+    again = refits(posterior, how)
+    if not problem.likelihood.is_independent:
+        return foretold_with_shared_noise(posterior, how)
+    drawn = of_draws(posterior, NUM_DRAWS, how.seed)
+    alone = foretold_by_draws(drawn, how.singles, how.seed)
+    if how.blocks is None:
+        return alone, None
+    return alone, foretold_by_draws(drawn, how.blocks, how.seed, again)
+
+
+def foretold_conditionally(posterior: Posterior, how: How) -> Pair:
+    problem = posterior.problem
+    observed, parts = np.asarray(problem.observed, float), linear_parts(problem)
+    others, shares = values_of_others(posterior, parts, how.seed)
+    at = at_sensors(problem)
+    model = data_model(problem, parts, at)
+    if model is not None:
+        data = partial(normal_data, model)
+        again = None if how.refit is False else partial(refitted_scales, model, data, others, how)
+        return by_mixture(map(data, others), observed, shares, how, again)
+
+    def solved(own: Float[np.ndarray, " other"]) -> NormalData:
+        return solved_data(problem, parts, own, at)
+
+    fits = refits(posterior, how)
+
+    def refitted(number: int) -> LeftOut:
+        assert fits is not None
+        assert how.blocks is not None
+        values, _ = values_of_others(fits(number), parts, how.seed)
+        return left_out(map(solved, values), [[how.blocks[number]]])[0]
+
+    again = None if fits is None else refitted
+    return by_mixture(map(solved, others), observed, shares, how, again)
+
+
+def values_of_others(
+    posterior: Posterior, parts: Parts, seed: int
+) -> tuple[Others, Float[np.ndarray, " value"]]:
+    """Of unknowns that are not integrated out, each once, and how much each counts."""
+    assert isinstance(posterior.distribution, EmpiricalDraws)
+    every = np.asarray(posterior.distribution.all())[:, np.asarray(parts.others)]
+    others, counts = np.unique(every, axis=0, return_counts=True)
+    if len(others) > MOST_VALUES:
+        kept = np.random.default_rng(seed).choice(len(others), MOST_VALUES, replace=False)
+        others, counts = others[kept], counts[kept]
+    return others, counts / counts.sum()
+
+
+def foretold_with_shared_noise(posterior: Posterior, how: How) -> Pair:
+    """Given a draw, what observations have in common with those of a block tells of it."""
+    problem = posterior.problem
+    if not problem.likelihood.is_normal:
+        raise RieszError(
+            "observations cannot be left out where they share noise that is not normal: "
+            f"{problem.likelihood.describe()}."
+        )
+    count = int(np.clip(LARGEST_SHARED / len(problem.observed) ** 2, 20, 200))
+    drawn = quantity_draws(posterior, normal_given, num_draws=count, seed=how.seed)
+    kept = ~np.isnan(drawn["misfit"]).any(axis=1)
+    each = zip(drawn["misfit"][kept], drawn["root"][kept], strict=True)
+    every = (NormalData(misfit, root @ root.T) for misfit, root in each)
+    shares = np.full(int(kept.sum()), 1 / kept.sum())
+    return by_mixture(every, np.asarray(problem.observed, float), shares, how, None)
+
+
+def normal_given(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
+) -> dict[str, Float[Array, "..."]]:
+    """Given one draw: observed less expected, and a root of the noise's covariance."""
+    predicted = problem.predicted(state, z)
+    factor = problem.likelihood.factor(predicted, z)
+    root = factor.coloured(jnp.eye(len(predicted), dtype=predicted.dtype))
+    return {"misfit": problem.observed - problem.likelihood.mean(predicted, z), "root": root}
+
+
+def refits(posterior: Posterior, how: How) -> Callable[[int], Posterior] | None:
+    """Fits without each block by the posterior's own engine, where they are wanted and possible."""
+    problem, engine = posterior.problem, own_engine(posterior)
+    if how.blocks is None or how.refit is False or engine is None:
+        return None
+    blocks = how.blocks
+    seconds = engine.compiling + len(blocks) * (seconds_of(engine, problem) - engine.compiling)
+    if how.refit is None and seconds > BUDGET:
+        return None
+    if without(problem, np.zeros(len(problem.observed), bool)) is None:
+        return None
+
+    def refitted(number: int) -> Posterior:
+        left = np.zeros(len(problem.observed), bool)
+        left[blocks[number]] = True
+        blind = without(problem, left)
+        assert blind is not None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            found = fit(blind, engine, seed=how.seed, progress=False)
+        return dataclasses.replace(found, problem=problem)
+
+    return refitted
+
+
+def own_engine(posterior: Posterior) -> AbstractEngine | None:
+    """The engine of a posterior, with default settings."""
+    if posterior.engine not in ENGINES or posterior.engine == "amortise":
+        return None
+    engine = engine_of(posterior.engine)
+    return engine.changed(start=posterior) if posterior.engine == Conditional.name else engine
