@@ -151,6 +151,8 @@ from .prediction.next_places import NextPlaces as NextPlaces
 from .prediction.quantity import BudgetTerm as BudgetTerm
 from .prediction.quantity import Outflow as Outflow
 from .diagnose.summary import summary as summary
+from .comparison.compare import compare as compare
+from .comparison.found import Comparison as Comparison
 from .diagnose.arviz import to_arviz as to_arviz
 from .io.store.checkpoint import Checkpoint as Checkpoint
 from .io.store.posterior import load_posterior as load_posterior
@@ -169,6 +171,7 @@ from .case.check.predictive import prior_predictive_figure as prior_predictive_f
 from .case.check.calibration import calibrate_case as calibrate_case
 from .case.run.fit import fit_case as fit_case
 from .devices import join_processes as join_processes
+from .case.run.comparing import compare_runs as compare_runs
 from .case.run.folder import Run as Run
 from .case.run.folder import read_run as read_run
 from .case.run.opened import scenario as scenario

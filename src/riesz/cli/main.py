@@ -15,6 +15,8 @@ from importlib.metadata import entry_points
 import typer
 
 from riesz.cli.check import check
+from riesz.cli.compare import EXAMPLE as COMPARE_EXAMPLE
+from riesz.cli.compare import compare_command
 from riesz.cli.demo import demo
 from riesz.cli.fit import fit_problem
 from riesz.cli.fit_many import fit_many
@@ -59,6 +61,7 @@ app.command(
 )(predict_run)
 app.command("next", epilog=NEXT_EXAMPLE)(next_places)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
+app.command("compare", epilog=COMPARE_EXAMPLE)(compare_command)
 app.command(epilog=PUMPTEST_EXAMPLE)(pumptest)
 app.command(epilog="Example: riesz demo --out demo-output")(demo)
 for plug_in in entry_points(group=PLUG_INS):

@@ -11,6 +11,8 @@ from riesz.comparison.foretold import Foretold, scores
 from riesz.comparison.found import KRIGING, PLANE, Comparison, Model
 from riesz.comparison.left_out import How, Pair, foretold_by, foretold_by_model
 from riesz.comparison.same import check_same
+from riesz.engines.base import AbstractEngine
+from riesz.engines.conditional.host import DataModel
 from riesz.engines.conditional.places import place_models
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
@@ -23,6 +25,7 @@ MOST_PLACES = 1500
 """Observations that kriging takes: its matrices are factorised some thousand times."""
 
 PerSensor = Float[np.ndarray, " sensor"]
+Design = Float[np.ndarray, "sensor effect"]
 
 
 def compare(
@@ -33,6 +36,7 @@ def compare(
     seed: int = 0,
     back: Callable[[Any], Any] | None = None,
     unit: str = "",
+    engines: Mapping[str, AbstractEngine] | None = None,
 ) -> Comparison:
     """Hold models of the same observations against each other, and against kriging and a plane.
 
@@ -42,8 +46,9 @@ def compare(
     scales of a model by closed forms, or of the whole model by its engine where all refits take no
     more than about two minutes; `refit=True` asks for these however long they take, and
     `refit=False` for none. `back` takes values to the unit in which errors are wanted, such as
-    `np.exp` where logarithms were modelled, and `unit` is its name. One posterior is enough:
-    kriging and the plane stand beside it.
+    `np.exp` where logarithms were modelled, and `unit` is its name. Refits
+    are by `engines`, by the name of the model, or by the posterior's own with default settings. One
+    posterior is enough: kriging and the plane stand beside it.
     """
     named = named_posteriors(posteriors)
     first = next(iter(named.values())).problem
@@ -56,27 +61,35 @@ def compare(
         groups = [np.flatnonzero(block == one) for one in range(int(block.max()) + 1)]
     how = How([np.array([row]) for row in range(len(observed))], groups, refit, seed)
 
-    def model(name: str, engine: str, pair: Pair, evidence: float | None = None) -> Model:
-        alone, by_blocks = pair
-        scored = [None if one is None else scored_in(one, observed, back) for one in pair]
-        assert scored[0] is not None
-        return Model(name, engine, scored[0], scored[1], (alone, by_blocks), evidence)
+    def model(name: str, engine: str, pair: Pair, knows: int, evidence: float | None) -> Model:
+        alone, by_blocks = (None if one is None else scored_in(one, observed, back) for one in pair)
+        assert alone is not None
+        return Model(name, engine, alone, by_blocks, pair, evidence, knows)
 
-    found = [
-        model(name, one.engine or "posterior", foretold_by(one, how), evidence_of(one))
-        for name, one in named.items()
-    ]
+    designs = [design_of(one.problem) for one in named.values()]
+    known = distinct(designs)
+    found = []
+    for (name, one), design in zip(named.items(), designs, strict=True):
+        pair = foretold_by(one, how, (engines or {}).get(name))
+        knows = next(i for i, other in enumerate(known) if alike(design, other))
+        found.append(model(name, one.engine or "posterior", pair, knows, evidence_of(one)))
     lacking = no_rivals(list(named.values()))
-    if lacking is None:
-        times = first.observations.times
-        rivals = place_models(
-            np.asarray(first.observations.points, float),
-            observed,
-            times=None if times is None else np.asarray(times, float),
-            design=widest_design([one.problem for one in named.values()]),
-        )
-        found += [model(n, "", foretold_by_model(one, observed, how)) for n, one in rivals.items()]
+    for knows, design in enumerate(known if lacking is None else ()):
+        for name, rival in rivals(first, observed, design).items():
+            called = name if design is None else f"{name} with covariates"
+            called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
+            found.append(model(called, "", foretold_by_model(rival, observed, how), knows, None))
     return Comparison(tuple(found), block, seed, lacking, unit)
+
+
+def rivals(
+    problem: InverseProblem, observed: PerSensor, design: Design | None
+) -> dict[str, DataModel]:
+    """Kriging and a plane that know the same covariates."""
+    points, times = np.asarray(problem.observations.points, float), problem.observations.times
+    return place_models(
+        points, observed, times=None if times is None else np.asarray(times, float), design=design
+    )
 
 
 def scored_in(found: Foretold, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
@@ -128,13 +141,24 @@ def no_rivals(posteriors: Sequence[Posterior]) -> str | None:
     return next((told for told, is_met in reasons.items() if not is_met), None)
 
 
-def widest_design(
-    problems: Sequence[InverseProblem],
-) -> Float[np.ndarray, "sensor effect"] | None:
-    """The covariates of the model that knows most of them: rivals are to know no less."""
-    designs = [
-        np.asarray(one.likelihood.design, float)
-        for one in problems
-        if isinstance(one.likelihood, WithEffects) and one.likelihood.design is not None
-    ]
-    return max(designs, key=lambda one: one.shape[1]) if designs else None
+def design_of(problem: InverseProblem) -> Design | None:
+    """The covariates that a model knows of its observations."""
+    likelihood = problem.likelihood
+    if not isinstance(likelihood, WithEffects) or likelihood.design is None:
+        return None
+    return np.asarray(likelihood.design, float)
+
+
+def alike(one: Design | None, other: Design | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and bool(np.allclose(one, other))
+
+
+def distinct(designs: Sequence[Design | None]) -> list[Design | None]:
+    """Each once: every model is held against rivals that know what it knows."""
+    found: list[Design | None] = []
+    for one in designs:
+        if not any(alike(one, other) for other in found):
+            found.append(one)
+    return found

@@ -72,6 +72,7 @@ class Model:
     by_blocks: Scores | None
     found: tuple[Foretold, Foretold | None]
     log_evidence: float | None
+    knows: int = 0  # models with the same number know the same covariates
 
     @property
     def is_physics(self) -> bool:
@@ -161,8 +162,8 @@ class Comparison:
     def words(self) -> tuple[str, ...]:
         """The verdict: does the equation help, which model is the best, what cannot be told."""
         ours = [one for one in self.ranked if one.is_physics]
-        rivals = [one for one in self.ranked if not one.is_physics]
-        told = [self.against(one, rivals[0]) for one in ours] if rivals else []
+        rivals = {one.knows: one for one in reversed(self.ranked) if not one.is_physics}
+        told = [self.against(one, rivals[one.knows]) for one in ours if one.knows in rivals]
         told += [self.between(ours[0], other) for other in ours[1:]]
         if self.lacking:
             told.append(f"kriging and a plane do not stand beside these models: {self.lacking}")
@@ -186,7 +187,7 @@ class Comparison:
         """Whether the equation helps, beside the better of kriging and the plane."""
         found = self.difference(ours.name, rival.name)
         figures = f"(log-density of an observation {found})"
-        theirs = "a plane" if rival.name == PLANE else rival.name
+        theirs = f"a {rival.name}" if rival.name.startswith(PLANE) else rival.name
         if found.is_better:
             return (
                 f"{ours.name}: physics helps here: it foretells {self.left_out} better than "
@@ -222,7 +223,7 @@ class Comparison:
             told = "" if how == ONE or self.block is None else f" ({int(self.block.max()) + 1})"
             yield f"{count} observations left out {how}{told}"
             lines = [["model", "log-density", f"less {first}", "CRPS", "MAE", "in 95 %"]]
-            lines[0] += ["k-hat"] + (["log-evidence"] if how == ONE else ["how"])
+            lines[0] += ["k-hat > 0.7", "log-evidence"] if how == ONE else ["k-hat", "how"]
             lines += [self.line(one, how, first) for one in self.ranked]
             widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
             for line in lines:
@@ -252,6 +253,6 @@ class Comparison:
             gap,
             *spelt,
             "-" if held is None else f"{held:.0%}",
-            f"{kept.k_hat.max():.2f}",
+            f"{int(kept.doubtful.sum())}" if how == ONE else f"{kept.k_hat.max():.2f}",
             last,
         ]

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from riesz.comparison.drawn import foretold_by_draws, of_draws, without
 from riesz.comparison.foretold import Foretold
 from riesz.comparison.normal import (
+    Again,
     Groups,
     LeftOut,
     NormalData,
@@ -29,7 +30,7 @@ from riesz.comparison.normal import (
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model
-from riesz.engines.conditional.places import likely_values, of_rows
+from riesz.engines.conditional.places import LikelyValues, likely_values, of_rows
 from riesz.engines.conditional.points import at_sensors
 from riesz.engines.table import ENGINES, engine_of
 from riesz.errors import RieszError
@@ -70,14 +71,19 @@ class How(NamedTuple):
 Pair = tuple[Foretold, Foretold | None]
 """Each observation left out by itself, and by blocks."""
 
+Refits = Callable[[int], Posterior]
+"""A fit without a block, given by its number."""
+
 
 def foretold_by_model(model: DataModel, observed: PerSensor, how: How) -> Pair:
     """For a model of the data that knows no equation."""
-    others = likely_values(model, seed=how.seed)
-    data = partial(normal_data, model)
-    shares = np.full(len(others), 1 / len(others))
-    again = None if how.refit is False else partial(refitted_scales, model, data, others, how)
-    return by_mixture(map(data, others), observed, shares, how, again)
+    return by_model(model, likely_values(model, seed=how.seed), observed, how)
+
+
+def by_model(model: DataModel, likely: LikelyValues, observed: PerSensor, how: How) -> Pair:
+    again = None if how.refit is False else partial(refitted_scales, model, likely.mean, how)
+    every = (normal_data(model, own) for own in likely.values)
+    return by_mixture(every, observed, likely.weights, how, again)
 
 
 def by_mixture(
@@ -85,7 +91,7 @@ def by_mixture(
     observed: PerSensor,
     shares: Float[np.ndarray, " value"],
     how: How,
-    again: Callable[[int], LeftOut] | None,
+    again: Again | None,
 ) -> Pair:
     found = left_out(every, how.divisions)
     alone = foretold(observed, found[0], shares, how.singles, how.seed)
@@ -95,27 +101,23 @@ def by_mixture(
 
 
 def refitted_scales(
-    model: DataModel,
-    data: Callable[[Float[np.ndarray, " other"]], NormalData],
-    others: Others,
-    how: How,
-    number: int,
-) -> LeftOut:
+    model: DataModel, start: Float[np.ndarray, " other"], how: How, number: int
+) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
     """What the others say of a block, at scales and noise that they alone leave."""
     assert how.blocks is not None
     rows = how.blocks[number]
     rest = np.setdiff1d(np.arange(len(model.misfit)), rows)
-    values = likely_values(of_rows(model, rest), start=others.mean(axis=0), seed=how.seed)
-    return left_out(map(data, values), [[rows]])[0]
+    likely = likely_values(of_rows(model, rest), start=start, seed=how.seed)
+    every = (normal_data(model, own) for own in likely.values)
+    return left_out(every, [[rows]])[0], likely.weights
 
 
-def foretold_by(posterior: Posterior, how: How) -> Pair:
-    """For a posterior, by closed forms as far as they go."""
-    problem = posterior.problem
+def foretold_by(posterior: Posterior, how: How, engine: AbstractEngine | None = None) -> Pair:
+    """For a posterior, by closed forms as far as they go; refits are by the engine."""
+    again = refits(posterior, how, own_engine(posterior) if engine is None else engine)
     if posterior.engine == Conditional.name and isinstance(posterior.distribution, EmpiricalDraws):
-        return foretold_conditionally(posterior, how)
-    again = refits(posterior, how)
-    if not problem.likelihood.is_independent:
+        return foretold_conditionally(posterior, how, again)
+    if not posterior.problem.likelihood.is_independent:
         return foretold_with_shared_noise(posterior, how)
     drawn = of_draws(posterior, NUM_DRAWS, how.seed)
     alone = foretold_by_draws(drawn, how.singles, how.seed)
@@ -124,35 +126,32 @@ def foretold_by(posterior: Posterior, how: How) -> Pair:
     return alone, foretold_by_draws(drawn, how.blocks, how.seed, again)
 
 
-def foretold_conditionally(posterior: Posterior, how: How) -> Pair:
-    problem = posterior.problem
+def foretold_conditionally(posterior: Posterior, how: How, fits: Refits | None) -> Pair:
+    problem, history = posterior.problem, posterior.history
     observed, parts = np.asarray(problem.observed, float), linear_parts(problem)
-    others, shares = values_of_others(posterior, parts, how.seed)
     at = at_sensors(problem)
     model = data_model(problem, parts, at)
+    known = values_of_others(posterior, parts, how.seed)
     if model is not None:
-        data = partial(normal_data, model)
-        again = None if how.refit is False else partial(refitted_scales, model, data, others, how)
-        return by_mixture(map(data, others), observed, shares, how, again)
+        # As the engine weighed them, which keeps some: so many more tell tails of weights better.
+        if "mode" in history and "k_hat" in history:
+            known = likely_values(model, mode=np.asarray(history["mode"]), seed=how.seed)
+        return by_model(model, known, observed, how)
 
-    def solved(own: Float[np.ndarray, " other"]) -> NormalData:
-        return solved_data(problem, parts, own, at)
+    def solved(values: Others) -> Iterable[NormalData]:
+        return (solved_data(problem, parts, own, at) for own in values)
 
-    fits = refits(posterior, how)
-
-    def refitted(number: int) -> LeftOut:
+    def refitted(number: int) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
         assert fits is not None
         assert how.blocks is not None
-        values, _ = values_of_others(fits(number), parts, how.seed)
-        return left_out(map(solved, values), [[how.blocks[number]]])[0]
+        again = values_of_others(fits(number), parts, how.seed)
+        return left_out(solved(again.values), [[how.blocks[number]]])[0], again.weights
 
     again = None if fits is None else refitted
-    return by_mixture(map(solved, others), observed, shares, how, again)
+    return by_mixture(solved(known.values), observed, known.weights, how, again)
 
 
-def values_of_others(
-    posterior: Posterior, parts: Parts, seed: int
-) -> tuple[Others, Float[np.ndarray, " value"]]:
+def values_of_others(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
     """Of unknowns that are not integrated out, each once, and how much each counts."""
     assert isinstance(posterior.distribution, EmpiricalDraws)
     every = np.asarray(posterior.distribution.all())[:, np.asarray(parts.others)]
@@ -160,7 +159,7 @@ def values_of_others(
     if len(others) > MOST_VALUES:
         kept = np.random.default_rng(seed).choice(len(others), MOST_VALUES, replace=False)
         others, counts = others[kept], counts[kept]
-    return others, counts / counts.sum()
+    return LikelyValues(others, counts / counts.sum())
 
 
 def foretold_with_shared_noise(posterior: Posterior, how: How) -> Pair:
@@ -190,9 +189,9 @@ def normal_given(
     return {"misfit": problem.observed - problem.likelihood.mean(predicted, z), "root": root}
 
 
-def refits(posterior: Posterior, how: How) -> Callable[[int], Posterior] | None:
-    """Fits without each block by the posterior's own engine, where they are wanted and possible."""
-    problem, engine = posterior.problem, own_engine(posterior)
+def refits(posterior: Posterior, how: How, engine: AbstractEngine | None) -> Refits | None:
+    """Fits without each block, where they are wanted and possible."""
+    problem = posterior.problem
     if how.blocks is None or how.refit is False or engine is None:
         return None
     blocks = how.blocks
@@ -207,9 +206,10 @@ def refits(posterior: Posterior, how: How) -> Callable[[int], Posterior] | None:
         left[blocks[number]] = True
         blind = without(problem, left)
         assert blind is not None
+        again = engine.changed(start=posterior) if engine.name == Conditional.name else engine
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            found = fit(blind, engine, seed=how.seed, progress=False)
+            found = fit(blind, again, seed=how.seed, progress=False)
         return dataclasses.replace(found, problem=problem)
 
     return refitted
@@ -219,5 +219,4 @@ def own_engine(posterior: Posterior) -> AbstractEngine | None:
     """The engine of a posterior, with default settings."""
     if posterior.engine not in ENGINES or posterior.engine == "amortise":
         return None
-    engine = engine_of(posterior.engine)
-    return engine.changed(start=posterior) if posterior.engine == Conditional.name else engine
+    return engine_of(posterior.engine)

@@ -76,7 +76,7 @@ def solved_data(
     return NormalData(*(np.asarray(one, float) for one in found))
 
 
-Groups = list[Int[np.ndarray, " own"]]
+Groups = list[Int[np.ndarray, " _"]]
 """Which observations are left out together, group by group."""
 
 
@@ -104,6 +104,10 @@ def left_out(every: Iterable[NormalData], divisions: Sequence[Groups]) -> list[L
 def left_out_groups(
     precision: Covariance, weights: PerSensor, groups: Groups
 ) -> tuple[Float[np.ndarray, " group"], PerSensor, PerSensor]:
+    if len(groups) == len(weights):  # each by itself
+        own = np.diag(precision)
+        logs = 0.5 * (np.log(own / (2 * np.pi)) - weights**2 / own)
+        return logs, weights / own, 1 / np.sqrt(own)
     logs, gaps, sds = np.zeros(len(groups)), np.zeros(len(weights)), np.ones(len(weights))
     for number, rows in enumerate(groups):
         factor = sla.cho_factor(precision[np.ix_(rows, rows)], lower=True)
@@ -115,8 +119,8 @@ def left_out_groups(
     return logs, gaps, sds
 
 
-Again = Callable[[int], LeftOut]
-"""What a fit without a group, given by its number, says of that group."""
+Again = Callable[[int], tuple[LeftOut, Float[np.ndarray, " part"]]]
+"""What a fit without a group, given by its number, says of that group, and the parts' weights."""
 
 
 def foretold(
@@ -134,8 +138,7 @@ def foretold(
         weighed = smoothed_weights(np.log(shares) - found.logs[:, number])
         own, weights, told = found, weighed.weights, way(weighed.k_hat, len(shares))
         if again is not None and told == DOUBTFUL:
-            own, told = again(number), REFIT
-            weights = np.full(len(own.gaps), 1 / len(own.gaps))
+            (own, weights), told = again(number), REFIT
         k_hats[number] = weighed.k_hat
         how.append(told)
         gaps, sds = own.gaps[:, rows], own.sds[:, rows]

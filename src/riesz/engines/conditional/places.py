@@ -21,7 +21,7 @@ from riesz.engines.conditional.host import (
     Growth,
     Scales,
 )
-from riesz.engines.conditional.spread import spread_about, weighed
+from riesz.engines.conditional.spread import WEIGHED, spread_about, weighed
 from riesz.engines.training import minimised
 from riesz.latent.kernels import Matern32
 from riesz.latent.scales import inducing_factor
@@ -35,8 +35,8 @@ NUGGET, NUGGET_SPREAD = 0.3, 1.5
 FLAT = 1e-6
 """What a plane leaves of data at least, as a share of them: those on a plane have a scale too."""
 
-NUM_VALUES = 60
-"""Of scales and noise, over which predictions are averaged."""
+NUM_VALUES, NEGLIGIBLE = 120, 1e-6
+"""Of scales and noise, over which predictions are averaged; those of less weight are left out."""
 
 Points = Float[np.ndarray, "sensor dim"]
 Values = Float[np.ndarray, " sensor"]
@@ -165,13 +165,32 @@ def of_rows(model: DataModel, rows: Int[np.ndarray, " kept"]) -> DataModel:
     )
 
 
+class LikelyValues(NamedTuple):
+    """Of scales and noise, with weights that add up to one."""
+
+    values: Float[np.ndarray, "value other"]
+    weights: Float[np.ndarray, " value"]
+
+    @property
+    def mean(self) -> Scales:
+        return self.weights @ self.values
+
+
 def likely_values(
-    model: DataModel, *, start: Scales | None = None, seed: int = 0, count: int = NUM_VALUES
-) -> Float[np.ndarray, "value other"]:
-    """Scales and noise given the data: about their most probable values, weighed."""
+    model: DataModel,
+    *,
+    start: Scales | None = None,
+    mode: Scales | None = None,
+    seed: int = 0,
+    count: int = NUM_VALUES,
+) -> LikelyValues:
+    """Scales and noise given the data: about their most probable values, where these are known."""
     if not model.num_others:
-        return np.zeros((1, 0))
-    origin = np.zeros(model.num_others) if start is None else start
-    mode = minimised(on_device(origin), model.cost, gain=ROUGH)
-    spread = spread_about(model.cost, mode)
-    return weighed(model.log_density, spread, np.asarray(mode), count, seed).values
+        return LikelyValues(np.zeros((1, 0)), np.ones(1))
+    if mode is None:
+        origin = np.zeros(model.num_others) if start is None else start
+        mode = np.asarray(minimised(on_device(origin), model.cost, gain=ROUGH))
+    spread = spread_about(model.cost, on_device(mode))
+    found = weighed(model.log_density, spread, mode, count // WEIGHED, seed)
+    kept = found.weights > NEGLIGIBLE
+    return LikelyValues(found.places[kept], found.weights[kept] / found.weights[kept].sum())

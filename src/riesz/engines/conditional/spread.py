@@ -79,14 +79,17 @@ def around(
 class Weighed(NamedTuple):
     """Draws of a density, the shape of the tail of their weights, and what to warn of.
 
-    `log_integral` is the logarithm of the density's integral: where it is the joint one of
-    unknowns and data, the log-evidence.
+    `places` are all that were weighed, with their smoothed `weights`. `log_integral` is the
+    logarithm of the density's integral: where it is the joint one of unknowns and data, the
+    log-evidence.
     """
 
     values: Float[np.ndarray, "draw other"]
     k_hat: float
     notes: tuple[str, ...]
     log_integral: float
+    places: Float[np.ndarray, "place other"]
+    weights: Float[np.ndarray, " place"]
 
 
 def weighed(
@@ -123,4 +126,4 @@ def weighed(
     constant = gammaln(half + size) - gammaln(half) - size * np.log(DEGREES * np.pi)
     constant -= np.sum(np.log(spread.lengths))
     log_integral = float(logsumexp(log_ratios) - np.log(number) - constant)
-    return Weighed(places[kept], found.k_hat, notes, log_integral)
+    return Weighed(places[kept], found.k_hat, notes, log_integral, places, found.weights)

@@ -1,0 +1,110 @@
+"""Run folders held against each other: tables, a verdict, and files of both."""
+
+import csv
+import io
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riesz.case.run.folder import Run, read_run
+from riesz.comparison.compare import compare
+from riesz.comparison.found import KRIGING, PLANE, Comparison
+from riesz.engines.base import AbstractEngine
+from riesz.engines.table import engine_of
+from riesz.errors import RieszError
+from riesz.io.store.files import prepared_folder, write_bytes
+from riesz.io.store.results import results, write_results
+from riesz.plot.comparison import comparison_figure
+from riesz.plot.figure import save_figure
+
+NOT_PLAIN = ("linear_solver", "start")
+"""Settings that are kept as words to read: a refit chooses its own."""
+
+RESULTS, MODELS, PAIRS, FIGURE = "results.json", "models.csv", "pairs.csv", "differences.png"
+
+
+def compare_runs(
+    folders: Sequence[Path | str],
+    out: Path | str | None = None,
+    *,
+    blocks: int | None = None,
+    refit: bool | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """Compare the posteriors of run folders, fitted to the same observations.
+
+    Errors are in the unit of the data. With `out`, a folder, what was found is kept there:
+    results.json, models.csv, pairs.csv and differences.png.
+    """
+    runs = named_runs(folders)
+    first = next(iter(runs.values()))
+    for name, run in runs.items():
+        if run.observations.transform != first.observations.transform:
+            raise RieszError(
+                f"{next(iter(runs))} and {name} do not model the same numbers: one takes "
+                "logarithms by `transform` and the other does not. Fit both in one way."
+            )
+    folder = None if out is None else prepared_folder(Path(out))
+    is_log = first.observations.transform == "log"
+    found = compare(
+        {name: run.posterior for name, run in runs.items()},
+        blocks=blocks,
+        refit=refit,
+        seed=seed,
+        back=np.exp if is_log else None,
+        unit=first.observations.unit or "",
+        engines={name: engine for name, run in runs.items() if (engine := engine_in(run))},
+    )
+    if folder is not None:
+        words = ["riesz", "compare", *map(str, folders), "--out", str(out), "--seed", str(seed)]
+        words += [] if blocks is None else ["--blocks", str(blocks)]
+        words += [] if refit is None else ["--refit" if refit else "--no-refit"]
+        write_comparison(folder, found, shlex.join(words))
+    return found
+
+
+def named_runs(folders: Sequence[Path | str]) -> dict[str, Run]:
+    """By the names of their folders, or by all of their paths where names are alike."""
+    paths = [Path(one) for one in folders]
+    twice = next((one for one in paths if paths.count(one) > 1), None)
+    if twice is not None:
+        raise RieszError(f"{twice} is named more than once: a run ties with itself.")
+    names = [path.resolve().name for path in paths]
+    taken = {KRIGING, PLANE} | {name for name in names if names.count(name) > 1}
+    chosen = [str(path) if name in taken else name for path, name in zip(paths, names, strict=True)]
+    return {name: read_run(path) for name, path in zip(chosen, paths, strict=True)}
+
+
+def engine_in(run: Run) -> AbstractEngine | None:
+    """What a run was fitted by, with its settings; None where another engine followed it."""
+    name = run.numbers.get("engine")
+    if name is None or run.numbers.get("first_engine", name) != name:
+        return None
+    engine, settings = engine_of(name), run.numbers.get("settings") or {}
+    own = {key: value for key, value in settings.items() if getattr(engine, key, value) != value}
+    return engine.changed(**{key: value for key, value in own.items() if key not in NOT_PLAIN})
+
+
+def write_comparison(folder: Path, found: Comparison, command: str) -> None:
+    pairs = list(found.pairs())
+    summary = {"verdict": list(found.words), "best": found.ranked[0].name, "pairs": pairs}
+    summary |= {"blocks": None if found.block is None else found.block.tolist()}
+    content = results(command, {"models": [m.name for m in found.models]}, found.seed,
+                      found.rows(), summary)  # fmt: skip
+    write_results(folder / RESULTS, content)
+    write_table(folder / MODELS, found.rows())
+    write_table(folder / PAIRS, pairs)
+    save_figure(folder / FIGURE, comparison_figure(found))
+
+
+def write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Without what is a list, which no column holds."""
+    kept = [{k: v for k, v in row.items() if not isinstance(v, list)} for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(kept[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(kept)
+    write_bytes(path, text.getvalue().encode())
