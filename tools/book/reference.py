@@ -50,8 +50,9 @@ LAYERS = {
     ),
     "diagnose": Layer(
         "Diagnosis",
-        "Checks of derivatives, posteriors and whole problems; `import riesz.diagnose`.",
-        ("diagnose",),
+        "Checks of derivatives, posteriors and whole problems, and models beside each other; "
+        "`import riesz.diagnose`.",
+        ("diagnose", "comparison"),
         ("riesz.diagnose",),
     ),
     "case": Layer(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.comparison.blocks import spatial_blocks
+from riesz.comparison.blocks import Block, spatial_blocks
 from riesz.comparison.foretold import Foretold, scores
 from riesz.comparison.found import KRIGING, PLANE, Comparison, Model
 from riesz.comparison.left_out import How, Pair, foretold_by, foretold_by_model
@@ -31,7 +31,7 @@ Design = Float[np.ndarray, "sensor effect"]
 def compare(
     posteriors: Mapping[str, Posterior] | Sequence[Posterior] | Posterior,
     *,
-    blocks: int | None = None,
+    blocks: int | Sequence[int] | Block | None = None,
     refit: bool | None = None,
     seed: int = 0,
     back: Callable[[Any], Any] | None = None,
@@ -41,21 +41,21 @@ def compare(
     """Hold models of the same observations against each other, and against kriging and a plane.
 
     Each observation is foretold from all others, and each of some `blocks` on the map (by default
-    up to eight, by k-means) from those outside it: by closed forms where all but few unknowns are
-    integrated out, else by weights of draws. Where weights fail, a block takes another fit: of the
-    scales of a model by closed forms, or of the whole model by its engine where all refits take no
-    more than about two minutes; `refit=True` asks for these however long they take, and
-    `refit=False` for none. `back` takes values to the unit in which errors are wanted, such as
-    `np.exp` where logarithms were modelled, and `unit` is its name. Refits
-    are by `engines`, by the name of the model, or by the posterior's own with default settings. One
-    posterior is enough: kriging and the plane stand beside it.
+    up to eight, by k-means; or the number of each observation's own) from those outside it: by
+    closed forms where all but few unknowns are integrated out, else by weights of draws. Where
+    weights fail, a block takes another fit: of the scales of a model by closed forms, or of the
+    whole model by its engine where all refits take no more than about two minutes; `refit=True`
+    asks for these however long they take, and `refit=False` for none. They are by `engines`, by the
+    name of the model, or by the posterior's own with default settings. `back` takes values to the
+    unit in which errors are wanted, such as `np.exp` where logarithms were modelled, and `unit` is
+    its name. One posterior is enough: kriging and the plane stand beside it.
     """
     named = named_posteriors(posteriors)
     first = next(iter(named.values())).problem
     for name, one in named.items():
         check_same(first, one.problem, next(iter(named)), name)
     observed = np.asarray(first.observed, float)
-    block = spatial_blocks(np.asarray(first.observations.points, float), blocks, seed=seed)
+    block = blocks_of(first, blocks, seed)
     groups = None
     if block is not None:
         groups = [np.flatnonzero(block == one) for one in range(int(block.max()) + 1)]
@@ -80,6 +80,21 @@ def compare(
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
             found.append(model(called, "", foretold_by_model(rival, observed, how), knows, None))
     return Comparison(tuple(found), block, seed, lacking, unit)
+
+
+def blocks_of(
+    problem: InverseProblem, blocks: int | Sequence[int] | Block | None, seed: int
+) -> Block | None:
+    """As they were given, numbered from zero, or by k-means."""
+    if blocks is None or isinstance(blocks, int):
+        return spatial_blocks(np.asarray(problem.observations.points, float), blocks, seed=seed)
+    given, count = np.asarray(blocks), len(problem.observed)
+    if given.shape != (count,) or len(np.unique(given)) < 2:
+        raise RieszError(
+            f"blocks has shape {given.shape}: give a number of blocks, or for each of the {count} "
+            "observations that of its own, two or more different ones."
+        )
+    return np.unique(given, return_inverse=True)[1].reshape(-1)
 
 
 def rivals(

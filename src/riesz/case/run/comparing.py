@@ -30,7 +30,7 @@ def compare_runs(
     folders: Sequence[Path | str],
     out: Path | str | None = None,
     *,
-    blocks: int | None = None,
+    blocks: int | Sequence[int] | None = None,
     refit: bool | None = None,
     seed: int = 0,
 ) -> Comparison:
@@ -60,7 +60,7 @@ def compare_runs(
     )
     if folder is not None:
         words = ["riesz", "compare", *map(str, folders), "--out", str(out), "--seed", str(seed)]
-        words += [] if blocks is None else ["--blocks", str(blocks)]
+        words += ["--blocks", str(blocks)] if isinstance(blocks, int) else []
         words += [] if refit is None else ["--refit" if refit else "--no-refit"]
         write_comparison(folder, found, shlex.join(words))
     return found
