@@ -140,7 +140,7 @@ def test_a_full_disk_fails_what_does_not_fit_and_a_second_run_completes_it(tmp_p
 
 def harassed(command, rng, *, kills, ends, seconds, program, **told):
     """Run a command until it is done, whose workers are killed so often, and itself too."""
-    at = set(rng.sample(range(1, kills), ends))
+    at = set(rng.sample(range(1, kills // 3), ends))
     process = start(command, program=program, **told)
     done = 0
     while done < kills:
@@ -179,10 +179,16 @@ def test_true_fits_under_a_hundred_kills_are_those_of_an_undisturbed_run(tmp_pat
         lines = [f"{x:.3f},{y:.3f},{v:.3f}" for x, y, v in rng.uniform(0.2, 0.8, (4, 3))]
         wells = "\n".join(["x,y,value", *lines]) + "\n"
         written(source / f"site{k:02d}", problem_toml(engine_name="laplace"), wells)
-    words = [source, "--jobs", 2, "--attempts", 200, "--quiet", "--no-reports", "--out"]
+    words = ["--jobs", 2, "--attempts", 200, "--quiet", "--no-reports", "--out"]
+    clock = time.monotonic()
+    status, output = run([source / "site00", *words, tmp_path / "first"], program=RIESZ)
+    first = time.monotonic() - clock  # most of which a process takes to begin, and to compile
+    assert status == 0, output
+    words = [source, *words]
     status, output = run([*words, tmp_path / "calm"], program=RIESZ)
     assert status == 0, output
-    how = {"kills": 100, "ends": 5, "seconds": 20.0, "program": RIESZ}
+    # Most processes die before they have fitted anything, and others after some fits.
+    how = {"kills": 100, "ends": 5, "seconds": 0.4 * first, "program": RIESZ}
     status, output, kills, ends = harassed([*words, tmp_path / "runs"], random.Random(2), **how)
     assert (status, ends) == (0, 5), output
     assert kills >= 50
