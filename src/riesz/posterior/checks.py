@@ -30,6 +30,11 @@ SURE = 3.0
 many errors as are as improbable for the largest of them."""
 
 
+STRAY = 0.003
+"""Share of transitions that may diverge: with fewer, and chains that agree, the posteriors of blind
+problems (docs/trust.md) were right."""
+
+
 class Worst(NamedTuple):
     """The coordinate with the largest offset of those beyond chance, or of all where none is."""
 

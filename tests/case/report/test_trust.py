@@ -76,13 +76,13 @@ def test_moments_of_a_few_draws_that_have_all_the_weight_are_not_told():
 
 
 def test_a_sampler_is_judged_by_agreement_worth_and_divergences():
-    good = told(SamplerCheck(4, 500, 1.002, 800.0, 0))
+    good = told(SamplerCheck(4, 500, 1.002, 800.0, 5))
     assert {one.level for one in good.values()} == {GOOD}
-    poor = told(SamplerCheck(4, 500, 1.3, 40.0, 5))
+    poor = told(SamplerCheck(4, 500, 1.3, 40.0, 9))
     assert poor["r_hat (agreement of chains)"].level == BAD
     assert poor["Effective draws"].level == BAD
     assert poor["Divergences"].level == DOUBTFUL
-    assert poor["Divergences"].found == "5 of 2000"
+    assert poor["Divergences"].found == "9 of 2000"
 
 
 def test_a_surrogate_is_judged_at_the_sensors_and_by_its_residual():

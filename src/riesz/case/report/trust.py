@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riesz.geometry.crs import NOT_PLACED
-from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError, rms
+from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED
 from riesz.prediction.sensors import DataFit
 
@@ -199,9 +199,9 @@ def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
     }[level]
     yield Verdict("Effective draws", f"{check.effective_draws:.0f}", level, words)
     total = check.num_chains * check.num_draws
-    level = graded(float(check.divergences), 0.0, 0.01 * total)
+    level = graded(check.divergences / total, STRAY, 0.01)
     words = (
-        "The sampler followed the posterior everywhere."
+        "The sampler followed the posterior wherever it went, or nearly."
         if level == GOOD
         else "Some steps went astray, so that a part of the posterior may be missed: raise "
         "target_accept, or look at the priors."

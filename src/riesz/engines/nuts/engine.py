@@ -40,6 +40,7 @@ from riesz.engines.nuts.chains import (
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.chains import FEWEST, agreement
+from riesz.posterior.checks import STRAY
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -107,7 +108,7 @@ def warnings_of(history: dict[str, Array], names: tuple[str, ...]) -> tuple[str,
     """What a reader must know before trusting the draws."""
     notes = []
     divergences = int(jnp.sum(history["diverging"]))
-    if divergences:
+    if divergences > STRAY * history["diverging"].size:
         notes.append(
             f"{divergences} of {history['diverging'].size} transitions diverged, so that a part of "
             "the posterior may be missed: raise target_accept, or look at the priors."
