@@ -10,6 +10,7 @@ from tests.small_problem import problem_toml
 
 from riesz.case.file.problem import read_problem
 from riesz.case.run.writing import write_run
+from riesz.diagnose.contradiction.findings import Finding, Misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
@@ -18,6 +19,16 @@ from riesz.io.store.draws import Kept
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
+
+FOUND = Misfit(
+    (
+        Finding("region", "2 observations <b>lie</b> 2.1 sd above", (), (0, 1), 0.0005),
+        Finding("prior", "The data pull level away", ("level",), (), 0.004),
+    ),
+    np.linspace(3.0, -3.0, 9),
+    np.array([0.9, *np.zeros(7), np.nan]),
+)
+"""Made up: what contradicts the model."""
 
 REMARK = "kriging does as well here: these data show no <i>gain</i>"
 """As `riesz fit` leaves it where it compared."""
@@ -80,12 +91,13 @@ def tiny_run(
     num_below: int = 0,
     logarithm: bool = False,
     num_draws: int = NUM_DRAWS,
+    misfit: Misfit | None = None,
 ) -> Path:
     """Write a run folder into `folder`, whose wells have a column called `value`.
 
     With `exchange` there are a well, a river and a region too, of files that are gone afterwards.
     `num_below` wells, the first ones, are only known to lie below what is written. Without
-    `num_draws` it is like one of an older version, which kept none.
+    `num_draws` it is like one of an older version, which kept none, as are those without `misfit`.
     """
     rng = np.random.default_rng(0)
     points = rng.uniform((350_200, 4_800_200), (353_800, 4_801_800), (9, 2))
@@ -128,6 +140,7 @@ def tiny_run(
         posterior,
         short,
         kept,
+        misfit=misfit,
         choice=Choice(Laplace(), "so"),
         command="riesz fit problem.toml",
         seed=0,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from riesz.diagnose.contradiction.findings import Misfit
 from riesz.engines.conditional.engine import Conditional
 from riesz.mesh.mesh import Mesh
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
@@ -67,11 +68,13 @@ class Summary:
     check: ImportanceCheck | SamplerCheck | None = None
     surrogate: SurrogateError | None = None
     num_censored: int = 0
+    misfit: Misfit | None = None  # what contradicts the model, where that was asked
 
     def __str__(self) -> str:
         unchecked = INTEGRATED if self.engine == Conditional.name else UNCHECKED
         check = [unchecked if self.check is None else str(self.check)]
         check += [] if self.surrogate is None else [str(self.surrogate)]
+        check += [] if self.misfit is None else [f"misfit: {one}" for one in told(self.misfit)]
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join(
             [f"posterior by {self.engine}", *table(self.rows), self.fit_text(), *check, *notes]
@@ -87,6 +90,10 @@ class Summary:
         )
         left_out = f"; without {self.num_censored} that are only known to lie below a limit"
         return fit + (left_out if self.num_censored else "")
+
+
+def told(misfit: Misfit) -> tuple[str, ...]:
+    return misfit.words or ("no observation, place or prior contradicts the model",)
 
 
 def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:

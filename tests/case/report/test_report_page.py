@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from tests.command import run
-from tests.tiny_run import tiny_run
+from tests.tiny_run import FOUND, tiny_run
 
 from riesz.case.report.content import content_of
 from riesz.case.report.page import embedded, page, page_data, write_report
+from riesz.case.report.trust import DOUBTFUL
 from riesz.case.run.folder import read_run
 from riesz.errors import RieszError
 
@@ -20,7 +21,7 @@ EVIL = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
-    return tiny_run(tmp_path_factory.mktemp("tiny"), value=EVIL, exchange=True)
+    return tiny_run(tmp_path_factory.mktemp("tiny"), value=EVIL, exchange=True, misfit=FOUND)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,24 @@ def test_the_head_of_the_page_says_what_the_fit_decided_from_the_data(text, cont
     assert "Decided from the data:" in head
     assert "<li>Kriging does as well here: these data show no &lt;i&gt;gain" in head
     assert "Decided from the data" not in page(dataclasses.replace(content, remarks=()))
+
+
+def test_what_contradicts_the_model_is_told_with_a_map_of_residuals(text, content):
+    told = {one.name: one for one in content.verdicts}
+    assert told["Residuals by place"].level == DOUBTFUL
+    assert told["Residuals by place"].found == "chance 1 in 1,000 or less"
+    assert told["Prior against data"].found == "chance 1 in 250"
+    assert "2 observations &lt;b&gt;lie&lt;/b&gt; 2.1 sd above" in text
+    assert text.count('<g class="dot ringed"') == 2
+    assert text.count('<g class="dot"') == 7
+    assert "+3.0 sd from what the others foretell; k-hat 0.90, the fit hangs on it" in text
+    assert content.level == DOUBTFUL
+
+
+def test_runs_of_older_versions_have_no_map_of_residuals(limited):
+    assert limited.dots == ()
+    assert 'id="residuals"' not in page(limited)
+    assert "Model against data" not in {one.name for one in limited.verdicts}
 
 
 def test_arrows_of_flow_point_where_the_flux_goes(content, text):

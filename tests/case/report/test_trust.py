@@ -16,6 +16,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
+from riesz.diagnose.contradiction.findings import Misfit
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit
@@ -40,6 +41,11 @@ def test_a_good_posterior_is_called_good():
     found = told(importance())
     assert {one.level for one in found.values()} == {GOOD}
     assert overall(list(found.values()), ()) == GOOD
+
+
+def test_a_model_that_nothing_contradicts_is_called_good():
+    none = Misfit((), np.zeros(3), np.zeros(3))
+    assert told(importance(), misfit=none)["Model against data"].level == GOOD
 
 
 @pytest.mark.parametrize(("k_hat", "level"), [(0.5, GOOD), (0.6, DOUBTFUL), (0.71, BAD)])

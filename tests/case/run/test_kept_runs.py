@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from tests.command import run
 from tests.small_problem import written
-from tests.tiny_run import tiny_run
+from tests.tiny_run import FOUND, tiny_run
 
 from riesz.case.file.problem import read_problem
 from riesz.case.report.page import write_report
 from riesz.case.run.folder import read_run
+from riesz.case.run.misfit import read_misfit
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import accounted, write_run
 from riesz.engines.nuts.engine import Nuts
@@ -142,6 +143,20 @@ def test_draws_without_a_solution_are_left_out_and_told(tmp_path):
     assert found.kept[0].num_draws == 3
     assert "no solution for 1 of 4 draws: left out" in found.posterior.notes[-1]
     assert np.isfinite(found.summary.residual_rms)
+    assert found.misfit.words == ()  # also of the prior, which the lost draw would contradict
+    assert "misfit: no observation, place or prior contradicts the model" in str(found.summary)
+
+
+def test_what_contradicts_a_model_is_kept_and_read(tmp_path):
+    run = read_run(tiny_run(tmp_path, misfit=FOUND))
+    assert run.misfit.findings == FOUND.findings
+    np.testing.assert_allclose(run.misfit.residuals, FOUND.residuals)
+    np.testing.assert_array_equal(np.isnan(run.misfit.k_hat), np.isnan(FOUND.k_hat))
+    assert run.numbers["misfit"] == list(FOUND.words)
+    for damage in ("{}", '{"schema": 1, "findings": [3]}'):
+        (tmp_path / "misfit.json").write_text(damage)
+        with pytest.raises(RieszError, match="is not what riesz fit wrote: fit again"):
+            read_misfit(tmp_path / "misfit.json")
 
 
 def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):

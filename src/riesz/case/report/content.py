@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.report.maps import FieldMap, encoded, field_map, map_grid, rings, rounded
+from riesz.case.report.residuals import Dot, dots_of
 from riesz.case.report.trust import Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, PROBLEM, Run, kept_answers
 from riesz.case.run.measured import (
@@ -82,6 +83,7 @@ class Content:
     met: DataFit
     num_draws: int
     course: dict[str, Any] | None = None  # in time, as the page reads it
+    dots: tuple[Dot, ...] = ()  # of the map of residuals
     answers: tuple[dict[str, Any], ...] = ()  # where to measure next, where that was asked
 
 
@@ -117,6 +119,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         met=met,
         num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
+        dots=dots_of(run.misfit, observed.points, run.prepared.sites),
         answers=tuple(kept_answers(run.folder)),
     )
 
@@ -131,6 +134,7 @@ def judged(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]]:
         met=met,
         contraction={one.unknown: one.unknown_share for one in draws.learned},
         method=facts.method,
+        misfit=run.misfit,
     )
     return met, told
 

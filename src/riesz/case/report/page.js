@@ -451,6 +451,17 @@
     else return;
     event.preventDefault();
   });
+  // Titles of dots are not shown on phones, and late elsewhere.
+  function read(event) {
+    const dot = event.target.closest(".dot");
+    if (!dot) return;
+    for (const one of document.querySelectorAll(".dot.read")) one.classList.remove("read");
+    dot.classList.add("read");
+    by("residual-words").textContent = dot.dataset.words;
+  }
+  if (by("residuals")) {
+    for (const kind of ["pointerover", "pointerdown"]) by("residuals").addEventListener(kind, read);
+  }
   window.addEventListener("resize", fit);
   choose();
   state.threshold = state.map.thresholds[1];

@@ -15,6 +15,7 @@ from matplotlib import colormaps
 from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encoded, encoded_grid, rounded
 from riesz.case.report.next import LINK, next_section
+from riesz.case.report.residuals import residual_map
 from riesz.case.report.sections import (
     budget_section,
     curves_section,
@@ -112,6 +113,7 @@ def page(content: Content) -> str:
         fit=fit_section(content),
         measurements=measurements_table(content),
         trust=trust_list(content),
+        residuals=residual_map(content.dots, content.outline),
         curves=curves_section(content),
         budget=budget_section(content),
         next=next_section(content.answers, content.outline),

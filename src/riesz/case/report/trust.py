@@ -5,6 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from riesz.diagnose.contradiction.findings import (
+    COVARIATE,
+    NEIGHBOURS,
+    OBSERVATION,
+    PRIOR,
+    REGION,
+    SPREAD,
+    TAILS,
+    Misfit,
+)
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED
@@ -26,6 +36,17 @@ RESIDUALS_SMALL = 0.5
 COVERAGE = 0.95
 SURE = 3.0
 """Standard errors by which the share of covered observations may be off."""
+
+ABOUT = {
+    REGION: "Residuals by place",
+    COVARIATE: "Residuals by covariate",
+    NEIGHBOURS: "Residuals of neighbours",
+    SPREAD: "Spread of residuals",
+    TAILS: "Tails of residuals",
+    OBSERVATION: "A single observation",
+    PRIOR: "Prior against data",
+}
+"""What each kind of contradiction is called."""
 
 CONTRACTION_SEEN = 0.1
 """Share of the prior's variance that the data took away, below which they told nothing."""
@@ -84,6 +105,7 @@ def verdicts(
     met: DataFit,
     contraction: Mapping[str, float],
     method: str = APPROXIMATE,
+    misfit: Misfit | None = None,
 ) -> list[Verdict]:
     """All figures of a posterior; where no check was made, `method` says what that means."""
     found: list[Verdict] = []
@@ -97,6 +119,7 @@ def verdicts(
     found += [] if met.residual_rms is None else [of_residuals(met.residual_rms)]
     num_exact = met.num_observations - met.num_censored
     found += [] if met.coverage is None else [of_coverage(met.coverage, num_exact)]
+    found += [] if misfit is None else of_misfit(misfit)
     found += of_contraction(contraction)
     return found
 
@@ -260,6 +283,16 @@ def of_coverage(coverage: float, num_observations: int) -> Verdict:
         else "Too many measurements lie outside their 95 % intervals: see Residuals."
     )
     return Verdict("Coverage of 95 % intervals", f"{coverage:.0%}", level, words)
+
+
+def of_misfit(misfit: Misfit) -> Iterator[Verdict]:
+    """What contradicts the model, each by itself; in good posteriors of wrong models, too."""
+    if not misfit.findings:
+        words = "No observation, place, covariate or prior contradicts the model beyond chance."
+        yield Verdict("Model against data", "nothing found", GOOD, words)
+    for one in misfit.findings:
+        chance = "1 in 1,000 or less" if one.p < 1e-3 else f"1 in {1 / one.p:,.0f}"
+        yield Verdict(ABOUT.get(one.kind, one.kind), f"chance {chance}", DOUBTFUL, one.words)
 
 
 def learned(share: float) -> str:

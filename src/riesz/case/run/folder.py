@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from riesz.case.data.prepared import Prepared, read_prepared
 from riesz.case.data.schema import ObservationsTable
+from riesz.case.run.misfit import MISFIT, read_misfit
 from riesz.case.table import table_of, toml_in
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.draws import Kept, read_draws
@@ -27,6 +28,7 @@ from riesz.prediction.draws import PosteriorDraws
 
 if TYPE_CHECKING:
     from riesz.case.file.problem import Case
+    from riesz.diagnose.contradiction.findings import Misfit
     from riesz.posterior.posterior import Posterior
 
 CHECKPOINT = "checkpoint"
@@ -142,6 +144,11 @@ class Run:
         path = self.folder / DRAWS
         with told_to_refit(self.folder):
             return read_draws(path) if path.is_file() else None
+
+    @cached_property
+    def misfit(self) -> "Misfit | None":
+        """What contradicts the model, where that was looked for."""
+        return None if self.is_scenario else read_misfit(self.folder / MISFIT)
 
     @property
     def facts(self) -> FitFacts:

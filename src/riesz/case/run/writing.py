@@ -43,7 +43,10 @@ from riesz.case.run.folder import (
     read_run,
     unfinished_of,
 )
+from riesz.case.run.misfit import MISFIT, misfit_content
 from riesz.devices import Wanted
+from riesz.diagnose.contradiction.findings import Misfit
+from riesz.diagnose.contradiction.misfit import misfit_of
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.base import NO_CHECKPOINT
@@ -60,6 +63,7 @@ from riesz.io.store.results import results, write_results
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.drawing import draws_and_course
+from riesz.prediction.draws import PosteriorDraws
 
 
 def run_case(
@@ -97,7 +101,7 @@ def run_case(
     numbers = write_run(
         folder,
         case,
-        *accounted(posterior),
+        *accounted(posterior, case),
         choice=choice,
         command=command,
         seed=seed,
@@ -113,10 +117,11 @@ class Account(NamedTuple):
     summary: Summary | None
     kept: KeptDraws | None
     failed: str | None = None
+    misfit: Misfit | None = None
 
 
-def accounted(posterior: Posterior) -> Account:
-    """Draws, summary and facts of a posterior.
+def accounted(posterior: Posterior, case: Case | None = None) -> Account:
+    """Draws, summary and facts of a posterior, and what contradicts its model.
 
     Whatever goes wrong here comes after the fit, which may have taken hours: it is told, and what
     was fitted is kept.
@@ -127,8 +132,10 @@ def accounted(posterior: Posterior) -> Account:
             asked = drawn.num_draws + drawn.num_lost
             note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"
             posterior = dataclasses.replace(posterior, notes=(*posterior.notes, note))
-        found = summary_of(posterior, drawn)
-        return Account(posterior, found, KeptDraws(drawn, fit_facts(posterior), course))
+        posterior, misfit = with_misfit(posterior, drawn, case)
+        found = dataclasses.replace(summary_of(posterior, drawn), misfit=misfit)
+        kept = KeptDraws(drawn, fit_facts(posterior), course)
+        return Account(posterior, found, kept, None, misfit)
     except Exception as error:
         told = (
             f"the posterior is kept, but could not be summarised: {reason(error)} "
@@ -137,6 +144,25 @@ def accounted(posterior: Posterior) -> Account:
         )
         notes = (*posterior.notes, told)
         return Account(dataclasses.replace(posterior, notes=notes), None, None, told)
+
+
+def with_misfit(
+    posterior: Posterior, draws: PosteriorDraws, case: Case | None
+) -> tuple[Posterior, Misfit | None]:
+    """What contradicts the model; where that cannot be told, a note says why."""
+    try:
+        labels = None if case is None else labels_of(case)
+        return posterior, misfit_of(posterior, draws, labels=labels)
+    except Exception as error:
+        note = f"whether the data contradict the model could not be told: {reason(error)}"
+        return dataclasses.replace(posterior, notes=(*posterior.notes, note)), None
+
+
+def labels_of(case: Case) -> list[str]:
+    """What observations are called: by their site, or the line of their table."""
+    data, count = case.prepared, len(case.problem.observed)
+    own = data.sites or [f"line {line}" for line in data.lines.tolist()]
+    return [*own, *(f"further measurement {i}" for i in range(1, count - len(own) + 1))][:count]
 
 
 def made_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
@@ -153,6 +179,7 @@ def write_run(
     found: Summary | None,
     kept: KeptDraws | None,
     failed: str | None = None,
+    misfit: Misfit | None = None,
     *,
     choice: Choice,
     command: str,
@@ -176,6 +203,7 @@ def write_run(
         "residual_rms": found and found.residual_rms,
         "coverage": found and found.coverage,
         "check": json_numbers(found.check) if found and found.check else None,
+        "misfit": None if misfit is None else list(misfit.words),
         "draws": kept.draws.num_draws if kept else 0,
         "notes": [*case.notes, *posterior.notes],
         "remarks": list(case.remarks),
@@ -209,6 +237,8 @@ def write_run(
         write_bytes(partial / SUMMARY, "\n".join([str(told), *case.remarks, ""]).encode())
         if kept:
             write_draws(partial / DRAWS, kept)
+        if misfit:
+            write_bytes(partial / MISFIT, misfit_content(misfit))
         content = results(command, config, seed, found.rows if found else (), short)
         names = sorted(p.relative_to(partial).as_posix() for p in partial.rglob("*") if p.is_file())
         write_results(partial / MANIFEST, content | {FILES: digests(partial, names)})

@@ -121,11 +121,17 @@ def checked(
 def coordinates_of(
     posterior: Posterior, draws: PosteriorDraws
 ) -> tuple[Float[np.ndarray, "draw coordinate"], bool]:
-    """Of the draws; and whether they are those of the same draws, none of which was lost."""
+    """Of the draws, and whether row by row; of some that were lost, nobody knows which, and those
+    farthest out are taken for them."""
     key, _ = jr.split(jr.key(draws.seed))
     asked = draws.num_draws + draws.num_lost
     found = np.asarray(representative(posterior, key, max(asked, 2)), float)
-    return found, len(found) == draws.num_draws
+    if len(found) == draws.num_draws:
+        return found, True
+    middle = np.median(found, axis=0)
+    spread = np.median(np.abs(found - middle), axis=0)
+    far = np.max(np.abs(found - middle) / np.maximum(spread, 1e-300), axis=1)
+    return found[np.argsort(far)[: draws.num_draws]], False
 
 
 def of_residuals(

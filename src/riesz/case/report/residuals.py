@@ -1,0 +1,158 @@
+"""The map of residuals: a dot for each place, in the colour of how far its observations are off."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib import colormaps
+
+from riesz.diagnose.contradiction.findings import OBSERVATION, REGION, TAILS, Misfit
+
+WIDTH, MARGIN = 560.0, 14.0
+REACH = 4.0
+"""Residuals in sd at which colours end."""
+
+RINGED = (OBSERVATION, REGION, TAILS)
+"""Findings that are about single places."""
+
+HANGS = 0.7
+"""k-hat above which the fit hangs on an observation."""
+
+SIZES = ((60, 7.0), (250, 5.0), (np.inf, 3.5))
+"""Of dots, by how many there are at most."""
+
+Ring = Float[np.ndarray, "corner 2"]
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A place: the mean of its residuals, whether a finding is about it, and its words."""
+
+    x: float
+    y: float
+    residual: float
+    is_ringed: bool
+    words: str
+
+
+def dots_of(
+    misfit: Misfit | None,
+    points: Float[np.ndarray, "sensor 2"],
+    labels: Sequence[str] | None,
+) -> tuple[Dot, ...]:
+    """None where there are no residuals. Labels may be of the first observations alone."""
+    if misfit is None or len(misfit.residuals) != len(points):
+        return ()
+    known = np.isfinite(points).all(axis=1) & np.isfinite(misfit.residuals)
+    rows = np.flatnonzero(known)
+    if not len(rows):
+        return ()
+    ringed = {i for one in misfit.findings if one.kind in RINGED for i in one.places}
+    places, place = np.unique(points[rows], axis=0, return_inverse=True)
+    found = []
+    for number, (x, y) in enumerate(places.tolist()):
+        own = rows[place.ravel() == number]
+        first = int(own[0])
+        name = labels[first] if labels is not None and first < len(labels) else ""
+        found.append(
+            Dot(
+                x=x,
+                y=y,
+                residual=float(misfit.residuals[own].mean()),
+                is_ringed=not ringed.isdisjoint(own.tolist()),
+                words=dot_words(name, (x, y), misfit.residuals[own], misfit.k_hat[own]),
+            )
+        )
+    return tuple(found)
+
+
+def dot_words(
+    name: str,
+    place: tuple[float, float],
+    residuals: Float[np.ndarray, " reading"],
+    k_hat: Float[np.ndarray, " reading"],
+) -> str:
+    where = f"({place[0]:.7g}, {place[1]:.7g})"
+    head = f"{name} at {where}" if name else where
+    if len(residuals) == 1:
+        told = f"{signed(residuals[0])} sd from what the others foretell"
+    else:
+        farthest = residuals[int(np.argmax(np.abs(residuals)))]
+        told = (
+            f"{len(residuals)} readings, {signed(residuals.mean())} sd from what the others "
+            f"foretell on average, {signed(farthest)} at most"
+        )
+    tail = float(np.nanmax(k_hat)) if np.isfinite(k_hat).any() else np.nan
+    if np.isnan(tail):
+        return f"{head}: {told}"
+    hangs = ", the fit hangs on it" if tail > HANGS else ""
+    return f"{head}: {told}; k-hat {tail:.2f}{hangs}".replace("-", "\N{MINUS SIGN}").replace(
+        "k\N{MINUS SIGN}hat", "k-hat"
+    )
+
+
+def signed(value: float) -> str:
+    return f"{value:+.1f}"
+
+
+def residual_map(dots: Sequence[Dot], outline: Sequence[Ring]) -> str:
+    """Readable without a script; what a dot says stands in its title, too."""
+    if not dots:
+        return ""
+    corners = np.concatenate(list(outline))
+    low, extent = corners.min(axis=0), np.ptp(corners, axis=0)
+    scale = (WIDTH - 2 * MARGIN) / float(extent.max())
+    width, height = scale * extent + 2 * MARGIN
+
+    def placed(x: float, y: float) -> tuple[float, float]:
+        return (x - low[0]) * scale + MARGIN, height - MARGIN - (y - low[1]) * scale
+
+    parts = []
+    for ring in outline:
+        corner = " ".join("{:.1f},{:.1f}".format(*placed(*one)) for one in ring.tolist())
+        parts.append(f'<polygon class="axis" points="{corner}"></polygon>')
+    radius = next(size for most, size in SIZES if len(dots) <= most)
+    # Those that are far off lie on top of others.
+    for one in sorted(dots, key=lambda dot: (dot.is_ringed, abs(dot.residual))):
+        x, y = placed(one.x, one.y)
+        kind = "dot ringed" if one.is_ringed else "dot"
+        parts.append(
+            f'<g class="{kind}" data-words="{escape(one.words)}"><circle cx="{x:.1f}" '
+            f'cy="{y:.1f}" r="{radius + 2.0 * one.is_ringed:.1f}" fill="{colour(one.residual)}"/>'
+            f"<title>{escape(one.words)}</title></g>"
+        )
+    number = sum(one.is_ringed for one in dots)
+    about = f"Map of residuals at {len(dots)} places, {number} of them ringed"
+    return (
+        '<h3 id="residuals-title">Map of residuals</h3>'
+        "<p>How far each observation lies from what all others foretell for it, in standard "
+        "deviations: red above, blue below. If the model is right, colours are strewn at random "
+        "and few are strong. Rings mark what the words above are about.</p>"
+        f'<figure id="residuals"><svg class="chart residuals" viewBox="0 0 {width:.0f} '
+        f'{height:.0f}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+        f'<p id="residual-words" role="status">Point at a dot to read it.</p>{legend()}</figure>'
+    )
+
+
+def colour(residual: float) -> str:
+    share = (np.clip(residual / REACH, -1, 1) + 1) / 2
+    red, green, blue = np.rint(255 * np.array(colormaps["RdBu_r"](float(share))[:3])).astype(int)
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def legend() -> str:
+    stops = ",".join(colour(one) for one in np.linspace(-REACH, REACH, 9))
+    marks = "".join(
+        f"<span>{signed(one) if one else '0'}</span>".replace("-", "\N{MINUS SIGN}").replace(
+            ".0", ""
+        )
+        for one in np.linspace(-REACH, REACH, 5)
+    )
+    return (
+        '<figcaption><div class="residual-bar" '
+        f'style="background:linear-gradient(to right,{stops})"></div>'
+        f'<div class="residual-marks">{marks}</div>sd below or above what the others foretell'
+        "</figcaption>"
+    )

@@ -1,0 +1,72 @@
+"""What contradicts the model of a run, as its folder keeps it."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from riesz.diagnose.contradiction.findings import Finding, Misfit
+from riesz.errors import FileFormatError
+from riesz.io.store.files import read_bytes
+from riesz.io.store.results import check_not_newer
+
+MISFIT = "misfit.json"
+SCHEMA = 1
+
+DIGITS = 5
+"""Of residuals, which are uncertain in the third."""
+
+
+def misfit_content(misfit: Misfit) -> bytes:
+    """As JSON, which has no word for what is not known but null."""
+    told = {
+        "schema": SCHEMA,
+        "findings": [
+            {
+                "kind": one.kind,
+                "words": one.words,
+                "names": list(one.names),
+                "places": list(one.places),
+                "p": one.p,
+            }
+            for one in misfit.findings
+        ],
+        "residuals": plain(misfit.residuals),
+        "k_hat": plain(misfit.k_hat),
+    }
+    return f"{json.dumps(told, indent=1, allow_nan=False)}\n".encode()
+
+
+def plain(values: Float[np.ndarray, " sensor"]) -> list[float | None]:
+    return [round(one, DIGITS) if math.isfinite(one) else None for one in values.tolist()]
+
+
+def read_misfit(path: Path) -> Misfit | None:
+    """None where a run has none: those of older versions."""
+    if not path.is_file():
+        return None
+    try:
+        told: Any = json.loads(read_bytes(path))
+        check_not_newer(path, told, SCHEMA)
+        findings = tuple(
+            Finding(
+                kind=str(one["kind"]),
+                words=str(one["words"]),
+                names=tuple(map(str, one["names"])),
+                places=tuple(map(int, one["places"])),
+                p=float(one["p"]),
+            )
+            for one in told["findings"]
+        )
+        residuals, k_hat = (
+            np.array([np.nan if one is None else one for one in told[name]], float)
+            for name in ("residuals", "k_hat")
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(f"{path} is not what riesz fit wrote: fit again.") from None
+    return Misfit(findings, residuals, k_hat)
