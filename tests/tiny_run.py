@@ -27,6 +27,7 @@ FOUND = Misfit(
     ),
     np.linspace(3.0, -3.0, 9),
     np.array([0.9, *np.zeros(7), np.nan]),
+    tuple(f"well {name}" for name in "<ABCDEFGH"),
 )
 """Made up: what contradicts the model."""
 

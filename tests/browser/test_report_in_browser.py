@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.tiny_run import tiny_run
+from tests.tiny_run import FOUND, tiny_run
 from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.report.page import write_report
@@ -44,7 +44,7 @@ return [(data.measurements.x[0] - grid.west - width / 2) * scale,
 def page(tmp_path_factory):
     """A report with a column's name that is a script; it must not run."""
     name = "head <img src=x onerror=document.title='run'>"
-    return write_page(tiny_run(tmp_path_factory.mktemp("tiny"), value=name))
+    return write_page(tiny_run(tmp_path_factory.mktemp("tiny"), value=name, misfit=FOUND))
 
 
 def write_page(folder):
@@ -177,6 +177,24 @@ def test_hovering_over_a_well_tells_its_values(opened):
     ]
     assert float(lines[0].split()[1]) == pytest.approx(measured, rel=1e-3)
     screenshot(opened, "desktop-hover")
+
+
+@pytest.mark.parametrize("window", list(WINDOWS))
+def test_a_dot_on_the_map_of_residuals_tells_what_it_is(browser, page, window):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    open_page(browser, page, window)
+    figure = browser.find_element("id", "residuals")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", figure)
+    chart = figure.find_element("tag name", "svg")
+    assert 0 < chart.rect["width"] <= WINDOWS[window][0]
+    (ringed, _) = figure.find_elements("css selector", ".ringed circle")
+    ActionChains(browser).move_to_element(ringed).click().perform()
+    told = browser.find_element("id", "residual-words").text
+    assert "sd from what the others foretell" in told
+    assert "k-hat" in told
+    screenshot(browser, f"{window}-residuals")
+    assert not [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
 
 
 def test_arrows_of_flow_are_drawn_where_they_are_asked_for(opened):

@@ -169,7 +169,7 @@ def test_the_lines_of_the_readme_run(root, fitted, monkeypatch, capsys):
 def test_a_run_folder_holds_all_that_was_used(folder, made):
     out = made
     kept = {"problem.toml", "observations.csv", "mesh.npz", "posterior", "draws.npz", "summary.txt"}
-    assert {path.name for path in out.iterdir()} == kept | {"manifest.json"}
+    assert {path.name for path in out.iterdir()} == kept | {"manifest.json", "misfit.json"}
     assert (out / "problem.toml").read_text() == (folder / "problem.toml").read_text()
     header, *rows = csv.reader((folder / "wells.csv").read_text().splitlines())
     kept_header, *kept_rows = csv.reader((out / "observations.csv").read_text().splitlines())
@@ -187,7 +187,8 @@ def test_a_run_folder_holds_all_that_was_used(folder, made):
     assert manifest["command"].startswith("riesz fit ")
     archive = next(out.glob("posterior/*.npz"))
     written = {"summary.txt", "draws.npz", "posterior/posterior.json", f"posterior/{archive.name}"}
-    assert set(manifest["files"]) == {"problem.toml", "observations.csv", "mesh.npz"} | written
+    fitted = {"problem.toml", "observations.csv", "mesh.npz", "misfit.json"}
+    assert set(manifest["files"]) == fitted | written
     assert [path.name for path in made.parent.iterdir()] == ["aquifer"]
 
 
@@ -216,6 +217,7 @@ def written_again(fitted, folder):
         fitted.posterior,
         Summary("nuts", ({"unknown": "rim"},), 80, 1.0, 0.95, ()),
         fitted.kept,
+        misfit=fitted.misfit,
         choice=Choice(Nuts(), "so"),
         command="riesz fit",
         seed=3,
@@ -226,7 +228,7 @@ def written_again(fitted, folder):
 def test_a_run_is_the_same_after_writing_it_again(fitted, made, tmp_path):
     again = written_again(fitted, tmp_path / "new" / "run")
     assert again["engine"] == "nuts"
-    for name in ("problem.toml", "observations.csv", "draws.npz"):
+    for name in ("problem.toml", "observations.csv", "draws.npz", "misfit.json"):
         assert (tmp_path / "new" / "run" / name).read_bytes() == (made / name).read_bytes()
     posterior = read_run(tmp_path / "new" / "run").posterior
     assert eqx.tree_equal(posterior.states, fitted.posterior.states)

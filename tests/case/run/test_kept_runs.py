@@ -152,6 +152,7 @@ def test_what_contradicts_a_model_is_kept_and_read(tmp_path):
     assert run.misfit.findings == FOUND.findings
     np.testing.assert_allclose(run.misfit.residuals, FOUND.residuals)
     np.testing.assert_array_equal(np.isnan(run.misfit.k_hat), np.isnan(FOUND.k_hat))
+    assert run.misfit.labels == FOUND.labels
     assert run.numbers["misfit"] == list(FOUND.words)
     for damage in ("{}", '{"schema": 1, "findings": [3]}'):
         (tmp_path / "misfit.json").write_text(damage)

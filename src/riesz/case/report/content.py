@@ -119,7 +119,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         met=met,
         num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
-        dots=dots_of(run.misfit, observed.points, run.prepared.sites),
+        dots=dots_of(run.misfit, observed.points),
         answers=tuple(kept_answers(run.folder)),
     )
 

@@ -37,12 +37,8 @@ class Dot:
     words: str
 
 
-def dots_of(
-    misfit: Misfit | None,
-    points: Float[np.ndarray, "sensor 2"],
-    labels: Sequence[str] | None,
-) -> tuple[Dot, ...]:
-    """None where there are no residuals. Labels may be of the first observations alone."""
+def dots_of(misfit: Misfit | None, points: Float[np.ndarray, "sensor 2"]) -> tuple[Dot, ...]:
+    """None where there are no residuals."""
     if misfit is None or len(misfit.residuals) != len(points):
         return ()
     known = np.isfinite(points).all(axis=1) & np.isfinite(misfit.residuals)
@@ -54,8 +50,7 @@ def dots_of(
     found = []
     for number, (x, y) in enumerate(places.tolist()):
         own = rows[place.ravel() == number]
-        first = int(own[0])
-        name = labels[first] if labels is not None and first < len(labels) else ""
+        name = "" if misfit.labels is None else misfit.labels[int(own[0])]
         found.append(
             Dot(
                 x=x,

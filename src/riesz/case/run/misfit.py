@@ -36,6 +36,7 @@ def misfit_content(misfit: Misfit) -> bytes:
         ],
         "residuals": plain(misfit.residuals),
         "k_hat": plain(misfit.k_hat),
+        "labels": misfit.labels and list(misfit.labels),
     }
     return f"{json.dumps(told, indent=1, allow_nan=False)}\n".encode()
 
@@ -65,8 +66,9 @@ def read_misfit(path: Path) -> Misfit | None:
             np.array([np.nan if one is None else one for one in told[name]], float)
             for name in ("residuals", "k_hat")
         )
+        labels = told["labels"] and tuple(map(str, told["labels"]))
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(f"{path} is not what riesz fit wrote: fit again.") from None
-    return Misfit(findings, residuals, k_hat)
+    return Misfit(findings, residuals, k_hat, labels)

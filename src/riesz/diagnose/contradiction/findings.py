@@ -55,6 +55,7 @@ class Misfit:
     findings: tuple[Finding, ...]
     residuals: Float[np.ndarray, " sensor"]
     k_hat: Float[np.ndarray, " sensor"]
+    labels: tuple[str, ...] | None = None  # what observations are called
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -89,20 +89,20 @@ def misfit_of(
     given = checked(covariates or {}, count)
     if labels is not None and len(labels) != count:
         raise RieszError(f"there are {len(labels)} labels for {count} observations: give one each.")
+    names = None if labels is None else tuple(labels)
     coordinates, aligned = coordinates_of(posterior, draws)
     found = prior_conflicts(problem.latents, coordinates)
     empty = np.zeros(0)
     if count < FEWEST or not can_be_left_out(problem.likelihood, count):
-        return Misfit(tuple(found), empty, empty)
+        return Misfit(tuple(found), empty, empty, names)
     rng = np.random.default_rng(draws.seed)
     own = residuals_of(
         problem, observed, coordinates if aligned else None, coordinates.mean(axis=0), rng
     )
-    names = None if labels is None else tuple(labels)
     readers = Readers(problem.observations.points, names)
     found += of_residuals(problem, draws, own, given, readers, rng)
     # The surest first: what is far off may be what moves the rest.
-    return Misfit(tuple(sorted(found, key=lambda one: one.p)), own.values, own.k_hat)
+    return Misfit(tuple(sorted(found, key=lambda one: one.p)), own.values, own.k_hat, names)
 
 
 def checked(
