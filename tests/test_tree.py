@@ -12,7 +12,7 @@ grimp = pytest.importorskip("grimp", reason="comes with import-linter")
 
 ROOT = Path(__file__).parents[1]
 SOURCES = (ROOT / "src" / "riesz", ROOT / "paper" / "src" / "riesz_paper")
-MOST_FILES, MOST_LINES = 16, 57_500
+MOST_FILES, MOST_LINES = 16, 58_000
 
 
 @pytest.fixture(scope="module")
