@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -145,6 +145,10 @@ bench-many-unknowns: $(READY)
 # 200 small sites by fit-many, and by a loop of riesz fit.
 bench-many: $(READY)
 	$(BIN)/python benchmarks/many.py --out results/bench-many.json
+
+# One thread: systems are small, and threads would wait for each other.
+bench-next: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/next.py --out results/bench-next.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out paper/results/smoother

@@ -8,6 +8,7 @@ from tests.tiny_run import FOUND, tiny_run
 from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.report.page import write_report
+from riesz.case.run.next import write_next
 
 pytestmark = pytest.mark.browser
 
@@ -243,3 +244,20 @@ def test_the_date_moves_the_map_and_the_line_of_the_hydrograph(browser, tmp_path
 def test_a_steady_report_has_no_dates(opened):
     assert not opened.find_element("id", "date-row").is_displayed()
     assert not opened.find_element("id", "hydrographs").is_displayed()
+
+
+@pytest.mark.parametrize("window", list(WINDOWS))
+def test_where_to_measure_next_fits_the_window(browser, tmp_path, window):
+    folder = tiny_run_in_time(tmp_path, num_draws=40)
+    write_next(folder, "u", count=3, keep=True)
+    write_next(folder, "exceed:0.5", candidates=[[0.5, 0.5], [1.5, 0.2]], count=2, keep=True)
+    open_page(browser, write_page(folder), window)
+    assert browser.get_log("browser") == []
+    width, _ = WINDOWS[window]
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    section = browser.find_element("id", "next")
+    assert len(section.find_elements("tag name", "svg")) == 2
+    assert len(section.find_elements("css selector", ".chosen")) == 5
+    browser.execute_script("arguments[0].scrollIntoView()", section)
+    assert section.find_element("tag name", "h2").is_displayed()
+    screenshot(browser, f"{window}-next")

@@ -215,14 +215,15 @@ def conditioned(joint: Joint, place: int) -> Joint:
 
 
 def errors(joint: Joint, places: Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
-    """Monte-Carlo errors of what measurements alone would leave: by leaving draws out, those that
-    belong together at once (Quenouille's jackknife)."""
+    """Monte-Carlo errors of the shares that measurements alone would take: by leaving draws out,
+    those that belong together at once (Quenouille's jackknife)."""
     if np.isinf(joint.worth):
         return np.zeros(len(places))
     count = len(joint.said)
     half = (count + 1) // 2
     groups = (np.arange(count) % half) * NUM_GROUPS // half
-    found = np.array([drops(joint.without(groups == one, places)) for one in np.unique(groups)])
+    left = (joint.without(groups == one, places) for one in np.unique(groups))
+    found = np.array([drops(one) / max(amount(one), 1e-300) for one in left])
     spread = np.sum((found - found.mean(axis=0)) ** 2, axis=0)
     return np.sqrt(spread * (len(found) - 1) / len(found))
 
@@ -231,9 +232,9 @@ def errors(joint: Joint, places: Int[np.ndarray, " some"]) -> Float[np.ndarray, 
 class NextPlaces:
     """What a further measurement would tell of a quantity, at each of the places.
 
-    `reduction` is what it would take on average from `before`, which `words` describe: by itself,
-    with its Monte-Carlo `error`, which is NaN beyond the best places. The rows `chosen` are the
-    best together, one after the other, and `cumulative` what so many of them would take.
+    `reduction` is what it would take on average from `before`, which `words` describe, by itself;
+    `error` is the Monte-Carlo error of the `share`, NaN beyond the best places. The rows `chosen`
+    are the best together, one after the other, and `cumulative` what so many of them would take.
     """
 
     quantity: str

@@ -98,13 +98,16 @@ def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
         f'<rect x="{x:.1f}" y="{y:.1f}" {area} fill="{code}"/>'
         for (x, y), code in zip(placed(shown["points"]) - size / 2, codes, strict=True)
     ]
+    parts = ['<g shape-rendering="crispEdges">', *parts, "</g>"]
     for ring in outline:
         corner = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed(ring))
         parts.append(f'<polygon class="axis" points="{corner}"/>')
     for rank, (x, y) in enumerate(placed(shown["chosen"]), start=1):
+        anchor, beside = ("end", -7) if x > WIDTH / 2 else ("start", 7)
         parts.append(
             f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="{MARK}"/>'
-            f'<text class="rank" x="{x + 6:.1f}" y="{y - 5:.1f}">{rank}</text>'
+            f'<text class="rank" x="{x + beside:.1f}" y="{max(y - 5, 16):.1f}" '
+            f'text-anchor="{anchor}">{rank}</text>'
         )
     words = f"map of what a measurement would tell, at most {percent(most)} less"
     return (

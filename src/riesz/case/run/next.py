@@ -231,7 +231,7 @@ def rows_of(asked: Asked) -> list[dict[str, Any]]:
             | {
                 "reduction": float(found.reduction[place]),
                 "share": float(found.share[place]),
-                "error": None if np.isnan(error) else error / found.before,
+                "error": None if np.isnan(error) else error,
                 "cumulative": float(found.cumulative[number] / found.before) if is_chosen else None,
             }
         )
