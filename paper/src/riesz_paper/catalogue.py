@@ -33,6 +33,7 @@ class ExperimentName(StrEnum):
     AQUIFER = "aquifer"
     AQUIFER_TIME = "aquifer-time"
     AGREEMENT = "agreement"
+    BLIND = "blind"
 
 
 OPTIONS = {
@@ -42,6 +43,7 @@ OPTIONS = {
     ExperimentName.AQUIFER_TIME: ("split", "data"),
     ExperimentName.HANFORD: ("set", "data"),
     ExperimentName.PUMPING: ("data",),
+    ExperimentName.BLIND: ("problems", "part"),
 }
 """What can be asked for besides mode and seed; of other experiments nothing can."""
 
@@ -60,10 +62,16 @@ class Request:
     settings: Path | None = None
     set: int | None = None
     select: bool = False
+    problems: int | None = None
+    part: str | None = None
+    out: Path = Path("results/blind")  # where blind problems find the rows of shares
 
     def given(self) -> dict[str, Any]:
         """The options that were not left out."""
-        names = ("domain", "metal", "split", "data", "settings", "set", "select")
+        names = (
+            *("domain", "metal", "split", "data", "settings", "set", "select"),
+            *("problems", "part"),
+        )
         found = {name: getattr(self, name) for name in names}
         return {k: value for k, value in found.items() if not (value is None or value is False)}
 
@@ -92,6 +100,7 @@ def experiment_of(request: Request) -> "Experiment":
         ExperimentName.HANFORD: hanford_of,
         ExperimentName.PUMPING: pumping_of,
         ExperimentName.SMOOTHER: smoother_of,
+        ExperimentName.BLIND: blind_of,
     }
     if request.name in with_options:
         return with_options[request.name](request)
@@ -123,6 +132,12 @@ def hanford_of(request: Request) -> "Experiment":
     from riesz_paper.experiments.hanford.experiment import hanford_experiment
 
     return hanford_experiment(request.seed, request.mode, request.set, request.data)
+
+
+def blind_of(request: Request) -> "Experiment":
+    from riesz_paper.experiments.blind.experiment import blind
+
+    return blind(request.seed, request.mode, request.out, request.problems, request.part)
 
 
 def pumping_of(request: Request) -> "Experiment":

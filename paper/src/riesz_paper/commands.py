@@ -62,6 +62,13 @@ def experiment(
     settings: Annotated[
         Path | None, typer.Option("--settings", help="A file that --select wrote; for jura.")
     ] = None,
+    problems: Annotated[
+        int | None, typer.Option("--problems", help="So many of them; for blind.", min=1)
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option("--part", help="A share of the problems, such as 3/15; for blind."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows already in --out.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="So many processes at once.", min=1)] = 1,
     quiet: QuietOption = False,
@@ -69,7 +76,13 @@ def experiment(
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
     mode = "full" if full else "quick"
-    request = Request(name, mode, seed, domain, metal, split, data, settings, which, select=select)
+    request = Request(
+        *(name, mode, seed, domain, metal, split, data, settings, which),
+        select=select,
+        problems=problems,
+        part=part,
+        out=out,
+    )
     words = ["riesz", "experiment", name, f"--{mode}", "--out", str(out), *request.words()]
     words += [] if jobs == 1 else ["--jobs", str(jobs)]
     build = partial(prepare, request)

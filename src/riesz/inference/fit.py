@@ -20,6 +20,7 @@ from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
 from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of
+from riesz.posterior.facts import TOOK, WILL_DO
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
 from riesz.problem.problem import InverseProblem
@@ -141,7 +142,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
     best, failed, missing = None, None, None
-    told = [f"auto took {choice.engine.name} first: {choice.why}"]
+    told = [f"{TOOK} {choice.engine.name} first: {choice.why}"]
     for engine in (choice.engine, *choice.then):
         if missing is not None and missing.is_elsewhere and engine.is_normal:
             continue
@@ -160,7 +161,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         else:
             best = found
         if missing is None:
-            told.append(f"{engine.name} will do")
+            told.append(f"{engine.name} {WILL_DO}")
             break
         told.append(f"{engine.name} will not do: {missing.why}")
     if best is None:

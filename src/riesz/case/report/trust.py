@@ -17,7 +17,7 @@ from riesz.diagnose.contradiction.findings import (
 )
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED
+from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, doubts
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
@@ -125,9 +125,12 @@ def verdicts(
 
 
 def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
-    """The worst of all; a warning alone is doubt, unless it is about where on Earth maps are."""
-    doubts = [one for one in warnings if NOT_PLACED not in one]
-    levels = {one.level for one in found} | ({DOUBTFUL} if doubts else set())
+    """The worst of all; a warning alone is doubt, unless it is about where on Earth maps are.
+
+    What `auto` did before it found an engine that passes is no warning.
+    """
+    doubted = [one for one in doubts(warnings) if NOT_PLACED not in one]
+    levels = {one.level for one in found} | ({DOUBTFUL} if doubted else set())
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
 

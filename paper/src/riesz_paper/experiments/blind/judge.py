@@ -1,0 +1,222 @@
+"""One blind problem from its draw to its row: the fit, its verdict, and how right it was."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter, process_time
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+import riesz as rz
+from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN, overall, verdicts
+from riesz.diagnose.contradiction.findings import Finding
+from riesz.diagnose.contradiction.misfit import misfit
+from riesz.diagnose.facts import fit_facts
+from riesz.io.store.results import Row
+from riesz.posterior.facts import doubts
+from riesz.posterior.family import AbstractGaussian
+from riesz.posterior.posterior import Posterior, representative
+from riesz.prediction.sensors import DataFit
+from riesz_paper.experiments.blind.breaks import points_at
+from riesz_paper.experiments.blind.problem import BlindProblem, draw_problem
+from riesz_paper.experiments.blind.reference import SECONDS, UNSETTLED, Reference, reference_of
+from riesz_paper.experiments.blind.solved import seen
+
+FIT_SECONDS = 120.0
+"""That a fit is given; `auto` ends with what it has when they are over."""
+
+VERDICTS = {GOOD: "good", OPEN: "good", DOUBTFUL: "doubtful", BAD: "failed"}
+"""What was not checked is good as long as nobody says otherwise: a user is not warned of it."""
+
+MEAN_OFF, SD_OFF = 0.3, 0.25
+"""A mean off by more of its sd, or an sd by more of itself, is wrong; by less than half, right."""
+
+SURE = 3.0
+"""Monte-Carlo errors, of reference and fit together, by which it must be off as well."""
+
+NUM_BATCHES = 50
+COVERAGE_DRAWS = 256
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A posterior, and what a user is told of its computation."""
+
+    posterior: Posterior
+    verdict: str
+    is_checked: bool
+    notes: tuple[str, ...]
+    seconds: float
+    cpu_seconds: float
+
+
+def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
+    """By `auto`, with its defaults; the verdict is that of a report's trust panel.
+
+    Of the panel those lines count that are about the computation: checks, notes of the engine and
+    warnings. How the data are met, and what they tell of an unknown, is not about it.
+    """
+    clock, cpu = perf_counter(), process_time()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        posterior = rz.fit(blind.problem, seed=blind.number, progress=False, time_limit=seconds)
+    spent = perf_counter() - clock, process_time() - cpu
+    told = [str(one.message) for one in caught]
+    others = tuple(one for one in told if not one.startswith(f"{posterior.engine}: "))
+    facts = fit_facts(posterior)
+    found = verdicts(
+        facts.check,
+        facts.surrogate_error,
+        met=DataFit(len(blind.problem.observed), 0, None, None),
+        contraction={},
+        method=facts.method,
+    )
+    notes = (*posterior.notes, *dict.fromkeys(others))
+    level = overall(found, notes)
+    is_checked = OPEN not in {one.level for one in found}
+    said = tuple(f"{v.name}: {v.found}" for v in found if v.level in (DOUBTFUL, BAD))
+    return Fitted(posterior, VERDICTS[level], is_checked, (*said, *doubts(notes)), *spent)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of all coordinates by a fit, with Monte-Carlo errors: of means in sds, of log sds."""
+
+    mean: Float[np.ndarray, " coordinate"]
+    sd: Float[np.ndarray, " coordinate"]
+    mean_error: Float[np.ndarray, " coordinate"]
+    log_sd_error: Float[np.ndarray, " coordinate"]
+
+
+def moments_of(posterior: Posterior) -> Moments:
+    """Exact for a normal q; of draws, with what these are worth."""
+    distribution = posterior.distribution
+    if isinstance(distribution, AbstractGaussian):
+        none = np.zeros(distribution.num_coordinates)
+        return Moments(
+            np.asarray(distribution.mean), np.sqrt(np.asarray(distribution.variances())), none, none
+        )
+    draws = np.asarray(distribution.all())
+    mean, sd = draws.mean(axis=0), draws.std(axis=0)
+    white = (draws - mean) / np.maximum(sd, 1e-300)
+    if posterior.check is not None:  # weighed draws of q
+        effective = np.full(len(mean), min(posterior.check.effective_draws, len(draws)))
+    elif "effective_draws" in posterior.history:
+        effective = np.nan_to_num(np.asarray(posterior.history["effective_draws"]), nan=1.0)
+        tails = np.nan_to_num(np.asarray(posterior.history["tail_draws"]), nan=1.0)
+        effective = np.minimum(effective, tails)
+    else:  # some draws share the values of unknowns that were not integrated out
+        return Moments(mean, sd, batch_error(white), batch_error(white**2) / 2)
+    kurtosis = np.mean(white**4, axis=0)
+    return Moments(mean, sd, 1 / np.sqrt(effective), np.sqrt((kurtosis - 1) / 4 / effective))
+
+
+def batch_error(values: Float[np.ndarray, "draw coordinate"]) -> Float[np.ndarray, " coordinate"]:
+    """Of a mean, by the scatter of those of batches, as draws come in groups."""
+    length = max(1, len(values) // NUM_BATCHES)
+    count = len(values) // length
+    means = values[: count * length].reshape(count, length, -1).mean(axis=1)
+    return means.std(axis=0, ddof=1) / np.sqrt(count)
+
+
+def compared(ours: Moments, theirs: Reference) -> Row:
+    """Errors by the reference's sds, and what they amount to."""
+    zero = np.zeros(len(ours.mean))
+    errors = np.abs(ours.mean - theirs.mean) / theirs.sd
+    logs = np.log(np.maximum(ours.sd, 1e-300) / theirs.sd)
+    mean_error, log_error = zero, zero
+    if theirs.effective is not None and theirs.tails is not None:
+        mean_error = 1 / np.sqrt(theirs.effective)
+        log_error = np.sqrt((theirs.tails - 1) / 4 / theirs.effective)
+    mean_noise = np.hypot(mean_error, ours.mean_error * np.exp(logs))
+    log_noise = np.hypot(log_error, ours.log_sd_error)
+    off = errors > np.maximum(MEAN_OFF, SURE * mean_noise)
+    wide = np.abs(logs) > np.maximum(np.log(1 + SD_OFF), SURE * log_noise)
+    near = (errors <= MEAN_OFF / 2).all() and (np.abs(logs) <= np.log(1 + SD_OFF / 2)).all()
+    return {
+        "worst_mean_error_sd": float(errors.max()),
+        "sd_ratio_low": float(np.exp(logs.min())),
+        "sd_ratio_high": float(np.exp(logs.max())),
+        "is_wrong": bool(off.any() or wide.any()),
+        "is_right": bool(near),
+        "largest_monte_carlo_error": float(max(mean_noise.max(), log_noise.max())),
+    }
+
+
+def coverage_of(blind: BlindProblem, posterior: Posterior) -> float | None:
+    """The share of places without a sensor whose true state lies in its 95 % interval."""
+    rows = np.asarray(representative(posterior, jr.key(blind.number), COVERAGE_DRAWS))
+    states = seen(blind.problem, blind.probes, rows).probes
+    states = states[np.isfinite(states).all(axis=1)]
+    if len(states) < COVERAGE_DRAWS // 2:
+        return None
+    low, high = np.quantile(states, (0.025, 0.975), axis=0)
+    # What is known exactly, beside a given value, has no width to be judged by.
+    varies = high - low > 1e-9 * np.abs(states).max()
+    inside = (low <= blind.true_probes) & (blind.true_probes <= high)
+    return float(inside[varies].mean()) if varies.any() else None
+
+
+def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
+    """All of one problem."""
+    clock, cpu = perf_counter(), process_time()
+    blind = draw_problem(seed, number)
+    found = fitted(blind)
+    posterior = found.posterior
+    theirs = reference_of(blind, reference_seconds)
+    findings = misfit(posterior, seed=number).findings
+    judged = theirs.kind != UNSETTLED
+    errors = compared(moments_of(posterior), theirs) if judged else dict.fromkeys(ERRORS)
+    return {
+        **described(blind),
+        "engine": posterior.engine,
+        "verdict": found.verdict,
+        **errors,
+        "coverage95": coverage_of(blind, posterior),
+        "seconds": found.seconds,
+        "is_checked": found.is_checked,
+        "reference": theirs.kind,
+        "reference_draws": None if theirs.effective is None else float(theirs.effective.min()),
+        "reference_r_hat": theirs.r_hat,
+        "reference_seconds": theirs.seconds,
+        "fit_limit": FIT_SECONDS,
+        "reference_limit": reference_seconds,
+        "points_at_break": pointing(blind, findings),
+        "findings": len(findings),
+        "words": [f"{one.kind}: {one.words}" for one in findings],
+        "notes": list(found.notes),
+        "fit_cpu_seconds": found.cpu_seconds,
+        "all_cpu_seconds": process_time() - cpu,
+        "all_seconds": perf_counter() - clock,
+    }
+
+
+ERRORS = (
+    *("worst_mean_error_sd", "sd_ratio_low", "sd_ratio_high", "is_wrong", "is_right"),
+    "largest_monte_carlo_error",
+)
+
+
+def described(blind: BlindProblem) -> Row:
+    """What a problem is."""
+    problem, broken = blind.problem, blind.broken
+    return {
+        "family": blind.model.family,
+        "shape": blind.shape,
+        "terms": " ".join(name.replace(" ", "-") for name in blind.model.terms),
+        "nodes": problem.forward.space.mesh.num_nodes,
+        "unknowns": problem.num_coordinates,
+        "sensors": len(problem.observed),
+        "clustered": blind.clustered,
+        "noise": blind.noise,
+        "misspecified": broken is not None,
+        "break": None if broken is None else broken.kind,
+        "break_what": None if broken is None else broken.what,
+        "break_seen": None if broken is None else broken.seen,
+    }
+
+
+def pointing(blind: BlindProblem, findings: Sequence[Finding]) -> bool | None:
+    return None if blind.broken is None else points_at(blind.broken, findings)
