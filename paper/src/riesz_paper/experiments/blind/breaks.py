@@ -137,7 +137,7 @@ def points_at(broken: Break, findings: Iterable[Finding]) -> bool:
 
 def points(broken: Break, finding: Finding) -> bool:
     if finding.kind == "prior":
-        return any(name in broken.unknowns for name in finding.names)
+        return any(name.split("[")[0] in broken.unknowns for name in finding.names)
     places = np.asarray(finding.places, int)
     if broken.kind == PRIOR or not len(places):
         return False

@@ -75,11 +75,12 @@ def ground(rng: np.random.Generator, length: float, *, wants_river: bool) -> Gro
     scaled = {**drawn, "coordinates": [np.asarray(r) * length for r in drawn["coordinates"]]}
     wanted = np.exp(rng.uniform(np.log(FEWEST_NODES), np.log(MOST_NODES)))
     edge = 0.06 * length
-    for _ in range(4):
-        mesh = mesh_from_polygon(scaled, max_edge=float(edge))
+    mesh = mesh_from_polygon(scaled, max_edge=edge)
+    for _ in range(3):
         if 0.8 < mesh.num_nodes / wanted < 1.25:
             break
-        edge *= np.sqrt(mesh.num_nodes / wanted)
+        edge *= float(np.sqrt(mesh.num_nodes / wanted))
+        mesh = mesh_from_polygon(scaled, max_edge=edge)
     turn = rng.uniform(0, 2 * np.pi)
     way = np.array([np.cos(turn), np.sin(turn)])
     along = mesh.nodes @ way

@@ -49,6 +49,9 @@ MOST_FOR_QUADRATURE, MOST_FOR_WEIGHTS = 2, 10
 WIDE, COARSE, FINE, ROUNDS = 6.0, {1: 400, 2: 40}, {1: 401, 2: 45}, 4
 """Half the width of the first grid by prior sds, points along an axis of it and of the others."""
 
+TIGHT = 0.7
+"""A grid is not narrowed further by less than this."""
+
 DEPTH = 14.0
 """Of the log-density below its peak, beyond which there is nothing to sum."""
 
@@ -125,25 +128,22 @@ def quadrature(blind: BlindProblem, ends: Sequence[Place]) -> Reference | None:
     """By a grid, narrowed to where the posterior is; nothing where none is fine enough."""
     size = blind.problem.num_coordinates
     low, high, count = np.full(size, -WIDE), np.full(size, WIDE), COARSE[size]
-    for number in range(ROUNDS):
+    found = None
+    for _ in range(ROUNDS):
         axes = [np.linspace(low[i], high[i], count) for i in range(size)]
         rows = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
         told = seen(blind.problem, blind.probes, rows).log_density
         weights = np.exp(told - told.max())
         weights /= weights.sum()
-        is_fine = 1 / np.sum(weights**2) >= FEWEST_POINTS[size]
+        if 1 / np.sum(weights**2) >= FEWEST_POINTS[size]:
+            mean = weights @ rows
+            found = Reference(QUADRATURE, mean, np.sqrt(weights @ (rows - mean) ** 2))
         kept = np.concatenate([rows[told > told.max() - DEPTH], np.array(ends)])
-        step = (high - low) / (count - 1)
-        narrow = kept.min(axis=0) - step, kept.max(axis=0) + step
-        is_tight = np.all(narrow[1] - narrow[0] > 0.7 * (high - low))
-        if number and is_fine and is_tight:
+        step, width = (high - low) / (count - 1), high - low
+        low, high, count = kept.min(axis=0) - step, kept.max(axis=0) + step, FINE[size]
+        if found is not None and np.all(high - low > TIGHT * width):
             break
-        (low, high), count = narrow, FINE[size]
-    else:
-        if not is_fine:
-            return None
-    mean = weights @ rows
-    return Reference(QUADRATURE, mean, np.sqrt(weights @ (rows - mean) ** 2))
+    return found
 
 
 def searched(problem: InverseProblem, seed: int) -> list[Place]:
