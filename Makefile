@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -149,6 +149,9 @@ bench-many: $(READY)
 # One thread: systems are small, and threads would wait for each other.
 bench-next: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/next.py --out results/bench-next.json
+
+bench-misfit: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/misfit.py --out results/bench-misfit.json
 
 reproduce: $(READY)
 	$(BIN)/riesz experiment smoother --full --resume --out paper/results/smoother

@@ -74,7 +74,11 @@ class Summary:
         unchecked = INTEGRATED if self.engine == Conditional.name else UNCHECKED
         check = [unchecked if self.check is None else str(self.check)]
         check += [] if self.surrogate is None else [str(self.surrogate)]
-        check += [] if self.misfit is None else [f"misfit: {one}" for one in told(self.misfit)]
+        check += (
+            []
+            if self.misfit is None
+            else [f"misfit: {one}" for one in str(self.misfit).splitlines()]
+        )
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join(
             [f"posterior by {self.engine}", *table(self.rows), self.fit_text(), *check, *notes]
@@ -90,10 +94,6 @@ class Summary:
         )
         left_out = f"; without {self.num_censored} that are only known to lie below a limit"
         return fit + (left_out if self.num_censored else "")
-
-
-def told(misfit: Misfit) -> tuple[str, ...]:
-    return misfit.words or ("no observation, place or prior contradicts the model",)
 
 
 def summary(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Summary:

@@ -16,7 +16,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.diagnose.contradiction.findings import Misfit
+from riesz.diagnose.contradiction.findings import Finding, Misfit
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit
@@ -46,6 +46,11 @@ def test_a_good_posterior_is_called_good():
 def test_a_model_that_nothing_contradicts_is_called_good():
     none = Misfit((), np.zeros(3), np.zeros(3))
     assert told(importance(), misfit=none)["Model against data"].level == GOOD
+    found = (Finding("prior", "The data pull a away", ("a",), (), 1e-4),)
+    wrong = Misfit(found, np.zeros(3), np.zeros(3), None, "k-hat is 0.8")
+    doubted = told(importance(0.8), misfit=wrong)
+    assert doubted["Model against data"].words == "k-hat is 0.8"
+    assert doubted["Prior against data"].level == DOUBTFUL
 
 
 @pytest.mark.parametrize(("k_hat", "level"), [(0.5, GOOD), (0.6, DOUBTFUL), (0.71, BAD)])

@@ -293,6 +293,8 @@ def of_misfit(misfit: Misfit) -> Iterator[Verdict]:
     if not misfit.findings:
         words = "No observation, place, covariate or prior contradicts the model beyond chance."
         yield Verdict("Model against data", "nothing found", GOOD, words)
+    if misfit.findings and misfit.caution is not None:
+        yield Verdict("Model against data", "by a posterior in doubt", OPEN, misfit.caution)
     for one in misfit.findings:
         chance = "1 in 1,000 or less" if one.p < 1e-3 else f"1 in {1 / one.p:,.0f}"
         yield Verdict(ABOUT.get(one.kind, one.kind), f"chance {chance}", DOUBTFUL, one.words)

@@ -37,6 +37,7 @@ def misfit_content(misfit: Misfit) -> bytes:
         "residuals": plain(misfit.residuals),
         "k_hat": plain(misfit.k_hat),
         "labels": misfit.labels and list(misfit.labels),
+        "caution": misfit.caution,
     }
     return f"{json.dumps(told, indent=1, allow_nan=False)}\n".encode()
 
@@ -67,8 +68,9 @@ def read_misfit(path: Path) -> Misfit | None:
             for name in ("residuals", "k_hat")
         )
         labels = told["labels"] and tuple(map(str, told["labels"]))
+        caution = None if told["caution"] is None else str(told["caution"])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(f"{path} is not what riesz fit wrote: fit again.") from None
-    return Misfit(findings, residuals, k_hat, labels)
+    return Misfit(findings, residuals, k_hat, labels, caution)

@@ -56,13 +56,15 @@ class Misfit:
     residuals: Float[np.ndarray, " sensor"]
     k_hat: Float[np.ndarray, " sensor"]
     labels: tuple[str, ...] | None = None  # what observations are called
+    caution: str | None = None  # where the posterior itself is not the right one
 
     @property
     def words(self) -> tuple[str, ...]:
         return tuple(one.words for one in self.findings)
 
     def __str__(self) -> str:
-        return "\n".join(self.words) or "nothing contradicts the model"
+        told = self.words or ("no observation, place or prior contradicts the model",)
+        return "\n".join(told if self.caution is None else (self.caution, *told))
 
 
 @dataclass(frozen=True, eq=False)

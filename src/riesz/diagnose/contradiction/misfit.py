@@ -43,6 +43,9 @@ NUM_COPIES, FEWEST_COPIES = 2000, 500
 MOST_NUMBERS = 20_000_000
 """In copies of residuals that are held at once."""
 
+R_HAT_BAD = 1.05
+"""Chains that disagree by more have not found the posterior."""
+
 FEW, FEW_SHARE = 2, 0.05
 """Observations that are far off by themselves, and left out of patterns; more of them are one."""
 
@@ -94,7 +97,7 @@ def misfit_of(
     found = prior_conflicts(problem.latents, coordinates)
     empty = np.zeros(0)
     if count < FEWEST or not can_be_left_out(problem.likelihood, count):
-        return Misfit(tuple(found), empty, empty, names)
+        return Misfit(tuple(found), empty, empty, names, caution_of(posterior))
     rng = np.random.default_rng(draws.seed)
     own = residuals_of(
         problem, observed, coordinates if aligned else None, coordinates.mean(axis=0), rng
@@ -102,7 +105,23 @@ def misfit_of(
     readers = Readers(problem.observations.points, names)
     found += of_residuals(problem, draws, own, given, readers, rng)
     # The surest first: what is far off may be what moves the rest.
-    return Misfit(tuple(sorted(found, key=lambda one: one.p)), own.values, own.k_hat, names)
+    found = tuple(sorted(found, key=lambda one: one.p))
+    return Misfit(found, own.values, own.k_hat, names, caution_of(posterior))
+
+
+def caution_of(posterior: Posterior) -> str | None:
+    """Where a posterior is not the one of its model, what contradicts it may be its own doing."""
+    check, r_hat = posterior.check, posterior.history.get("r_hat")
+    why = None
+    if check is not None and check.warnings:
+        why = check.warnings[0].split(":")[0]
+    elif r_hat is not None and not float(np.max(np.asarray(r_hat))) <= R_HAT_BAD:
+        why = f"r_hat is {float(np.max(np.asarray(r_hat))):.2f}"
+    if why is None:
+        return None
+    return (
+        f"The posterior itself is in doubt ({why}): what follows may be its doing, not the model's."
+    )
 
 
 def checked(

@@ -1,0 +1,171 @@
+"""How often is a right model contradicted, and how often a wrong one, with the right word?
+
+Linear problems, whose posteriors are known in closed form: a source, a field of some terms or one
+number, and a boundary value. Data are of the model's own making, or of a truth that breaks it.
+"""
+
+import argparse
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import numpyro.distributions as dist
+
+import riesz as rz
+from riesz.diagnose.contradiction.findings import LEVELS, Misfit
+from riesz.diagnose.contradiction.misfit import misfit_of
+from riesz.io.store.results import results, write_results
+from riesz.posterior.family import full_rank_of
+from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.draws import exactly
+
+SEED, NUM_DRAWS, WIDTH = 0, 400, 0.12
+RIGHT = {"few": (12, 3, 0.2), "some": (40, 8, 0.05), "more": (60, 20, 0.1), "many": (150, 30, 0.05)}
+"""Observations, terms of the source, and noise sd."""
+
+
+class Linear:
+    """A linear problem, and the posteriors of any data by formulas."""
+
+    def __init__(self, count: int, terms: int, noise: float):
+        self.noise, rng = noise, np.random.default_rng(SEED)
+        self.places = rng.uniform(0.05, 0.95, (count, 2))
+        source = rz.KarhunenLoeve(rz.Matern32(0.3, sd=10.0), num_terms=terms)
+        self.problem = rz.inverse_problem(
+            rz.rectangle((10, 10)),
+            rz.diffusion(1.0) - rz.source("f"),
+            latents={"f": source if terms > 1 else dist.Normal(5.0, 3.0), "edge": dist.Normal()},
+            dirichlet={"boundary": "edge"},
+            observations=rz.observations(self.places, np.zeros(count)),
+            likelihood=rz.Gaussian(noise),
+        )
+        self.size = self.problem.num_coordinates
+        ends = jnp.concatenate([jnp.zeros((1, self.size)), jnp.eye(self.size)])
+        states = np.asarray(ExactStates().in_parts(self.problem, ends))
+        seen = self.problem.operator.to_scipy() @ states.T
+        self.matrix, self.origin = seen[:, 1:] - seen[:, :1], seen[:, 0]
+        square = self.matrix.T @ self.matrix / noise**2
+        self.covariance = np.linalg.inv(np.eye(self.size) + square)
+        self.draws = posterior_draws(
+            self.posterior(self.origin), num_draws=NUM_DRAWS, for_summary=True
+        )
+
+    def posterior(self, values: np.ndarray) -> Posterior:
+        mean = self.covariance @ self.matrix.T @ (values - self.origin) / self.noise**2
+        observed = rz.observations(self.places, values)
+        problem = dataclasses.replace(
+            self.problem, observed=jnp.asarray(values), observations=observed
+        )
+        family = full_rank_of(jnp.asarray(mean), jnp.asarray(np.linalg.cholesky(self.covariance)))
+        return Posterior(problem, family, ExactStates(), {}, "formula", 0)
+
+    def data(self, rng: np.random.Generator, coordinates: np.ndarray | None = None) -> np.ndarray:
+        own = rng.normal(size=self.size) if coordinates is None else coordinates
+        return self.origin + self.matrix @ own + self.noise * rng.normal(size=len(self.places))
+
+    def misfit(self, values: np.ndarray, seed: int, **about: Any) -> Misfit:
+        posterior, draws = self.posterior(values), self.draws
+        key, _ = jr.split(jr.key(seed))
+        coordinates = np.asarray(posterior.sample(key, NUM_DRAWS))
+        predicted = exactly(self.origin + coordinates @ self.matrix.T)
+        observed = dataclasses.replace(draws.observed, values=values, predicted=predicted)
+        draws = dataclasses.replace(draws, observed=observed, seed=seed)
+        return misfit_of(posterior, draws, **about)
+
+
+def right(name: str, count: int) -> dict[str, Any]:
+    """How often each word is said of data that the model itself made."""
+    linear, told, any_told = Linear(*RIGHT[name]), Counter(), 0
+    for number in range(count):
+        found = linear.misfit(linear.data(np.random.default_rng((SEED, number))), number)
+        told.update({one.kind for one in found.findings})
+        any_told += bool(found.findings)
+    shares = {kind: told[kind] / count for kind in LEVELS}
+    return row(f"right, {name}", linear, count, any_told / count) | shares
+
+
+def row(what: str, linear: Linear, count: int, share: float) -> dict[str, Any]:
+    return {
+        "what": what,
+        "observations": len(linear.places),
+        "unknowns": linear.size,
+        "data_sets": count,
+        "told": share,
+    }
+
+
+def wrong(count: int) -> list[dict[str, Any]]:
+    """How often each break is told by a word that points at it: one number for the source."""
+    linear = Linear(40, 1, 0.05)
+    squares = np.sum((linear.places - 0.7) ** 2, axis=1)
+    bump = np.exp(-squares / (2 * WIDTH**2))
+    near = set(np.flatnonzero(squares < (2 * WIDTH) ** 2).tolist())
+    depth = np.random.default_rng(SEED).normal(size=len(linear.places))
+
+    def at_the_source(found: Misfit) -> bool:
+        kinds = ("region", "observation", "neighbours")
+        return any(one.kind in kinds and near & set(one.places) for one in found.findings)
+
+    def told(*kinds: str) -> Callable[[Misfit], bool]:
+        return lambda found: any(one.kind in kinds for one in found.findings)
+
+    def named(found: Misfit) -> bool:
+        return any(one.kind == "prior" and one.names == ("edge",) for one in found.findings)
+
+    noise, size = linear.noise, len(linear.places)
+    breaks: dict[str, tuple[Callable[[np.random.Generator], np.ndarray], Any]] = {
+        "a missing source, 4 noise sd high": (
+            lambda rng: linear.data(rng) + 4 * noise * bump,
+            at_the_source,
+        ),
+        "a covariate left out, 1 noise sd": (
+            lambda rng: linear.data(rng) + noise * depth,
+            told("covariate"),
+        ),
+        "a prior off by three sd": (lambda rng: linear.data(rng, np.array([0.0, 3.0])), named),
+        "noise of Student-t, 2 degrees of freedom": (
+            lambda rng: (
+                linear.data(rng) + noise * (rng.standard_t(2, size) - rng.normal(size=size))
+            ),
+            told("tails", "observation"),
+        ),
+        "noise twice as large": (
+            lambda rng: linear.data(rng) + np.sqrt(3) * noise * rng.normal(size=size),
+            told("spread"),
+        ),
+    }
+    rows = []
+    for what, (values, points_at) in breaks.items():
+        about = {"covariates": {"depth": depth}} if "covariate" in what else {}
+        each = (
+            linear.misfit(values(np.random.default_rng((SEED, number))), number, **about)
+            for number in range(count)
+        )
+        rows.append(row(what, linear, count, float(np.mean([points_at(one) for one in each]))))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=300, help="Data sets of each kind.")
+    parser.add_argument("--out", type=Path, default=Path("results/bench-misfit.json"))
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    rows = [*(right(name, options.count) for name in RIGHT), *wrong(options.count)]
+    for one in rows:
+        print(f"{one['what']:45s} {one['told']:.3f}")
+    config = {"levels": LEVELS, "num_draws": NUM_DRAWS, "problems": RIGHT}
+    worst = max(one["told"] for one in rows if one["what"].startswith("right"))
+    summary = {"right_told_at_most": worst}
+    write_results(options.out, results("make bench-misfit", config, SEED, rows, summary))
+
+
+if __name__ == "__main__":
+    main()
