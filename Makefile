@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
+.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -95,6 +95,10 @@ bench-aquifer-mesh: $(READY)
 
 bench-covariates: $(READY)
 	$(BIN)/python paper/benchmarks/covariates.py --out results/bench-covariates.json
+
+# The verdicts of the pages on the Jura and the plain, by riesz compare; RIESZ_DATA must hold esrp.
+bench-compare: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/compare_models.py --out results/bench-compare-models.json
 
 bench-solve: $(READY)
 	$(BIN)/python benchmarks/solve.py --out results/bench-solve.json

@@ -1,53 +1,103 @@
 """`riesz compare`: what it prints and writes, and how it says no."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.command import run
 from tests.tiny_run import tiny_run
 
+from riesz.case.data.schema import ObservationsTable
+from riesz.case.run.folder import Run
+from riesz.comparison.foretold import Foretold, Scores
+from riesz.comparison.found import Comparison, Model
 from riesz.io.store.results import read_results
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    return [tiny_run(folder, name=name) for name in ("one", "other")]
+def scored(log_density):
+    return Scores(log_density, 0.1 - 0.01 * log_density, np.full(9, 0.2), np.ones(9))
 
 
-def test_runs_are_compared_printed_and_kept(runs, tmp_path, monkeypatch, capsys):
+def made_up(name, engine, level):
+    log_density = level + 0.1 * np.random.default_rng(len(name)).normal(size=9)
+    kept = Foretold(log_density, np.zeros((2, 9)), np.zeros(3), ("weights",) * 3)
+    scores = scored(log_density)
+    return Model(name, engine, scores, scores, (kept, kept), 2.5 if engine else None)
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """A comparison that took no time, of a run that is nowhere."""
+    asked = []
+
+    def known(posteriors, **settings):
+        asked.append(settings)
+        models = [made_up(name, "laplace", -1.0) for name in posteriors]
+        models += [made_up("kriging", "", -2.0), made_up("plane", "", -3.0)]
+        return Comparison(tuple(models), np.arange(9) // 3, settings["seed"], unit="m")
+
+    names = ObservationsTable(file="wells.csv", transform="log", unit="m")
+    settings = {"linear_solver": "Automatic()", "num_modes": 20}
+    stub = Run(Path(), names, None, {"engine": "laplace", "settings": settings})
+    stub.__dict__["posterior"] = None
+    monkeypatch.setattr("riesz.case.run.comparing.compare", known)
+    monkeypatch.setattr("riesz.case.run.comparing.read_run", lambda _: stub)
+    return asked
+
+
+def test_it_is_printed_and_kept(found, tmp_path, monkeypatch, capsys):
     out = tmp_path / "new"
-    status, printed, _ = run(
-        ["compare", *runs, "--no-refit", "--blocks", 3, "--out", out], monkeypatch, capsys
-    )
+    words = ["compare", "runs/one", "--no-refit", "--blocks", 3, "--out", out]
+    status, printed, _ = run(words, monkeypatch, capsys)
     assert status == 0
     assert "9 observations left out by blocks (3)" in printed
-    assert "one and other cannot be told apart" in printed
+    assert "one: physics helps here: it foretells left-out blocks better than kriging" in printed
+    (asked,) = found
+    assert (asked["blocks"], asked["refit"], asked["back"](0.0)) == (3, False, 1.0)
+    assert asked["engines"]["one"].num_modes == 20
     content = read_results(out / "results.json")
-    assert [row["model"] for row in content["rows"]] == ["one", "other", "kriging", "plane"]
+    assert content["command"].endswith("--blocks 3 --no-refit")
+    assert [row["model"] for row in content["rows"]] == ["one", "kriging", "plane"]
     assert content["summary"]["verdict"]
     assert len(content["summary"]["blocks"]) == 9
     assert (out / "models.csv").read_text().startswith("model,engine,elpd_loo,")
-    assert (out / "pairs.csv").read_text().count("\n") == 1 + 6 * 2 * 3
+    assert (out / "pairs.csv").read_text().count("\n") == 1 + 3 * 2 * 3
     assert (out / "differences.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-def test_programs_get_json(runs, monkeypatch, capsys):
-    words = ["compare", runs[0], "--no-refit", "--blocks", 3, "--json"]
-    _, printed, _ = run(words, monkeypatch, capsys)
+def test_programs_get_json(found, monkeypatch, capsys):
+    _, printed, _ = run(["compare", "one", "other", "--json"], monkeypatch, capsys)
     told = json.loads(printed.splitlines()[-1])
-    assert [one["model"] for one in told["models"]] == ["one", "kriging", "plane"]
+    assert [one["model"] for one in told["models"]] == ["one", "other", "kriging", "plane"]
 
 
-def test_what_cannot_be_compared_is_refused(runs, tmp_path, monkeypatch, capsys):
-    status, _, told = run(["compare", runs[0], runs[0]], monkeypatch, capsys)
+def test_runs_of_one_name_are_told_apart_by_their_paths(found, monkeypatch, capsys):
+    _, printed, _ = run(["compare", "a/run", "b/run"], monkeypatch, capsys)
+    assert "a/run: physics helps here" in printed
+    assert "b/run: physics helps here" in printed
+
+
+def test_what_is_no_run_or_one_run_twice_is_refused(tmp_path, monkeypatch, capsys):
+    status, _, told = run(["compare", "one", "one"], monkeypatch, capsys)
     assert status == 2
     assert "is named more than once" in told
     status, _, told = run(["compare", tmp_path / "none"], monkeypatch, capsys)
     assert status == 2
     assert "there is no such folder" in told
+
+
+@pytest.mark.slow
+def test_two_runs_are_told_apart_or_not_and_logarithms_are_no_values(tmp_path, monkeypatch, capsys):
+    one = tiny_run(tmp_path, name="one")
+    other = tiny_run(tmp_path, name="other")
+    words = ["compare", one, other, "--no-refit", "--blocks", 3]
+    _, printed, _ = run(words, monkeypatch, capsys)
+    assert "one and other cannot be told apart" in printed
+    _, printed, _ = run([*words, "--json"], monkeypatch, capsys)
+    told = json.loads(printed.splitlines()[-1])
+    assert [one["model"] for one in told["models"]] == ["one", "other", "kriging", "plane"]
     logs = tiny_run(tmp_path, name="logs", logarithm=True)
-    status, _, told = run(["compare", runs[0], logs], monkeypatch, capsys)
+    status, _, told = run(["compare", one, logs], monkeypatch, capsys)
     assert status == 2
     assert "one takes logarithms" in told

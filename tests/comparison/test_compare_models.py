@@ -46,34 +46,52 @@ def left_out_exactly(noise, block):
 
 @pytest.fixture(scope="module")
 def found():
-    return compare({"right": integrated(), "noisy": integrated(4 * NOISE)}, blocks=NUM_BLOCKS)
+    """One model twice: by closed forms, and by draws that are weighed."""
+    models = {"closed": integrated(), "drawn": exact_posterior()}
+    return compare(models, blocks=NUM_BLOCKS, refit=False)
 
 
-def test_differences_are_those_of_exact_fits_without_each_observation_and_each_block(found):
-    for how, block in ((ONE, np.arange(12)), (BLOCKS, found.block)):
-        exact = left_out_exactly(NOISE, block) - left_out_exactly(4 * NOISE, block)
-        apart = found.difference("right", "noisy", how=how)
-        assert apart.mean == pytest.approx(exact.mean(), rel=1e-6)
-        np.testing.assert_allclose(
-            found.model("right").scores(how).log_density,
-            left_out_exactly(NOISE, block),
-            rtol=1e-6,
-        )
-    error = stats.sem(
-        left_out_exactly(NOISE, np.arange(12)) - left_out_exactly(4 * NOISE, np.arange(12))
-    )
-    assert found.difference("right", "noisy", how=ONE).error == pytest.approx(error, rel=1e-6)
+def ways(found):
+    return ((ONE, np.arange(12)), (BLOCKS, found.block))
+
+
+def test_closed_forms_are_those_of_exact_fits_without_each_observation_and_each_block(found):
+    for how, block in ways(found):
+        scores = found.model("closed").scores(how)
+        np.testing.assert_allclose(scores.log_density, left_out_exactly(NOISE, block), rtol=1e-6)
+    assert set(found.model("closed").found[1].how) == {"closed form"}
+
+
+def test_differences_are_paired(found):
+    ours, theirs = (found.model(name).alone.log_density for name in ("closed", KRIGING))
+    apart = found.difference("closed", KRIGING, how=ONE)
+    assert apart.mean == pytest.approx(np.mean(ours - theirs))
+    assert apart.error == pytest.approx(stats.sem(ours - theirs))
+    other = found.difference(KRIGING, "closed", how=ONE)
+    assert (other.mean, other.error) == pytest.approx((-apart.mean, apart.error))
+
+
+def test_draws_say_what_closed_forms_do(found):
+    assert abs(found.difference("drawn", "closed", how=ONE).mean) < 0.05
+    assert any("drawn: weights cannot leave out" in told for told in found.words)
 
 
 def test_kriging_and_a_plane_stand_beside_and_a_verdict_is_given(found):
-    assert [one.name for one in found.models] == ["right", "noisy", KRIGING, PLANE]
+    assert [one.name for one in found.models] == ["closed", "drawn", KRIGING, PLANE]
     assert found.lacking is None
-    told = " ".join(found.words)
-    assert "right: physics helps here" in told
-    assert "right foretells left-out blocks better than noisy" in told
+    assert "closed: physics helps here" in " ".join(found.words)
     assert "left out by blocks (4)" in str(found)
-    assert {row["model"] for row in found.rows()} == {"right", "noisy", KRIGING, PLANE}
+    assert {row["model"] for row in found.rows()} == {"closed", "drawn", KRIGING, PLANE}
     assert all(np.isfinite(row["better_by"]) for row in found.pairs())
+
+
+@pytest.mark.slow
+def test_differences_of_two_models_are_those_of_exact_fits():
+    found = compare({"right": integrated(), "noisy": integrated(4 * NOISE)}, blocks=NUM_BLOCKS)
+    for how, block in ways(found):
+        exact = left_out_exactly(NOISE, block) - left_out_exactly(4 * NOISE, block)
+        assert found.difference("right", "noisy", how=how).mean == pytest.approx(exact.mean())
+    assert "right foretells left-out blocks better than noisy" in " ".join(found.words)
 
 
 def test_a_model_ties_with_itself():
@@ -82,6 +100,22 @@ def test_a_model_ties_with_itself():
         apart = found.difference("model 1", "model 2", how=how, score=score)
         assert (apart.mean, apart.error, apart.low, apart.high) == (0, 0, 0, 0)
     assert "model 1 and model 2 cannot be told apart" in " ".join(found.words)
+
+
+@pytest.mark.slow
+def test_a_fit_without_a_block_is_by_the_engine_of_the_posterior():
+    fitted = rz.fit(linear_problem(), "laplace", progress=False)
+    block = np.repeat([0, 1], [9, 3])
+    found = compare({"fitted": fitted}, blocks=block, refit=True)
+    model = found.model("fitted")
+    assert model.found[1].how[0] == "refit"
+    exact = left_out_exactly(NOISE, block)
+    np.testing.assert_allclose(model.by_blocks.log_density[:9], exact[:9], atol=0.2)
+    matrix, offset = response()
+    covariance = matrix @ matrix.T + NOISE**2 * np.eye(12)
+    misfit = np.asarray(linear_problem().observed) - offset
+    evidence = stats.multivariate_normal.logpdf(misfit, np.zeros(12), covariance)
+    assert model.log_evidence == pytest.approx(evidence, abs=0.05)
 
 
 @pytest.fixture(scope="module")
