@@ -178,7 +178,7 @@ def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
         "seconds": found.seconds,
         "is_checked": found.is_checked,
         "reference": theirs.kind,
-        "reference_draws": None if theirs.effective is None else float(theirs.effective.min()),
+        "reference_draws": worth_of(theirs),
         "reference_r_hat": theirs.r_hat,
         "reference_seconds": theirs.seconds,
         "fit_limit": FIT_SECONDS,
@@ -191,6 +191,13 @@ def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
         "all_cpu_seconds": process_time() - cpu,
         "all_seconds": perf_counter() - clock,
     }
+
+
+def worth_of(theirs: Reference) -> float | None:
+    """Independent draws, of the coordinate with the fewest; nothing where none were drawn."""
+    if theirs.effective is None or not np.isfinite(theirs.effective).all():
+        return None
+    return float(theirs.effective.min())
 
 
 ERRORS = (

@@ -34,6 +34,13 @@ class Weighed(NamedTuple):
     kurtosis: Float[np.ndarray, " coordinate"]
 
 
+class Part(NamedTuple):
+    """Of a mixture: where it is, and its covariance but for the width."""
+
+    centre: Float[np.ndarray, " coordinate"]
+    spread: Float[np.ndarray, "one other"]
+
+
 def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, "one other"]:
     """The inverse of minus the log-density's curvature, by differences of its gradient."""
     solver, size = problem.suited(), len(end)
@@ -52,10 +59,10 @@ def weighed(
     problem: InverseProblem, probes, ends: list[np.ndarray], seed: list[int]
 ) -> Weighed | None:
     """From all ends that differ; nothing where the weights have a heavy tail."""
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    parts: list[Part] = []
     for end in ends:
         if not any(near(end, *part) for part in parts):
-            parts.append((end, spread_about(problem, end)))
+            parts.append(Part(end, spread_about(problem, end)))
     rng, size = np.random.default_rng(seed), len(ends[0])
     draws, logs = np.zeros((0, size)), np.zeros(0)
     while len(draws) < MOST:
@@ -77,7 +84,7 @@ def near(end: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> bool:
     return bool(away @ np.linalg.solve(spread, away) < SAME**2)
 
 
-def drawn(parts: list[tuple[np.ndarray, np.ndarray]], count: int, rng: np.random.Generator) -> Rows:
+def drawn(parts: list[Part], count: int, rng: np.random.Generator) -> Rows:
     """So many draws of the mixture, in which all parts weigh the same."""
     which = rng.integers(len(parts), size=count)
     factors = np.stack([WIDER * np.linalg.cholesky(spread) for _, spread in parts])
@@ -87,9 +94,7 @@ def drawn(parts: list[tuple[np.ndarray, np.ndarray]], count: int, rng: np.random
     return centres[which] + long * np.einsum("dij,dj->di", factors[which], normal)
 
 
-def log_mixture(
-    parts: list[tuple[np.ndarray, np.ndarray]], rows: Rows
-) -> Float[np.ndarray, " row"]:
+def log_mixture(parts: list[Part], rows: Rows) -> Float[np.ndarray, " row"]:
     """Up to a constant."""
     each = []
     for centre, spread in parts:
