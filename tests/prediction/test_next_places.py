@@ -1,5 +1,7 @@
 """What a further measurement would tell is what a refit with it finds, where that is known."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr
@@ -7,6 +9,7 @@ from scipy.stats import binom, lognorm, nbinom, norm, poisson, rv_discrete, t
 from tests.prediction.made_up_draws import made_up_draws
 
 from riesz.errors import RieszError
+from riesz.latent.local import LocalEffect
 from riesz.observe.scatter import (
     BinomialScatter,
     LogNormalScatter,
@@ -193,6 +196,17 @@ def test_a_wider_noise_tells_less():
         next_places(wanted(draws, "u"), at_nodes(draws, noise_sd=sd), 1).share for sd in (9.0, 0.1)
     )
     assert (few < many).all()
+
+
+def test_what_neighbours_share_is_noise_to_others():
+    plain, rng = made_up_draws(num_draws=60), np.random.default_rng(0)
+    local = LocalEffect(rng.uniform(size=(9, 2)), 0.5, 0.1)
+    scales = np.tile([0.5, 0.1], (60, 1))
+    weights = np.hstack([scales, np.zeros((60, len(local.places)))])
+    shifts = dataclasses.replace(plain.shifts, local=local, local_weights=weights)
+    shared = at_nodes(dataclasses.replace(plain, shifts=shifts))
+    left = local.moments_at(plain.mesh.nodes, weights).sd[0] ** 2
+    np.testing.assert_allclose(shared.variance, at_nodes(plain).variance + left, rtol=1e-9)
 
 
 def test_what_cannot_be_asked_is_told():

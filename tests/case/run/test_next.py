@@ -72,6 +72,8 @@ def test_dates_are_those_asked_for(run):
     early, late = (write_next(run, at=when, cell=0.2) for when in ("1980-03-31", "1980-06-29"))
     assert early["date"] == "1980-03-31"
     assert early["before"] < late["before"]
+    somewhere = write_next(run, at="1980-03-31", candidates=np.array([[1.0, 0.5]]))
+    assert somewhere["before"] == early["before"]
     with pytest.raises(RieszError, match="dates are asked for: give one"):
         write_next(run, at="1980-01-01,1980-06-29", cell=0.2)
 
@@ -123,3 +125,14 @@ def test_values_and_lines_are_those_of_the_report(run):
     assert known_as("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
     with pytest.raises(RieszError, match="above zero"):
         known_as("exceed:-1", measured, draws)
+
+
+@pytest.mark.slow
+def test_candidates_may_have_dates_of_their_own(folder, tmp_path):
+    path = tmp_path / "dated.csv"
+    path.write_text("x,y,day\n0.5,0.5,1980-02-15\n1.5,0.5,1980-05-15\n1.5,0.5,1980-06-29\n")
+    for quantity in ("u", "s"):
+        told = write_next(folder, quantity, candidates=path, num_draws=40, count=3)
+        assert [place["day"] for place in told["places"]] == [
+            *("1980-06-29", "1980-05-15", "1980-02-15"),
+        ]

@@ -16,7 +16,7 @@ from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import NEXT, Run, kept_answers, read_run
 from riesz.case.run.measured import GAINS, LOG, VALUE, Measured, measured_as
 from riesz.case.run.outputs import PLOT
-from riesz.case.run.predict import asked_places, check_dates, scene_of
+from riesz.case.run.predict import asked_places, asks_for_dates, check_dates, scene_of
 from riesz.case.run.request import (
     CSV,
     MODULES,
@@ -24,6 +24,7 @@ from riesz.case.run.request import (
     TIF,
     PredictionRequest,
     Scene,
+    Where,
     check_target,
     spelt_times,
 )
@@ -61,6 +62,7 @@ class Asked:
     """An answer, and where its candidates are."""
 
     run: Run
+    at: Where
     scene: Scene
     found: NextPlaces
 
@@ -146,7 +148,10 @@ def answered(
     wanted(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
-    scene = scene_of(request, run, asked_places(request, run, known.mesh), ())
+    at = asked_places(request, run, known.mesh)
+    # Of dates that candidates have themselves, what is to be known is of the last one.
+    paired = request.at is None and asks_for_dates(request, run)
+    scene = scene_of(request, run, at if paired else None, ())
     first, *others = scene.thens
     if others:
         raise RieszError(
@@ -154,7 +159,7 @@ def answered(
             f"{run.observations.date}."
         )
     draws = aligned(run, scene.draws)
-    points = scene.points
+    points = at.points if isinstance(at, Grid) else np.asarray(at)
     there = candidates_at(
         draws,
         points,
@@ -164,7 +169,7 @@ def answered(
         noise_sd=noise,
     )
     of = dataclasses.replace(wanted(draws, named, level=level), name=quantity)
-    return Asked(run, scene, next_places(spoken(of, quantity), there, count))
+    return Asked(run, at, scene, next_places(spoken(of, quantity), there, count))
 
 
 def known_as(quantity: str, measured: Measured, draws: PosteriorDraws) -> tuple[str, float | None]:
@@ -258,18 +263,17 @@ def written(asked: Asked, path: Path) -> list[Path]:
     if path.suffix.lower() == PNG:
         plot = import_module(PLOT)
         figure, (axes,) = plot.new_figure(width=6.0, height=5.0)
-        at = scene.at if isinstance(scene.at, Grid) else found.points
-        shown = (at, 100 * found.share, found.chosen)
+        shown = (asked.at, 100 * found.share, found.chosen)
         plot.draw_places(axes, scene.draws.mesh, *shown, label=f"% less {found.words}")
         plot.save_figure(path, figure)
         return [path]
-    assert isinstance(scene.at, Grid)
+    assert isinstance(asked.at, Grid)
     about = f"by one measurement, of the {found.words}"
     bands = [
-        Band("next_share", scene.at.filled(found.share), f"share taken {about}", "1"),
-        Band("next_reduction", scene.at.filled(found.reduction), f"what is taken {about}", None),
+        Band("next_share", asked.at.filled(found.share), f"share taken {about}", "1"),
+        Band("next_reduction", asked.at.filled(found.reduction), f"what is taken {about}", None),
     ]
-    write_raster(path, scene.at, bands, crs=asked.run.crs, tags={"quantity": found.quantity})
+    write_raster(path, asked.at, bands, crs=asked.run.crs, tags={"quantity": found.quantity})
     write_style(style_of(path), "viridis", 0.0, float(found.share.max()) or 1.0)
     return [path, style_of(path)]
 
@@ -303,7 +307,7 @@ def keep_answer(folder: Path, asked: Asked, told: dict[str, Any]) -> None:
         "points": found.points[order].tolist(),
         "shares": found.share[order].tolist(),
         "chosen": found.points[found.chosen].tolist(),
-        "cell": list(asked.scene.at.cell) if isinstance(asked.scene.at, Grid) else None,
+        "cell": list(asked.at.cell) if isinstance(asked.at, Grid) else None,
     }
     others = [one for one in kept_answers(folder) if one.get("quantity") != found.quantity]
     rows = [*others, told | {"files": [], "map": shown}]
