@@ -152,3 +152,16 @@ def test_the_worst_counts_and_a_warning_is_doubt():
     assert overall([good, unseen], ("a warning",)) == DOUBTFUL
     assert overall([good, bad], ("a warning",)) == BAD
     assert overall([good], (f"no crs: {NOT_PLACED}",)) == GOOD
+
+
+def test_what_auto_did_is_no_warning_unless_nothing_passed():
+    good = Verdict("k-hat", "0.1", GOOD, "")
+    passed = (
+        "auto took laplace first: few unknowns",
+        "laplace will not do: k-hat",
+        "sample will do",
+    )
+    assert overall([good], passed) == GOOD
+    assert overall([good], (*passed, "another warning")) == DOUBTFUL
+    assert overall([good], ("a warning", *passed)) == DOUBTFUL
+    assert overall([good], (*passed[:2], "sample will not do: r_hat is 1.2")) == DOUBTFUL

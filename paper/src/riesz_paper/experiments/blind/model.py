@@ -56,7 +56,7 @@ def draw_units(rng: np.random.Generator) -> Units:
     return Units(length, diffusivity, state)
 
 
-def between(rng: np.random.Generator, low: float, high: float) -> float:
+def between(rng: np.random.Generator, low: float | int, high: float | int) -> float:
     """Evenly in logarithms."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 

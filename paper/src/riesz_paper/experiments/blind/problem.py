@@ -29,7 +29,7 @@ from riesz_paper.experiments.blind.breaks import (
     shift_of,
     visibility,
 )
-from riesz_paper.experiments.blind.ground import Ground, Points, ground, scattered, zoned
+from riesz_paper.experiments.blind.ground import Ground, ground, scattered, zoned
 from riesz_paper.experiments.blind.model import FAMILIES, Model, between, draw_model, draw_units
 from riesz_paper.experiments.blind.solved import seen
 
@@ -72,8 +72,8 @@ class Site:
 
     ground: Ground
     model: Model
-    sensors: Points
-    probes: Points
+    sensors: Float[np.ndarray, "sensor 2"]
+    probes: Float[np.ndarray, "probe 2"]
 
     def posed(
         self, mesh: Mesh, values: Any, likelihood: Any, *, hidden: str | None = None, **more: Any
