@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.observe.likelihood import Gaussian
 from riesz.problem.linearity import linear_parts
@@ -50,12 +51,11 @@ class Conditioned:
         return found.reshape(-1, size)
 
     def noise_sd(self, others: Float[np.ndarray, " other"]) -> float:
-        problem = self.blind.problem
-        if isinstance(problem.likelihood.sd, float):
-            return problem.likelihood.sd
-        whole = np.zeros(problem.num_coordinates)
+        whole = np.zeros(self.blind.problem.num_coordinates)
         whole[self.others] = others
-        return float(problem.z(whole)[NOISE_NAME])
+        sd = getattr(self.blind.problem.likelihood, "sd", None)
+        is_known = isinstance(sd, float)
+        return sd if is_known else float(self.blind.problem.z(on_device(whole))[NOISE_NAME])
 
     def given(self, others: Float[np.ndarray, "value other"]) -> Given:
         problem, count = self.blind.problem, len(self.linear)

@@ -75,7 +75,7 @@ def weighed(
             np.where(np.isfinite(logs), logs, logs[np.isfinite(logs)].min() - 50)
         )
         if found.k_hat <= LARGEST_K and found.effective_draws >= ENOUGH:
-            return moments(draws, np.exp(logs - logsumexp(logs)))
+            return moments(draws, np.exp(logs - np.asarray(logsumexp(logs))))
     return None
 
 
