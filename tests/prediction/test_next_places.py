@@ -211,6 +211,7 @@ def test_what_neighbours_share_is_noise_to_others():
 
 def test_what_cannot_be_asked_is_told():
     draws = made_up_draws(num_draws=60)
+    there = at_nodes(draws)
     for name, words in (
         ("ff", "did you mean 'f'"),
         ("exceed:high", "names no value"),
@@ -226,6 +227,8 @@ def test_what_cannot_be_asked_is_told():
         next_places(wanted(draws, "u"), at_nodes(draws), 37)
     with pytest.raises(RieszError, match="positive sd"):
         at_nodes(draws, noise_sd=0.0)
+    with pytest.raises(RieszError, match="NaN or infinite"):
+        next_places(dataclasses.replace(wanted(draws, "f"), parts=np.full((60, 36), np.inf)), there)
     few = made_up_draws(num_draws=10)
     with pytest.raises(RieszError, match="at least 20"):
         next_places(wanted(few, "u"), at_nodes(few))

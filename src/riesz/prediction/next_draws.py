@@ -177,6 +177,11 @@ def next_places(
             f"there are {num_draws} draws, from which nothing can be told of correlations: take at "
             f"least {FEWEST_DRAWS}, better some hundreds."
         )
+    if not (np.isfinite(of.parts).all() and np.isfinite(candidates.said).all()):
+        raise RieszError(
+            f"{of.name}, or what would be measured, is NaN or infinite in some draws: look for "
+            "priors that allow impossible coefficients."
+        )
     said, variance = candidates.said, candidates.variance
     joint = joint_of(of.parts, of.weights, said, variance, above=of.above, exact=exact)
     return best_places(joint, candidates.points, count, of.name, of.words)
