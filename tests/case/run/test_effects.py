@@ -19,6 +19,7 @@ from riesz.case.file.problem import read_problem
 from riesz.case.report.content import maps_of
 from riesz.case.run.beside import covariates_in
 from riesz.case.run.measured import measured_as
+from riesz.case.run.next import write_next
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import made_run
 from riesz.errors import RieszError
@@ -260,3 +261,17 @@ def test_draws_with_what_neighbours_share_come_back_from_their_file(run, tmp_pat
         one.shifts.local.moments_at(points, one.shifts.local_weights) for one in (again, draws)
     )
     np.testing.assert_array_equal(found.sd, wanted.sd)
+
+
+def test_where_to_measure_next_is_for_the_covariates_there(run, tmp_path):
+    path = tmp_path / "places.csv"
+    path.write_text("x,y,Zn,rock\n1,1,40,chalk\n3,1,40,marl\n")
+    told = write_next(run, "level", candidates=path, count=2)
+    shares = {place["x"]: place["share"] for place in told["places"]}
+    assert 0 < shares[3.0] < shares[1.0] < 1  # the effect of marl has to be told from the level
+    path.write_text("x,y,rock\n1,1,chalk\n")
+    with pytest.raises(
+        RieszError, match=r"no column Zn: a measurement there needs .*=RASTER.tif\.$"
+    ):
+        write_next(run, "level", candidates=path)
+    assert "values are for" in write_next(run, "exceed:1.5", cell=0.5)["notes"][0]

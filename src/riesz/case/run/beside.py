@@ -51,7 +51,10 @@ def check_covariates(given: Mapping[str, Any], run: Run) -> None:
 
 
 def design_at(
-    request: PredictionRequest, run: Run, points: Float[np.ndarray, "point 2"]
+    request: PredictionRequest,
+    run: Run,
+    points: Float[np.ndarray, "point 2"],
+    needed_by: str | None = None,
 ) -> Float[np.ndarray, "point effect"] | None:
     """What multiplies each effect at the places; raises where a covariate is not known there."""
     names, given = run.observations, request.covariates
@@ -71,11 +74,12 @@ def design_at(
             cells[one.name] = repeated(one, usual(one), len(points))
     missing = [name for name in names.covariates if name not in cells]
     if missing:
+        told = f"--quantity {request.quantity}"
         what = request.points if isinstance(request.points, Path) else "the array of points"
         raise FileFormatError(
-            f"{what} has no column {', '.join(missing)}: --quantity {request.quantity} needs the "
-            "covariates at its places; add them, give them by --covariate NAME=VALUE or "
-            "NAME=RASTER.tif, or ask for u, which is without their effects."
+            f"{what} has no column {', '.join(missing)}: {needed_by or told} needs the covariates "
+            "at its places; add them, give them by --covariate NAME=VALUE or NAME=RASTER.tif"
+            f"{'' if needed_by else ', or ask for u, which is without their effects'}."
         )
     source = request.points if isinstance(request.points, Path) else Path("--covariate")
     encodings = every_encoding(run.prepared, names.log_covariates, curved=names.curved)

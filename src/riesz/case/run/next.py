@@ -164,7 +164,7 @@ def answered(
         draws,
         points,
         locate(draws.mesh, points),
-        design=design_at(request, run, points),
+        design=design_at(request, run, points, "a measurement there"),
         given=first.states,
         noise_sd=noise,
     )
@@ -282,7 +282,7 @@ def in_short(asked: Asked, request: PredictionRequest, files: list[Path]) -> dic
     run, found, scene = asked.run, asked.found, asked.scene
     for_which = holds_for(request, run)
     when = "" if scene.paired or scene.times is None else spelt_times(scene.times)[0]
-    notes = [*run.notes, *([for_which] if for_which else [])]
+    notes = [*run.notes, *([for_which.replace("--points", "--candidates")] if for_which else [])]
     if scene.draws.shifts.differs:
         notes.append("each observation has a noise of its own: that of the next is their median")
     return {
