@@ -165,7 +165,8 @@ def row_of(seed: int, number: int, reference_seconds: float = SECONDS) -> Row:
     blind = draw_problem(seed, number)
     found = fitted(blind)
     posterior = found.posterior
-    theirs = reference_of(blind, reference_seconds)
+    covariance = np.atleast_2d(np.asarray(posterior.coordinate_covariance()))
+    theirs = reference_of(blind, covariance, reference_seconds)
     findings = misfit(posterior, seed=number).findings
     judged = theirs.kind != UNSETTLED
     errors = compared(moments_of(posterior), theirs) if judged else dict.fromkeys(ERRORS)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 import riesz as rz
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Operator
-from riesz.mesh.mesh import Mesh
+from riesz.mesh.refine import Refinement
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.breaks import (
     EXTRA,
@@ -29,6 +29,7 @@ from riesz_paper.experiments.blind.breaks import (
     shift_of,
     visibility,
 )
+from riesz_paper.experiments.blind.carried import carried
 from riesz_paper.experiments.blind.ground import Ground, ground, scattered, zoned
 from riesz_paper.experiments.blind.model import FAMILIES, Model, between, draw_model, draw_units
 from riesz_paper.experiments.blind.solved import seen
@@ -38,6 +39,9 @@ NOISE_CHANCES = (0.45, 0.2, 0.15, 0.2)
 NOISE_NAME = "noise_sd"
 RELATIVE_NOISE = (0.01, 0.1)
 """Of the spread of noiseless readings."""
+
+OVER_MESH_ERROR = 4.0
+"""Noise is at least so many times the error of the mesh at the sensors (root mean square)."""
 
 FEWEST_SENSORS, MOST_SENSORS = 5, 200
 NUM_PROBES = 40
@@ -72,24 +76,46 @@ class Site:
 
     ground: Ground
     model: Model
+    finer: Refinement  # where the truth is solved
     sensors: Float[np.ndarray, "sensor 2"]
     probes: Float[np.ndarray, "probe 2"]
 
-    def posed(
-        self, mesh: Mesh, values: Any, likelihood: Any, *, hidden: str | None = None, **more: Any
-    ) -> InverseProblem:
-        """On a mesh; with `hidden`, the equation of a truth that the model does not know."""
-        equation, latents = self.model.equation, dict(self.model.latents) | more
+    def posed(self, values: Any, likelihood: Any, **more: Any) -> InverseProblem:
+        """As the user poses it, perhaps with more unknowns."""
+        return rz.inverse_problem(
+            self.ground.mesh,
+            self.model.equation,
+            latents=dict(self.model.latents) | more,
+            observations=rz.observations(self.sensors, values),
+            likelihood=likelihood,
+            dirichlet=self.model.dirichlet,
+        )
+
+    def blank(self) -> InverseProblem:
+        """Without data."""
+        return self.posed(np.zeros(len(self.sensors)), rz.Gaussian(1.0))
+
+    def true(self, hidden: str | None = None) -> InverseProblem:
+        """On the finer mesh; with `hidden`, with a term that the model does not know."""
+        posed = self.blank()
+        equation, latents = self.model.equation, dict(self.model.latents)
+        dirichlet = {
+            tag: f"u_{tag}" if isinstance(value, rz.Unknown) else value
+            for tag, value in self.model.dirichlet.items()
+        }
+        for name in posed.latents.names:
+            latents.setdefault(name, None)
+        latents = carried(posed, latents, self.finer)
         if hidden is not None:
             equation = equation + hidden_term(self.model, hidden)
             latents[EXTRA] = extra_prior()
         return rz.inverse_problem(
-            mesh,
+            self.finer.mesh,
             equation,
             latents=latents,
-            observations=rz.observations(self.sensors, values),
-            likelihood=likelihood,
-            dirichlet=self.model.dirichlet,
+            observations=rz.observations(self.sensors, np.zeros(len(self.sensors))),
+            likelihood=rz.Gaussian(1.0),
+            dirichlet=dirichlet,
         )
 
     def reader(self, problem: InverseProblem) -> Operator:
@@ -111,22 +137,22 @@ def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
         apart = np.linalg.norm(places[:, None] - model.wells[None], axis=2).min(axis=1)
         places = places[apart > 1.5 * under.edge]
     probes = scattered(under.mesh, NUM_PROBES, rng, clustered=False)
-    return Site(under, model, places[:count], probes), clustered
+    finer = rz.refine(under.mesh)
+    return Site(under, model, finer, places[:count], probes), clustered
 
 
 def draw_problem(seed: int, number: int) -> BlindProblem:
     """The same for the same seed and number, on any machine."""
     rng = np.random.default_rng([seed, number])
     site, clustered = draw_site(rng)
-    fine = rz.refine(site.ground.mesh).mesh
     relative = between(rng, *RELATIVE_NOISE)
     noise = str(rng.choice(NOISES, p=NOISE_CHANCES))
     learns_noise = noise == "normal" and rng.random() < 0.15
     truth, broken = None, None
     if rng.random() < MISSPECIFIED_SHARE:
-        truth, broken = broken_truth(site, fine, relative, rng)
+        truth, broken = broken_truth(site, relative, rng)
     if truth is None:
-        truth = plain_truth(site, fine, relative, rng)
+        truth = plain_truth(site, relative, rng)
     values, below = measured(truth, noise, rng)
     likelihood: Any = rz.Gaussian(truth.noise_sd)
     more: dict[str, Any] = {}
@@ -137,7 +163,7 @@ def draw_problem(seed: int, number: int) -> BlindProblem:
         likelihood = rz.StudentT(truth.noise_sd, FREEDOM)
     elif noise == "censored":
         likelihood = rz.Censored(truth.noise_sd, below)
-    problem = site.posed(site.ground.mesh, values, likelihood, **more)
+    problem = site.posed(values, likelihood, **more)
     return BlindProblem(
         seed,
         number,
@@ -161,33 +187,45 @@ class Truth:
     noise_sd: float
 
 
-def blank(site: Site, mesh: Mesh, hidden: str | None = None) -> InverseProblem:
-    return site.posed(mesh, np.zeros(len(site.sensors)), rz.Gaussian(1.0), hidden=hidden)
-
-
 def spread_of(readings: Float[np.ndarray, " sensor"]) -> float:
     """Of readings, by which noise is measured."""
     return float(np.std(readings)) + 1e-3 * float(np.abs(readings).max())
 
 
-def plain_truth(site: Site, fine: Mesh, relative: float, rng: np.random.Generator) -> Truth:
+def noise_of(
+    site: Site,
+    relative: float,
+    own: Float[np.ndarray, " coordinate"],
+    readings: Float[np.ndarray, " sensor"],
+) -> float:
+    """A share of the spread of readings, and no less than it takes to hide the mesh's error.
+
+    Who measures better than the mesh can tell takes a finer one.
+    """
+    problem = site.blank()
+    on_mesh = seen(problem, site.reader(problem), own[None]).sensors[0]
+    error = float(np.sqrt(np.mean((on_mesh - readings) ** 2)))
+    return max(relative * spread_of(readings), OVER_MESH_ERROR * error)
+
+
+def plain_truth(site: Site, relative: float, rng: np.random.Generator) -> Truth:
     """Unknowns from their priors, until the equation has a solution for them."""
-    problem = blank(site, fine)
+    problem = site.true()
     rows = rng.standard_normal((8, problem.num_coordinates))
     found = seen(problem, site.reader(problem), rows)
-    for readings, probes in zip(found.sensors, found.probes, strict=True):
+    for own, readings, probes in zip(rows, found.sensors, found.probes, strict=True):
         if np.isfinite(readings).all() and np.isfinite(probes).all():
-            return Truth(readings, probes, relative * spread_of(readings))
+            return Truth(readings, probes, noise_of(site, relative, own, readings))
     raise RieszError("the equation has no solution for eight draws of the prior: draw another.")
 
 
 def broken_truth(
-    site: Site, fine: Mesh, relative: float, rng: np.random.Generator
+    site: Site, relative: float, rng: np.random.Generator
 ) -> tuple[Truth | None, Break | None]:
     """The first kind of break, in a random order, that can be seen."""
     for kind in rng.permutation([TERM, ZONE, PRIOR]):
         by = off_prior if kind == PRIOR else beside_model
-        found = by(site, fine, relative, rng, str(kind))
+        found = by(site, relative, rng, str(kind))
         if found is not None:
             return found
     return None, None
@@ -197,14 +235,14 @@ def slopes_of(
     site: Site, coordinates: Float[np.ndarray, " coordinate"]
 ) -> Float[np.ndarray, "sensor coordinate"]:
     """Of readings by the unknowns of the model, on its own mesh."""
-    problem = blank(site, site.ground.mesh)
+    problem = site.blank()
     rows = coordinates + np.vstack([np.zeros(len(coordinates)), STEP * np.eye(len(coordinates))])
     found = seen(problem, site.reader(problem), rows).sensors
     return (found[1:] - found[0]).T / STEP
 
 
 def beside_model(
-    site: Site, fine: Mesh, relative: float, rng: np.random.Generator, kind: str
+    site: Site, relative: float, rng: np.random.Generator, kind: str
 ) -> tuple[Truth, Break] | None:
     """A term or a zone that the model lacks, as weak as can be seen, in one of some places."""
     model = site.model
@@ -213,15 +251,15 @@ def beside_model(
         has_loss = {"reaction", "cubic loss"} & set(model.terms)
         what = "source" if has_loss else str(rng.choice(["source", "reaction"]))
     stands = {"zone": "a", "source": "f", "reaction": "k"}[what]
-    problem = blank(site, fine, what)
+    problem = site.true(what)
     start = problem.latents.slices()[EXTRA].start
     own = rng.standard_normal(start)
     slopes = slopes_of(site, own)
     sign = 1.0 if what != "source" else float(rng.choice([-1.0, 1.0]))
-    for place in scattered(fine, NUM_PLACES, rng, clustered=False) / model.units.length:
+    for place in scattered(site.finer.mesh, NUM_PLACES, rng, clustered=False) / model.units.length:
         rows = np.stack([[*own, sign * s, *place] for s in (0.0, *STRENGTHS)])
         found = seen(problem, site.reader(problem), rows)
-        noise_sd = relative * spread_of(found.sensors[0])
+        noise_sd = noise_of(site, relative, own, found.sensors[0])
         for readings, probes in zip(found.sensors[1:], found.probes[1:], strict=True):
             moved = (readings - found.sensors[0]) / noise_sd
             if not (np.isfinite(moved).all() and np.isfinite(probes).all()):
@@ -235,10 +273,10 @@ def beside_model(
 
 
 def off_prior(
-    site: Site, fine: Mesh, relative: float, rng: np.random.Generator, kind: str
+    site: Site, relative: float, rng: np.random.Generator, kind: str
 ) -> tuple[Truth, Break] | None:
     """An unknown that lies three sd from the middle of its prior, on one of both sides."""
-    problem = blank(site, fine)
+    problem = site.true()
     own = rng.standard_normal(problem.num_coordinates)
     slices = problem.latents.slices()
     for name in rng.permutation(list(slices)):
@@ -252,7 +290,7 @@ def off_prior(
         found = seen(problem, site.reader(problem), rows)
         for number in (1, 2):
             readings, probes = found.sensors[number], found.probes[number]
-            noise_sd = relative * spread_of(found.sensors[0])
+            noise_sd = noise_of(site, relative, rows[number], readings)
             moved = (readings - found.sensors[0]) / noise_sd
             if not (np.isfinite(moved).all() and np.isfinite(probes).all()):
                 continue

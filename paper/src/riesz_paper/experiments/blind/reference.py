@@ -62,7 +62,7 @@ FEWEST_POINTS = {1: 12, 2: 40}
 """Points that must share the mass for a grid to be fine enough."""
 
 AFFINE = 1e-6
-SMALLEST_STEP = 1e-9
+SMALLEST_STEP, LEAST_SPREAD = 1e-9, 1e-8
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,10 @@ class Reference:
     seconds: float = 0.0
 
 
-def reference_of(blind: BlindProblem, seconds: float) -> Reference:
-    """By the first way that is open."""
+def reference_of(
+    blind: BlindProblem, covariance: Float[np.ndarray, "one other"], seconds: float
+) -> Reference:
+    """By the first way that is open; `covariance` shapes the steps of chains, and nothing else."""
     clock = perf_counter()
     found = closed_form(blind)
     if found is None:
@@ -91,7 +93,7 @@ def reference_of(blind: BlindProblem, seconds: float) -> Reference:
         if found is None and size <= MOST_FOR_WEIGHTS:
             found = by_weights(blind, ends)
         if found is None:
-            found = chains(blind, ends, seconds)
+            found = chains(blind, ends, covariance, seconds)
     return Reference(
         found.kind,
         found.mean,
@@ -214,13 +216,18 @@ def polished(
     return place, value
 
 
-def chains(blind: BlindProblem, ends: Sequence[Place], seconds: float) -> Reference:
+def chains(
+    blind: BlindProblem,
+    ends: Sequence[Place],
+    covariance: Float[np.ndarray, "one other"],
+    seconds: float,
+) -> Reference:
     """NumPyro's sampler from about the ends of searches, until chains agree."""
     problem = blind.problem
     size, solver = problem.num_coordinates, problem.suited()
     rng = np.random.default_rng([blind.seed, blind.number, 1])
-    # Curvature at the best end shapes the steps: of what was fitted nothing goes into it.
-    shape = spread_about(problem, ends[0])
+    # Any shape of the steps gives the same draws in the end, and a good one sooner.
+    shape = covariance + LEAST_SPREAD * np.eye(size)
     factor = np.linalg.cholesky(shape)
     order = rng.permutation(len(ends))
     starts = [
