@@ -126,6 +126,25 @@ def test_the_law_of_residuals_is_that_of_the_prior_and_the_noise():
     np.testing.assert_allclose(np.cov(copies, rowvar=False), exact, atol=0.05)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_law_without_some_observations_is_that_of_the_others(is_shared):
+    rng = np.random.default_rng(2)
+    prior = rng.normal(size=(6, 3))
+    lower = np.tril(rng.normal(size=(6, 6)) / 4, -1) + np.eye(6) if is_shared else np.eye(6)
+    white = np.linalg.inv(lower)
+    sd = 1 / np.sqrt(np.sum(white**2, axis=0))
+    coordinates = rng.normal(size=(50, 3))
+    law = law_of(coordinates @ prior.T @ white.T, coordinates, sd[:, None] * white.T)
+    kept, left = np.array([0, 1, 3, 4]), np.array([2, 5])
+    covariance = prior @ prior.T + lower @ lower.T
+    exact = np.linalg.inv(covariance[np.ix_(kept, kept)]) * np.outer(sd[kept], sd[kept])
+    found = law.without(left).covariance(np.eye(6))
+    np.testing.assert_allclose(found[np.ix_(kept, kept)], exact, atol=1e-8)
+    scores = np.linalg.solve(covariance, np.arange(6.0)) * sd
+    alone = np.linalg.solve(covariance[np.ix_(kept, kept)], np.arange(6.0)[kept]) * sd[kept]
+    np.testing.assert_allclose(law.left_by(left, scores)[kept], alone, atol=1e-8)
+
+
 def share_contradicted(seeds):
     return np.mean([bool(found(data(seed), seed).findings) for seed in seeds])
 

@@ -64,7 +64,7 @@ class Law:
         errors = np.zeros((len(self.basis), len(rows)))
         errors[rows, np.arange(len(rows))] = ANY_ERROR
         if self.root is not None:
-            errors = np.linalg.solve(self.root.T, errors)
+            errors = self.root.T @ errors
         known = self.basis * np.sqrt(self.followed / (1 - self.followed))
         left, sizes, _ = np.linalg.svd(np.column_stack([known, errors]), full_matrices=False)
         return Law(left, sizes**2 / (1 + sizes**2), self.root)
