@@ -115,7 +115,7 @@ def residual_map(dots: Sequence[Dot], outline: Sequence[Ring]) -> str:
         kind = "dot ringed" if one.is_ringed else "dot"
         parts.append(
             f'<g class="{kind}" data-words="{escape(one.words)}"><circle cx="{x:.1f}" '
-            f'cy="{y:.1f}" r="{radius + 2.0 * one.is_ringed:.1f}" fill="{colour(one.residual)}"/>'
+            f'cy="{y:.1f}" r="{radius:.1f}" fill="{colour(one.residual)}"/>'
             f"<title>{escape(one.words)}</title></g>"
         )
     number = sum(one.is_ringed for one in dots)

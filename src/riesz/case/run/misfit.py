@@ -67,8 +67,8 @@ def read_misfit(path: Path) -> Misfit | None:
             np.array([np.nan if one is None else one for one in told[name]], float)
             for name in ("residuals", "k_hat")
         )
-        labels = told["labels"] and tuple(map(str, told["labels"]))
-        caution = None if told["caution"] is None else str(told["caution"])
+        labels = told.get("labels") and tuple(map(str, told["labels"]))
+        caution = told.get("caution") and str(told["caution"])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, FileFormatError):
             raise

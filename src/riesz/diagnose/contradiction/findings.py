@@ -77,14 +77,14 @@ class Readers:
     def named(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
         """Some observations, the first ones by their names."""
         rows = [int(one) for one in which]
-        if self.labels is None:
-            names = [str(one) for one in rows]
-        else:
-            names = list(dict.fromkeys(self.labels[one] for one in rows))
-        shown = ", ".join(names[:MOST_NAMED])
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        kind = "" if self.labels else ("observation " if len(names) == 1 else "observations ")
-        return f"{kind}{shown}{more}"
+        names = [f"observation {i}" if self.labels is None else self.labels[i] for i in rows]
+        names = list(dict.fromkeys(names))
+        words = {name.partition(" ")[0] for name in names}
+        if len(words) == 1 and all(" " in name for name in names):  # lines 3, 5 and 8
+            kind = words.pop() + ("s" if len(names) > 1 else "")
+            names = [name.partition(" ")[2] for name in names]
+            return f"{kind} {shortened(names)}"
+        return shortened(names)
 
     def where(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
         """The middle of some observations."""
@@ -93,6 +93,11 @@ class Readers:
         digits = int(np.clip(2 - np.floor(np.log10(size)), 0, 12)) if size > 0 else 6
         middle = self.points[list(which)].mean(axis=0)
         return f"({', '.join(f'{one:.{digits}f}' for one in middle)})"
+
+
+def shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def counted(number: int, what: str = "observation") -> str:

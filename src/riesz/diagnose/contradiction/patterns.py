@@ -242,8 +242,9 @@ def on_map(
     reach = float(np.median(distances[:, -1]))
     words = (
         f"Residuals of neighbours are alike (Moran's I {likeness:.2f}, over distances of about "
-        f"{reach:.3g}): something varies over the map that no unknown follows; let a coefficient "
-        "or a source be a field, shorten its length scale, or add what neighbours share. "
+        f"{float(f'{reach:.2g}'):g}): something varies over the map that no unknown follows; let a "
+        "coefficient or a source be a field, shorten its length scale, or add what neighbours "
+        "share. "
         f"{upper(readers.named(rows))} show it most."
     )
     return [Finding(NEIGHBOURS, words, (), tuple(rows.tolist()), p)]

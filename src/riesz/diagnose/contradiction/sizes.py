@@ -26,6 +26,9 @@ FEWEST_IN_TAILS = 12
 FAR = 2.5
 """Residuals that a sentence about tails names."""
 
+BEYOND = 20.0
+"""Residuals whose size says nothing more."""
+
 MOST_TOLD = 3
 
 
@@ -128,10 +131,11 @@ def observations(
     for i in far[:MOST_TOLD].tolist():
         side = "above" if values[i] > 0 else "below"
         below = "below " if is_limit[i] else ""
+        size = f"{abs(values[i]):.1f}" if abs(values[i]) < BEYOND else f"more than {BEYOND:.0f}"
         held = " It holds the fit where it is: look at it first." if hangs[i] else ""
         words = (
             f"{upper(readers.named([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
-            f"{abs(values[i]):.1f} sd {side} what all others foretell for it: look for a slip of "
+            f"{size} sd {side} what all others foretell for it: look for a slip of "
             f"the pen, a wrong place or unit, or something that happens there alone.{held}"
         )
         found.append(Finding(OBSERVATION, words, (), (i,), float(np.exp(logs[i]))))
