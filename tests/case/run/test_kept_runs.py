@@ -143,7 +143,7 @@ def test_draws_without_a_solution_are_left_out_and_told(tmp_path):
     assert found.kept[0].num_draws == 3
     assert "no solution for 1 of 4 draws: left out" in found.posterior.notes[-1]
     assert np.isfinite(found.summary.residual_rms)
-    assert found.misfit.words == ()  # also of the prior, which the lost draw would contradict
+    assert found.misfit.words == ()  # of three draws
     assert "misfit: no observation, place or prior contradicts the model" in str(found.summary)
 
 

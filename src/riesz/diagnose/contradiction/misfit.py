@@ -49,8 +49,8 @@ R_HAT_BAD = 1.05
 FEW, FEW_SHARE = 2, 0.05
 """Observations that are far off by themselves, and left out of patterns; more of them are one."""
 
-FEWEST = 3
-"""Observations from which residuals tell something."""
+FEWEST, FEWEST_DRAWS = 3, 50
+"""Observations, and draws, from which residuals tell something."""
 
 TIME, AXES = "time", ("x", "y", "z")
 
@@ -93,9 +93,11 @@ def misfit_of(
     if labels is not None and len(labels) != count:
         raise RieszError(f"there are {len(labels)} labels for {count} observations: give one each.")
     names = None if labels is None else tuple(labels)
+    empty = np.zeros(0)
+    if draws.num_draws < FEWEST_DRAWS:
+        return Misfit((), empty, empty, names, caution_of(posterior))
     coordinates, aligned = coordinates_of(posterior, draws)
     found = prior_conflicts(problem.latents, coordinates)
-    empty = np.zeros(0)
     if count < FEWEST or not can_be_left_out(problem.likelihood, count):
         return Misfit(tuple(found), empty, empty, names, caution_of(posterior))
     rng = np.random.default_rng(draws.seed)
