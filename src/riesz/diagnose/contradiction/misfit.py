@@ -1,8 +1,8 @@
 """Which observations, which places and which priors contradict a model, and what to look for.
 
 Each observation is held against what all others say of it. What is found is rarer, where the model
-is right, than the level of its kind; all levels add up to one in twenty, so that a right model is
-contradicted in one of twenty problems at most, not one of twenty times that one looks.
+is right, than the level of its kind; all levels add up to less than one in twenty, so that a right
+model is contradicted in one of twenty problems at most, not one of twenty times that one looks.
 """
 
 from collections.abc import Mapping, Sequence
