@@ -4,7 +4,9 @@ A problem with a closed-form posterior: a source of known shape and a boundary v
 """
 
 import dataclasses
+import json
 from functools import lru_cache
+from pathlib import Path
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -161,6 +163,16 @@ def test_a_right_model_is_hardly_ever_contradicted():
 def test_a_right_model_is_contradicted_in_one_of_twenty_problems_at_most():
     # 200 draws of a share of 0.05 exceed 0.08 once in fifty times.
     assert share_contradicted(range(1000, 1200)) <= 0.08
+
+
+def test_the_page_has_the_rates_of_the_benchmark():
+    root = Path(__file__).parents[2]
+    page = (root / "docs/trust.md").read_text(encoding="utf-8")
+    rows = json.loads((root / "results/bench-misfit.json").read_text(encoding="utf-8"))["rows"]
+    for row in rows:
+        cells = (row["what"], row["observations"], row["unknowns"], f"{100 * row['told']:.1f} %")
+        assert f"| {' | '.join(map(str, cells))} |" in page
+    assert all(row["told"] <= 0.05 for row in rows if row["what"].startswith("right"))
 
 
 def test_a_missing_source_is_told_with_the_sensors_near_it():
