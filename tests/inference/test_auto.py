@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 import pytest
 
+from riesz.engines.base import AbstractCheckpoint
 from riesz.engines.laplace.engine import Laplace
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.sample.engine import Sample
@@ -128,6 +129,71 @@ def test_where_there_are_other_peaks_normal_distributions_are_passed_over(small,
     assert notes[1:] == ("laplace will not do: there are 2 separate peaks", "sample will do")
 
 
+def test_an_engine_on_a_lower_peak_starts_again_from_the_higher_one(small, monkeypatch):
+    starts = []
+
+    def run(self, problem, *, checkpoint, **how):
+        starts.append(self.start)
+        assert checkpoint.stored("mode") is None
+        checkpoint.keep("mode", {})
+        return ending("laplace")(self, problem, checkpoint=checkpoint, **how)
+
+    monkeypatch.setattr(Laplace, "run", run)
+    place = jnp.array([1.0, 2.0])
+    lacks = iter([Lack("a peak is higher", higher=place), None])
+    monkeypatch.setattr(door, "lacking", lambda *_: next(lacks))
+    notes = fit(small, progress=False, checkpoint=InMemory()).notes
+    assert notes[1:] == ("laplace will not do: a peak is higher", "laplace will do")
+    assert starts[0] is None
+    assert starts[1] is place
+
+
+class InMemory(AbstractCheckpoint):
+    def __init__(self):
+        self.stages = {}
+
+    def begin(self, problem, engine, seed, settings): ...
+
+    def stored(self, stage):
+        return self.stages.get(stage)
+
+    def keep(self, stage, state):
+        self.stages[stage] = state
+
+    def flush(self): ...
+
+
+def test_a_peak_that_is_lower_than_another_will_not_do():
+    """The search from the middle stays on a hill of the source that is half as high as wanted."""
+
+    def hills(x, z):
+        low, high = (jnp.exp(-(((z["s"] - at) / 0.5) ** 2)) for at in (0.0, 2.2))
+        return 10 * (0.5 * low + high)
+
+    def posed(values):
+        return inverse_problem(
+            rectangle((4, 4)),
+            diffusion(1.0) - source(hills),
+            latents={"s": dist.Normal(0.0, 1.0)},
+            dirichlet={"boundary": 0.0},
+            observations=observations([[0.3, 0.4], [0.6, 0.5]], values),
+            likelihood=Gaussian(0.02),
+        )
+
+    empty = posed([0.0] * 2)
+    problem = posed(empty.operator @ empty.state(jnp.array([2.0])))
+    alone = fit(problem, "laplace", progress=False)
+    assert abs(float(alone.coordinate_mean()[0])) < 0.1
+    assert alone.check is not None
+    assert alone.check.k_hat < 0.5  # of the other hill it knows nothing
+    lack = lacking(alone, seed=0)
+    assert lack is not None
+    assert lack.why.startswith("a search from elsewhere ends at a peak that is higher by e^")
+    posterior = fit(problem, progress=False)
+    assert posterior.engine == "laplace"
+    assert float(posterior.coordinate_mean()[0]) > 1.5
+
+
 def test_what_is_left_is_told_where_nothing_will_do(small, begun, monkeypatch):
     monkeypatch.setattr(Sample, "run", ending("sample", {"r_hat": jnp.array([1.02, 1.0])}))
     assert fit(small, progress=False).notes[-1] == "sample will not do: r_hat is 1.020"
@@ -196,6 +262,6 @@ def test_a_second_peak_is_looked_for_before_a_normal_posterior_is_taken():
     alone = fit(problem, "laplace", progress=False)
     assert alone.check is not None
     assert alone.check.k_hat < 0.5  # of the second peak it knows nothing
-    assert lacking(alone, seed=0) == ("there are 2 separate peaks", True)
+    assert lacking(alone, seed=0) == ("there are 2 separate peaks", True, None)
     none = dataclasses.replace(alone, check=None)
     assert lacking(none, seed=0) is None  # nobody asked

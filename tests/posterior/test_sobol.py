@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import scipy.stats
+from scipy.special import ndtr
 
 from riesz.posterior.psis import smoothed_weights
-from riesz.posterior.sobol import spread_normals
+from riesz.posterior.sobol import resampled, spread_normals
 
 
 @pytest.mark.parametrize(("num_draws", "size"), [(1000, 1), (1024, 2), (1000, 12)])
@@ -51,3 +52,19 @@ def test_no_two_coordinates_are_correlated(size):
 def test_seeds_below_zero_are_seeds_too():
     """As they are for JAX: a check must not stop at what the fit before it took."""
     assert spread_normals(-1, 8, 2).shape == (8, 2)
+
+
+@pytest.mark.parametrize(("count", "gap"), [(512, 0.01), (64, 0.06), (300, 1.36 / 300**0.5)])
+def test_draws_that_are_kept_by_equal_weights_are_even(count, gap):
+    """As even as all where they are a power of two, and at least as independent ones elsewhere."""
+    draws = spread_normals(3, 1024, 4)
+    kept = resampled(np.full(1024, 1 / 1024), count)
+    assert len(np.unique(kept)) == count
+    levels = np.sort(ndtr(draws[kept]), axis=0)
+    even = (np.arange(count) + 0.5)[:, None] / count
+    assert np.abs(levels - even).max() < gap  # every other draw of the sequence has 0.5
+
+
+def test_draws_are_kept_as_often_as_their_weights_say():
+    kept = resampled(np.array([0.1, 0.0, 0.5, 0.4]), 10)
+    assert np.bincount(kept, minlength=4).tolist() == [1, 0, 5, 4]

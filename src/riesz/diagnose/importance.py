@@ -29,7 +29,7 @@ from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.psis import SmoothedWeights, smoothed_weights
-from riesz.posterior.sobol import spread_normals
+from riesz.posterior.sobol import resampled, spread_normals
 from riesz.problem.problem import Coordinates, InverseProblem, in_precision
 
 NUM_DRAWS = (1000, 512, 256, 128, 64)
@@ -212,12 +212,11 @@ def most_parts(needed: Effort) -> int:
 def corrected(
     posterior: Posterior, sample: Weighed, found: ImportanceCheck, seed: int
 ) -> Posterior:
-    """Draws of q, each as often as its weight says, in the place of q (systematic resampling)."""
+    """Draws of q, each as often as its weight says, in the place of q."""
     draws, logs = sample
     count = int(np.clip(LARGEST_KEPT / draws.shape[1], FAIR, min(MOST_KEPT, len(draws))))
-    ends = np.cumsum(smoothed_weights(logs).weights)
     start = np.random.default_rng(seed % 2**64).uniform()
-    kept = np.searchsorted(ends / ends[-1], (np.arange(count) + start) / count)
+    kept = resampled(smoothed_weights(logs).weights, count, start)
     by_chain = jnp.asarray(draws[kept][None], posterior.distribution.dtype)
     return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=found)
 

@@ -101,6 +101,27 @@ class NoCheckpoint(AbstractCheckpoint):
 NO_CHECKPOINT = NoCheckpoint()
 
 
+class SecondTime(AbstractCheckpoint):
+    """The stages of work that is done once more, from elsewhere, beside those of the first time."""
+
+    def __init__(self, first: AbstractCheckpoint):
+        self.first = first
+
+    def begin(
+        self, problem: InverseProblem, engine: str, seed: int, settings: Mapping[str, Any]
+    ) -> None:
+        self.first.begin(problem, engine, seed, settings)
+
+    def stored(self, stage: str) -> Any | None:
+        return self.first.stored(f"again-{stage}")
+
+    def keep(self, stage: str, state: Any) -> None:
+        self.first.keep(f"again-{stage}", state)
+
+    def flush(self) -> None:
+        self.first.flush()
+
+
 class Work(NamedTuple):
     """How a fit is run: its seed, bars or not, kept where, until when, and on which devices."""
 

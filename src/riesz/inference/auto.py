@@ -14,6 +14,7 @@ import jax.random as jr
 import numpy as np
 
 from riesz.engines.base import AbstractEngine
+from riesz.engines.laplace.newton import place_at
 from riesz.engines.nuts.engine import R_HAT
 from riesz.engines.sample.peaks import NEGLIGIBLE, ends_from
 from riesz.engines.table import engine_of
@@ -22,7 +23,7 @@ from riesz.fem.choice import expected_seconds
 from riesz.posterior.checks import DOUBTFUL, FAIR, ImportanceCheck
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts
-from riesz.problem.problem import InverseProblem
+from riesz.problem.problem import Coordinates, InverseProblem
 
 FEW_UNKNOWNS = 10
 """Coordinates that may be left where all others are integrated out."""
@@ -84,6 +85,7 @@ class Lack(NamedTuple):
 
     why: str
     is_elsewhere: bool = False  # what no normal distribution can mend
+    higher: Coordinates | None = None  # the peak on which it should be
 
 
 def lacking(posterior: Posterior, seed: int) -> Lack | None:
@@ -109,13 +111,22 @@ def weighed_short(check: ImportanceCheck) -> Lack | None:
 
 
 def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
-    """Whether searches from draws of the prior end at another peak."""
+    """Whether searches from draws of the prior end at another peak.
+
+    One that is far higher is where the posterior is: q then tells of a lower one, and its weights
+    cannot know.
+    """
     problem = posterior.problem
     solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
     solve = expected_seconds(problem.forward, solver) * problem.num_solves
     if NUM_SEARCHES * SOLVES_OF_A_SEARCH * solve > LONGEST_SEARCHES:
         return None
-    ends = ends_from(problem, solver, posterior.coordinate_mean(), NUM_SEARCHES, jr.key(seed))
+    middle = posterior.coordinate_mean()
+    ends = ends_from(problem, solver, middle, NUM_SEARCHES, jr.key(seed))
+    below = float(place_at(problem, middle, solver).cost) - float(ends[0].cost)
+    if not below <= NEGLIGIBLE:
+        why = f"a search from elsewhere ends at a peak that is higher by e^{below:.3g}"
+        return Lack(why, higher=ends[0].coordinates)
     high = [end for end in ends if float(end.cost) < float(ends[0].cost) + NEGLIGIBLE]
     if len(high) == 1:
         return None

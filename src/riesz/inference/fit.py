@@ -16,7 +16,7 @@ import numpy as np
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check
 from riesz.diagnose.surrogate import with_surrogate_error
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine
+from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine, SecondTime
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
 from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of
@@ -137,13 +137,16 @@ def deadline_of(time_limit: float | None) -> float:
 def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterior, tuple[str, ...]]:
     """The posterior of the first engine that will do, or else the last one; and what was done.
 
-    Each engine starts from what the one before it has found. One that fails is passed over.
+    Each engine starts from what the one before it has found. One that fails is passed over, and
+    one that ended on a lower peak starts once more from the higher one.
     """
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
-    best, failed, missing = None, None, None
+    best, failed, missing, start, is_moved = None, None, None, None, False
     told = [f"{TOOK} {choice.engine.name} first: {choice.why}"]
-    for engine in (choice.engine, *choice.then):
+    waiting = [choice.engine, *choice.then]
+    while waiting:
+        engine = waiting.pop(0)
         if missing is not None and missing.is_elsewhere and engine.is_normal:
             continue
         if how.left() <= 0 and best is not None:
@@ -152,14 +155,18 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         if best is not None and not engine.is_timed and seconds_of(engine, problem) > how.left():
             told.append(f"{engine.name} was left out, which would take longer than there is time")
             continue
-        own = engine if best is None else engine.changed(start=best)
+        own = engine if start is None else engine.changed(start=start)
         try:
             found = run_checked(problem, own, how)
             missing = lacking(found, how.seed)
         except RieszError as error:
             failed, missing = error, Lack(str(error))
         else:
-            best = found
+            best = start = found
+            if missing is not None and missing.higher is not None and not is_moved:
+                waiting.insert(0, engine)
+                start, is_moved = missing.higher, True
+                how = how._replace(checkpoint=SecondTime(how.checkpoint))
         if missing is None:
             told.append(f"{engine.name} {WILL_DO}")
             break

@@ -9,7 +9,7 @@ then no matter of luck. (Randomised quasi-Monte Carlo; scrambled by SciPy after 
 from importlib import import_module
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import gammaincinv
 
 MOST_EVEN = 64
@@ -40,3 +40,27 @@ def even_directions(
     qmc = import_module("scipy.stats.qmc")  # half a second, which commands that do not draw save
     sequence = qmc.MultivariateNormalQMC(np.zeros(num_coordinates), rng=rng)
     return sequence.random(2 ** int(np.ceil(np.log2(num_draws))))[:num_draws]
+
+
+def resampled(
+    weights: Float[np.ndarray, " draw"], count: int, start: float = 0.5
+) -> Int[np.ndarray, " count"]:
+    """So many draws, each as often as its weight says (systematic resampling).
+
+    Every other point of a Sobol sequence lies in one half of the cube, while those of any first
+    half are spread as evenly as all: draws are gone through in an order in which every other one is
+    of the first half, and so on.
+    """
+    order = halved_order(len(weights))
+    ends = np.cumsum(weights[order])
+    levels = (np.arange(count) + start) / count
+    return order[np.minimum(np.searchsorted(ends / ends[-1], levels), len(order) - 1)]
+
+
+def halved_order(count: int) -> Int[np.ndarray, " draw"]:
+    """Numbers with their binary digits reversed, as far as they are below the count."""
+    digits = max(1, (count - 1).bit_length())
+    numbers = np.arange(2**digits)
+    places = np.arange(digits)
+    turned = ((numbers[:, None] >> places & 1) << places[::-1]).sum(axis=1)
+    return turned[turned < count]

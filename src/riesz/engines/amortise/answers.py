@@ -27,7 +27,7 @@ from riesz.engines.amortise.simulate import Simulator
 from riesz.posterior.checks import DOUBTFUL
 from riesz.posterior.family import Draws, FullRank, standard_log_density
 from riesz.posterior.psis import smoothed_weights
-from riesz.posterior.sobol import spread_normals
+from riesz.posterior.sobol import resampled, spread_normals
 from riesz.problem.problem import Coordinates
 
 NUM_DRAWS, MANY_DRAWS = 512, 4096
@@ -229,8 +229,5 @@ def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarra
 
 
 def picked(weights: Float[np.ndarray, "data draw"], count: int) -> Int[np.ndarray, "data count"]:
-    """Of each data set so many draws, as often as their weights say (systematic resampling)."""
-    ends = np.cumsum(weights, axis=1)
-    levels = (np.arange(count) + 0.5) / count
-    found = [np.searchsorted(row / row[-1], levels) for row in ends]
-    return np.minimum(np.stack(found), weights.shape[1] - 1)
+    """Of each data set so many draws, as often as their weights say."""
+    return np.stack([resampled(row, count) for row in weights])
