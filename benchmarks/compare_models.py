@@ -83,6 +83,9 @@ CLAIMS = (
           "kriging with covariates", TIE),
     Claim("jura.md", "a field makes no difference for cadmium, of which other metals tell nearly "
           "everything", "jura-Cd", "kriging with covariates", "plane with covariates", TIE),
+    Claim("jura.md", "and so it is between samples that lie closer together than those the page "
+          "asks for", "jura-Cd", "kriging with covariates", "plane with covariates", TIE,
+          "one at a time"),
     Claim("jura.md", "a field on the map helps for lead", "jura-Pb", "metals",
           "plane with covariates", BETTER, "one at a time"),
     Claim("jura.md", "the equation of the field: cannot be told", "jura-Pb", "metals",
