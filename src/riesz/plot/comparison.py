@@ -11,7 +11,8 @@ SHOWN = {"log_density": "log-density of an observation", "crps": "CRPS"}
 def comparison_figure(found: Comparison) -> Figure:
     """Paired differences from kriging, or from the first model, with 95 % intervals."""
     names = [one.name for one in found.models]
-    zero = KRIGING if KRIGING in names else names[0]
+    rivals = [one.name for one in found.models if not one.is_physics]
+    zero = next((name for name in rivals if name.startswith(KRIGING)), names[0])
     others = [name for name in reversed(names) if name != zero]
     ways = (ONE,) if found.block is None else (ONE, BLOCKS)
     figure, panels = new_figure(len(SHOWN), 1, width=4.6, height=1.4 + 0.45 * len(others))
@@ -36,5 +37,6 @@ def comparison_figure(found: Comparison) -> Figure:
             )
         axes.set_yticks(range(len(others)), others)
         axes.set(xlabel=f"{label}: better than {zero} by", ylim=(-0.6, len(others) - 0.4))
-    panels[0].legend(fontsize=7, frameon=False, loc="best")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, frameon=False, loc="outside upper center", ncols=2)
     return figure
