@@ -114,3 +114,13 @@ def test_intervals_of_differences_are_over_blocks():
     assert found.error == pytest.approx(stats.sem(shared[::4]), rel=1e-6)
     assert found.error > 1.8 * alone.error
     assert found.low == pytest.approx(found.mean - 1.96 * found.error, abs=0.1)
+
+
+def test_limits_of_detection_have_log_densities_but_no_errors():
+    draws = np.tile([[np.nan, 0.0], [np.nan, 1.0]], (5, 1))
+    logs = np.array([-0.5, -1.0])
+    found = scores(Foretold(logs, draws, np.zeros(2), ("weights",) * 2), np.array([1.0, 0.5]))
+    assert np.isnan([found.crps[0], found.error[0], found.held[0]]).all()
+    assert found.means()["log_density"] == pytest.approx(-0.75)
+    assert found.means()["mae"] == pytest.approx(0.0)
+    assert np.isnan(paired(np.full(4, np.nan), np.arange(4), 0).mean)

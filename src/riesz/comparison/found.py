@@ -50,6 +50,8 @@ class Difference:
 def paired(differences: PerSensor, block: Block, seed: int) -> Difference:
     """The mean, and by how much it would vary had other blocks been measured (bootstrap)."""
     known = np.isfinite(differences)
+    if not known.any():  # limits of detection alone have no errors
+        return Difference(*[float("nan")] * 4)
     differences, block = differences[known], block[known]
     numbers, which = np.unique(block, return_inverse=True)
     sums, sizes = np.bincount(which, differences), np.bincount(which)
@@ -153,6 +155,8 @@ class Comparison:
                 for how in (ONE,) if self.block is None else (ONE, BLOCKS):
                     for score in ("log_density", "crps", "error"):
                         found = self.difference(one.name, other.name, score=score, how=how)
+                        if np.isnan(found.mean):
+                            continue
                         row = {"model": one.name, "other": other.name, "left_out": how}
                         numbers = {"better_by": found.mean, "error": found.error}
                         numbers |= {"low": found.low, "high": found.high}
