@@ -21,9 +21,6 @@ from riesz_paper.experiments.blind.judge import ERRORS, row_of
 ROWS = "rows"
 CRASH = "crash"
 
-WHERE = ("commit", "machine", "versions")
-"""Of a row file alone: result files tell it once for all rows made in one place."""
-
 UNKNOWN = (
     *("family", "engine", "misspecified", "break", "coverage95", "reference", "points_at_break"),
     *ERRORS,
@@ -49,7 +46,7 @@ def share_of(part: str | None, problems: int) -> list[int]:
 
 
 def kept_row(out: Path, seed: int, number: int) -> Row | None:
-    """The row that an earlier run left, without where it was made."""
+    """The row that an earlier run left."""
     file = row_file(out, seed, number)
     if not file.exists():
         return None
@@ -59,7 +56,14 @@ def kept_row(out: Path, seed: int, number: int) -> Row | None:
         raise FileFormatError(f"{file} is no row: {error}; delete it.") from None
     if not isinstance(found, dict) or found.get("problem") != number:
         raise FileFormatError(f"{file} is not the row of problem {number}: delete it.")
-    return {name: value for name, value in found.items() if name not in WHERE}
+    return found
+
+
+def made_here() -> Row:
+    """Where a row was made: shares run elsewhere than their rows are put together."""
+    here = machine()
+    told = f"{here['processor']}, {here['cores']} cores"
+    return {"commit": commit(), "machine": told, "jax": versions()["jax"]}
 
 
 def done_row(out: Path, seed: int, number: int, judge: Callable[[int, int], Row] = row_of) -> Row:
@@ -76,8 +80,8 @@ def done_row(out: Path, seed: int, number: int, judge: Callable[[int, int], Row]
         write_bytes(file.with_suffix(".txt"), traceback.format_exc().encode())
         row = identity | dict.fromkeys(UNKNOWN)
         row |= {"verdict": CRASH, "seconds": perf_counter() - clock}
-    where = {"commit": commit(), "machine": machine(), "versions": versions()}
-    write_bytes(file, f"{json_line(row | where)}\n".encode())
+    row |= made_here()
+    write_bytes(file, f"{json_line(row)}\n".encode())
     # Each problem compiles for itself, and a process can hold only so many programs.
     jax.clear_caches()
     return row
