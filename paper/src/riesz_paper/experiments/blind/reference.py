@@ -49,17 +49,17 @@ NEGLIGIBLE = 15.0
 left out."""
 
 MOST_FOR_QUADRATURE, MOST_FOR_WEIGHTS = 2, 10
-WIDE, COARSE, FINE, ROUNDS = 6.0, {1: 400, 2: 40}, {1: 401, 2: 45}, 4
-"""Half the width of the first grid by prior sds, points along an axis of it and of the others."""
+WIDE, POINTS, ROUNDS = 8.0, {1: 401, 2: 71}, 6
+"""Half the width of the first grid by sds as the curvature has them, and points along an axis."""
+
+SAME = 0.03
+"""Of an sd, by which a grid and every second of its points may differ."""
 
 TIGHT = 0.7
-"""A grid is not narrowed further by less than this."""
+"""A grid is not narrowed any more where that leaves more of it than this."""
 
 DEPTH = 14.0
 """Of the log-density below its peak, beyond which there is nothing to sum."""
-
-FEWEST_POINTS = {1: 12, 2: 40}
-"""Points that must share the mass for a grid to be fine enough."""
 
 AFFINE = 1e-6
 SMALLEST_STEP, LEAST_SPREAD = 1e-9, 1e-8
@@ -139,25 +139,41 @@ def by_weights(blind: BlindProblem, ends: Sequence[Place]) -> Reference | None:
 
 
 def quadrature(blind: BlindProblem, ends: Sequence[Place]) -> Reference | None:
-    """By a grid, narrowed to where the posterior is; nothing where none is fine enough."""
-    size = blind.problem.num_coordinates
-    low, high, count = np.full(size, -WIDE), np.full(size, WIDE), COARSE[size]
-    found = None
+    """By a grid, narrowed or widened to where the posterior is; nothing where none is fine enough.
+
+    Its axes are those of the curvature at the best end, as a narrow ridge slips through others.
+    Every second point must tell the same.
+    """
+    problem, size = blind.problem, blind.problem.num_coordinates
+    factor = np.linalg.cholesky(spread_about(problem, ends[0]))
+    peaks = np.linalg.solve(factor, (np.array(ends) - ends[0]).T).T
+    low, high = peaks.min(axis=0) - WIDE, peaks.max(axis=0) + WIDE
     for _ in range(ROUNDS):
-        axes = [np.linspace(low[i], high[i], count) for i in range(size)]
-        rows = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
-        told = seen(blind.problem, blind.probes, rows).log_density
-        weights = np.exp(told - told.max())
-        weights /= weights.sum()
-        if 1 / np.sum(weights**2) >= FEWEST_POINTS[size]:
-            mean = weights @ rows
-            found = Reference(QUADRATURE, mean, np.sqrt(weights @ (rows - mean) ** 2))
-        kept = np.concatenate([rows[told > told.max() - DEPTH], np.array(ends)])
-        step, width = (high - low) / (count - 1), high - low
-        low, high, count = kept.min(axis=0) - step, kept.max(axis=0) + step, FINE[size]
-        if found is not None and np.all(high - low > TIGHT * width):
+        axes = [np.linspace(low[i], high[i], POINTS[size]) for i in range(size)]
+        grid = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
+        rows = ends[0] + grid @ factor.T
+        told = seen(problem, blind.probes, rows).log_density
+        kept = np.concatenate([grid[told > told.max() - DEPTH], peaks])
+        step, width = (high - low) / (POINTS[size] - 1), high - low
+        outside = (kept.min(axis=0) <= low) | (kept.max(axis=0) >= high)
+        low = np.where(outside, low - width / 3, kept.min(axis=0) - step)
+        high = np.where(outside, high + width / 3, kept.max(axis=0) + step)
+        if not outside.any() and np.all(high - low > TIGHT * width):
             break
-    return found
+    else:
+        return None
+    halves = np.stack(np.meshgrid(*[np.arange(POINTS[size]) % 2 == 0] * size)).all(axis=0).ravel()
+    fine, rough = summed(rows, told), summed(rows[halves], told[halves])
+    same = np.abs(fine.mean - rough.mean) < SAME * fine.sd
+    alike = np.abs(np.log(rough.sd / fine.sd)) < SAME
+    return fine if (same & alike).all() else None
+
+
+def summed(rows: Rows, told: Float[np.ndarray, " row"]) -> Reference:
+    weights = np.exp(told - told.max())
+    weights /= weights.sum()
+    mean = weights @ rows
+    return Reference(QUADRATURE, mean, np.sqrt(weights @ (rows - mean) ** 2))
 
 
 def searched(problem: InverseProblem, seed: int) -> list[Place]:
