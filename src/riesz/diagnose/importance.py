@@ -181,7 +181,8 @@ def with_importance_check(
         found = found_by(posterior, sample)
     posterior = with_evidence(posterior, sample, found)
     if found.vouches:
-        return corrected(posterior, sample, dataclasses.replace(found, is_applied=True), seed)
+        found = dataclasses.replace(found, is_applied=True)
+        posterior = corrected(posterior, sample, found, seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
 

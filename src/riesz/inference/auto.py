@@ -103,7 +103,7 @@ def lacking(posterior: Posterior, seed: int) -> Lack | None:
 
 def weighed_short(check: ImportanceCheck) -> Lack | None:
     """What importance sampling finds missing."""
-    if not check.k_hat <= check.doubtful:
+    if not check.k_hat <= check.good:
         return Lack(f"k-hat is {check.k_hat:.2f}")
     if check.effective_draws < min(FAIR, check.num_draws / 3):
         return Lack(f"its draws are worth {check.effective_draws:.0f} of the posterior")

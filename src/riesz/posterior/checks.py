@@ -121,7 +121,7 @@ class ImportanceCheck(eqx.Module):
     def verdict(self) -> str:
         """In a few words, as the tail of the weights has it, which alone does not make q good."""
         if self.is_applied:
-            return "good, as corrected"
+            return "good, as corrected" if self.k_hat <= self.good else "corrected in part"
         if self.k_hat <= self.good:
             good = f"good as far as {self.num_draws} draws tell" if self.is_sparse else "good"
             return "no heavy tail, but see below" if self.warnings else good
@@ -131,7 +131,16 @@ class ImportanceCheck(eqx.Module):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the posterior must know; nothing where q is good, or corrected."""
+        """What a reader of the posterior must know; nothing where q is good, or corrected.
+
+        Weights with a heavy tail still give means; spreads hang on draws that are too rare, and
+        come out a fifth too small (blind problems, docs/trust.md).
+        """
+        if self.is_applied and not self.k_hat <= self.good:
+            return (
+                f"k-hat is {self.k_hat:.2f}, above {self.good:.2g}: means are corrected, but "
+                "standard deviations may still be too small. Compare with sample.",
+            )
         if self.is_applied:
             return ()
         if not self.k_hat <= self.doubtful:

@@ -73,11 +73,13 @@ def test_a_q_of_the_wrong_width_or_place_is_told_with_the_unknown():
 
 
 def test_a_posterior_that_was_corrected_is_judged_by_what_its_draws_are_worth():
-    found = told(importance(k_hat=0.6, effective=450.0, shift=1.5, ratio=0.6, is_applied=True))
+    found = told(importance(k_hat=0.4, effective=450.0, shift=1.5, ratio=0.6, is_applied=True))
     assert {one.level for one in found.values()} == {GOOD}
     assert "means and intervals are corrected" in found["k-hat (tail of the weights)"].words
     few = told(importance(k_hat=0.6, effective=250.0, is_applied=True))
     assert few["Effective draws"].level == DOUBTFUL
+    assert few["k-hat (tail of the weights)"].level == DOUBTFUL
+    assert "intervals may still be too narrow" in few["k-hat (tail of the weights)"].words
 
 
 def test_moments_of_a_few_draws_that_have_all_the_weight_are_not_told():

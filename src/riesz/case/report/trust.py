@@ -165,11 +165,15 @@ def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
 
 def of_correction(check: ImportanceCheck) -> Iterator[Verdict]:
     """Of a posterior that consists of weighed draws: what counts is their tail, and their worth."""
-    words = (
-        "The posterior consists of draws of the approximation, each as often as exact solves say: "
-        "means and intervals are corrected."
-    )
-    yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", GOOD, words)
+    level = GOOD if check.k_hat <= check.good else DOUBTFUL
+    words = {
+        GOOD: "The posterior consists of draws of the approximation, each as often as exact solves "
+        "say: means and intervals are corrected.",
+        DOUBTFUL: "The posterior consists of draws of the approximation, each as often as exact "
+        "solves say, but a few of them have much of the weight: means are corrected, intervals may "
+        "still be too narrow. Compare with --engine sample.",
+    }[level]
+    yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
     level = graded(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
     words = {
         GOOD: "Enough for means and intervals.",
