@@ -9,6 +9,7 @@ from riesz.errors import SolveError
 from riesz.fem.sharded.partition import bisected, exchange, rounds, shares
 
 
+@pytest.mark.slow
 def test_four_devices_find_residual_and_solution():
     found = answer(started("mesh_parts.py", num_devices=4))
     assert found["residual"] < 1e-12

@@ -29,6 +29,7 @@ def checked(untrained):
     return with_surrogate_error(untrained)
 
 
+@pytest.mark.slow
 def test_for_a_symmetric_equation_the_estimate_is_the_error(checked):
     """Whatever the surrogate: the residual is the Riesz representer of the error."""
     found = checked.surrogate_error

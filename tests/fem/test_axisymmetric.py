@@ -105,6 +105,7 @@ def manufactured(num_cells, element):
 @pytest.mark.parametrize(
     ("element", "order"), [(P1, 2), pytest.param(P2, 3, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_a_manufactured_solution_about_the_axis_has_the_order_of_its_elements(element, order):
     errors = [manufactured(n, element)[2] for n in (8, 16)]
     assert observed_order(errors)[0] > order - 0.15, f"errors {errors}"

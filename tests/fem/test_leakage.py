@@ -33,6 +33,7 @@ def gain(num_cells):
     return float(amounts.gains["leakage"])
 
 
+@pytest.mark.slow
 def test_the_gain_from_a_river_converges_to_that_of_the_line():
     resistance = 1 / (1 / PLACE + 1 / (2.0 - PLACE))
     level = CONDUCTANCE * STAGE / (CONDUCTANCE + 1 / resistance)

@@ -108,6 +108,7 @@ def test_a_data_set_alone_has_the_same_numbers_and_needs_no_other_program():
     assert not programs
 
 
+@pytest.mark.slow
 def test_values_may_be_missing_and_noise_may_differ():
     values, sds = made_up(3), np.array([NOISE, 2 * NOISE, 0.5 * NOISE])
     values[0, 3:] = np.nan

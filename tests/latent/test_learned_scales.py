@@ -111,6 +111,7 @@ def test_at_the_nodes_it_is_the_same_field(learned):
     ],
     ids=["at nodes", "weights, two lengths", "with a trend"],
 )
+@pytest.mark.slow
 def test_the_host_has_the_values_of_programs_for_draws_that_share_scales(prior):
     latent = prior.on(MESH)
     draws = np.random.default_rng(1).standard_normal((6, latent.num_coordinates))

@@ -128,6 +128,7 @@ TAILS = [
 
 
 @pytest.mark.parametrize("prior", TAILS, ids=lambda p: type(p).__name__)
+@pytest.mark.slow
 def test_tails_in_single_precision_are_those_of_the_prior(prior):
     """Values to 1e-4, and slopes that do not vanish, to six standard deviations on both sides."""
     places = np.array([-6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])

@@ -62,6 +62,7 @@ def kill_one(process, rng):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_kills_lose_nothing_and_repeat_nothing_and_one_poisoned_site_stops_no_other(tmp_path):
     names = [f"site{k}" for k in range(8)]
     source = sites(tmp_path / "sites", [*names, "poison", "wrong"])

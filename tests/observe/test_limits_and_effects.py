@@ -150,6 +150,7 @@ def test_a_local_effect_elsewhere_is_conditioned_for_all_draws_by_the_scales_the
         np.testing.assert_allclose(found.sd[row] ** 2, left, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_local_effect_is_integrated_out_as_correlated_noise():
     local = LocalEffect(PLACES, sd=0.5, length_scale=0.2)
     likelihood = WithEffects(rz.Gaussian(0.3), local=local)

@@ -191,6 +191,7 @@ def interpolant_squares(penalty):
     return np.asarray(enumerated(penalty, draw_net(), ZS))
 
 
+@pytest.mark.slow
 def test_nodal_vectors_interpolants_and_gradients_agree_on_smooth_states(
     interpolant_squares, by_gradients, nodal_squares
 ):
@@ -364,6 +365,7 @@ def test_single_precision_stays_single_and_loses_little(meshes, interpolant_squa
 
 
 @pytest.mark.parametrize("coarse", [rz.interval(4), rz.box((2, 2, 2))], ids=["1D", "3D"])
+@pytest.mark.slow
 def test_on_lines_and_in_space_functions_agree_with_their_nodal_residuals(coarse):
     meshes = rz.hierarchy(coarse, 3)
     problem = problem_on(meshes.meshes[-1], rz.diffusion(1.0) - rz.source(1.0))

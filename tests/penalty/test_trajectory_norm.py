@@ -74,6 +74,7 @@ def whole_norm(problem, penalty):
     return jnp.sum(jax.lax.map(squared, jnp.arange(penalty.first, len(TIMES))))
 
 
+@pytest.mark.slow
 def test_pairs_of_steps_and_patches_tell_the_whole_norm_in_the_mean():
     problem = heat(None)  # a steady state to begin with, which is a step as well
     penalty = penalty_of(problem, whole_mesh=True)

@@ -45,6 +45,7 @@ def test_the_state_is_thiems_cone_and_its_average_is_over_the_disc(problem):
     np.testing.assert_allclose(mean, -RATE / (2 * np.pi * 3.0) / 2, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_transmissivity_is_found_from_the_cone(problem):
     posterior = rz.fit(problem, rz.Laplace(), seed=0, check=False)
     assert abs(float(jnp.exp(1.0 + 2.0 * posterior.coordinate_mean()[0])) - 3.0) < 0.01

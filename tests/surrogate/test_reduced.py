@@ -83,6 +83,7 @@ def reduced(forward, values, states, energy):
     return reduced_equation(forward, values, basis, 0.0), basis
 
 
+@pytest.mark.slow
 def test_it_finds_the_states_that_span_it(forward, values, states, reduced):
     equation, basis = reduced
     found = jax.jit(lambda z: jax.lax.map(lambda one: equation.solved(forward, one), z))(values)

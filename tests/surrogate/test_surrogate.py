@@ -121,6 +121,7 @@ def test_a_placed_state_can_be_asked_anywhere():
     np.testing.assert_allclose(here, nodal[corner[1]])
 
 
+@pytest.mark.slow
 def test_more_functions_of_place_change_nothing_until_they_are_used():
     network = trunk_branch(2, 3, jr.key(0), width=6, features=5, dtype=np.dtype(float))
     grown = with_more_features(network, 12, jr.key(1))

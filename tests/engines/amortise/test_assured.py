@@ -131,6 +131,7 @@ def test_simulated_data_have_gaps_and_noise_as_asked_for():
     assert 1.7 < factors.max() <= 2.0
 
 
+@pytest.mark.slow
 def test_an_encoder_does_not_read_what_is_missing():
     own, values = prior_encoder(), jnp.arange(20.0)
     network = eqx.tree_at(

@@ -228,6 +228,7 @@ def others_of(posterior):
     return np.asarray(posterior.distribution.all()[:, where])[:, 0]
 
 
+@pytest.mark.slow
 def test_weighed_draws_about_the_mode_have_the_moments_that_quadrature_finds(with_noise):
     problem, grid, logs = with_noise
     engine = rz.Conditional(num_draws=300, num_others=300)

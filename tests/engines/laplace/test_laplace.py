@@ -54,6 +54,7 @@ def dense(problem, posterior):
     return -np.asarray(jax.jit(jax.hessian(problem.log_prob))(posterior.coordinate_mean()))
 
 
+@pytest.mark.slow
 def test_the_slope_passes_the_taylor_test(problem):
     key, place = jr.key(0), jnp.linspace(-1.0, 1.0, problem.num_coordinates)
     direction = jr.normal(key, place.shape)

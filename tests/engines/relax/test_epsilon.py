@@ -82,6 +82,7 @@ def units_of(problem, penalty=None):
     return [float(unit) for unit in median_units(problem, penalty, matrix, gram_factor(matrix))]
 
 
+@pytest.mark.slow
 def test_one_unit_of_epsilon_moves_the_sensors_by_one_noise_sd_on_average():
     problem = source_problem()
     unit, _ = units_of(problem)

@@ -112,6 +112,7 @@ def polished_from_the_prior(num_sensors, schedule):
     return polished(problem, states, start, jr.key(0), num_draws=16, rounds=20)
 
 
+@pytest.mark.slow
 def test_q_is_the_relaxed_posterior_with_its_log_determinant():
     end = polished_from_the_prior(25, Fixed(1.0))
     assert end.is_settled

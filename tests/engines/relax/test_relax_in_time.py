@@ -85,6 +85,7 @@ def dense_steps(problem, coordinates):
     return whole.reshape(count * size, count * size)
 
 
+@pytest.mark.slow
 def test_what_errors_of_steps_do_is_what_dense_matrices_say():
     problem, here = heat(), jnp.array([TRUTH])
     found = linearised_equation(problem, here, suited(problem))
