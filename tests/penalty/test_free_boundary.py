@@ -10,6 +10,8 @@ import pytest
 import riesz as rz
 from riesz_paper.baselines.gp_physics.model import ample_room
 
+pytestmark = pytest.mark.slow  # quickly: test_penalty.py
+
 MESHES = rz.hierarchy(rz.rectangle((2, 2)), 4)
 EQUATION = rz.diffusion(1.0) + rz.advection("tau") - rz.source("f")
 PLAIN = {"tau": jnp.zeros((2, 2)), "f": jnp.zeros(2), "tilt": jnp.asarray([1.0, -3.0])}

@@ -11,6 +11,8 @@ from riesz.engines.conditional.assimilate import table
 from riesz.engines.conditional.points import marched
 from riesz.problem.linearity import linear_parts
 
+pytestmark = pytest.mark.slow  # quickly: test_in_time.py of problems
+
 TIMES, FIELD = np.linspace(0, 0.5, 9), rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=7)
 WARMING = rz.series([0.0, 0.25], [0.0, 2.0], kind="linear")
 

@@ -31,6 +31,8 @@ from riesz.penalty.penalty import exact_penalty
 from riesz.penalty.schwarz import schwarz_norm
 from riesz.problem.posing import inverse_problem
 
+pytestmark = pytest.mark.slow  # quickly: tests of relax as a whole
+
 
 @lru_cache
 def transport():
