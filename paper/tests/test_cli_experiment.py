@@ -29,8 +29,9 @@ SQUARE = {
 def test_help_names_every_command_with_an_example():
     runner = CliRunner()
     listing = runner.invoke(app, ["--help"]).output
-    commands = re.findall(r"^  ([a-z]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
-    ours = ["init", "check", "fit", "predict", "report", "pumptest", "demo"]
+    commands = re.findall(r"^  ([a-z-]+) ", listing.split("Commands:")[1], flags=re.MULTILINE)
+    ours = ["init", "check", "fit", "fit-many", "predict", "next", "report", "compare"]
+    ours += ["pumptest", "demo"]
     assert commands == [*ours, "experiment", "data"]
     for command in commands:
         text = runner.invoke(app, [command, "--help"]).output

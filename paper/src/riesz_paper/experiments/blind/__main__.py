@@ -7,8 +7,8 @@ From the project's folder, the third of fifteen shares of 300 problems:
     python -m riesz_paper.experiments.blind --problems 300 --seed 23 --part 3/15 --out results/blind
 
 Rows are kept in `results/blind/rows`, one file a problem; run again, a share takes up what is
-missing. When all shares are done, `riesz experiment blind --problems 300 --seed 23 --out
-results/blind` reads the rows and writes results.json and the tables; so does this without --part.
+missing, and prints the counts of its own. When all shares are done, `riesz experiment blind
+--problems 300 --seed 23 --out results/blind` reads the rows and writes results.json and the tables.
 """
 
 import argparse
