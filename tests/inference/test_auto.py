@@ -8,7 +8,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from riesz.engines.base import AbstractCheckpoint
+from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.laplace.engine import Laplace
 from riesz.engines.nuts.engine import Nuts
 from riesz.engines.sample.engine import Sample

@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, QuietOption, json_of, keep_compiled, use_float64
+from riesz.cli.options import (
+    CheckJsonOption,
+    CovariateOption,
+    QuietOption,
+    json_of,
+    keep_compiled,
+    use_float64,
+)
 
 EXAMPLE = "Example: riesz next out/aquifer --for exceed:1450 --count 3 --out next.tif"
 
@@ -49,14 +56,7 @@ def next_places(
             "--draws", help="So many [default: all that the run keeps]; more are computed.", min=20
         ),
     ] = None,
-    covariate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--covariate",
-            help="A covariate at the places: a value, a word or a raster; repeat for others.",
-            metavar="NAME=VALUE|RASTER.tif",
-        ),
-    ] = None,
+    covariate: CovariateOption = None,
     at: Annotated[
         str | None,
         typer.Option(

@@ -27,6 +27,14 @@ CheckOption = Annotated[
         help="Check the posterior by exact solves afterwards [default: if that is quick].",
     ),
 ]
+CovariateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--covariate",
+        help="A covariate at the places: a value, a word or a raster; repeat for others.",
+        metavar="NAME=VALUE|RASTER.tif",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 ProblemArgument = Annotated[
     Path, typer.Argument(help="The problem file (TOML).", metavar="PROBLEM")

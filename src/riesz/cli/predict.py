@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from riesz.cli.options import CheckJsonOption, QuietOption, json_of, keep_compiled, use_float64
+from riesz.cli.options import (
+    CheckJsonOption,
+    CovariateOption,
+    QuietOption,
+    json_of,
+    keep_compiled,
+    use_float64,
+)
 
 SHOWN_RANGES = 12
 
@@ -55,14 +62,7 @@ def predict_run(
             "--draws", help="So many [default: all that the run keeps]; more are computed.", min=2
         ),
     ] = None,
-    covariate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--covariate",
-            help="A covariate at the places: a value, a word or a raster; repeat for others.",
-            metavar="NAME=VALUE|RASTER.tif",
-        ),
-    ] = None,
+    covariate: CovariateOption = None,
     at: Annotated[
         str | None,
         typer.Option(

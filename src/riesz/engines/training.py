@@ -16,7 +16,7 @@ import scipy
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.errors import EngineError
 from riesz.progress import bar, spoken
 

@@ -16,7 +16,8 @@ import numpy as np
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check
 from riesz.diagnose.surrogate import with_surrogate_error
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, AbstractEngine, SecondTime
+from riesz.engines.base import AbstractEngine
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondTime
 from riesz.engines.table import AUTO, check_engine, engine_of
 from riesz.errors import EngineError, RieszError
 from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of

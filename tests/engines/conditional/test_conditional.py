@@ -17,7 +17,8 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.diagnose.summary import Summary
 from riesz.diagnose.taylor import taylor_test
-from riesz.engines.base import NO_CHECKPOINT, Work
+from riesz.engines.base import Work
+from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.engines.conditional import points as points_module
 from riesz.engines.conditional.engine import (
     MarginalDensity,

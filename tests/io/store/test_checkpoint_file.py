@@ -11,7 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from riesz.engines.base import leaves_of, with_leaves
+from riesz.engines.checkpoint import leaves_of, with_leaves
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store import checkpoint as checkpoint_file

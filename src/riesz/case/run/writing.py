@@ -49,7 +49,7 @@ from riesz.diagnose.contradiction.findings import Misfit
 from riesz.diagnose.contradiction.misfit import misfit_of
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
-from riesz.engines.base import NO_CHECKPOINT
+from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.auto import Choice
 from riesz.inference.fit import fit, reason

@@ -37,16 +37,8 @@ from riesz.engines.amortise.simulate import (
     known_sd,
     surrogate_over_prior,
 )
-from riesz.engines.base import (
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
-    AbstractEngine,
-    Count,
-    Share,
-    ShareOrZero,
-    Work,
-    plain,
-)
+from riesz.engines.base import AbstractEngine, Count, Share, ShareOrZero, Work, plain
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
 from riesz.errors import RieszError

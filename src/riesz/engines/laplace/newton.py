@@ -32,14 +32,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from riesz.engines.base import (
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
-    Count,
-    CountOrZero,
-    Settings,
-    Share,
-)
+from riesz.engines.base import Count, CountOrZero, Settings, Share
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.in_time import action_in_time, cost_and_slope
 from riesz.errors import RieszError
 from riesz.fem.assembly import free_residual, with_dirichlet

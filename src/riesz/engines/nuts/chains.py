@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.devices import Devices, each_of
-from riesz.engines.base import AbstractCheckpoint, InverseMass, Work, leaves_of, with_leaves
+from riesz.engines.base import InverseMass, Work
+from riesz.engines.checkpoint import AbstractCheckpoint, leaves_of, with_leaves
 from riesz.problem.problem import Coordinates
 from riesz.progress import bar
 

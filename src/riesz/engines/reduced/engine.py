@@ -20,7 +20,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.engines.base import (
     GRADIENT,
-    NO_CHECKPOINT,
     AbstractEngine,
     Count,
     CountOrNone,
@@ -29,10 +28,10 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    leaves_of,
     origin_of,
     states_by,
 )
+from riesz.engines.checkpoint import NO_CHECKPOINT, leaves_of
 from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, warnings_of
 from riesz.engines.reduced.model import (
     ReducedDensity,

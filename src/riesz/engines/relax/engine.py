@@ -18,8 +18,6 @@ from pydantic import Field
 
 from riesz.devices import Devices
 from riesz.engines.base import (
-    NO_CHECKPOINT,
-    AbstractCheckpoint,
     AbstractEngine,
     Count,
     CountOrNone,
@@ -29,6 +27,7 @@ from riesz.engines.base import (
     Work,
     as_gram,
 )
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.engine import Emulate, num_features, trajectory_over_prior
 from riesz.engines.emulate.in_time import check_in_time
 from riesz.engines.emulate.start import (

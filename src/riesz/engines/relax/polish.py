@@ -17,7 +17,7 @@ import scipy.special
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.devices import Devices, over_rows
-from riesz.engines.base import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.states import RelaxedStates
 from riesz.posterior.family import Draws, FullRank, full_rank_of

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from riesz.engines.base import AbstractCheckpoint
+from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.emulate.start import equation_inputs, log_likelihoods
 from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.in_time import LooseTrajectory

@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array
 
 from riesz.devices import Devices, each_of
-from riesz.engines.base import Work, leaves_of, with_leaves
+from riesz.engines.base import Work
+from riesz.engines.checkpoint import leaves_of, with_leaves
 from riesz.engines.nuts.engine import R_HAT, AbstractDensity
 from riesz.engines.sample.hamiltonian import (
     BLOCK,

@@ -24,10 +24,10 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    leaves_of,
     origin_of,
     states_by,
 )
+from riesz.engines.checkpoint import leaves_of
 from riesz.engines.nuts.engine import (
     AbstractDensity,
     ExactDensity,

@@ -24,7 +24,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.base import AbstractCheckpoint
+from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.laplace.newton import (
     Directions,
     Place,

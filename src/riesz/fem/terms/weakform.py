@@ -314,8 +314,7 @@ def leakage(conductance: Any, density: Any, level: Any, rise: Any = 0.0) -> Weak
     r"""$\int c\,\ell\,(u - u_0 - r)\,v$: exchange with rivers whose lines lie anywhere in the mesh.
 
     `density` $\ell$ is the length of river by area, for instance of each cell: a river is then as
-    wide as the cells that it crosses. By length, $c\,(u_0 + r - u)$ enters the domain; the `rise`
-    $r$ is what all of its level rises by, in time.
+    wide as the cells that it crosses. By length, $c\,(u_0 + r - u)$ enters; `rise` $r$ lifts it.
     """
     return single(
         "leakage",

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from riesz.engines.base import AbstractCheckpoint
+from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.files import arrays_in, read_bytes, remove_partials, replacing
 from riesz.io.store.modules import from_plain, to_plain
