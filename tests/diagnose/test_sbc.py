@@ -43,7 +43,7 @@ def test_posteriors_of_a_linear_problem_are_calibrated(problem):
     assert found.num_data_sets == 100
     assert 0.5 < found.contraction[0] < 1.0
     assert found.sensor_errors.max() < 0.1
-    assert found.start_gaps.max() < 1e-6  # a Gaussian has one mode
+    assert found.start_gaps.max() < 0.01  # a Gaussian has one mode; draws are others
 
 
 @pytest.mark.slow
@@ -61,7 +61,10 @@ def test_a_handful_of_data_sets_is_refused(problem):
 
 @pytest.mark.slow
 def test_posteriors_of_an_equation_in_time_are_calibrated():
-    """Heat, a conductivity and a source: the surrogate is a trajectory over the prior."""
+    """Heat, a conductivity and a source: the surrogate is a trajectory over the prior.
+
+    Posteriors are bent: the best Gaussians are half as wide, and weights have to mend them.
+    """
     places, when = np.array([0.25, 0.5, 0.8]), np.array([0.1, 0.3, 0.5])
     points, dated = np.tile(places, len(when)), np.repeat(when, len(places))
     problem = rz.inverse_problem(

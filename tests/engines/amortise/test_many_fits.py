@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import NOISE, linear_problem
 
-from riesz.engines.amortise.gaussians import fits_to_many
+from riesz.engines.amortise.gaussians import fitted, sought_by
 from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.emulate.start import at_sensors, initial_surrogate
@@ -20,7 +20,9 @@ def test_linear_problems_are_solved_exactly_from_any_start():
     surrogate = initial_surrogate(problem, jr.key(0), width=8, features=8)
     simulator = Simulator(problem, surrogate)
     truths, observed = simulator.pairs(jr.key(1), 3)
-    found = fits_to_many(simulator, Readings(observed), 3 * jnp.ones_like(truths), 0)
+    _, sought = sought_by(simulator, 0)
+    starts = 3 * jnp.ones_like(truths)
+    found = jax.jit(jax.vmap(lambda *row: fitted(sought, *row)))(Readings(observed), starts)
 
     origin = jnp.zeros(3)
 
@@ -31,8 +33,7 @@ def test_linear_problems_are_solved_exactly_from_any_start():
     slopes, offset = np.asarray(jax.jit(jax.jacfwd(seen))(origin)), np.asarray(seen(origin))
     covariance = np.linalg.inv(np.eye(3) + slopes.T @ slopes / NOISE**2)
     means = (np.asarray(observed) - offset) @ slopes @ covariance / NOISE**2
-    np.testing.assert_allclose(found.families.mean, means, atol=1e-8)
-    factors = jax.jit(jax.vmap(lambda q: q.factor()))(found.families)
+    np.testing.assert_allclose(found.mean, means, atol=1e-8)
+    factors = jax.jit(jax.vmap(lambda q: q.factor()))(found)
     for factor in np.asarray(factors):
         np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-10)
-    assert np.all(np.asarray(found.moved) < 1e-6)

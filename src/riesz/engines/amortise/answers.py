@@ -24,7 +24,7 @@ from riesz.engines.amortise.gaussians import Sought, fitted, hessian_numbers, so
 from riesz.engines.amortise.parts import num_at_once
 from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import Simulator
-from riesz.posterior.checks import DOUBTFUL
+from riesz.posterior.checks import DOUBTFUL, GOOD
 from riesz.posterior.family import Draws, FullRank, standard_log_density
 from riesz.posterior.psis import smoothed_weights
 from riesz.posterior.sobol import resampled, spread_normals
@@ -75,7 +75,7 @@ class Answer(eqx.Module):
 def question(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tuple[int, Question]:
     """And data sets to be worked on together; both from sizes and a seed alone."""
     size = simulator.problem.num_coordinates
-    width, sought = sought_by(simulator, seed, is_weighed=True)
+    width, sought = sought_by(simulator, seed)
     places = on_device(spread_normals(seed + 1, NUM_ELSEWHERE, size))
     elsewhere = Elsewhere(places, predictions(simulator, places))
     normals = on_device(spread_normals(seed + 2, num_draws, size))
@@ -93,7 +93,7 @@ def answered(asked: Question, observed: Readings) -> Answer:
     """Sought from the best of the values all over the prior."""
     _, logs = likely(asked, observed)
     found = fitted(asked.sought, observed, asked.elsewhere.places[jnp.argmax(logs)])
-    return weighed(asked, observed, found.families)
+    return weighed(asked, observed, found)
 
 
 def likely(
@@ -188,6 +188,10 @@ class Judged(NamedTuple):
     def rows(self, chosen: Int[np.ndarray, " some"]) -> "Judged":
         """Those of some data sets."""
         return Judged(*(part[chosen] for part in self))
+
+    def is_good(self) -> Bool[np.ndarray, " data"]:
+        """Whether more draws would tell nothing new."""
+        return (self.k_hat <= GOOD) & (self.by_chance() <= CHANCE)
 
     def is_fair(self) -> Bool[np.ndarray, " data"]:
         """Whether weighed draws may stand for the posterior of what they were weighed by."""

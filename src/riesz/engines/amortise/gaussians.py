@@ -10,28 +10,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from riesz.devices import Devices
 from riesz.engines.amortise.model import ReducedSensors
-from riesz.engines.amortise.parts import by_parts, num_at_once
+from riesz.engines.amortise.parts import num_at_once
 from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import Coordinates, Simulator
 from riesz.engines.emulate.variational import matched_normals
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 
-NUM_DRAWS = 64
-"""Of q in a step; matched in mean and covariance, so that quadratic log-likelihoods are exact."""
-
-DRAWS_PER_UNKNOWN = 4
-FEW_DRAWS = 16
+NUM_DRAWS = 16
+"""Of q in a step; matched in mean and covariance, so that quadratic log-likelihoods are exact. Few
+will do, as weights follow."""
 
 NUM_STEPS = 30
-STILL, NEARLY_STILL = 1e-10, 1e-4
-"""Standard deviations of q: where a step is no longer than this, there are no more; the second
-where weights follow."""
+STILL = 1e-4
+"""Standard deviations of q: where a step is no longer than this, there are no more."""
 
 FIRST_SHARE, SHARE_GROWTH = 10.0, 4.0
 """At first the best informed direction shrinks about to 1 / sqrt(1 + 10) of the prior."""
@@ -39,15 +34,12 @@ FIRST_SHARE, SHARE_GROWTH = 10.0, 4.0
 REACH = 2.0
 """Standard deviations of q that a step may go."""
 
+GOES_ROUND, SLOWEST = 0.7, 0.125
+"""Where a step is longer than this part of the last one, the next ones go half as far, but no
+less than an eighth: on bent posteriors whole steps may go to and fro for ever."""
+
 SURROGATE_NUMBERS = 10_000
 """What a surrogate holds of one draw at the sensors, roughly."""
-
-
-class ManyFits(eqx.Module):
-    """A Gaussian for each data set, and how far its mean moved in the last step."""
-
-    families: FullRank  # with a leading axis
-    moved: Float[Array | np.ndarray, "*data"]  # standard deviations
 
 
 class Sought(eqx.Module):
@@ -56,34 +48,16 @@ class Sought(eqx.Module):
     simulator: Simulator
     normals: Draws
     together: int = eqx.field(static=True)  # draws that a device works on at once
-    still: float = eqx.field(static=True)
 
 
-def fits_to_many(
-    simulator: Simulator,
-    observed: Readings,
-    starts: Float[Array | np.ndarray, "data coordinate"],
-    seed: int,
-    devices: Devices | None = None,
-) -> ManyFits:
-    """The posteriors of data sets, each sought from its own start."""
-    width, sought = sought_by(simulator, seed)
-    rows = (observed, starts)
-    return by_parts(found_from, sought, rows, width=width, devices=devices)
-
-
-def sought_by(simulator: Simulator, seed: int, *, is_weighed: bool = False) -> tuple[int, Sought]:
-    """Data sets to be worked on together, and what they share; from sizes alone.
-
-    Where weights follow, fewer draws and steps will do.
-    """
+def sought_by(simulator: Simulator, seed: int) -> tuple[int, Sought]:
+    """Data sets to be worked on together, and what they share; from sizes alone."""
     size, dtype = simulator.problem.num_coordinates, simulator.problem.forward.dtype
-    count = FEW_DRAWS if is_weighed else max(NUM_DRAWS, DRAWS_PER_UNKNOWN * size)
     numbers = hessian_numbers(simulator)
-    width = num_at_once(count * numbers)
-    together = num_at_once(width * numbers, count)
-    normals = matched_normals(jr.key(seed), count, size, dtype)
-    return width, Sought(simulator, normals, together, NEARLY_STILL if is_weighed else STILL)
+    width = num_at_once(NUM_DRAWS * numbers)
+    together = num_at_once(width * numbers, NUM_DRAWS)
+    normals = matched_normals(jr.key(seed), NUM_DRAWS, size, dtype)
+    return width, Sought(simulator, normals, together)
 
 
 def hessian_numbers(simulator: Simulator) -> int:
@@ -94,11 +68,7 @@ def hessian_numbers(simulator: Simulator) -> int:
     return SURROGATE_NUMBERS * size
 
 
-def found_from(sought: Sought, row: tuple[Readings, Coordinates]) -> ManyFits:
-    return fitted(sought, *row)
-
-
-def fitted(sought: Sought, observed: Readings, start: Coordinates) -> ManyFits:
+def fitted(sought: Sought, observed: Readings, start: Coordinates) -> FullRank:
     """Newton's method for one data set, until it stands still."""
     simulator, normals = sought.simulator, sought.normals
 
@@ -113,23 +83,30 @@ def fitted(sought: Sought, observed: Readings, start: Coordinates) -> ManyFits:
         return jnp.minimum(1.0, first * SHARE_GROWTH**number)
 
     def goes_on(state):
-        _, _, number, length = state
-        is_still = (length <= sought.still) & (share_of(number - 1) >= 1)
+        _, _, number, length, _ = state
+        is_still = (length <= STILL) & (share_of(number - 1) >= 1)
         return (number < NUM_STEPS) & ~is_still
 
     def step(state):
-        mean, factor, number, _ = state
+        mean, factor, number, before, pace = state
         share = share_of(number)
         slope, information = seen(mean[None, :] + normals @ factor.T)
-        covariance = jnp.linalg.inv(identity + share * information)
-        change = covariance @ (share * slope - mean)
+        precision = identity + share * information
+        change = jnp.linalg.solve(precision, share * slope - mean)
         length = jnp.linalg.norm(solve_triangular(factor, change, lower=True))
-        mean = mean + change * jnp.minimum(1.0, REACH / length)
-        return mean, jnp.linalg.cholesky(covariance), number + 1, length
+        was_whole = (share_of(number - 1) >= 1) & (before <= REACH)
+        is_going_round = was_whole & (length > GOES_ROUND * before)
+        pace = jnp.where(is_going_round, jnp.maximum(pace / 2, SLOWEST), pace)
+        mean = mean + change * jnp.minimum(pace, REACH / length)
+        # In between, precisions are mixed, not covariances: q is to shrink as its mean moves.
+        there = jnp.linalg.inv(factor @ factor.T)
+        covariance = jnp.linalg.inv(pace * precision + (1 - pace) * there)
+        return mean, jnp.linalg.cholesky(covariance), number + 1, length, pace
 
     zero, far = jnp.zeros((), start.dtype), jnp.full((), jnp.inf, start.dtype)
-    mean, factor, _, length = jax.lax.while_loop(goes_on, step, (start, identity, zero, far))
-    return ManyFits(full_rank_of(mean, factor), length)
+    first_state = (start, identity, zero, far, jnp.ones((), start.dtype))
+    mean, factor, *_ = jax.lax.while_loop(goes_on, step, first_state)
+    return full_rank_of(mean, factor)
 
 
 def moments(

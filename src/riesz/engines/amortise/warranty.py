@@ -1,6 +1,6 @@
 """Answers to many data sets that exact solves vouch for, or that say why they do not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
@@ -48,7 +48,7 @@ MOST_TOGETHER = 64
 """Data sets whose draws are looked at together, where nothing is solved for."""
 
 MOST_ROUNDS = 3
-"""Of Gaussians that are weighed by exact solves, each with the moments that the last one found."""
+"""Of Gaussians that are weighed, each with the moments that the last one found."""
 
 NUM_REPLICAS, CONTRADICTION = 32, 5.0
 """Data sets that a draw would give, and how many of their standard deviations the log-density of
@@ -112,11 +112,11 @@ def checked(
     drawn = proposed(*map(np.asarray, (found.mean, found.factor, asked.normals)))
     first = weighed_by(np.asarray(found.log_weights), drawn)
     result = settled(exact.problem, first, num_kept)
-    weak = np.flatnonzero(~first.is_fair() & np.isfinite(first.k_hat))
+    weak = np.flatnonzero(~first.is_good() & np.isfinite(first.k_hat))
     bias, surprise = looked_at(exact, observed, first)
     fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
     if len(weak):
-        more = again(asked, taken(observed, weak), first.rows(weak), exact, width, seed)
+        more = again(asked, taken(observed, weak), first.rows(weak), exact.devices, width, seed)
         result = replaced(result, weak, settled(exact.problem, more, num_kept))
         bias[weak], surprise[weak] = looked_at(exact, taken(observed, weak), more)
         fair[weak] = more.is_fair()
@@ -215,18 +215,35 @@ def again(
     asked: Question,
     observed: Readings,
     first: Judged,
-    exact: Exact,
+    devices: Devices | None,
     width: int,
     seed: int,
 ) -> Judged:
-    """Weighed once more, by more draws of a Gaussian that has the moments found at first."""
+    """Weighed once more, by more draws of Gaussians that have the moments found before."""
     size = asked.normals.shape[1]
     normals = spread_normals(seed + 3, MANY_DRAWS, size)
-    mean, factor = first.mean, steady_factor(first)
-    wider = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
-    rows = (observed, mean, factor)
-    logs = by_parts(weighed_again, wider, rows, width=width, devices=exact.devices)
-    return weighed_by(logs, proposed(mean, factor, normals))
+    more = eqx.tree_at(lambda own: own.normals, asked, on_device(normals))
+
+    def weighed(own: Judged, observed: Readings) -> Judged:
+        mean, factor = own.mean, steady_factor(own)
+        rows = (observed, mean, factor)
+        logs = by_parts(weighed_again, more, rows, width=width, devices=devices)
+        return weighed_by(logs, proposed(mean, factor, normals))
+
+    return in_rounds(weighed, first, observed)
+
+
+def in_rounds(
+    weighed: Callable[[Judged, Readings], Judged], first: Judged, observed: Readings
+) -> Judged:
+    """Each with the moments that the last one found, until they are fair."""
+    found = weighed(first, observed)
+    for _ in range(MOST_ROUNDS - 1):
+        poor = np.flatnonzero(~found.is_fair() & np.isfinite(found.k_hat))
+        if not len(poor):
+            break
+        found = replaced(found, poor, weighed(found.rows(poor), taken(observed, poor)))
+    return found
 
 
 def steady_factor(first: Judged) -> Float[np.ndarray, "data n n"]:
@@ -269,13 +286,7 @@ def by_exact_solves(observed: Readings, first: Judged, exact: Exact, seed: int) 
         seen = seen_by(exact, observed, drawn, every)
         return weighed_by(exact_log_weights(exact, seen, drawn, every), drawn)
 
-    found = weighed(first, observed)
-    for _ in range(MOST_ROUNDS - 1):
-        poor = np.flatnonzero(~found.is_fair() & np.isfinite(found.k_hat))
-        if not len(poor):
-            break
-        found = replaced(found, poor, weighed(found.rows(poor), taken(observed, poor)))
-    return found
+    return in_rounds(weighed, first, observed)
 
 
 class Seen(NamedTuple):
