@@ -122,6 +122,9 @@ class Site:
         return rz.point_operator(problem.forward.space, self.probes)
 
 
+MOST_REDRAWN = 8
+
+
 def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
     """A ground, a model and sensors, and whether these stand in clusters."""
     units, family = draw_units(rng), str(rng.choice(FAMILIES))
@@ -142,8 +145,20 @@ def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
 
 
 def draw_problem(seed: int, number: int) -> BlindProblem:
-    """The same for the same seed and number, on any machine."""
-    rng = np.random.default_rng([seed, number])
+    """The same for the same seed and number, on any machine.
+
+    Where its equation has no solution for most of the prior, as where flow towards a boundary
+    without a value lets states grow beyond all numbers, another one is drawn in its place.
+    """
+    for again in range(MOST_REDRAWN):
+        found = drawn(np.random.default_rng([seed, number, *([again] * (again > 0))]), seed, number)
+        if found is not None:
+            return found
+    raise RieszError(f"no solutions for {MOST_REDRAWN} problems in a row: this is no chance.")
+
+
+def drawn(rng: np.random.Generator, seed: int, number: int) -> BlindProblem | None:
+    """A problem with its data, or nothing where its equation is seldom solvable."""
     site, clustered = draw_site(rng)
     relative = between(rng, *RELATIVE_NOISE)
     noise = str(rng.choice(NOISES, p=NOISE_CHANCES))
@@ -153,6 +168,8 @@ def draw_problem(seed: int, number: int) -> BlindProblem:
         truth, broken = broken_truth(site, relative, rng)
     if truth is None:
         truth = plain_truth(site, relative, rng)
+    if truth is None:
+        return None
     values, below = measured(truth, noise, rng)
     likelihood: Any = rz.Gaussian(truth.noise_sd)
     more: dict[str, Any] = {}
@@ -208,7 +225,7 @@ def noise_of(
     return max(relative * spread_of(readings), OVER_MESH_ERROR * error)
 
 
-def plain_truth(site: Site, relative: float, rng: np.random.Generator) -> Truth:
+def plain_truth(site: Site, relative: float, rng: np.random.Generator) -> Truth | None:
     """Unknowns from their priors, until the equation has a solution for them."""
     problem = site.true()
     rows = rng.standard_normal((8, problem.num_coordinates))
@@ -216,7 +233,7 @@ def plain_truth(site: Site, relative: float, rng: np.random.Generator) -> Truth:
     for own, readings, probes in zip(rows, found.sensors, found.probes, strict=True):
         if np.isfinite(readings).all() and np.isfinite(probes).all():
             return Truth(readings, probes, noise_of(site, relative, own, readings))
-    raise RieszError("the equation has no solution for eight draws of the prior: draw another.")
+    return None
 
 
 def broken_truth(
