@@ -31,10 +31,10 @@ FEW_UNKNOWNS = 10
 NUM_MODES = 50
 """Directions that the curvature is looked at, as `laplace` has it: what is compiled is shared."""
 
-NUM_SEARCHES = 5
-"""From the mean, and from two pairs of opposite draws of the prior."""
+NUM_SEARCHES, MORE_SEARCHES = 5, 17
+"""From the mean, and from pairs of opposite draws of the prior; more where all take no time."""
 
-SOLVES_OF_A_SEARCH, LONGEST_SEARCHES = 300, 240.0
+SOLVES_OF_A_SEARCH, SHORT_SEARCHES, LONGEST_SEARCHES = 300, 10.0, 240.0
 """Solves of a search for another peak, roughly, and seconds that all may take together."""
 
 
@@ -121,8 +121,10 @@ def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
     solve = expected_seconds(problem.forward, solver) * problem.num_solves
     if NUM_SEARCHES * SOLVES_OF_A_SEARCH * solve > LONGEST_SEARCHES:
         return None
+    is_quick = MORE_SEARCHES * SOLVES_OF_A_SEARCH * solve <= SHORT_SEARCHES
+    count = MORE_SEARCHES if is_quick else NUM_SEARCHES
     middle = posterior.coordinate_mean()
-    ends = ends_from(problem, solver, middle, NUM_SEARCHES, jr.key(seed))
+    ends = ends_from(problem, solver, middle, count, jr.key(seed))
     below = float(place_at(problem, middle, solver).cost) - float(ends[0].cost)
     if not below <= NEGLIGIBLE:
         why = f"a search from elsewhere ends at a peak that is higher by e^{below:.3g}"

@@ -38,7 +38,7 @@ from riesz.engines.nuts.engine import (
 from riesz.engines.sample.chains import FEWEST_DRAWS, Plan, Run, peaks_from, sampled
 from riesz.engines.sample.hamiltonian import Chain, Peaks, Seen, begun
 from riesz.engines.sample.metric import together
-from riesz.engines.sample.peaks import peaks_of
+from riesz.engines.sample.peaks import peaks_of, usual_searches
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.posterior.chains import agreement
 from riesz.posterior.family import EmpiricalDraws
@@ -141,7 +141,8 @@ def about_peaks(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, 
 class Sample(AbstractEngine):
     """The exact posterior, also with many unknowns, in coordinates that are made round.
 
-    `num_searches` look for peaks, from `start` or the priors' medians and from draws of the prior.
+    `num_searches` look for peaks, from `start` or the priors' medians and from draws of the prior:
+    16 with up to 32 unknowns, else 6.
     Without `num_samples`, draws of each chain, there are as many as it takes until chains agree and
     all of them are worth a thousand independent ones, but no more than 4000.
     The history tells what that of `nuts` does, and of each draw its `peak`; where unknowns are
@@ -157,7 +158,7 @@ class Sample(AbstractEngine):
     num_warmup: Count = 300
     num_samples: CountOrNone = None
     num_chains: Count = 4
-    num_searches: Count = 6
+    num_searches: CountOrNone = None
     target_accept: Share = 0.8
     start: Start = None
     linear_solver: Solver = Automatic()
@@ -175,7 +176,8 @@ class Sample(AbstractEngine):
         kept = work.checkpoint.stored("peaks")
         if kept is None:
             origin = origin_of(problem, self.start, work)
-            found = peaks_of(problem, solver, origin, self.num_searches, searching, work.devices)
+            count = self.num_searches or usual_searches(problem.num_coordinates)
+            found = peaks_of(problem, solver, origin, count, searching, work.devices)
             work.checkpoint.keep("peaks", {"arrays": leaves_of(found)})
         else:
             found = peaks_from(kept["arrays"])

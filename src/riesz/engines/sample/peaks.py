@@ -24,6 +24,10 @@ from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import Coordinates, InverseProblem
 
+NUM_SEARCHES, MANY_SEARCHES, FEW = 6, 16, 32
+"""Places that are searched from, and how many where there are up to 32 unknowns: with few, peaks
+may be so narrow that one search of twelve ends there, and a search costs little beside chains."""
+
 SEARCH = SearchSettings(max_steps=30, tolerance=0.05)
 """Chains start around the ends: a twentieth of a standard deviation more or less is nothing."""
 
@@ -60,6 +64,10 @@ def searched(
         assert refused is not None
         raise refused
     return sorted(ends, key=lambda end: float(end.cost))
+
+
+def usual_searches(num_coordinates: int) -> int:
+    return MANY_SEARCHES if num_coordinates <= FEW else NUM_SEARCHES
 
 
 def first_places(origin: Coordinates, count: int, key: PRNGKeyArray) -> list[Coordinates]:
