@@ -151,7 +151,7 @@ CASES = {
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=pytest.mark.slow) if name == "interval-P2" else name
+        name if name.startswith("triangles") else pytest.param(name, marks=pytest.mark.slow)
         for name in CASES
     ],
 )

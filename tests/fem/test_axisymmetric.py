@@ -52,6 +52,7 @@ def thiem(num_cells, element=P1):
     return problem, state, float(np.abs(state - exact).max())
 
 
+@pytest.mark.slow  # quickly, in problem/test_about_an_axis
 def test_thiems_cone_of_depression_converges_at_second_order():
     errors = [thiem(n)[2] for n in (32, 64, 128)]
     np.testing.assert_allclose(observed_order(errors), 2, atol=0.1)

@@ -176,6 +176,7 @@ def test_limits_are_refused_where_noise_must_be_normal():
     assert choose_engine(problem).engine.name == "laplace"
 
 
+@pytest.mark.slow
 def test_effects_are_integrated_out_where_no_solve_depends_on_them():
     rng = np.random.default_rng(5)
     points, design = rng.uniform(0.1, 0.9, (12, 2)), rng.normal(size=(12, 2))

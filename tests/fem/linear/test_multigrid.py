@@ -75,7 +75,13 @@ def system(problem, z=None):
     return jacobian(problem, start, z), -free_residual(problem, start, z)
 
 
-LIKE_OTHERS = ("interval", "no hierarchy", "transport at Peclet 10")
+LIKE_OTHERS = (
+    "interval",
+    "no hierarchy",
+    "reaction, no hierarchy",
+    "transport at Peclet 10",
+    "box",
+)
 """Cases that take a compilation each and differ little from others."""
 
 
@@ -175,6 +181,7 @@ def test_constants_in_the_null_space_are_noticed():
     assert jnp.isnan(multigrid(problem).outcome(matrix, jnp.asarray(balanced)).solution).all()
 
 
+@pytest.mark.slow
 def test_falls_back_to_sparse_lu_where_told_to(flow):
     problem, solver = flow
     matrix, side = system(problem, COEFFICIENTS)
