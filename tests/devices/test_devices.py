@@ -50,7 +50,6 @@ def test_rows_that_fill_up_are_dropped_and_do_not_count():
         assert found == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
 
 
-@pytest.mark.slow  # quickly, that one which dies ends the other
 def test_two_processes_give_the_posterior_of_one():
     address, words = free_address(), ("--engines", "Laplace", "--devices")
     first = started("fits.py", *words, "all", 0, "--joined", address, 0)
