@@ -16,12 +16,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
+from scipy.special import log_ndtr
 
 import riesz as rz
 from riesz.diagnose.contradiction.findings import LEVELS, Misfit
 from riesz.diagnose.contradiction.misfit import misfit_of
 from riesz.io.store.results import results, write_results
-from riesz.posterior.family import full_rank_of
+from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.draws import exactly
@@ -29,6 +30,9 @@ from riesz.prediction.draws import exactly
 SEED, NUM_DRAWS, WIDTH = 0, 400, 0.12
 RIGHT = {"few": (12, 3, 0.2), "some": (40, 8, 0.05), "more": (60, 20, 0.1), "many": (150, 30, 0.05)}
 """Observations, terms of the source, and noise sd."""
+
+LIMITED, LIMITED_KINDS, NUM_WEIGHED = 0.3, ("few", "some"), 20_000
+"""The share of values that a limit hides, where, and draws that are weighed for it."""
 
 
 class Linear:
@@ -70,6 +74,38 @@ class Linear:
         own = rng.normal(size=self.size) if coordinates is None else coordinates
         return self.origin + self.matrix @ own + self.noise * rng.normal(size=len(self.places))
 
+    def limited(self, values: np.ndarray, rng: np.random.Generator) -> tuple[Posterior, Any]:
+        """The posterior where the lowest values are known to lie below a limit, and which do.
+
+        Draws of that of all others, weighed by what the limits say.
+        """
+        limit = np.quantile(values, LIMITED)
+        below = values < limit
+        rows, gaps = self.matrix[~below], (values - self.origin)[~below]
+        covariance = np.linalg.inv(np.eye(self.size) + rows.T @ rows / self.noise**2)
+        mean = covariance @ rows.T @ gaps / self.noise**2
+        many = rng.multivariate_normal(mean, covariance, NUM_WEIGHED)
+        room = (limit - self.origin - many @ self.matrix.T)[:, below] / self.noise
+        logs = log_ndtr(room).sum(axis=1)
+        weights = np.exp(logs - logs.max())
+        chosen = many[rng.choice(NUM_WEIGHED, NUM_DRAWS, p=weights / weights.sum())]
+        problem = dataclasses.replace(
+            self.problem,
+            observed=jnp.asarray(np.maximum(values, limit)),
+            likelihood=rz.Censored(self.noise, jnp.asarray(below)),
+        )
+        draws = EmpiricalDraws(jnp.asarray(chosen)[None])
+        return Posterior(problem, draws, ExactStates(), {}, "weights", 0), below
+
+    def misfit_of_limited(self, values: np.ndarray, seed: int, rng: np.random.Generator) -> Misfit:
+        posterior, below = self.limited(values, rng)
+        predicted = exactly(self.origin + np.asarray(posterior.distribution.all()) @ self.matrix.T)
+        shown = np.asarray(posterior.problem.observed)
+        observed = dataclasses.replace(
+            self.draws.observed, values=shown, predicted=predicted, censored=below
+        )
+        return misfit_of(posterior, dataclasses.replace(self.draws, observed=observed, seed=seed))
+
     def misfit(self, values: np.ndarray, seed: int, **about: Any) -> Misfit:
         posterior, draws = self.posterior(values), self.draws
         key, _ = jr.split(jr.key(seed))
@@ -80,16 +116,21 @@ class Linear:
         return misfit_of(posterior, draws, **about)
 
 
-def right(name: str, count: int) -> dict[str, Any]:
+def right(name: str, count: int, *, has_limits: bool = False) -> dict[str, Any]:
     """How often each word is said of data that the model itself made."""
     linear, told, any_told = Linear(*RIGHT[name]), Counter(), 0
     for number in range(count):
         rng = np.random.default_rng((SEED, *RIGHT[name][:2], number))
-        found = linear.misfit(linear.data(rng), number)
+        values = linear.data(rng)
+        if has_limits:
+            found = linear.misfit_of_limited(values, number, rng)
+        else:
+            found = linear.misfit(values, number)
         told.update({one.kind for one in found.findings})
         any_told += bool(found.findings)
     shares = {kind: told[kind] / count for kind in LEVELS}
-    return row(f"right, {name}", linear, count, any_told / count) | shares
+    what = f"right, {name}{', limits of detection' if has_limits else ''}"
+    return row(what, linear, count, any_told / count) | shares
 
 
 def row(what: str, linear: Linear, count: int, share: float) -> dict[str, Any]:
@@ -159,7 +200,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/bench-misfit.json"))
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    rows = [*(right(name, options.count) for name in RIGHT), *wrong(options.count)]
+    rows = [
+        *(right(name, options.count) for name in RIGHT),
+        *(right(name, options.count, has_limits=True) for name in LIMITED_KINDS),
+        *wrong(options.count),
+    ]
     for one in rows:
         print(f"{one['what']:45s} {one['told']:.3f}")
     config = {"levels": LEVELS, "num_draws": NUM_DRAWS, "problems": RIGHT}

@@ -88,17 +88,18 @@ def residuals_of(
     """
     drawn, num_sensors = observed.drawn, len(observed.values)
     noise = np.sqrt(np.mean(drawn.noise**2, axis=0))
-    shared = None
+    # Limits are taken to say nothing of the unknowns: what stands below one scatters by itself.
+    shared, is_read = None, ~observed.censored
     if all(one.is_independent for one, _ in problem.likelihood.parts(num_sensors)):
         moved = drawn.predicted / noise
-        law = law_of(moved, coordinates)
+        law = law_of(moved * is_read, coordinates)
     else:
         about = on_device(drawn.predicted.mean(axis=0), problem.forward.dtype)
         at = on_device(middle, problem.forward.dtype)
         shared = Shared(np.asarray(whitening(problem, at, about), float))
         moved = shared.apart(drawn.predicted)
         root = shared.sd[:, None] * shared.white.T
-        law = law_of(drawn.predicted @ shared.white.T, coordinates, root)
+        law = law_of((drawn.predicted * is_read) @ shared.white.T, coordinates, root)
     standing = standing_of(problem.likelihood, observed, drawn, shared)
     steps = rng.uniform(size=num_sensors)
     weights, k_hat = weights_without(standing)
