@@ -3,6 +3,8 @@
 Each observation is held against what all others say of it. What is found is rarer, where the model
 is right, than the level of its kind; all levels add up to less than one in twenty, so that a right
 model is contradicted in one of twenty problems at most, not one of twenty times that one looks.
+(With few observations and limits of detection among them a little more often: the law of residuals
+takes these to say nothing of the unknowns.)
 """
 
 from collections.abc import Mapping, Sequence
