@@ -18,14 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from riesz.diagnose.calibration import Calibration
-from riesz.engines.amortise.answers import (
-    Answer,
-    Judged,
-    answered,
-    proposed,
-    question,
-    weighed_by,
-)
+from riesz.engines.amortise.answers import Answer, Judged, answered, judged, question
 from riesz.engines.amortise.parts import by_parts
 from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import (
@@ -133,10 +126,8 @@ def located(
     width, asked = question(simulator, seed)
     observed = Readings(values)
     found: Answer = by_parts(answered, asked, observed, width=width, devices=None)
-    drawn = proposed(*map(np.asarray, (found.mean, found.factor, asked.normals)))
-    first = weighed_by(np.asarray(found.log_weights), drawn)
-    result = ranked(first, truths)
-    weak = np.flatnonzero(~first.is_good() & np.isfinite(first.k_hat))
+    first = judged(asked, found)
+    result, weak = ranked(first, truths), first.weak()
     if not len(weak):
         return result
     more = again(asked, taken(observed, weak), first.rows(weak), None, width, seed)

@@ -189,9 +189,10 @@ class Judged(NamedTuple):
         """Those of some data sets."""
         return Judged(*(part[chosen] for part in self))
 
-    def is_good(self) -> Bool[np.ndarray, " data"]:
-        """Whether more draws would tell nothing new."""
-        return (self.k_hat <= GOOD) & (self.by_chance() <= CHANCE)
+    def weak(self) -> Int[np.ndarray, " some"]:
+        """Data sets of which more draws would tell more; not those without any density."""
+        is_good = (self.k_hat <= GOOD) & (self.by_chance() <= CHANCE)
+        return np.flatnonzero(~is_good & np.isfinite(self.k_hat))
 
     def is_fair(self) -> Bool[np.ndarray, " data"]:
         """Whether weighed draws may stand for the posterior of what they were weighed by."""
@@ -225,6 +226,12 @@ def weighed_by(logs: Float[np.ndarray, "data draw"], drawn: Proposed) -> Judged:
         found = smoothed_weights(logs[row])
         weights[row], shapes[row] = found.weights, found.k_hat
     return Judged(logs, drawn.log_proposals, drawn.draws, drawn.centre, weights, shapes)
+
+
+def judged(asked: Question, found: Answer) -> Judged:
+    """What the weights of answers tell."""
+    drawn = proposed(*map(np.asarray, (found.mean, found.factor, asked.normals)))
+    return weighed_by(np.asarray(found.log_weights), drawn)
 
 
 def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarray, "*rows"]:

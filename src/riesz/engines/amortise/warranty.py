@@ -20,6 +20,7 @@ from riesz.engines.amortise.answers import (
     Proposed,
     Question,
     answered,
+    judged,
     log_normal,
     picked,
     proposed,
@@ -109,10 +110,8 @@ def checked(
     seed: int,
 ) -> Vouched:
     """What weights and exact solves say of answers."""
-    drawn = proposed(*map(np.asarray, (found.mean, found.factor, asked.normals)))
-    first = weighed_by(np.asarray(found.log_weights), drawn)
-    result = settled(exact.problem, first, num_kept)
-    weak = np.flatnonzero(~first.is_good() & np.isfinite(first.k_hat))
+    first = judged(asked, found)
+    result, weak = settled(exact.problem, first, num_kept), first.weak()
     bias, surprise = looked_at(exact, observed, first)
     fair, num_exact = first.is_fair(), np.full(len(bias), exact.num_draws)
     if len(weak):

@@ -49,6 +49,9 @@ MISSPECIFIED_SHARE = 0.25
 NUM_PLACES = 6
 """Where a hidden term is tried before another kind of break is."""
 
+MOST_REDRAWN = 8
+"""Problems without solutions in a row, in place of one, that chance could bring about."""
+
 FREEDOM = 4.0
 STEP = 1e-3
 """Of coordinates, for slopes of readings."""
@@ -122,9 +125,6 @@ class Site:
         return rz.point_operator(problem.forward.space, self.probes)
 
 
-MOST_REDRAWN = 8
-
-
 def draw_site(rng: np.random.Generator) -> tuple[Site, bool]:
     """A ground, a model and sensors, and whether these stand in clusters."""
     units, family = draw_units(rng), str(rng.choice(FAMILIES))
@@ -150,8 +150,9 @@ def draw_problem(seed: int, number: int) -> BlindProblem:
     Where its equation has no solution for most of the prior, as where flow towards a boundary
     without a value lets states grow beyond all numbers, another one is drawn in its place.
     """
-    for again in range(MOST_REDRAWN):
-        found = drawn(np.random.default_rng([seed, number, *([again] * (again > 0))]), seed, number)
+    streams = [[seed, number], *([seed, number, again] for again in range(1, MOST_REDRAWN))]
+    for stream in streams:
+        found = drawn(np.random.default_rng(stream), seed, number)
         if found is not None:
             return found
     raise RieszError(f"no solutions for {MOST_REDRAWN} problems in a row: this is no chance.")
