@@ -42,6 +42,7 @@ def test_the_readme_names_both_commands():
     assert "make test" in text
 
 
+@pytest.mark.slow
 def test_the_loss_of_the_page_on_the_plug_in_is_a_number_to_differentiate():
     scope = {"jax": jax, "epsilon": 0.1, "misfit": lambda params: params**2}
     scope["net"] = lambda params, x, tau: params * jnp.prod(x * (1 - x)) * (1 + tau[0])
@@ -122,6 +123,7 @@ def default_in(cell: str) -> float | str | None:
     return word[1] if word else float(cell)
 
 
+@pytest.mark.slow
 def test_what_can_be_measured_is_put_together_as_printed():
     scope = {}
     for block in blocks_of(MEASURED_PAGE):

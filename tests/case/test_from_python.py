@@ -190,6 +190,7 @@ def run(tmp_path_factory):
     return rz.read_run(str(tiny_run(tmp_path_factory.mktemp("python"))))
 
 
+@pytest.mark.slow
 def test_a_prediction_at_an_array_is_that_of_the_posterior(run, tmp_path):
     places = run.case.problem.observations.points
     out = str(tmp_path / "at.csv")

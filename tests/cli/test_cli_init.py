@@ -306,6 +306,7 @@ def test_the_column_of_sites_tells_them_apart_before_any_is_left_out(tmp_path):
     assert "observations: medians of the readings of 3 sites, told by site" in told
 
 
+@pytest.mark.slow
 def test_covariates_and_logarithms_may_be_asked_for(tmp_path):
     out = tmp_path / "problem.toml"
     words = ["--value", "Cd", "--covariates", "rock, Zn", "--log"]

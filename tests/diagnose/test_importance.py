@@ -55,6 +55,7 @@ def test_one_that_is_too_wide_is_told_by_its_corrected_sd():
     assert "(good)" not in str(found)
 
 
+@pytest.mark.slow
 def test_one_that_is_moved_is_told_and_corrected():
     posterior = posterior_of(shift=1.0)
     found = importance_check(posterior)

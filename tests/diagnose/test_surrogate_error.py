@@ -38,6 +38,7 @@ def test_for_a_symmetric_equation_the_estimate_is_the_error(checked):
     assert found.sensor_error.min() > 0.1
 
 
+@pytest.mark.slow
 def test_a_posterior_carries_it_to_its_summary(untrained, checked):
     found = checked.surrogate_error
     assert found is not None

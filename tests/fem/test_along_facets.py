@@ -33,6 +33,7 @@ def test_a_fracture_from_end_to_end_carries_its_share():
     assert not found.gains  # what moves neither gains nor loses
 
 
+@pytest.mark.slow
 def test_a_fracture_across_the_flow_changes_nothing():
     problem = strip([[1.0, 0.0], [1.0, 1.0]])
     np.testing.assert_allclose(solve(problem), problem.space.points[:, 0] / 2, atol=1e-12)

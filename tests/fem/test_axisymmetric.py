@@ -112,6 +112,7 @@ def test_a_manufactured_solution_about_the_axis_has_the_order_of_its_elements(el
     assert observed_order(errors)[0] > order - 0.15, f"errors {errors}"
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_cylinder_closes():
     problem, state, _ = manufactured(8, P1)
     found = budget(problem, state)

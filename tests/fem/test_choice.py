@@ -98,6 +98,7 @@ def test_inside_compiled_code_there_is_nothing_to_choose_by(flow, lu_is_slow):
     assert isinstance(taken[0], SparseLU)
 
 
+@pytest.mark.slow
 def test_a_solve_by_what_is_chosen_is_the_solve_by_lu(flow, lu_is_slow):
     by_lu = solve(flow, linear_solver=SparseLU())
     np.testing.assert_allclose(solve(flow), by_lu, atol=1e-10 * abs(by_lu).max(), rtol=0)

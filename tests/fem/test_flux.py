@@ -112,7 +112,8 @@ def test_budgets_of_regions_add_up_to_that_of_the_domain(budgets):
     assert float(west.outflows[ACROSS]) == pytest.approx(-float(east.outflows[ACROSS]))
 
 
-@pytest.mark.parametrize("degree", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("degree", [1, 2])
 def test_outflow_is_positive_where_u_falls_outwards(degree):
     """u = x: what enters on the right passes the middle westwards and leaves on the left."""
     problem = plain(degree, 4)

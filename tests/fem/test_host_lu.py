@@ -113,6 +113,7 @@ def occupied_mb():
     return pages * resource.getpagesize() / 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
 def test_factors_are_let_go_whichever_thread_asked_for_them():
     side = 40

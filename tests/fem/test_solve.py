@@ -180,6 +180,7 @@ def test_another_python_number_is_no_new_program():
     np.testing.assert_allclose(after, 4 * np.asarray(before))
 
 
+@pytest.mark.slow
 def test_vmap_over_all_latents_equals_a_loop(problem, parameters):
     many = [moved(parameters, direction(parameters, *LATENTS), h) for h in (0.0, 0.1, 0.2)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *many)
@@ -188,6 +189,7 @@ def test_vmap_over_all_latents_equals_a_loop(problem, parameters):
         np.testing.assert_allclose(u, solve(problem, latents(one)), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_vmap_over_sources_and_heads_takes_one_factorisation(problem, parameters, monkeypatch):
     linear = {**parameters, "nonlinearity": jnp.zeros(()), "rate": jnp.asarray(0.123)}
     calls = []
@@ -316,6 +318,7 @@ def test_the_gradient_of_stabilised_transport_is_right_where_nothing_flows():
     np.testing.assert_allclose(gradient, differences, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_budget_can_be_compiled_and_keeps_terms_called_diffusion():
     def diffusion_and_decay(u, v):
         return u.grad @ v.grad + u.value * v.value

@@ -40,6 +40,7 @@ def test_a_process_with_moved_scales_is_the_one_with_those_scales(lengths):
     assert latent.labels()[:2] in {("log_sd", "log_length"), ("log_sd", "log_length_0")}
 
 
+@pytest.mark.slow
 def test_at_the_medians_it_is_the_process_of_its_kernel():
     latent = GP(Matern32(0.8, 1.5), PLACES, learned=SPREAD).on(MESH)
     plain = GP(Matern32(0.8, 1.5), PLACES).on(MESH)

@@ -173,6 +173,7 @@ def test_a_new_reading_has_all_of_the_noise():
         KINDS["both"][0].new(jnp.zeros(3), Z)
 
 
+@pytest.mark.slow
 def test_beside_other_data_it_is_whitened_by_itself():
     first, second = KINDS["level"][0], rz.Gaussian(0.5)
     whole = Joint((first, rz.WithEffects(second, np.ones((2, 1)))), (COUNT, 2))

@@ -105,6 +105,7 @@ def matern32(a, b, length):
     return (1 + distance) * np.exp(-distance)
 
 
+@pytest.mark.slow
 def test_a_local_effect_at_sensors_and_elsewhere_is_that_of_dense_algebra():
     local = LocalEffect(PLACES[[0, 1, 2, 3, 4, 5, 6, 6]], sd=0.5, length_scale=0.2)
     latent = local.prior().on(rectangle((4, 4)))

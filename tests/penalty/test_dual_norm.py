@@ -55,6 +55,7 @@ def test_on_a_square_it_is_the_value_of_the_sine_transform():
     )
 
 
+@pytest.mark.slow
 def test_batches_and_other_gram_forms(problem):
     rs = jnp.stack([draw(problem, seed) for seed in range(3)])
     for gram in (None, Gram(3.0, 2.0), Gram(0.0, 1.0)):

@@ -254,6 +254,7 @@ def test_no_mode_up_to_the_meshs_nyquist_frequency_is_invisible(
     assert enumerated(penalty, wave, zs)[len(diffusive) - 1] < 1e-20
 
 
+@pytest.mark.slow
 def test_at_the_finite_element_solution_the_penalty_is_next_to_nothing(penalty, problem):
     key = jr.key(0)
     z = jax.tree.map(lambda leaf: leaf[0], ZS)
@@ -311,6 +312,7 @@ def test_a_single_patch_is_unbiased_too(penalty, problem):
     assert abs(values.mean() - squared(norm, r)) < 4 * values.std() / np.sqrt(len(values))
 
 
+@pytest.mark.slow
 def test_a_draws_factor_times_its_probability_is_its_weight_in_the_whole_form(penalty):
     for patches in (penalty.norm.fine, penalty.norm.coarse):
         drawn = eqx.filter_jit(lambda patches: patches.sample(jr.key(3), 200))(patches)
@@ -353,6 +355,7 @@ def test_a_gram_form_with_jumps_is_equivalent_to_its_dual_norm(problem, meshes):
     assert values[-1] / values[0] < 25
 
 
+@pytest.mark.slow
 def test_single_precision_stays_single_and_loses_little(meshes, interpolant_squares):
     """Promotion is strict here, so that no array could have become double on the way."""
     problem = problem_on(meshes.meshes[-1], dtype=jnp.float32)

@@ -60,6 +60,7 @@ def test_the_coarsest_mesh_with_free_nodes_makes_a_level():
     assert np.asarray(norm.coarse.table.rows).max() < thin.meshes[1].num_nodes
 
 
+@pytest.mark.slow
 def test_a_patch_that_holds_all_nodes_gives_the_exact_norm():
     problem = problem_on(rz.disc(5))
     norm = schwarz_norm(problem, patch_nodes=problem.num_free)

@@ -62,6 +62,7 @@ def test_unknowns_are_told_in_their_units():
     assert within(middle, centre, 1.25 * sd, 4000)
 
 
+@pytest.mark.slow
 def test_draws_of_a_sampler_are_used_once_each():
     draws = jr.normal(jr.key(0), (2, 50, 3))
     posterior = Posterior(linear_problem(), EmpiricalDraws(draws), ExactStates(), engine="nuts")
@@ -321,6 +322,7 @@ def test_impossible_predictions_are_refused(ramp, monkeypatch):
     assert predict(ramp, "f", num_draws=3, quantiles=()).quantiles == {}
 
 
+@pytest.mark.slow
 def test_noise_elsewhere_is_the_median_of_that_of_the_sensors(ramp):
     place, count = [[0.5, 0.5]], 200
     state, new = predict(ramp, "u", place, num_draws=count), predict_data(ramp, place)

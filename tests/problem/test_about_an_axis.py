@@ -36,6 +36,7 @@ def problem():
     )
 
 
+@pytest.mark.slow
 def test_the_state_is_thiems_cone_and_its_average_is_over_the_disc(problem):
     coordinates = jnp.asarray([(np.log(3.0) - 1.0) / 2.0])
     state = jax.jit(problem.state)(coordinates)

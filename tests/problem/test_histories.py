@@ -45,6 +45,7 @@ def problem():
     return pumped(clean + 0.01 * rng.normal(size=15))
 
 
+@pytest.mark.slow
 def test_a_history_is_linear_and_a_diffusivity_is_not():
     problem = pumped(np.zeros(15))
     parts = linear_parts(problem)

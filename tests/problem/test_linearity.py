@@ -52,6 +52,7 @@ def test_a_problem_is_asked_once_and_another_one_anew():
         linear_parts(with_observations(problem, SEEN, rz.StudentT(0.1)))
 
 
+@pytest.mark.slow
 def test_what_was_found_does_not_keep_a_problem_alive():
     problem = posed(LINEAR)
     linear_parts(problem), prescribed_values(problem)

@@ -91,6 +91,7 @@ def test_the_density_is_that_of_its_parts(problem, coordinates):
     np.testing.assert_allclose(problem.log_prob(coordinates), expected)
 
 
+@pytest.mark.slow
 def test_mapping_over_samples_is_a_loop(problem, densities, coordinates):
     many = coordinates[None] * jnp.array([[1.0], [-0.5]])
     np.testing.assert_allclose(densities(many), [problem.log_prob(one) for one in many])
@@ -132,6 +133,7 @@ def test_the_summary_says_everything_in_words(problem):
     assert "a, tau, g, sigma from 3 observations" in repr(problem)
 
 
+@pytest.mark.slow
 def test_single_precision_goes_through_all_latents():
     problem = build(
         diffusion("a") - source("f") - source(1.0),

@@ -86,6 +86,7 @@ def test_a_field_in_a_quadratic_problem_is_fitted_mapped_and_kept(tmp_path):
     np.testing.assert_allclose(again.distribution.mean, posterior.distribution.mean)
 
 
+@pytest.mark.slow
 def test_slopes_of_a_quadratic_state_are_exact():
     direction = np.array([0.6, 0.8])
     seen = rz.observations(rz.GradientAt(SITES, direction), np.zeros(len(SITES)))

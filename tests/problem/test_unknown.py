@@ -77,6 +77,7 @@ def test_the_unknown_is_named_after_the_stretch_and_described():
     assert problem.num_coordinates == 1 + 3 + 3
 
 
+@pytest.mark.slow
 def test_surrogates_take_the_boundary_from_their_lifting():
     problem = rim_problem()
     lifted = boundary_values(problem.forward, prescribed_values(problem))

@@ -47,6 +47,7 @@ def test_recovered_gradients_are_second_order_accurate_up_to_the_boundary():
     assert errors[1] < errors[0] / 3.5, errors
 
 
+@pytest.mark.slow
 def test_a_nodal_function_has_the_recovered_gradient_as_derivative():
     mesh = rz.rectangle((4, 4))
     functions = nodal_functions(mesh, mesh.nodes[:, :1] ** 2, np.dtype(float))

@@ -120,6 +120,7 @@ log_sd = 1.0
 """
 
 
+@pytest.mark.slow
 def test_a_flux_across_layers_falls_by_its_resistances(tmp_path):
     """In series, and by the smaller principal value: the larger one lies along the layers."""
     case = read_problem(written(tmp_path, LAYERS + REGIONS))

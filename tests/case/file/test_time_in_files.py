@@ -84,6 +84,7 @@ conductance = 2.0
 """
 
 
+@pytest.mark.slow
 def test_a_river_rises_as_a_series_does(tmp_path):
     line = {"type": "LineString", "coordinates": [[0.2, 0.1], [0.7, 0.9]]}
     (tmp_path / "river.geojson").write_text(json.dumps(line))

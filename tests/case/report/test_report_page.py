@@ -123,6 +123,7 @@ def test_what_contradicts_the_model_is_told_with_a_map_of_residuals(text, conten
     assert content.level == DOUBTFUL
 
 
+@pytest.mark.slow
 def test_runs_of_older_versions_have_no_map_of_residuals(limited):
     assert limited.dots == ()
     assert 'id="residuals"' not in page(limited)
@@ -167,6 +168,7 @@ def limited(tmp_path_factory):
     return content_of(read_run(folder))
 
 
+@pytest.mark.slow
 def test_limits_have_no_residual_anywhere(limited):
     assert limited.met.num_censored == 4
     measurements = limited.measurements

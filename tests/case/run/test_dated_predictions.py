@@ -41,6 +41,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_without_places_a_table_is_of_the_observed_ones_at_each_date(run, tmp_path):
     told = write_prediction(run, tmp_path / "a.csv", quantity="u", stat="mean,sd", at="all")
     assert told["dates"] == STEPS

@@ -136,6 +136,7 @@ def posterior_of(folder, coordinates):
     return case, Posterior(case.problem, draws, ExactStates(), {}, "nuts", 0)
 
 
+@pytest.mark.slow
 def test_draws_without_a_solution_are_left_out_and_told(tmp_path):
     _, posterior = posterior_of(tmp_path, [0.0, 0.5, 1e5, -0.5])
     found = accounted(posterior)

@@ -66,6 +66,7 @@ def test_an_encoded_gaussian_is_the_family_that_it_is_turned_into(num_coordinate
     np.testing.assert_allclose(difference, 0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_an_untrained_encoder_gives_the_prior():
     examples = 5.0 + jr.normal(jr.key(0), (50, 6))
     q = encoder(examples, 3, jr.key(1), width=8, num_layers=2)(examples[0])

@@ -316,6 +316,7 @@ def test_nuts_has_the_moments_that_quadrature_finds(with_noise):
     np.testing.assert_allclose(found.std() / sd, 1.0, atol=0.2)
 
 
+@pytest.mark.slow
 def test_at_the_mode_all_draws_share_the_other_unknowns(with_noise):
     problem, _, _ = with_noise
     posterior = rz.fit(problem, rz.Conditional(over="mode", num_draws=5), progress=False)

@@ -79,6 +79,7 @@ def by_hand(level):
     return gain @ misfit, np.eye(3) - gain @ responses, density
 
 
+@pytest.mark.slow
 def test_conditional_is_the_dense_closed_form():
     own = problem()
     parts, at = linear_parts(own), at_sensors(own)

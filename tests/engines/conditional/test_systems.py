@@ -38,6 +38,7 @@ def test_on_the_host_both_forms_are_the_normal_distribution(form):
     np.testing.assert_allclose(np.cov(draws.T), np.eye(4) - GAIN @ RESPONSES, atol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [linear.ByData, linear.ByUnknowns])
 def test_in_programs_both_forms_are_the_normal_distribution(form):
     system, points = on_device(form), RNG.normal(size=(3, 4))

@@ -67,6 +67,7 @@ def test_the_slope_passes_the_taylor_test(problem):
     np.testing.assert_allclose(np.log2(gaps[1] / gaps[2]), 2.0, atol=0.1)
 
 
+@pytest.mark.slow
 def test_actions_of_the_hessian_pass_the_taylor_test(problem):
     """The slope changes by the action, and what is left by the square of the step."""
     place = jnp.linspace(-1.0, 1.0, problem.num_coordinates)
@@ -185,6 +186,7 @@ def test_a_double_pass_errs_by_the_square_of_what_it_leaves_out():
     np.testing.assert_allclose(np.log10(errors[:-1]) - np.log10(errors[1:]), 2.0, atol=0.2)
 
 
+@pytest.mark.slow
 def test_an_update_of_the_prior_is_the_gaussian_it_says():
     rng = np.random.default_rng(1)
     directions = jnp.asarray(np.linalg.qr(rng.normal(size=(5, 2)))[0])

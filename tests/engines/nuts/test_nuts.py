@@ -179,6 +179,7 @@ def gradient(problem, solver):
     return jax.jit(jax.value_and_grad(lambda c: log_density(problem, c, solver)))
 
 
+@pytest.mark.slow
 def test_a_gradient_costs_one_sparse_factorisation(transport, monkeypatch):
     calls = []
     factorise = host_lu.factorise

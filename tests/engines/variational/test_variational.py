@@ -161,6 +161,7 @@ def test_draws_without_a_solution_are_told_or_refused(skewed, monkeypatch):
         engine.run(skewed)
 
 
+@pytest.mark.slow
 def test_directions_that_data_tell_of_are_found_step_by_step():
     """A power iteration, one application a step, from a basis that knows none of them."""
     rng = np.random.default_rng(0)

@@ -81,6 +81,7 @@ LIKE_OTHERS = (
     "reaction, no hierarchy",
     "transport at Peclet 10",
     "box",
+    "quadratic",
 )
 """Cases that take a compilation each and differ little from others."""
 
@@ -159,6 +160,7 @@ def test_a_batch_is_solved_as_its_members_are(flow):
         np.testing.assert_allclose(solution, exact, atol=1e-9 * abs(exact).max(), rtol=0)
 
 
+@pytest.mark.slow
 def test_a_cycle_in_single_precision_gives_the_same_result(flow):
     problem, solver = flow
     matrix, side = system(problem, COEFFICIENTS)

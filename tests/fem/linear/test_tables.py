@@ -30,6 +30,7 @@ def test_slices_waste_little(slices_cost_nothing):
     assert slice_widths(counts) == [2, 10]
 
 
+@pytest.mark.slow
 def test_combinations_of_rows_of_different_length_are_products(slices_cost_nothing):
     matrix = sp.csr_array(sp.random_array((40, 23), density=0.2, rng=np.random.default_rng(1)))
     product = combination(matrix)
