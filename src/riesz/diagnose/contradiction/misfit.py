@@ -37,7 +37,7 @@ from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
 from riesz.posterior.posterior import Posterior, representative
 from riesz.prediction.drawing import posterior_draws
-from riesz.prediction.draws import PosteriorDraws
+from riesz.prediction.draws import NodalDraws, PosteriorDraws
 from riesz.problem.problem import InverseProblem
 
 NUM_DRAWS = 1000
@@ -99,7 +99,7 @@ def misfit_of(
     if draws.num_draws < FEWEST_DRAWS:
         return Misfit((), empty, empty, names, caution_of(posterior))
     coordinates, aligned = coordinates_of(posterior, draws)
-    found = prior_conflicts(problem.latents, coordinates)
+    found = prior_conflicts(problem.latents, coordinates, levels_of(draws) if aligned else {})
     if count < FEWEST or not can_be_left_out(problem.likelihood, count):
         return Misfit(tuple(found), empty, empty, names, caution_of(posterior))
     rng = np.random.default_rng(draws.seed)
@@ -155,6 +155,15 @@ def coordinates_of(
     spread = np.median(np.abs(found - middle), axis=0)
     far = np.max(np.abs(found - middle) / np.maximum(spread, 1e-300), axis=1)
     return found[np.argsort(far)[: draws.num_draws]], False
+
+
+def levels_of(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, " draw"]]:
+    """Means of fields over the nodes, of logarithms where these are what is kept."""
+    return {
+        name: one.at_nodes.values().mean(axis=1)
+        for name, one in draws.unknowns.items()
+        if isinstance(one, NodalDraws)
+    }
 
 
 def of_residuals(

@@ -3,10 +3,11 @@ r"""Unknowns whose posterior lies where their prior had next to nothing.
 In coordinates that are standard normal before the data, the posterior mean of data that the model
 made is normal with covariance $I - V$, with that of the posterior, $V$ (exact where all is linear
 and normal; Evans & Moshonov 2006 on the check). Numbers are looked at one by one, fields by the
-length of what was learned of them.
+length of what was learned of them, and by their level: a mean that is off by the same everywhere
+is one direction of many, and the length of all of them hardly tells it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -24,47 +25,82 @@ LEARNED = 0.1
 DRAWS_EACH = 4
 """Draws for each coordinate from which a covariance is known."""
 
+EXPLAINED = 0.99
+"""Share of a level's variance that must be linear in the coordinates to be a direction of them."""
+
 ENDS = (-1.96, 0.0, 1.96)
 
 Draws = Float[np.ndarray, "draw coordinate"]
+Each = Float[np.ndarray, " draw"]
+
+NUMBER, FIELD, LEVEL = "number", "field", "level"
 
 
 class Conflict(NamedTuple):
     """How improbable the posterior of one thing is before the data, and where it lies."""
 
     name: str  # of the unknown
-    label: str
-    column: int | None  # of its coordinate; none: of a field
+    kind: str
+    column: int  # of its first coordinate
     p: float
     size: float  # in sd of the prior; of a field, of all that was learned over what is usual
 
 
-def prior_conflicts(latents: LatentSpace, coordinates: Draws) -> list[Finding]:
-    """By draws of the posterior's coordinates."""
-    found = list(conflicts(latents, coordinates))
+def prior_conflicts(
+    latents: LatentSpace, coordinates: Draws, levels: Mapping[str, Each]
+) -> list[Finding]:
+    """By draws of the posterior's coordinates, and of the means over the map that fields have (of
+    their logarithms, where these are what is normal)."""
+    found = list(conflicts(latents, coordinates, levels))
     count = max(len(found), 1)
-    told = [one for one in found if one.p * count <= LEVELS[PRIOR]]
-    order = sorted(told, key=lambda one: one.p)
-    return [in_words(one, latents, coordinates, min(one.p * count, 1.0)) for one in order]
+    told: dict[tuple[str, int], Conflict] = {}
+    for one in sorted(found, key=lambda one: one.p):
+        if one.p * count <= LEVELS[PRIOR]:
+            told.setdefault((one.name, one.column), one)  # of a field what is surer
+    return [in_words(one, latents, coordinates, min(one.p * count, 1.0)) for one in told.values()]
 
 
-def conflicts(latents: LatentSpace, coordinates: Draws) -> Iterator[Conflict]:
-    labels = latents.coordinate_names()
+def conflicts(
+    latents: LatentSpace, coordinates: Draws, levels: Mapping[str, Each]
+) -> Iterator[Conflict]:
     for name, part in latents.slices().items():
         latent = latents.latents[name]
         is_number = isinstance(latent, Parametric | RegionValues)
         singles = range(part.start, part.stop if is_number else part.start + latent.num_scales)
         for column in singles:
-            own = coordinates[:, column]
-            share = 1 - own.var(ddof=1)
-            if share > LEARNED:
-                size = float(own.mean() / np.sqrt(share))
-                p = float(erfc(abs(size) / np.sqrt(2)))
-                yield Conflict(name, labels[column], column, p, float(own.mean()))
-        if not is_number and part.stop > singles.stop:
-            found = of_field(coordinates[:, singles.stop : part.stop])
+            found = of_number(coordinates[:, column])
             if found is not None:
-                yield Conflict(name, name, None, *found)
+                yield Conflict(name, NUMBER, column, *found)
+        if is_number or part.stop == singles.stop:
+            continue
+        own = coordinates[:, singles.stop : part.stop]
+        found = of_field(own)
+        if found is not None:
+            yield Conflict(name, FIELD, singles.stop, *found)
+        found = of_level(own, levels[name]) if name in levels else None
+        if found is not None:
+            yield Conflict(name, LEVEL, singles.stop, *found)
+
+
+def of_number(own: Each) -> tuple[float, float] | None:
+    """The probability of a place farther out, and the place, in sd of the prior."""
+    share = 1 - own.var(ddof=1)
+    if share <= LEARNED:
+        return None
+    size = own.mean() / np.sqrt(share)
+    return float(erfc(abs(size) / np.sqrt(2))), float(own.mean())
+
+
+def of_level(own: Draws, level: Each) -> tuple[float, float] | None:
+    """The same of the direction in which the level moves."""
+    if len(own) < DRAWS_EACH * own.shape[1]:
+        return None
+    about, moved = own - own.mean(axis=0), level - level.mean()
+    slopes, *_ = np.linalg.lstsq(about, moved, rcond=None)
+    size = np.linalg.norm(slopes)
+    if not size > 0 or np.sum((moved - about @ slopes) ** 2) > (1 - EXPLAINED) * np.sum(moved**2):
+        return None
+    return of_number(own @ slopes / size)
 
 
 def of_field(own: Draws) -> tuple[float, float] | None:
@@ -87,17 +123,26 @@ def of_field(own: Draws) -> tuple[float, float] | None:
 
 
 def in_words(one: Conflict, latents: LatentSpace, coordinates: Draws, p: float) -> Finding:
-    if one.column is None:
+    if one.kind == FIELD:
         words = (
-            f"The data pull the field {one.label} to where its prior had next to nothing: what was "
+            f"The data pull the field {one.name} to where its prior had next to nothing: what was "
             f"learned of it is {one.size:.1f} times as far from its mean as the prior expects. Its "
             "mean or sd may be off, its length scale too long, or it makes up for something that "
             "the equation misses."
         )
         return Finding(PRIOR, words, (one.name,), (), p)
     side = "above" if one.size > 0 else "below"
+    if one.kind == LEVEL:
+        words = (
+            f"The data pull the level of the field {one.name} to where its prior had next to "
+            f"nothing: averaged over all of its places, it lies {abs(one.size):.1f} prior sd "
+            f"{side} the prior's mean. State that anew, or look for what the equation misses that "
+            "it makes up for."
+        )
+        return Finding(PRIOR, words, (one.name,), (), p)
+    label = latents.coordinate_names()[one.column]
     words = (
-        f"The data pull {one.label} to where its prior had next to nothing: its posterior mean "
+        f"The data pull {label} to where its prior had next to nothing: its posterior mean "
         f"lies {abs(one.size):.1f} prior sd {side} the prior's median"
         f"{values(one, latents, coordinates)}. State the prior anew, or look for what the equation "
         "misses that it makes up for."
@@ -108,7 +153,7 @@ def in_words(one: Conflict, latents: LatentSpace, coordinates: Draws, p: float) 
 def values(one: Conflict, latents: LatentSpace, coordinates: Draws) -> str:
     """The posterior's mean and the prior's interval in their unit, of numbers that have one."""
     latent, part = latents.latents[one.name], latents.slices()[one.name]
-    if not isinstance(latent, Parametric | RegionValues) or one.column is None:
+    if not isinstance(latent, Parametric | RegionValues):
         return ""
     rows = np.repeat(coordinates.mean(axis=0)[None], 4, axis=0)
     rows[1:, one.column] = ENDS
