@@ -50,9 +50,11 @@ def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, 
         for sign in (1, -1)
     ]
     bend = -(np.array(slopes[::2]) - np.array(slopes[1::2])) / (2 * STEP)
+    if not np.isfinite(bend).all():  # a step away there is no solution: as wide as the prior
+        bend = np.eye(size)
     values, axes = np.linalg.eigh((bend + bend.T) / 2)
     # No direction is wider than twice the prior, in which the log-density bends by one.
-    return (axes / np.maximum(np.nan_to_num(values, nan=0.25), 0.25)) @ axes.T
+    return (axes / np.maximum(values, 0.25)) @ axes.T
 
 
 def weighed(
