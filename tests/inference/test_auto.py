@@ -219,22 +219,6 @@ def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypa
     assert posterior.notes[-1] == "the time was over before variational"
 
 
-def test_where_nothing_was_found_in_time_the_last_engine_gets_it_once_more(
-    small, begun, monkeypatch
-):
-    failing, late = ending("laplace", note=RieszError("bends upwards.")), []
-
-    def run(self, problem, *, deadline, **how):
-        late.append(deadline)
-        return ending("sample")(self, problem, deadline=deadline, **how)
-
-    monkeypatch.setattr(Laplace, "run", failing)
-    monkeypatch.setattr(Sample, "run", run)
-    monkeypatch.setattr(door, "perf_counter", iter(range(0, 100, 10)).__next__)
-    assert fit(small, progress=False, time_limit=5.0).engine == "sample"
-    assert late[0] > 5.0 + 10.0  # two engines later
-
-
 def test_an_engine_that_takes_longer_than_there_is_time_is_left_out(small, begun, monkeypatch):
     monkeypatch.setattr(Sample, "run", ending("sample"))
     monkeypatch.setattr(door, "seconds_of", lambda *_: 100.0)

@@ -67,10 +67,6 @@ class Work(NamedTuple):
         """Whether there is no time left; an engine may ask, and end with what it has."""
         return perf_counter() > self.deadline
 
-    def for_half(self) -> "Work":
-        """The same with half of the time that is left, for what others are to follow."""
-        return self._replace(deadline=(perf_counter() + self.deadline) / 2)
-
 
 def plain(value: Any) -> Any:
     """NumPy's numbers as Python's."""

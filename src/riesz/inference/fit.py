@@ -70,10 +70,9 @@ def fit(
     minutes a note says that there is none. `check` asks for it there too, or leaves it out
     everywhere. `progress` draws bars on the error stream. With a `checkpoint` a fit that was
     stopped goes on from the last one that was written, to the same numbers. `time_limit` is in
-    seconds: when they are over, `auto`, `sample` and `reduced` end with what they have; where
-    `auto` has nothing yet, its last engine gets them once more. `devices` share draws, chains,
-    directions and batches: a number of JAX's devices, `"all"`, or a sequence of them; the numbers
-    are the same with any.
+    seconds: when they are over, `auto`, `sample` and `reduced` end with what they have. `devices`
+    share draws, chains, directions and batches: a number of JAX's devices, `"all"`, or a sequence
+    of them; the numbers are the same with any.
     What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
@@ -82,8 +81,7 @@ def fit(
     check_time(choice, time_limit)
     shared = devices_of(devices)
     check_processes(shared, time_limit)
-    limit = math.inf if time_limit is None else time_limit
-    how = How(seed, progress, check, checkpoint, limit, perf_counter() + limit, shared)
+    how = How(seed, progress, check, checkpoint, deadline_of(time_limit), shared)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = climbed(problem, choice, how)
@@ -126,16 +124,15 @@ class How(NamedTuple):
     progress: bool
     check: bool | None
     checkpoint: AbstractCheckpoint
-    limit: float  # in seconds
     deadline: float
     devices: Devices | None = None
 
     def left(self) -> float:
         return self.deadline - perf_counter()
 
-    def once_more(self) -> "How":
-        """With all of the time, from now on."""
-        return self._replace(deadline=perf_counter() + self.limit)
+
+def deadline_of(time_limit: float | None) -> float:
+    return math.inf if time_limit is None else perf_counter() + time_limit
 
 
 def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterior, tuple[str, ...]]:
@@ -159,8 +156,6 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         if best is not None and not engine.is_timed and seconds_of(engine, problem) > how.left():
             told.append(f"{engine.name} was left out, which would take longer than there is time")
             continue
-        if best is None and not waiting and failed is not None:
-            how = how.once_more()  # late is better than nothing
         own = engine if start is None else engine.changed(start=start)
         try:
             found = run_checked(problem, own, how)

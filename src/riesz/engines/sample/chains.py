@@ -145,7 +145,7 @@ def sampled(
     kept = work.checkpoint.stored(STAGE)
     run = run if kept is None else run.resumed(kept)
     warmup, draws = warmup_windows(plan.num_warmup), draw_windows(plan)
-    wanted, notes, beginning = jnp.asarray(plan.target_accept), (), work.for_half()
+    wanted, notes = jnp.asarray(plan.target_accept), ()
     with bar(work.progress) as shown, ThreadPoolExecutor(num_threads(len(run.chains))) as pool:
         total = plan.num_warmup + (plan.num_samples or 2 * FEWEST_DRAWS)
         task = shown.add_task(f"{len(run.chains)} chains", total=total, terms="")
@@ -155,10 +155,6 @@ def sampled(
             for start, count in blocks(window, run.done):
                 if work.is_over():
                     notes = (cut_short(run.done - plan.num_warmup, len(run.chains)),)
-                    break
-                if window.is_warmup and beginning.is_over():
-                    # Steps that are not the best cost less than draws that are never made.
-                    run = run._replace(rows=(), done=plan.num_warmup)
                     break
                 how = (wanted, learning, jnp.asarray(count))
                 found = moved(pool, density, run, how, work.devices)
