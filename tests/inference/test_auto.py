@@ -212,6 +212,17 @@ def test_an_engine_that_fails_is_passed_over_and_what_was_found_kept(small, begu
     assert posterior.notes[1:] == (*failed, "sample will do")
 
 
+def test_a_look_that_fails_does_not_cost_the_posterior(small, begun, monkeypatch):
+    def failing(posterior, seed):
+        raise np.linalg.LinAlgError("no peak.")
+
+    monkeypatch.setattr(door, "lacking", failing)
+    monkeypatch.setattr(Sample, "run", ending("sample", note=OutOfTimeError("over in no time.")))
+    posterior = fit(small, progress=False)
+    assert posterior.engine == "laplace"
+    assert posterior.notes[1].startswith("laplace will not do: nobody can say whether it will do")
+
+
 def test_auto_ends_with_what_it_has_when_the_time_is_over(small, begun, monkeypatch):
     monkeypatch.setattr(door, "perf_counter", iter(range(10)).__next__)  # each look takes a second
     posterior = fit(small, progress=False, time_limit=0.5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riesz.diagnose.contradiction.findings import Finding
-from riesz.errors import RieszError
+from riesz.errors import OutOfTimeError, RieszError
 from riesz_paper.experiments.blind.breaks import PRIOR, TERM, Break, points_at, visibility
 from riesz_paper.experiments.blind.ground import ground, scattered
 from riesz_paper.experiments.blind.judge import Moments, compared, row_of
@@ -47,6 +47,16 @@ def test_a_crash_is_a_row_and_is_not_done_again(tmp_path):
     again = done_row(tmp_path, 3, 11, lambda seed, number: pytest.fail("done again"))
     assert again == row
     assert summarise([row])["crashes"] == 1
+
+
+def test_a_fit_without_a_posterior_in_its_time_is_no_crash_and_not_judged(tmp_path):
+    def late(seed, number):
+        raise OutOfTimeError("the time was over in the warm-up.")
+
+    row = done_row(tmp_path, 3, 12, late)
+    found = summarise([row])
+    assert row["verdict"] == "out of time"
+    assert (found["crashes"], found["judged"], found["problems"]) == (0, 0, 1)
 
 
 def test_the_same_number_draws_the_same_site_and_others_other_ones():

@@ -97,7 +97,7 @@ def lacking(posterior: Posterior, seed: int) -> Lack | None:
         return Lack(f"k-hat of what is not integrated out is {k_hat:.2f}")
     if "r_hat" in posterior.history:
         worst = float(np.nanmax(np.asarray(posterior.history["r_hat"])))
-        return Lack(f"r_hat is {worst:.3f}") if worst > R_HAT else None
+        return None if worst <= R_HAT else Lack(f"r_hat is {worst:.3f}")
     return None
 
 

@@ -159,11 +159,11 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         own = engine if start is None else engine.changed(start=start)
         try:
             found = run_checked(problem, own, how)
-            missing = lacking(found, how.seed)
         except RieszError as error:
             failed, missing = error, Lack(str(error))
         else:
             best = start = found
+            missing = looked_at(found, how.seed)
             if missing is not None and missing.higher is not None and not is_moved:
                 waiting.insert(0, engine)
                 start, is_moved = missing.higher, True
@@ -176,6 +176,14 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         assert failed is not None
         raise failed
     return best, tuple(told)
+
+
+def looked_at(posterior: Posterior, seed: int) -> Lack | None:
+    """What is lacking; a look that fails must not cost the posterior."""
+    try:
+        return lacking(posterior, seed)
+    except (RieszError, *FAILURES) as error:
+        return Lack(f"nobody can say whether it will do: {reason(error)}")
 
 
 def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Posterior:

@@ -1,7 +1,8 @@
 """Rows of blind problems as files of their own: shares run side by side, and go on where they were.
 
 A row is written as soon as its problem is done, all at once. A problem that crashes has a row too,
-with its traceback in a text beside it; what is there is not done again.
+with its traceback in a text beside it, and so has one whose time was over before there was any
+posterior; what is there is not done again.
 """
 
 import json
@@ -13,19 +14,19 @@ from typing import Any
 
 import jax
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, OutOfTimeError, RieszError
 from riesz.io.store.files import prepared_folder, write_bytes
 from riesz.io.store.results import Row, commit, json_line, machine, versions
 from riesz_paper.experiments.blind.judge import ERRORS, row_of
 
 ROWS = "rows"
-CRASH = "crash"
+CRASH, OUT_OF_TIME = "crash", "out of time"
 
 UNKNOWN = (
     *("family", "engine", "misspecified", "break", "coverage95", "reference", "points_at_break"),
     *ERRORS,
 )
-"""What a row of a crash has no value for."""
+"""What a row without a posterior has no value for."""
 
 
 def row_file(out: Path, seed: int, number: int) -> Path:
@@ -76,10 +77,11 @@ def done_row(out: Path, seed: int, number: int, judge: Callable[[int, int], Row]
     identity: Row = {"problem": number, "seed": seed}
     try:
         row = identity | judge(seed, number)
-    except Exception:  # whatever a user would have seen is what is counted here
+    except Exception as error:  # whatever a user would have seen is what is counted here
         write_bytes(file.with_suffix(".txt"), traceback.format_exc().encode())
         row = identity | dict.fromkeys(UNKNOWN)
-        row |= {"verdict": CRASH, "seconds": perf_counter() - clock}
+        verdict = OUT_OF_TIME if isinstance(error, OutOfTimeError) else CRASH
+        row |= {"verdict": verdict, "seconds": perf_counter() - clock}
     row |= made_here()
     write_bytes(file, f"{json_line(row)}\n".encode())
     # Each problem compiles for itself, and a process can hold only so many programs.

@@ -3,7 +3,8 @@
 A silent failure is a fit of which nothing doubtful was said, though a mean is off by more than 0.3
 sd or an sd by more than 25 %, beyond Monte-Carlo errors. A false alarm is a fit of which something
 was said, though all is right to half of that. Both are counted among the problems whose reference
-settled.
+settled. A fit that says that its time was over before it had any posterior has no answer to judge,
+and is no crash.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +14,13 @@ from scipy.stats import binomtest
 
 from riesz.io.store.results import Row
 
-UNSETTLED, CRASH = "unsettled", "crash"
+UNSETTLED, CRASH, OUT_OF_TIME = "unsettled", "crash", "out of time"
 FLAGGED = ("doubtful", "failed")
 GROUPS = ("family", "engine", "verdict")
 
 
 def is_judged(row: Row) -> bool:
-    return row["verdict"] != CRASH and row["reference"] != UNSETTLED
+    return row["verdict"] not in (CRASH, OUT_OF_TIME) and row["reference"] != UNSETTLED
 
 
 def is_silent(row: Row) -> bool:
