@@ -25,7 +25,7 @@ from riesz.io.store.results import results, write_results
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
-from riesz.prediction.draws import exactly
+from riesz.prediction.draws import NodalDraws, PosteriorDraws, exactly
 
 SEED, NUM_DRAWS, WIDTH = 0, 400, 0.12
 RIGHT = {"few": (12, 3, 0.2), "some": (40, 8, 0.05), "more": (60, 20, 0.1), "many": (150, 30, 0.05)}
@@ -60,6 +60,23 @@ class Linear:
         self.draws = posterior_draws(
             self.posterior(self.origin), num_draws=NUM_DRAWS, for_summary=True
         )
+        self.functions = functions_of(self.problem.latents.latents["f"], terms)
+
+    def draws_at(self, coordinates: np.ndarray) -> PosteriorDraws:
+        """Those of a posterior, with the predictions and the field that belong to coordinates."""
+        predicted = exactly(self.origin + coordinates @ self.matrix.T)
+        unknowns = dict(self.draws.unknowns)
+        if len(self.functions):
+            nodal = coordinates[:, : len(self.functions)] @ self.functions
+            unknowns["f"] = NodalDraws(exactly(nodal), False)
+        observed = dataclasses.replace(self.draws.observed, predicted=predicted)
+        return dataclasses.replace(self.draws, observed=observed, unknowns=unknowns)
+
+    @property
+    def level(self) -> np.ndarray:
+        """The direction of all coordinates in which the field moves everywhere."""
+        along = self.functions.mean(axis=1)
+        return np.append(along / np.linalg.norm(along), np.zeros(self.size - len(along)))
 
     def posterior(self, values: np.ndarray) -> Posterior:
         mean = self.covariance @ self.matrix.T @ (values - self.origin) / self.noise**2
@@ -99,21 +116,27 @@ class Linear:
 
     def misfit_of_limited(self, values: np.ndarray, seed: int, rng: np.random.Generator) -> Misfit:
         posterior, below = self.limited(values, rng)
-        predicted = exactly(self.origin + np.asarray(posterior.distribution.all()) @ self.matrix.T)
+        draws = self.draws_at(np.asarray(posterior.distribution.all()))
         shown = np.asarray(posterior.problem.observed)
-        observed = dataclasses.replace(
-            self.draws.observed, values=shown, predicted=predicted, censored=below
-        )
-        return misfit_of(posterior, dataclasses.replace(self.draws, observed=observed, seed=seed))
+        observed = dataclasses.replace(draws.observed, values=shown, censored=below)
+        return misfit_of(posterior, dataclasses.replace(draws, observed=observed, seed=seed))
 
     def misfit(self, values: np.ndarray, seed: int, **about: Any) -> Misfit:
-        posterior, draws = self.posterior(values), self.draws
+        posterior = self.posterior(values)
         key, _ = jr.split(jr.key(seed))
-        coordinates = np.asarray(posterior.sample(key, NUM_DRAWS))
-        predicted = exactly(self.origin + coordinates @ self.matrix.T)
-        observed = dataclasses.replace(draws.observed, values=values, predicted=predicted)
+        draws = self.draws_at(np.asarray(posterior.sample(key, NUM_DRAWS)))
+        observed = dataclasses.replace(draws.observed, values=values)
         draws = dataclasses.replace(draws, observed=observed, seed=seed)
         return misfit_of(posterior, draws, **about)
+
+
+def functions_of(latent: Any, terms: int) -> np.ndarray:
+    """What each coordinate of the source does at the nodes; nothing where it is one number."""
+    if terms == 1:
+        return np.zeros((0, 0))
+    rows = jnp.concatenate([jnp.zeros((1, terms)), jnp.eye(terms)])
+    nodal = latent.coefficient("f").field.nodal_draws(np.asarray(jax.vmap(latent.value)(rows)))
+    return nodal[1:] - nodal[0]
 
 
 def right(name: str, count: int, *, has_limits: bool = False) -> dict[str, Any]:
@@ -194,6 +217,17 @@ def wrong(count: int) -> list[dict[str, Any]]:
     return rows
 
 
+def shifted(count: int) -> dict[str, Any]:
+    """How often the prior of a field is named whose level is off by three sd."""
+    linear, found = Linear(*RIGHT["some"]), []
+    for number in range(count):
+        rng = np.random.default_rng((SEED, number))
+        values = linear.data(rng, rng.normal(size=linear.size) + 3 * linear.level)
+        told = linear.misfit(values, number).findings
+        found.append(any(one.kind == "prior" and one.names == ("f",) for one in told))
+    return row("a field off by three sd of its level", linear, count, float(np.mean(found)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200, help="Data sets of each kind.")
@@ -204,6 +238,7 @@ def main() -> None:
         *(right(name, options.count) for name in RIGHT),
         *(right(name, options.count, has_limits=True) for name in LIMITED_KINDS),
         *wrong(options.count),
+        shifted(options.count),
     ]
     for one in rows:
         print(f"{one['what']:45s} {one['told']:.3f}")

@@ -59,7 +59,7 @@ def test_intervals_that_miss_are_told():
     [
         ({"sensor_errors": np.full(500, 0.3)}, "the surrogate is off by more than 0.1"),
         ({"start_gaps": np.full(50, 2.0)}, "100% of the data sets end elsewhere"),
-        ({"num_unsettled": 60}, "60 of 500 fits did not settle"),
+        ({"num_unsettled": 60}, "of 60 of 500 data sets weighed draws tell too little"),
     ],
 )
 def test_what_else_may_be_wrong_is_told(changes, words):

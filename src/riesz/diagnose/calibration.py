@@ -34,8 +34,8 @@ class Calibration:
     `ranks` are the posterior's probabilities below the truth, uniform between 0 and 1 where
     posteriors are right (Talts et al. 2018). `sensor_errors` is the largest error of the surrogate
     at a sensor for each truth, in units of the noise; `contraction` the part of the prior variance
-    that data take away; `start_gaps` how far apart two fits of one data set from different starts
-    end, in posterior standard deviations.
+    that data take away; `start_gaps` how far apart two fits of one data set by other draws end, in
+    posterior standard deviations.
     """
 
     names: tuple[str, ...]
@@ -109,11 +109,14 @@ class Calibration:
         apart = float(np.mean(~(self.start_gaps <= AGREED))) if len(self.start_gaps) else 0.0
         if apart > 0.05:
             found.append(
-                f"{apart:.0%} of the data sets end elsewhere from another start: the posterior may "
-                "have several modes."
+                f"{apart:.0%} of the data sets end elsewhere by other draws: the posterior may have "
+                "several modes, or be hard to find; fit some of them by sample."
             )
         if self.num_unsettled > 0.05 * self.num_data_sets:
-            found.append(f"{self.num_unsettled} of {self.num_data_sets} fits did not settle.")
+            found.append(
+                f"of {self.num_unsettled} of {self.num_data_sets} data sets weighed draws tell too "
+                "little: narrow the prior, or fit some of them by sample."
+            )
         return tuple(found)
 
     def fault(self, i: int) -> str:
@@ -148,7 +151,7 @@ class Calibration:
             "sensor_error_worst": float(self.sensor_errors.max()),
             **{f"standard_error{level:.0%}".rstrip("%"): self.standard_error(level)
                for level in LEVELS},
-            "same_from_another_start": float(np.mean(self.start_gaps <= AGREED)),
+            "same_by_other_draws": float(np.mean(self.start_gaps <= AGREED)),
             "num_unsettled": self.num_unsettled,
             "seconds": self.seconds,
             "warnings": list(self.warnings()),
@@ -164,7 +167,7 @@ class Calibration:
         lines.append(
             f"surrogate at the sensors: off by at most {self.sensor_error:.2g} of the noise on "
             "95 % of the prior; "
-            f"{np.mean(self.start_gaps <= AGREED):.0%} of fits from another start end the same"
+            f"{np.mean(self.start_gaps <= AGREED):.0%} of fits by other draws end the same"
         )
         lines += [f"warning: {note}" for note in self.warnings()]
         return "\n".join([*lines] if self.warnings() else [*lines, "calibrated: nothing speaks "

@@ -131,7 +131,8 @@ class ImportanceCheck(eqx.Module):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the posterior must know; nothing where q is good, or corrected.
+        """What a reader of the posterior must know; nothing where q is good, or corrected by
+        weights with a light tail.
 
         Weights with a heavy tail still give means; spreads hang on draws that are too rare, and
         come out a fifth too small (blind problems, docs/trust.md).
