@@ -109,8 +109,8 @@ class Calibration:
         apart = float(np.mean(~(self.start_gaps <= AGREED))) if len(self.start_gaps) else 0.0
         if apart > 0.05:
             found.append(
-                f"{apart:.0%} of the data sets end elsewhere by other draws: the posterior may have "
-                "several modes, or be hard to find; fit some of them by sample."
+                f"{apart:.0%} of the data sets end elsewhere by other draws: the posterior may "
+                "have several modes, or be hard to find; fit some of them by sample."
             )
         if self.num_unsettled > 0.05 * self.num_data_sets:
             found.append(

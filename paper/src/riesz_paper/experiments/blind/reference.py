@@ -145,7 +145,10 @@ def quadrature(blind: BlindProblem, ends: Sequence[Place]) -> Reference | None:
     Every second point must tell the same.
     """
     problem, size = blind.problem, blind.problem.num_coordinates
-    factor = np.linalg.cholesky(spread_about(problem, ends[0]))
+    spread = spread_about(problem, ends[0])
+    if spread is None:
+        return None
+    factor = np.linalg.cholesky(spread)
     peaks = np.linalg.solve(factor, (np.array(ends) - ends[0]).T).T
     low, high = peaks.min(axis=0) - WIDE, peaks.max(axis=0) + WIDE
     for _ in range(ROUNDS):

@@ -41,8 +41,9 @@ class Part(NamedTuple):
     spread: Float[np.ndarray, "one other"]
 
 
-def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, "one other"]:
-    """The inverse of minus the log-density's curvature, by differences of its gradient."""
+def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, "one other"] | None:
+    """The inverse of minus the log-density's curvature, by differences of its gradient; none where
+    a step away there is no solution."""
     solver, size = problem.suited(), len(end)
     slopes = [
         np.asarray(value_and_slope(problem, solver, on_device(end + sign * STEP * unit))[1])
@@ -50,8 +51,8 @@ def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, 
         for sign in (1, -1)
     ]
     bend = -(np.array(slopes[::2]) - np.array(slopes[1::2])) / (2 * STEP)
-    if not np.isfinite(bend).all():  # a step away there is no solution: as wide as the prior
-        bend = np.eye(size)
+    if not np.isfinite(bend).all():
+        return None
     values, axes = np.linalg.eigh((bend + bend.T) / 2)
     # No direction is wider than twice the prior, in which the log-density bends by one.
     return (axes / np.maximum(values, 0.25)) @ axes.T
@@ -60,11 +61,15 @@ def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, 
 def weighed(
     problem: InverseProblem, probes, ends: list[np.ndarray], seed: list[int]
 ) -> Weighed | None:
-    """From all ends that differ; nothing where the weights have a heavy tail."""
+    """From all ends that differ; nothing where one of them has no curvature, or the weights have a
+    heavy tail."""
     parts: list[Part] = []
     for end in ends:
         if not any(near(end, *part) for part in parts):
-            parts.append(Part(end, spread_about(problem, end)))
+            spread = spread_about(problem, end)
+            if spread is None:
+                return None
+            parts.append(Part(end, spread))
     rng = np.random.default_rng(seed)
     for count in COUNTS:
         draws = drawn(parts, count, rng)
