@@ -28,7 +28,7 @@ from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.blind.marginal import marginal
 from riesz_paper.experiments.blind.problem import BlindProblem
 from riesz_paper.experiments.blind.solved import Rows, seen, value_and_slope
-from riesz_paper.experiments.blind.weighed import spread_about, weighed
+from riesz_paper.experiments.blind.weighed import spread_or_prior, weighed
 
 Place = Float[np.ndarray, " coordinate"]
 
@@ -145,10 +145,7 @@ def quadrature(blind: BlindProblem, ends: Sequence[Place]) -> Reference | None:
     Every second point must tell the same.
     """
     problem, size = blind.problem, blind.problem.num_coordinates
-    spread = spread_about(problem, ends[0])
-    if spread is None:
-        return None
-    factor = np.linalg.cholesky(spread)
+    factor = np.linalg.cholesky(spread_or_prior(problem, ends[0]))
     peaks = np.linalg.solve(factor, (np.array(ends) - ends[0]).T).T
     low, high = peaks.min(axis=0) - WIDE, peaks.max(axis=0) + WIDE
     for _ in range(ROUNDS):
@@ -194,7 +191,7 @@ def searched(problem: InverseProblem, seed: int) -> list[Place]:
         return -float(value), -np.asarray(slope)
 
     first, best = polished(problem, cost, *ended(cost, np.zeros(size)))
-    factor = np.linalg.cholesky(spread_about(problem, first))
+    factor = np.linalg.cholesky(spread_or_prior(problem, first))
 
     def rounded(offset: Place) -> tuple[float, Place]:
         value, slope = cost(first + factor @ offset)
@@ -224,7 +221,7 @@ def polished(
     """By Newton's steps, halved where they would go up."""
     for _ in range(NEWTON_STEPS):
         _, slope = cost(place)
-        step = -spread_about(problem, place) @ slope
+        step = -spread_or_prior(problem, place) @ slope
         if -step @ slope < DECREMENT:
             break
         tried = [(place + share * step, cost(place + share * step)[0]) for share in SHARES]

@@ -58,6 +58,11 @@ def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, 
     return (axes / np.maximum(values, 0.25)) @ axes.T
 
 
+def spread_or_prior(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, "one other"]:
+    found = spread_about(problem, end)
+    return np.eye(len(end)) if found is None else found
+
+
 def weighed(
     problem: InverseProblem, probes, ends: list[np.ndarray], seed: list[int]
 ) -> Weighed | None:
