@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+import riesz as rz
 from riesz.diagnose.contradiction.findings import LEVELS, PRIOR
-from riesz.diagnose.contradiction.prior import of_field, of_level
+from riesz.diagnose.contradiction.prior import of_field, of_level, prior_conflicts
 
 COUNT, NUM_DRAWS = 20, 800
 SHARES = np.linspace(0.99, 0.05, COUNT)
@@ -47,3 +48,20 @@ def test_a_level_says_nothing_where_it_is_not_known():
     unlearned = np.zeros(COUNT)
     unlearned[-1] = 1.0
     assert of_level(own, own @ unlearned) is None
+
+
+def test_a_level_is_told_once_by_the_name_of_its_field():
+    problem = rz.inverse_problem(
+        rz.interval(24),
+        rz.diffusion(1.0) - rz.source("f"),
+        latents={"f": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=COUNT)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations([0.5], [0.0]),
+        likelihood=rz.Gaussian(0.1),
+    )
+    own = 0.1 * np.random.default_rng(0).normal(size=(NUM_DRAWS, COUNT))
+    own -= 4 * SLOPES / np.linalg.norm(SLOPES)
+    (found,) = prior_conflicts(problem.latents, own, {"f": own @ SLOPES})
+    assert found.names == ("f",)
+    assert found.words.startswith("The data pull the level of the field f to where its prior had")
+    assert "it lies 4.0 prior sd below the prior's mean" in found.words

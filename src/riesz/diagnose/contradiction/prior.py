@@ -123,37 +123,33 @@ def of_field(own: Draws) -> tuple[float, float] | None:
 
 
 def in_words(one: Conflict, latents: LatentSpace, coordinates: Draws, p: float) -> Finding:
-    if one.kind == FIELD:
-        words = (
-            f"The data pull the field {one.name} to where its prior had next to nothing: what was "
-            f"learned of it is {one.size:.1f} times as far from its mean as the prior expects. Its "
-            "mean or sd may be off, its length scale too long, or it makes up for something that "
-            "the equation misses."
-        )
-        return Finding(PRIOR, words, (one.name,), (), p)
-    side = "above" if one.size > 0 else "below"
-    if one.kind == LEVEL:
-        words = (
-            f"The data pull the level of the field {one.name} to where its prior had next to "
-            f"nothing: averaged over all of its places, it lies {abs(one.size):.1f} prior sd "
-            f"{side} the prior's mean. State that anew, or look for what the equation misses that "
-            "it makes up for."
-        )
-        return Finding(PRIOR, words, (one.name,), (), p)
-    label = latents.coordinate_names()[one.column]
-    words = (
-        f"The data pull {label} to where its prior had next to nothing: its posterior mean "
-        f"lies {abs(one.size):.1f} prior sd {side} the prior's median"
-        f"{values(one, latents, coordinates)}. State the prior anew, or look for what the equation "
-        "misses that it makes up for."
-    )
+    off = f"{abs(one.size):.1f} prior sd {'above' if one.size > 0 else 'below'} the prior's"
+    what, found = {
+        FIELD: (
+            f"the field {one.name}",
+            f"what was learned of it is {one.size:.1f} times as far from its mean as the prior "
+            "expects. Its mean or sd may be off, its length scale too long, or it makes up for "
+            "something that the equation misses.",
+        ),
+        LEVEL: (
+            f"the level of the field {one.name}",
+            f"averaged over all of its places, it lies {off} mean. State that anew, or look for "
+            "what the equation misses that it makes up for.",
+        ),
+        NUMBER: (
+            latents.coordinate_names()[one.column],
+            f"its posterior mean lies {off} median{values(one, latents, coordinates)}. State the "
+            "prior anew, or look for what the equation misses that it makes up for.",
+        ),
+    }[one.kind]
+    words = f"The data pull {what} to where its prior had next to nothing: {found}"
     return Finding(PRIOR, words, (one.name,), (), p)
 
 
 def values(one: Conflict, latents: LatentSpace, coordinates: Draws) -> str:
     """The posterior's mean and the prior's interval in their unit, of numbers that have one."""
     latent, part = latents.latents[one.name], latents.slices()[one.name]
-    if not isinstance(latent, Parametric | RegionValues):
+    if one.kind != NUMBER or not isinstance(latent, Parametric | RegionValues):
         return ""
     rows = np.repeat(coordinates.mean(axis=0)[None], 4, axis=0)
     rows[1:, one.column] = ENDS

@@ -54,7 +54,7 @@ class Fitted:
 
 
 def fitted(blind: BlindProblem, seconds: float = FIT_SECONDS) -> Fitted:
-    """By `auto`, with its defaults, in some time; the verdict is that of a report's trust panel.
+    """By `auto`, with a time limit; the verdict is that of a report's trust panel.
 
     Of the panel those lines count that are about the computation: checks, notes of the engine and
     warnings. How the data are met, and what they tell of an unknown, is not about it.

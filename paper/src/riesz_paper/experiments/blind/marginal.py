@@ -162,5 +162,7 @@ def spread(model: Conditioned, place: Float[np.ndarray, " other"]) -> Float[np.n
     bend = np.zeros((size, size))
     for (i, j, a, b), value in zip(corners, told, strict=True):
         bend[i, j] -= a * b * value / (4 * STEP**2)
+    if not np.isfinite(bend).all():  # a step away there is no solution: as wide as the prior
+        return np.eye(size)
     values, axes = np.linalg.eigh((bend + bend.T) / 2)
-    return (axes / np.maximum(np.nan_to_num(values, nan=0.25), 0.25)) @ axes.T
+    return (axes / np.maximum(values, 0.25)) @ axes.T

@@ -18,9 +18,9 @@ from riesz.errors import FileFormatError, OutOfTimeError, RieszError
 from riesz.io.store.files import prepared_folder, write_bytes
 from riesz.io.store.results import Row, commit, json_line, machine, versions
 from riesz_paper.experiments.blind.judge import ERRORS, row_of
+from riesz_paper.experiments.blind.tables import CRASH, OUT_OF_TIME
 
 ROWS = "rows"
-CRASH, OUT_OF_TIME = "crash", "out of time"
 
 UNKNOWN = (
     *("family", "engine", "misspecified", "break", "coverage95", "reference", "points_at_break"),
