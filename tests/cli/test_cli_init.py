@@ -246,6 +246,16 @@ def test_a_table_without_a_column_of_values_is_told_with_what_was_looked_for(tmp
         FileFormatError, match=r"the column level has no numbers, first 'low': name"
     ):
         starter(path, None, tmp_path, Asked(value="level"))
+    for cells, told in (
+        (("1.5", "low", "low"), "few numbers: 'low'"),
+        (("1", "", ""), "most are empty"),
+    ):
+        rows = [
+            f"{x},{y},{cell}" for (x, y), cell in zip([(0, 0), (1, 0), (0, 1)], cells, strict=True)
+        ]
+        path.write_text("\n".join(["x,y,level", *rows, ""]))
+        with pytest.raises(FileFormatError, match=told):
+            starter(path, None, tmp_path, Asked())
 
 
 def test_quiet_writes_and_prints_nothing(tmp_path):

@@ -280,5 +280,13 @@ def kind_of(table: TextTable, name: str, taken: tuple[str, str]) -> str:
         return "numbers of rows"
     if is_numeric(table, name):
         return "numbers, not values by its name"
-    first = next((cell for cell in table.cells(name) if cell), None)
-    return "empty" if first is None else f"no numbers: {first[:MOST_SHOWN]!r}"
+    return without_numbers([cell for cell in table.cells(name) if cell])
+
+
+def without_numbers(cells: Sequence[str]) -> str:
+    """What the cells of a column have that is no column of numbers."""
+    if not cells:
+        return "empty"
+    others = [cell for cell in cells if not np.isfinite(number_or_limit(cell))]
+    few = "few" if len(others) < len(cells) else "no"
+    return f"{few} numbers: {others[0][:MOST_SHOWN]!r}" if others else "few numbers, most are empty"
