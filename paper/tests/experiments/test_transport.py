@@ -68,6 +68,16 @@ def test_sensors_lie_inside_the_disc():
     assert np.linalg.norm(points - 0.5, axis=1).max() < 0.45
 
 
+def test_the_finest_problem_sees_the_same_data_through_quadratic_elements():
+    """Of a quadratic function, point values are exact."""
+    seen = data.data_set("square", 1, 0)
+    problem = data.posed_finest("square", seen)
+    x, y = problem.forward.space.points.T
+    np.testing.assert_allclose(problem.observed, seen.values)
+    wanted = seen.points[:, 0] * seen.points[:, 1] + seen.points[:, 0] ** 2
+    np.testing.assert_allclose(problem.operator @ jnp.asarray(x * y + x**2), wanted, rtol=1e-12)
+
+
 def test_growth_is_the_slope_of_measured_costs_only():
     rows = [
         {"method": "nuts-dense", "domain": "square", "nodes": n, "cpu_seconds": cost, **extra}

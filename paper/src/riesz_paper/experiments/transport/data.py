@@ -4,7 +4,6 @@ $-\Delta u + \tau\cdot\nabla u = 1$ with $u = 0$ on the boundary and $\tau \sim 
 data come from a mesh finer than any that is fitted; noise is two per cent of the largest value.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from riesz.fem.elements.space import P1, P2, point_operator
+from riesz.fem.elements.space import P1, P2, Space, point_operator
 from riesz.fem.problem import BoundaryValueProblem, boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import WeakForm, advection, diffusion, source
@@ -123,9 +122,13 @@ def random_points(
 @lru_cache(maxsize=4)
 def template(domain: str, levels: int) -> InverseProblem:
     """The problem on one mesh with dummy data: replicates share what is compiled for it."""
+    return with_dummy_data(mesh_family(domain, levels), domain)
+
+
+def with_dummy_data(mesh: Hierarchy | Space, domain: str) -> InverseProblem:
     points = random_points(np.random.default_rng(0), domain, NUM_SENSORS)
     return inverse_problem(
-        mesh_family(domain, levels),
+        mesh,
         equation(),
         latents={"tau": dist.Normal(0.0, PRIOR_SD).expand([2])},
         dirichlet={"boundary": 0.0},
@@ -149,12 +152,7 @@ def posed(case: Case) -> tuple[InverseProblem, DataSet]:
 @lru_cache(maxsize=2)
 def finest_template(domain: str) -> InverseProblem:
     """The problem with quadratic elements, whose error is far below that of every fitted mesh."""
-    problem = template(domain, FINEST_LEVELS)
-    forward = boundary_value_problem(
-        P2(problem.forward.space.mesh), problem.forward.form, {"boundary": 0.0}
-    )
-    operator = point_operator(forward.space, problem.observations.points)
-    return dataclasses.replace(problem, forward=forward, operator=operator, hierarchy=None)
+    return with_dummy_data(P2(mesh_family(domain, FINEST_LEVELS).meshes[-1]), domain)
 
 
 def posed_finest(domain: str, data: DataSet) -> InverseProblem:
