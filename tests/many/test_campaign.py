@@ -133,8 +133,9 @@ def test_without_dask_it_is_said_what_to_install():
 @pytest.mark.filterwarnings("ignore:unclosed cluster")  # of what dask-jobqueue gave up making
 def test_a_queue_that_nobody_described_is_told():
     pytest.importorskip("dask_jobqueue", reason="comes with the extra cluster")
-    with pytest.raises(RieszError, match=r"what a job of slurm is stands nowhere .*jobqueue.yaml"):
-        queue("slurm")
+    told = r"what a job of slurm is stands nowhere .*jobqueue.yaml"
+    with pytest.raises(RieszError, match=told), queue("slurm"):
+        pass
 
 
 def test_a_damaged_row_is_told(tmp_path):

@@ -49,7 +49,7 @@ def fit_many(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", help="A Dask scheduler (tcp://...), slurm or pbs."),
+        typer.Option("--cluster", help="A Dask scheduler (tls://...), slurm or pbs."),
     ] = None,
     engine: EngineOption = None,
     seed: FitSeedOption = 0,

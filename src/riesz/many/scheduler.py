@@ -1,17 +1,23 @@
 """The one door to other processes: Dask Distributed, here, on a given scheduler, or by a queue.
 
-A process gets one task at a time. Tasks of one group share what is compiled: a process stays with a
-group as long as there is something left of it.
+Whoever reaches a scheduler or a worker can run code as the person who fits: they speak TLS, and
+know each other by credentials that are made for one run. A process gets one task at a time. Tasks
+of one group share what is compiled: a process stays with a group as long as there is something left
+of it.
 """
 
 import logging
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from os.path import expanduser, expandvars
+from pathlib import Path
 from queue import Empty, SimpleQueue
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -20,6 +26,18 @@ from riesz.many.processes import num_processors, pin, threads_limited
 
 QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 """Classes of dask-jobqueue, which are told of a cluster by their own configuration file."""
+
+PLAIN = "RIESZ_PLAIN_CLUSTER"
+"""An environment variable: set to 1, schedulers are spoken to without TLS."""
+
+SETTINGS = {
+    # A fit may keep its process from answering for longer than any limit.
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.worker.daemon": True,
+    # Pages that any user of the machine could read.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 
 SECONDS_BETWEEN_LOOKS = 2.0
 SECONDS_TO_ANSWER, SECONDS_TO_START = 20.0, 300.0
@@ -37,7 +55,7 @@ Function = str | Callable[..., Any]
 class Pool:
     """Where tasks run: so many processes here, or those of a cluster.
 
-    `cluster` is the address of a scheduler (tcp://host:8786), or `slurm` or `pbs`, which are asked
+    `cluster` is the address of a scheduler (tls://host:8786), or `slurm` or `pbs`, which are asked
     for `jobs` jobs.
     """
 
@@ -89,39 +107,73 @@ def connected(pool: Pool) -> Iterator[Any]:
             cluster.scale(jobs=pool.jobs or 1)
             yield client
     else:
+        check_address(pool.cluster)
         try:
             client = distributed.Client(pool.cluster, timeout=SECONDS_TO_ANSWER)
-        except (OSError, ValueError, TimeoutError) as error:
+        except (AssertionError, OSError, TypeError, ValueError, TimeoutError) as error:
+            reason = str(error) or "it hangs up"  # on credentials that are not its own
             raise RieszError(
-                f"no scheduler answers at {pool.cluster!r} ({error}): give an address such as "
-                f"tcp://host:8786, or one of {', '.join(QUEUES)}."
+                f"no scheduler answers at {pool.cluster!r} ({reason}): give an address such as "
+                f"tls://host:8786, or one of {', '.join(QUEUES)}. Certificates for TLS are those "
+                "of Dask's own configuration, distributed.comm.tls."
             ) from None
         with client:
             yield client
 
 
-def queue(name: str) -> Any:
-    """Jobs of a queue, as the configuration of dask-jobqueue describes them."""
-    try:
-        return getattr(dask_module("dask_jobqueue"), QUEUES[name])()
-    except ValueError as error:
+def check_address(address: str) -> None:
+    """Refuse a scheduler that takes orders from everybody, unless the user wants it."""
+    if not address.startswith(("tls://", "wss://")) and os.environ.get(PLAIN) != "1":
         raise RieszError(
-            f"what a job of {name} is stands nowhere ({str(error).splitlines()[0]}): write it into "
-            "~/.config/dask/jobqueue.yaml, as jobqueue.dask.org shows."
-        ) from None
+            f"{address!r} is no address with TLS, and whoever reaches a scheduler without it can "
+            "run code as you: start scheduler and workers with certificates and give "
+            f"tls://host:8786, or one of {', '.join(QUEUES)}; or set {PLAIN}=1 in a network that "
+            "is yours alone."
+        )
+
+
+def credentials(distributed: Any) -> Any:
+    """A certificate and a key for one run, in memory."""
+    dask_module("cryptography")
+    return distributed.Security.temporary()
+
+
+@contextmanager
+def queue(name: str) -> Iterator[Any]:
+    """Jobs of a queue, as the configuration of dask-jobqueue describes them.
+
+    Their key is a file that only its owner can read, in a folder that all machines share.
+    """
+    config = dask_module("dask.config")
+    shared = config.get(f"jobqueue.{name}.shared-temp-directory", None) or "~"
+    made = getattr(dask_module("dask_jobqueue"), QUEUES[name])
+    security = credentials(dask_module("distributed"))
+    options = {"dashboard": False, "dashboard_address": ":0"}
+    with (
+        config.set(SETTINGS),
+        TemporaryDirectory(prefix=".riesz-", dir=expandvars(expanduser(shared))) as folder,
+    ):
+        for part in ("tls_ca_file", "tls_worker_cert", "tls_worker_key"):
+            file = Path(folder, part)
+            file.touch(mode=0o600)
+            file.write_text(getattr(security, part))
+            setattr(security, part, str(file))
+        try:
+            cluster = made(security=security, scheduler_options=options)
+        except ValueError as error:
+            raise RieszError(
+                f"what a job of {name} is stands nowhere ({str(error).splitlines()[0]}): write it "
+                "into ~/.config/dask/jobqueue.yaml, as jobqueue.dask.org shows."
+            ) from None
+        with cluster:
+            yield cluster
 
 
 @contextmanager
 def here(distributed: Any, pool: Pool) -> Iterator[Any]:
     """Processes on this machine; one that dies is started again."""
-    settings = {
-        # A fit may keep its process from answering for longer than any limit.
-        "distributed.scheduler.worker-ttl": None,
-        "distributed.worker.daemon": True,
-    }
-    config = dask_module("dask.config")
     with (
-        config.set(settings),
+        dask_module("dask.config").set(SETTINGS),
         threads_limited(pool.num_here, pool.threads),
         # Without processes at first: one that is killed while it starts would take all with it.
         distributed.LocalCluster(
@@ -129,7 +181,9 @@ def here(distributed: Any, pool: Pool) -> Iterator[Any]:
             threads_per_worker=1,
             memory_limit=0,  # what it counts is not what a fit needs
             dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # that of others is taken
             silence_logs=logging.CRITICAL + 1,
+            security=credentials(distributed),
         ) as cluster,
     ):
         yield cluster
