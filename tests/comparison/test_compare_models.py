@@ -94,6 +94,15 @@ def test_differences_of_two_models_are_those_of_exact_fits():
     assert "right foretells left-out blocks better than noisy" in " ".join(found.words)
 
 
+def test_blocks_of_one_are_left_out_as_single_observations_are_in_any_order():
+    order = np.random.default_rng(4).permutation(12)
+    found = compare(integrated(), blocks=order, refit=False)
+    for name in (KRIGING, PLANE):
+        model = found.model(name)
+        np.testing.assert_allclose(model.by_blocks.log_density, model.alone.log_density)
+        np.testing.assert_allclose(model.found[1].k_hat[order], model.found[0].k_hat)
+
+
 def test_a_model_ties_with_itself():
     found = compare([integrated(), integrated()], blocks=NUM_BLOCKS)
     for how, score in itertools.product((ONE, BLOCKS), ("log_density", "crps", "error")):

@@ -1,23 +1,33 @@
 """`compare`: which of several models of the same data to believe, and does the equation help?"""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block, spatial_blocks
 from riesz.comparison.foretold import Foretold, scores
-from riesz.comparison.found import KRIGING, PLANE, Comparison, Model
-from riesz.comparison.left_out import How, Pair, foretold_by, foretold_by_model
+from riesz.comparison.found import KRIGING, PLANE, Comparison, Difference, Model, paired
+from riesz.comparison.left_out import (
+    How,
+    Pair,
+    foretold_by,
+    foretold_by_model,
+    foretold_by_problem,
+    model_of_data,
+)
+from riesz.comparison.places import place_models
 from riesz.comparison.same import check_same
 from riesz.engines.base import AbstractEngine
-from riesz.engines.conditional.host import DataModel
-from riesz.engines.conditional.places import place_models
+from riesz.engines.conditional.engine import Conditional
+from riesz.engines.conditional.host import DataModel, rough_mode
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.observables import AtPoints
 from riesz.posterior.posterior import Posterior
+from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 
 EVIDENCE = "log_evidence"
@@ -51,35 +61,90 @@ def compare(
     its name. One posterior is enough: kriging and the plane stand beside it.
     """
     named = named_posteriors(posteriors)
-    first = next(iter(named.values())).problem
-    for name, one in named.items():
-        check_same(first, one.problem, next(iter(named)), name)
+    problems = {name: one.problem for name, one in named.items()}
+    first = next(iter(problems.values()))
+    for name, one in problems.items():
+        check_same(first, one, next(iter(problems)), name)
+    how = How(len(first.observed), blocks_of(first, blocks, seed), refit, seed)
+    ours = [
+        Ours(
+            *(name, one.problem, one.engine or "posterior"),
+            foretold_by(one, how, (engines or {}).get(name)),
+            evidence_of(one),
+        )
+        for name, one in named.items()
+    ]
+    return beside_rivals(ours, how, back, unit)
+
+
+def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison | None:
+    """What `compare` will say of the posterior of `conditional`, by the same closed forms.
+
+    None where there are none, or where kriging and a plane have nothing to say.
+    """
+    if no_rivals([problem]) is not None:
+        return None
+    how = How(len(problem.observed), blocks_of(problem, None, seed), None, seed)
+    pair = foretold_by_problem(problem, how)
+    if pair is None:
+        return None
+    return beside_rivals([Ours("equation", problem, Conditional.name, pair, None)], how)
+
+
+def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference | None:
+    """How much more log-density an observation has given all others with an unknown than without.
+
+    At the most probable scales of both. None where there is no closed form, or no such unknown.
+    """
+    parts, count = linear_parts(problem), len(problem.observed)
+    model, mode = model_of_data(problem), rough_mode(problem)
+    if name not in parts.names or model is None or mode is None:
+        return None
+    kept = tuple(one for one in model.components if one.name != name)
+    without = dataclasses.replace(model, components=kept)
+    singles = How(count, None, False, seed).singles
+    whole, rest = (
+        model.system(at).left_out(singles).logs
+        for model, at in ((model, mode), (without, without.rough_mode()))
+    )
+    return paired(whole - rest, np.arange(count), seed)
+
+
+class Ours(NamedTuple):
+    """A model with an equation, and what it says of left-out observations."""
+
+    name: str
+    problem: InverseProblem
+    engine: str
+    pair: Pair
+    evidence: float | None
+
+
+def beside_rivals(
+    ours: Sequence[Ours], how: How, back: Callable[[Any], Any] | None = None, unit: str = ""
+) -> Comparison:
+    """Models of the same observations, with kriging and a plane beside them where these can be."""
+    first = ours[0].problem
     observed = np.asarray(first.observed, float)
-    block = blocks_of(first, blocks, seed)
-    groups = None
-    if block is not None:
-        groups = [np.flatnonzero(block == one) for one in range(int(block.max()) + 1)]
-    how = How([np.array([row]) for row in range(len(observed))], groups, refit, seed)
 
     def model(name: str, engine: str, pair: Pair, knows: int, evidence: float | None) -> Model:
         alone, by_blocks = (None if one is None else scored_in(one, observed, back) for one in pair)
         assert alone is not None
         return Model(name, engine, alone, by_blocks, pair, evidence, knows)
 
-    designs = [design_of(one.problem) for one in named.values()]
+    designs = [design_of(one.problem) for one in ours]
     known = distinct(designs)
     found = []
-    for (name, one), design in zip(named.items(), designs, strict=True):
-        pair = foretold_by(one, how, (engines or {}).get(name))
+    for one, design in zip(ours, designs, strict=True):
         knows = next(i for i, other in enumerate(known) if alike(design, other))
-        found.append(model(name, one.engine or "posterior", pair, knows, evidence_of(one)))
-    lacking = no_rivals(list(named.values()))
+        found.append(model(one.name, one.engine, one.pair, knows, one.evidence))
+    lacking = no_rivals([one.problem for one in ours])
     for knows, design in enumerate(known if lacking is None else ()):
         for name, rival in rivals(first, observed, design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
             found.append(model(called, "", foretold_by_model(rival, observed, how), knows, None))
-    return Comparison(tuple(found), block, seed, lacking, unit)
+    return Comparison(tuple(found), how.block, how.seed, lacking, unit)
 
 
 def blocks_of(
@@ -139,10 +204,10 @@ def named_posteriors(
     return named
 
 
-def no_rivals(posteriors: Sequence[Posterior]) -> str | None:
+def no_rivals(problems: Sequence[InverseProblem]) -> str | None:
     """Why kriging and a plane have nothing to say of these data; None where they have."""
-    problem, what = posteriors[0].problem, posteriors[0].problem.observations.what
-    other = [one.problem.likelihood for one in posteriors if not one.problem.likelihood.is_additive]
+    problem, what = problems[0], problems[0].observations.what
+    other = [one.likelihood for one in problems if not one.likelihood.is_additive]
     count, limits = len(problem.observed), int(problem.censored.sum())
     reasons = {
         f"they know values at points, and these are {what.describe()}": isinstance(what, AtPoints),

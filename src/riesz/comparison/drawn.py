@@ -10,10 +10,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from scipy.special import logsumexp
 
 from riesz.comparison.foretold import DOUBTFUL, REFIT, Foretold, way
-from riesz.comparison.normal import Groups
+from riesz.diagnose.leave_one_out import own_logs
+from riesz.engines.conditional.systems import Groups
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
-from riesz.observe.joint import Joint
 from riesz.observe.likelihood import (
     AbstractLikelihood,
     Censored,
@@ -61,20 +61,6 @@ def each_observation(
     predicted, likelihood = problem.predicted(state, z), problem.likelihood
     logs = own_logs(likelihood, problem.observed, predicted, z)
     return {"logs": logs, "new": likelihood.sample(key, predicted, z)}
-
-
-def own_logs(
-    likelihood: AbstractLikelihood,
-    observed: Float[Array, " sensor"],
-    predicted: Float[Array, " sensor"],
-    z: PyTree,
-) -> Float[Array, " sensor"]:
-    """Of each observation by itself."""
-    if isinstance(likelihood, Joint):
-        cut = zip(likelihood.cut(observed), likelihood.cut(predicted), strict=True)
-        each = [own_logs(one, seen, said, z) for (one, seen), (_, said) in cut]
-        return jnp.concatenate(each)
-    return jnp.asarray(likelihood.distribution(predicted, z).log_prob(observed))
 
 
 Again = Callable[[int], Posterior]

@@ -167,7 +167,11 @@ class Comparison:
         """The verdict: does the equation help, which model is the best, what cannot be told."""
         ours = [one for one in self.ranked if one.is_physics]
         rivals = {one.knows: one for one in reversed(self.ranked) if not one.is_physics}
-        told = [self.against(one, rivals[one.knows]) for one in ours if one.knows in rivals]
+        told = [
+            f"{one.name}: " * (len(ours) > 1) + self.against(one, rivals[one.knows])
+            for one in ours
+            if one.knows in rivals
+        ]
         told += [self.between(ours[0], other) for other in ours[1:]]
         if self.lacking:
             told.append(f"kriging and a plane do not stand beside these models: {self.lacking}")
@@ -194,18 +198,11 @@ class Comparison:
         theirs = f"a {rival.name}" if rival.name.startswith(PLANE) else rival.name
         if found.is_better:
             return (
-                f"{ours.name}: physics helps here: it foretells {self.left_out} better than "
-                f"{theirs} {figures}"
+                f"physics helps here: it foretells {self.left_out} better than {theirs} {figures}"
             )
         if found.is_worse:
-            return (
-                f"{ours.name}: physics costs here: {theirs} foretells {self.left_out} better "
-                f"{figures}"
-            )
-        return (
-            f"{ours.name}: physics does not help here: {theirs} foretells {self.left_out} as well "
-            f"{figures}"
-        )
+            return f"physics costs here: {theirs} foretells {self.left_out} better {figures}"
+        return f"physics does not help here: {theirs} foretells {self.left_out} as well {figures}"
 
     def between(self, best: Model, other: Model) -> str:
         found = self.difference(best.name, other.name)

@@ -15,23 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.comparison.blocks import Block
 from riesz.comparison.drawn import foretold_by_draws, of_draws, without
 from riesz.comparison.foretold import Foretold
-from riesz.comparison.normal import (
-    Again,
-    Groups,
-    LeftOut,
-    NormalData,
-    foretold,
-    left_out,
-    normal_data,
-    solved_data,
-)
+from riesz.comparison.normal import Again, by_root, foretold, left_out, solved_data
+from riesz.comparison.places import LikelyValues, likely_values, of_rows
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.host import DataModel, data_model
-from riesz.engines.conditional.places import LikelyValues, likely_values, of_rows
+from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.points import at_sensors
+from riesz.engines.conditional.systems import AbstractDataSystem, Groups, LeftOut
 from riesz.engines.table import ENGINES, engine_of
 from riesz.errors import RieszError
 from riesz.inference.auto import seconds_of
@@ -52,16 +45,27 @@ BUDGET = 120.0
 """Seconds that refits may take together, roughly, where nobody asked for them."""
 
 Others = Float[np.ndarray, "value other"]
+PerOther = Float[np.ndarray, " other"]
 PerSensor = Float[np.ndarray, " sensor"]
 
 
 class How(NamedTuple):
     """Which observations are left out together, and whether models may be fitted again."""
 
-    singles: Groups
-    blocks: Groups | None
+    count: int
+    block: Block | None
     refit: bool | None
     seed: int
+
+    @property
+    def singles(self) -> Groups:
+        return list(np.arange(self.count)[:, None])
+
+    @property
+    def blocks(self) -> Groups | None:
+        if self.block is None:
+            return None
+        return [np.flatnonzero(self.block == one) for one in range(int(self.block.max()) + 1)]
 
     @property
     def divisions(self) -> list[Groups]:
@@ -75,19 +79,29 @@ Refits = Callable[[int], Posterior]
 """A fit without a block, given by its number."""
 
 
-def foretold_by_model(model: DataModel, observed: PerSensor, how: How) -> Pair:
-    """For a model of the data that knows no equation."""
-    return by_model(model, likely_values(model, seed=how.seed), observed, how)
-
-
-def by_model(model: DataModel, likely: LikelyValues, observed: PerSensor, how: How) -> Pair:
+def foretold_by_model(
+    model: DataModel, observed: PerSensor, how: How, mode: PerOther | None = None
+) -> Pair:
+    """For data that are normal given few scales, whose most probable values may be known."""
+    likely = likely_values(model, mode=mode, seed=how.seed)
     again = None if how.refit is False else partial(refitted_scales, model, likely.mean, how)
-    every = (normal_data(model, own) for own in likely.values)
-    return by_mixture(every, observed, likely.weights, how, again)
+    return by_mixture(map(model.system, likely.values), observed, likely.weights, how, again)
+
+
+def foretold_by_problem(problem: InverseProblem, how: How) -> Pair | None:
+    """Before any fit, by closed forms; None where unknowns do more than scale or blur."""
+    model, mode = model_of_data(problem), rough_mode(problem)
+    if model is None or mode is None:
+        return None
+    return foretold_by_model(model, np.asarray(problem.observed, float), how, mode)
+
+
+def model_of_data(problem: InverseProblem) -> DataModel | None:
+    return data_model(problem, linear_parts(problem), at_sensors(problem))
 
 
 def by_mixture(
-    every: Iterable[NormalData],
+    every: Iterable[AbstractDataSystem],
     observed: PerSensor,
     shares: Float[np.ndarray, " value"],
     how: How,
@@ -101,15 +115,14 @@ def by_mixture(
 
 
 def refitted_scales(
-    model: DataModel, start: Float[np.ndarray, " other"], how: How, number: int
+    model: DataModel, start: PerOther, how: How, number: int
 ) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
     """What the others say of a block, at scales and noise that they alone leave."""
     assert how.blocks is not None
     rows = how.blocks[number]
     rest = np.setdiff1d(np.arange(len(model.misfit)), rows)
     likely = likely_values(of_rows(model, rest), start=start, seed=how.seed)
-    every = (normal_data(model, own) for own in likely.values)
-    return left_out(every, [[rows]])[0], likely.weights
+    return left_out(map(model.system, likely.values), [[rows]])[0], likely.weights
 
 
 def foretold_by(posterior: Posterior, how: How, engine: AbstractEngine | None = None) -> Pair:
@@ -127,18 +140,17 @@ def foretold_by(posterior: Posterior, how: How, engine: AbstractEngine | None = 
 
 
 def foretold_conditionally(posterior: Posterior, how: How, fits: Refits | None) -> Pair:
-    problem, history = posterior.problem, posterior.history
-    observed, parts = np.asarray(problem.observed, float), linear_parts(problem)
+    problem, parts = posterior.problem, linear_parts(posterior.problem)
+    # What holds of the data before a fit holds after it, by the same numbers.
+    if (found := foretold_by_problem(problem, how)) is not None:
+        return found
     at = at_sensors(problem)
-    model = data_model(problem, parts, at)
-    known = values_of_others(posterior, parts, how.seed)
-    if model is not None:
-        # As the engine weighed them, which keeps some: so many more tell tails of weights better.
-        if "mode" in history and "k_hat" in history:
-            known = likely_values(model, mode=np.asarray(history["mode"]), seed=how.seed)
-        return by_model(model, known, observed, how)
+    observed, known = (
+        np.asarray(problem.observed, float),
+        values_of_others(posterior, parts, how.seed),
+    )
 
-    def solved(values: Others) -> Iterable[NormalData]:
+    def solved(values: Others) -> Iterable[AbstractDataSystem]:
         return (solved_data(problem, parts, own, at) for own in values)
 
     def refitted(number: int) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
@@ -174,7 +186,7 @@ def foretold_with_shared_noise(posterior: Posterior, how: How) -> Pair:
     drawn = quantity_draws(posterior, normal_given, num_draws=count, seed=how.seed)
     kept = ~np.isnan(drawn["misfit"]).any(axis=1)
     each = zip(drawn["misfit"][kept], drawn["root"][kept], strict=True)
-    every = (NormalData(misfit, root @ root.T) for misfit, root in each)
+    every = (by_root(misfit, root) for misfit, root in each)
     shares = np.full(int(kept.sum()), 1 / kept.sum())
     return by_mixture(every, np.asarray(problem.observed, float), shares, how, None)
 

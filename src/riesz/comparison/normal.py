@@ -1,69 +1,45 @@
 r"""Blocks left out of data that are normal given few unknowns: closed forms, and weights for those.
 
-Given scales and noise $h$ the data have the covariance $S$, and with $Q = S^{-1}$ and the misfit
-$m$ a block $B$ differs from what all others say of it by $Q_{BB}^{-1} (Q m)_B$, with the covariance
-$Q_{BB}^{-1}$ (Dubrule 1983). Values of $h$ that the whole data left are weighed by
-$1 / p(y_B \mid y_{-B}, h)$: without $B$.
+Values of scales and noise $h$ that the whole data left are weighed by $1 / p(y_B \mid y_{-B}, h)$:
+they are then those without the block $B$.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg as sla
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp, ndtri
 
 from riesz.arrays import on_device
 from riesz.comparison.foretold import DOUBTFUL, REFIT, Foretold, way
-from riesz.engines.conditional.host import DataModel
 from riesz.engines.conditional.linear import affine_map, affine_shift
 from riesz.engines.conditional.points import AbstractAtPoints
+from riesz.engines.conditional.systems import AbstractDataSystem, ByData, Groups, LeftOut
 from riesz.posterior.psis import smoothed_weights
 from riesz.problem.linearity import Parts
 from riesz.problem.problem import InverseProblem
 
 NUM_DRAWS = 1000
 
-Covariance = Float[np.ndarray, "sensor sensor"]
 PerSensor = Float[np.ndarray, " sensor"]
-
-
-class NormalData(NamedTuple):
-    """All data given scales and noise: observed less expected, and their covariance."""
-
-    misfit: PerSensor
-    covariance: Covariance
-
-    def log_density(self) -> float:
-        factor = sla.cho_factor(self.covariance, lower=True)
-        square = self.misfit @ sla.cho_solve(factor, self.misfit)
-        size = len(self.misfit) * np.log(2 * np.pi)
-        return float(-0.5 * (square + size) - np.sum(np.log(np.diag(factor[0]))))
-
-
-def normal_data(model: DataModel, others: Float[np.ndarray, " other"]) -> NormalData:
-    system = model.system(others)
-    covariance = system.responses @ system.responses.T + np.diag(system.noise_sd**2)
-    return NormalData(model.misfit, covariance)
 
 
 @eqx.filter_jit
 def moments_of(
     problem: InverseProblem, parts: Parts, others: Float[Array, " other"], at: AbstractAtPoints
-) -> tuple[Float[Array, " sensor"], Float[Array, "sensor sensor"]]:
-    """The same where unknowns do more than scale: by solves."""
+) -> tuple[Float[Array, " sensor"], Float[Array, "sensor column"]]:
+    """Observed less expected, and a root of the covariance, by solves."""
     offset, responses = affine_map(problem, parts, others, at)
     shift, by_unknown = affine_shift(problem, parts, others, offset)
     responses = responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
     noise = problem.likelihood.factor(problem.observed, z)
     root = noise.coloured(jnp.eye(len(offset), dtype=offset.dtype))
-    return problem.observed - offset - shift, responses @ responses.T + root @ root.T
+    return problem.observed - offset - shift, jnp.hstack([responses, root])
 
 
 def solved_data(
@@ -71,52 +47,21 @@ def solved_data(
     parts: Parts,
     others: Float[np.ndarray, " other"],
     at: AbstractAtPoints,
-) -> NormalData:
-    found = jax.block_until_ready(moments_of(problem, parts, on_device(others), at))
-    return NormalData(*(np.asarray(one, float) for one in found))
+) -> ByData:
+    """All data where unknowns do more than scale."""
+    return by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(others), at)))
 
 
-Groups = list[Int[np.ndarray, " _"]]
-"""Which observations are left out together, group by group."""
+def by_root(misfit: ArrayLike, root: ArrayLike) -> ByData:
+    """Data with a covariance that is a root times its transpose, noise and all."""
+    misfit = np.asarray(misfit, float)
+    return ByData(np.asarray(root, float), misfit, np.zeros_like(misfit))
 
 
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """For each value of the scales: what all others say of the data, group by group."""
-
-    logs: Float[np.ndarray, "part group"]  # log-densities of whole groups
-    gaps: Float[np.ndarray, "part sensor"]  # observed less foretold
-    sds: Float[np.ndarray, "part sensor"]
-
-
-def left_out(every: Iterable[NormalData], divisions: Sequence[Groups]) -> list[LeftOut]:
-    """By each of several divisions of the data into groups."""
-    found: list[list[Any]] = [[] for _ in divisions]
-    for one in every:
-        factor = sla.cho_factor(one.covariance, lower=True)
-        precision = sla.cho_solve(factor, np.eye(len(one.misfit)))
-        weights = precision @ one.misfit
-        for rows, groups in zip(found, divisions, strict=True):
-            rows.append(left_out_groups(precision, weights, groups))
-    return [LeftOut(*map(np.stack, zip(*rows, strict=True))) for rows in found]
-
-
-def left_out_groups(
-    precision: Covariance, weights: PerSensor, groups: Groups
-) -> tuple[Float[np.ndarray, " group"], PerSensor, PerSensor]:
-    if len(groups) == len(weights):  # each by itself
-        own = np.diag(precision)
-        logs = 0.5 * (np.log(own / (2 * np.pi)) - weights**2 / own)
-        return logs, weights / own, 1 / np.sqrt(own)
-    logs, gaps, sds = np.zeros(len(groups)), np.zeros(len(weights)), np.ones(len(weights))
-    for number, rows in enumerate(groups):
-        factor = sla.cho_factor(precision[np.ix_(rows, rows)], lower=True)
-        covariance = sla.cho_solve(factor, np.eye(len(rows)))
-        gap = covariance @ weights[rows]
-        gaps[rows], sds[rows] = gap, np.sqrt(np.diag(covariance))
-        size = len(rows) * np.log(2 * np.pi)
-        logs[number] = np.sum(np.log(np.diag(factor[0]))) - 0.5 * (gap @ weights[rows] + size)
-    return logs, gaps, sds
+def left_out(every: Iterable[AbstractDataSystem], divisions: Sequence[Groups]) -> list[LeftOut]:
+    """For each value of the scales, by each of several divisions of the data into groups."""
+    found = [[one.left_out(groups) for groups in divisions] for one in every]
+    return [LeftOut(*map(np.stack, zip(*own, strict=True))) for own in zip(*found, strict=True)]
 
 
 Again = Callable[[int], tuple[LeftOut, Float[np.ndarray, " part"]]]

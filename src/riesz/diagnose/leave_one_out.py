@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
+from riesz.observe.joint import Joint
+from riesz.observe.likelihood import AbstractLikelihood
 from riesz.posterior.posterior import Posterior
 from riesz.posterior.psis import smoothed_weights
 from riesz.prediction.predict import quantity_draws
@@ -72,7 +74,7 @@ def pointwise(
     """The log-density of each observation given the state, and where noise is shared the others."""
     predicted, likelihood = problem.predicted(state, z), problem.likelihood
     if likelihood.is_independent:
-        return jnp.asarray(likelihood.distribution(predicted, z).log_prob(problem.observed))
+        return own_logs(likelihood, problem.observed, predicted, z)
     if not likelihood.is_normal:
         raise RieszError(
             "observations cannot be left out one by one where they share noise that is not normal: "
@@ -84,3 +86,17 @@ def pointwise(
     gap = problem.observed - likelihood.mean(predicted, z)
     apart = white.T @ (white @ gap) / precision  # of each from what the others say of it
     return 0.5 * (jnp.log(precision / (2 * jnp.pi)) - precision * apart**2)
+
+
+def own_logs(
+    likelihood: AbstractLikelihood,
+    observed: Float[Array, " sensor"],
+    predicted: Float[Array, " sensor"],
+    z: PyTree,
+) -> Float[Array, " sensor"]:
+    """The log-density of each observation by itself."""
+    if isinstance(likelihood, Joint):
+        cut = zip(likelihood.cut(observed), likelihood.cut(predicted), strict=True)
+        each = [own_logs(one, seen, said, z) for (one, seen), (_, said) in cut]
+        return jnp.concatenate(each)
+    return jnp.asarray(likelihood.distribution(predicted, z).log_prob(observed))

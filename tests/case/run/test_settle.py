@@ -1,12 +1,15 @@
 """A problem file that leaves it to the data whether neighbours share anything."""
 
-import numpy as np
+import warnings
+
 import pytest
 from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
 
 from riesz.case.file.problem import read_problem
 from riesz.case.run import settle
-from riesz.engines.conditional.compare import KRIGING, WITH, WITHOUT, Comparison
+from riesz.case.run.comparing import compare_runs
+from riesz.case.run.fit import fit_case
+from riesz.comparison.found import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
 
@@ -18,23 +21,38 @@ def case(tmp_path):
     return read_problem(written(tmp_path, body, WELLS.replace("<1.5", "1.5")))
 
 
-def found_best(best):
-    scores = {name: np.arange(5.0) for name in (WITH, WITHOUT, KRIGING)}
-    return lambda problem, local: Comparison(scores | {best: scores[best] + 1.0})
+def found_gain(gain):
+    return lambda problem, local: Difference(gain, 0.1, gain - 0.2, gain + 0.2)
 
 
 def test_what_is_decided_stands_in_the_text_that_a_run_keeps(case, monkeypatch):
     assert "local" in case.problem.latents.names
-    monkeypatch.setattr(settle, "compared", found_best(WITH))
+    monkeypatch.setattr(settle, "gain_by", found_gain(0.5))
     kept = settle.settled(case, Conditional())
     assert b"\nlocal = true   # decide" in kept.content
     assert kept.problem is case.problem
     assert kept.remarks[0].startswith("with what neighbours share")
-    monkeypatch.setattr(settle, "compared", found_best(WITHOUT))
+    monkeypatch.setattr(settle, "gain_by", found_gain(-0.5))
     dropped = settle.settled(case, Conditional())
     assert b"\nlocal = false   # decide" in dropped.content
     assert dropped.problem.latents.names == ("f",)
     assert dropped.remarks[0].startswith("without what neighbours share")
+
+
+def test_the_run_keeps_the_verdict_that_compare_gives_of_it(tmp_path):
+    rows = [f"{x},{y},{2 + x / 4000 + ((x * y) % 7) / 9}" for x in (1500, 4000, 7000)
+            for y in (1000, 3000, 5500, 8000)]  # fmt: skip
+    body = with_keys("observations", 'local = "auto"').replace("sd = 0.3", 'sd = "noise"')
+    body += '[unknowns.noise]\nprior = "half-normal"\nsd = 0.5\n'
+    path = written(tmp_path, body, "x,y,value\n" + "\n".join(rows) + "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        run = fit_case(path, tmp_path / "out", "conditional", progress=False)
+    chosen, *verdict = run.numbers["remarks"]
+    assert "what neighbours share" in chosen
+    assert verdict == list(compare_runs([tmp_path / "out"]).words)
+    assert "left-out blocks" in verdict[0]
+    assert "95 % interval" in verdict[0]
 
 
 def test_engines_without_a_closed_form_keep_it(case):

@@ -5,8 +5,8 @@ import re
 
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, read_case
+from riesz.comparison.compare import compare_before_fit, gain_by
 from riesz.engines.base import AbstractEngine
-from riesz.engines.conditional.compare import WITH, compared
 from riesz.engines.conditional.engine import Conditional
 
 AUTO = "auto"
@@ -17,15 +17,25 @@ WRITTEN = re.compile(rb"""^([^#\n]*\blocal"?\s*=\s*)("auto"|'auto')""", re.MULTI
 def settled(case: Case, engine: AbstractEngine) -> Case:
     """The case with `local` decided by leaving out each observation; its remarks say how.
 
+    They also say what `compare` will say of the run: whether the equation helps at all.
+
     The decision is written into the case's own text of the problem, which a run folder keeps.
     """
     if case.tables.observations.local != AUTO:
         return case
-    found = compared(case.problem, LOCAL) if isinstance(engine, Conditional) else None
-    if found is None:
+    gain = gain_by(case.problem, LOCAL) if isinstance(engine, Conditional) else None
+    if gain is None:
         told = "with what neighbours share: whether it helps is found out by conditional alone"
         return decided(case, (told,), keep=True)
-    return decided(case, found.sentences(), keep=found.best == WITH)
+    keep = gain.mean > 0
+    told = (
+        f"{'with' if keep else 'without'} what neighbours share beyond the equation: it changes "
+        f"the log-density of a left-out observation by {gain.mean:+.3f} +- {gain.error:.2g}"
+    )
+    case = decided(case, (told,), keep=keep)
+    verdict = compare_before_fit(case.problem)
+    words = () if verdict is None else verdict.words
+    return dataclasses.replace(case, remarks=(*case.remarks, *words))
 
 
 def decided(case: Case, remarks: tuple[str, ...], *, keep: bool) -> Case:

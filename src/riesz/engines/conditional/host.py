@@ -121,7 +121,10 @@ class DataModel:
 
     def rough_mode(self) -> Scales:
         """Nearly the most probable scales and noise: good enough to compare models by."""
-        return np.asarray(minimised(on_device(np.zeros(self.num_others)), self.cost, gain=ROUGH))
+        origin = np.zeros(self.num_others)
+        if not self.num_others:
+            return origin
+        return np.asarray(minimised(on_device(origin), self.cost, gain=ROUGH))
 
 
 def log_prior(others: Scales) -> float:

@@ -5,14 +5,29 @@ unknowns that have standard normal coordinates.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg as sla
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 Columns = Float[np.ndarray, "sensor column"]
+PerSensor = Float[np.ndarray, " sensor"]
+Rows = Int[np.ndarray, " row"]
+
+Groups = Sequence[Int[np.ndarray, " _"]]
+"""Which observations are left out together, group by group."""
+
+
+class LeftOut(NamedTuple):
+    """What all others say of the data, group by group; in rows where scales have many values."""
+
+    logs: Float[np.ndarray, "..."]  # log-densities of whole groups
+    gaps: Float[np.ndarray, "..."]  # observed less expected
+    sds: Float[np.ndarray, "..."]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,22 +35,47 @@ class AbstractDataSystem(ABC):
     """The data's distribution for given scales and noise."""
 
     responses: Columns
-    misfit: Float[np.ndarray, " sensor"]
-    noise_sd: Float[np.ndarray, " sensor"]
+    misfit: PerSensor
+    noise_sd: PerSensor
 
     @cached_property
     @abstractmethod
-    def weights(self) -> Float[np.ndarray, " sensor"]:
+    def weights(self) -> PerSensor:
         r"""$S^{-1}$ times the misfit, with the covariance $S$ of the data."""
+
+    @cached_property
+    @abstractmethod
+    def own_precisions(self) -> PerSensor:
+        r"""The diagonal of $S^{-1}$."""
+
+    @abstractmethod
+    def precision_among(self, rows: Rows) -> Float[np.ndarray, "row row"]:
+        r"""Some rows of $S^{-1}$, and the same columns."""
+
+    def left_out(self, groups: Groups) -> LeftOut:
+        r"""Each group less what all others say of it, and the sds that they leave it.
+
+        With $Q = S^{-1}$ a group $B$ differs by $Q_{BB}^{-1} (Q m)_B$, with the covariance
+        $Q_{BB}^{-1}$ (Dubrule 1983).
+        """
+        own = self.own_precisions
+        gaps, sds = self.weights / own, 1 / np.sqrt(own)
+        if all(len(rows) == 1 for rows in groups):
+            logs = 0.5 * (np.log(own / (2 * np.pi)) - own * gaps**2)
+            return LeftOut(logs[np.concatenate(groups)], gaps, sds)
+        logs = np.zeros(len(groups))
+        for number, rows in enumerate(groups):
+            factor = sla.cho_factor(self.precision_among(rows), lower=True)
+            covariance = sla.cho_solve(factor, np.eye(len(rows)))
+            gap = covariance @ self.weights[rows]
+            gaps[rows], sds[rows] = gap, np.sqrt(np.diag(covariance))
+            square = gap @ self.weights[rows] + len(rows) * np.log(2 * np.pi)
+            logs[number] = np.sum(np.log(np.diag(factor[0]))) - 0.5 * square
+        return LeftOut(logs, gaps, sds)
 
     @abstractmethod
     def precise(self, columns: Columns) -> Columns:
         r"""$S^{-1}$ times columns."""
-
-    @cached_property
-    @abstractmethod
-    def own_precisions(self) -> Float[np.ndarray, " sensor"]:
-        r"""The diagonal of $S^{-1}$."""
 
     @property
     @abstractmethod
@@ -55,14 +95,6 @@ class AbstractDataSystem(ABC):
         size = len(self.misfit) * np.log(2 * np.pi)
         return -0.5 * (self.square + size) - self.log_volume
 
-    def left_out(self) -> tuple[Float[np.ndarray, " sensor"], Float[np.ndarray, " sensor"]]:
-        r"""Each datum less what all others say of it, and the sd that they leave it.
-
-        With $Q = S^{-1}$ these are $(Q m)_i / Q_{ii}$ and $Q_{ii}^{-1/2}$ (Dubrule 1983).
-        """
-        own = self.own_precisions
-        return self.weights / own, 1 / np.sqrt(own)
-
 
 class ByData(AbstractDataSystem):
     """By a factor of the data's covariance: where there are more unknowns than data."""
@@ -73,7 +105,7 @@ class ByData(AbstractDataSystem):
         return sla.cho_factor(covariance, lower=True)
 
     @cached_property
-    def weights(self) -> Float[np.ndarray, " sensor"]:
+    def weights(self) -> PerSensor:
         return sla.cho_solve(self.factor, self.misfit)
 
     @cached_property
@@ -84,8 +116,11 @@ class ByData(AbstractDataSystem):
         return self.precision @ columns
 
     @cached_property
-    def own_precisions(self) -> Float[np.ndarray, " sensor"]:
+    def own_precisions(self) -> PerSensor:
         return np.diag(self.precision)
+
+    def precision_among(self, rows: Rows) -> Float[np.ndarray, "row row"]:
+        return self.precision[np.ix_(rows, rows)]
 
     @property
     def square(self) -> float:
@@ -116,7 +151,7 @@ class ByUnknowns(AbstractDataSystem):
         return sla.cho_solve(self.factor, self.responses.T @ (self.misfit / self.noise_sd**2))
 
     @cached_property
-    def weights(self) -> Float[np.ndarray, " sensor"]:
+    def weights(self) -> PerSensor:
         return (self.misfit - self.responses @ self.mean) / self.noise_sd**2
 
     @cached_property
@@ -129,8 +164,11 @@ class ByUnknowns(AbstractDataSystem):
         return columns / self.noise_sd[:, None] ** 2 - self.halves @ (self.halves.T @ columns)
 
     @cached_property
-    def own_precisions(self) -> Float[np.ndarray, " sensor"]:
+    def own_precisions(self) -> PerSensor:
         return self.noise_sd**-2 - np.sum(self.halves**2, axis=1)
+
+    def precision_among(self, rows: Rows) -> Float[np.ndarray, "row row"]:
+        return np.diag(self.noise_sd[rows] ** -2) - self.halves[rows] @ self.halves[rows].T
 
     @property
     def square(self) -> float:

@@ -52,9 +52,9 @@ class Part(NamedTuple):
     growth: Growth | None = None
 
 
-def placed(parts: Sequence[Part], first_linear: int, first_scale: int) -> tuple[Component, ...]:
-    """Behind so many linear coordinates and scales of others."""
-    found = []
+def placed(parts: Sequence[Part], first_scale: int) -> tuple[Component, ...]:
+    """One after the other, behind so many scales of others."""
+    found, first_linear = [], 0
     for part in parts:
         linear = first_linear + np.arange(part.num_columns)
         scales = first_scale + np.arange(part.num_scales)
@@ -115,7 +115,7 @@ def model_of(parts: Sequence[Part], values: Values, left: float) -> DataModel:
     def noise_sd(given: Scales) -> Values:
         return np.full(len(values), NUGGET * left * np.exp(NUGGET_SPREAD * given[0]))
 
-    components = placed(parts, 0, 1)
+    components = placed(parts, 1)
     num_scales = sum(part.num_scales for part in parts)
     num_columns = sum(part.num_columns for part in parts)
     centred = values - values.mean()
