@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
@@ -53,6 +54,9 @@ class Table(BaseModel):
 
 Kind = TypeVar("Kind", bound=Table)
 
+Decisions = Mapping[str, Any]
+"""What a problem file leaves open and was found from its data, by the keys of the file."""
+
 
 def as_numbers(value: Any) -> float | list[float]:
     if is_finite(value):
@@ -100,13 +104,18 @@ def table_of(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
         raise FileFormatError(f"{path}: {error_text(error, content)}") from None
 
 
-def toml_in(path: Path, content: bytes | None = None) -> dict[str, Any]:
-    """What a file holds, or what is told to stand in it."""
+def toml_in(
+    path: Path, content: bytes | None = None, decided: Decisions = MappingProxyType({})
+) -> dict[str, Any]:
+    """What a file holds, or its `content`, with what was `decided` in place of what it says."""
     try:
-        return tomllib.loads((read_bytes(path) if content is None else content).decode())
+        found = tomllib.loads((read_bytes(path) if content is None else content).decode())
     # Not only TOMLDecodeError: a whole number of thousands of digits is a plain ValueError.
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not TOML: {error}.") from None
+    for key, value in decided.items():
+        found[key] = found.get(key, {}) | value if isinstance(value, dict) else value
+    return found
 
 
 def error_text(error: ValidationError, content: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ def test_the_crs_comes_from_the_outline_and_stays_with_the_problem(tmp_path):
     table = tmp_path / "observations.csv"
     table.write_bytes(prepared_content(case.prepared))
     (tmp_path / "area.geojson").unlink()
-    found = read_case(again, coarse=case.coarse, table=table)
+    found = read_case(again, coarse=case.coarse, table=table, decided=case.decided)
     assert found.tables.crs == case.tables.crs
     np.testing.assert_array_equal(found.problem.observed, case.problem.observed)
     assert found.censored.tolist() == [False, False, False, True, False]

@@ -1,17 +1,20 @@
 """A problem file that leaves it to the data whether neighbours share anything."""
 
+import json
 import warnings
 
+import numpy as np
 import pytest
 from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
 
-from riesz.case.file.problem import read_problem
+from riesz.case.file.problem import read_case, read_problem, tables_in
 from riesz.case.run import settle
 from riesz.case.run.comparing import compare_runs
 from riesz.case.run.fit import fit_case
 from riesz.comparison.found import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
+from riesz.geometry.crs import projected
 
 
 @pytest.fixture
@@ -25,16 +28,18 @@ def found_gain(gain):
     return lambda problem, local: Difference(gain, 0.1, gain - 0.2, gain + 0.2)
 
 
-def test_what_is_decided_stands_in_the_text_that_a_run_keeps(case, monkeypatch):
+def test_what_is_decided_stands_beside_the_text_that_a_run_keeps(case, monkeypatch):
     assert "local" in case.problem.latents.names
     monkeypatch.setattr(settle, "gain_by", found_gain(0.5))
     kept = settle.settled(case, Conditional())
-    assert b"\nlocal = true   # decide" in kept.content
+    assert kept.decided["observations"] == {"local": True}
     assert kept.problem is case.problem
     assert kept.remarks[0].startswith("with what neighbours share")
     monkeypatch.setattr(settle, "gain_by", found_gain(-0.5))
     dropped = settle.settled(case, Conditional())
-    assert b"\nlocal = false   # decide" in dropped.content
+    assert dropped.decided["observations"] == {"local": False}
+    assert dropped.content == kept.content == case.path.read_bytes()
+    assert tables_in(case.path, case.content, dropped.decided) == dropped.tables
     assert dropped.problem.latents.names == ("f",)
     assert dropped.remarks[0].startswith("without what neighbours share")
 
@@ -53,6 +58,28 @@ def test_the_run_keeps_the_verdict_that_compare_gives_of_it(tmp_path):
     assert verdict == list(compare_runs([tmp_path / "out"]).words)
     assert "left-out blocks" in verdict[0]
     assert "95 % interval" in verdict[0]
+
+
+@pytest.mark.parametrize("keys", [(), ('site = "id"', 'aggregate = "median"')])
+def test_places_are_projected_once_whatever_is_decided(tmp_path, monkeypatch, keys):
+    """Wells in longitude and latitude, an outline in metres: all see the same places."""
+    pytest.importorskip("pyproj")
+    metres = np.array([[500.0, 500.0], [2000.0, 3000.0], [4000.0, 4500.0]])
+    degrees = projected(metres + [4.0e5, 5.6e6], "EPSG:25832", "EPSG:4326")
+    rows = [f"w{i},{x:.9f},{y:.9f},{i + 1}.5\n" for i, (x, y) in enumerate(degrees)]
+    body = with_keys("observations", 'crs = "EPSG:4326"', 'local = "auto"', *keys)
+    path = written(tmp_path, f'crs = "EPSG:25832"\n{body}', "id,x,y,value\n" + "".join(rows))
+    ring = [[4.0e5 + x, 5.6e6 + y] for x, y in ([0, 0], [9e3, 0], [9e3, 9e3], [0, 9e3], [0, 0])]
+    outline = {"type": "Polygon", "coordinates": [ring]}
+    (tmp_path / "area.geojson").write_text(json.dumps(outline))
+    case = read_problem(path)
+    np.testing.assert_allclose(case.prepared.points, metres + [4.0e5, 5.6e6], atol=1e-3)
+    again = read_case(path, coarse=case.coarse)
+    np.testing.assert_array_equal(again.prepared.points, case.prepared.points)
+    monkeypatch.setattr(settle, "gain_by", found_gain(-0.5))
+    dropped = settle.settled(case, Conditional())
+    seen = dropped.problem.observations.points
+    np.testing.assert_allclose(seen, metres + [4.0e5, 5.6e6], atol=1e-3)
 
 
 def test_engines_without_a_closed_form_keep_it(case):

@@ -7,6 +7,7 @@ With `from`, the problem goes on as it was until that time.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, History, history_in
 from riesz.case.file.time_axis import When
 from riesz.case.file.wells import AXES, RATE, WellPoints, step_rates
-from riesz.case.table import Table, is_finite, table_of, toml_in
+from riesz.case.table import Decisions, Table, is_finite, table_of, toml_in
 from riesz.errors import FileFormatError
 from riesz.fem.terms.regional import scaled
 from riesz.fem.terms.series import LINEAR, series
@@ -248,9 +249,9 @@ def times_on(axis: TimeAxis, numbers: Values) -> Times:
     return Times(None if axis.origin is None else axis.dates(numbers), numbers)
 
 
-def read_scenario(path: Path, problem: Path) -> Scenario:
+def read_scenario(path: Path, problem: Path, decided: Decisions = MappingProxyType({})) -> Scenario:
     """A file of changes to a problem file; raises where it names what that does not have."""
-    content, raw = toml_in(path), toml_in(problem)
+    content, raw = toml_in(path), toml_in(problem, None, decided)
     if isinstance(content.get("wells"), dict):
         content["wells"] = [content["wells"]]  # of all of them
     changes = table_of(ScenarioTables, content, path)

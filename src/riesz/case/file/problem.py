@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
+from riesz.case.data.covariates import LOCAL
 from riesz.case.data.prepared import Prepared, check_inside, inside_of, read_prepared
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
@@ -53,7 +55,7 @@ from riesz.case.file.wells import (
     read_wells,
     well_sources,
 )
-from riesz.case.table import table_of, toml_in
+from riesz.case.table import Decisions, table_of, toml_in
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, engine_class
 from riesz.errors import told_of
@@ -87,7 +89,7 @@ class Case:
 
     path: Path
     content: bytes  # the file as it was read
-    tables: ProblemTables
+    tables: ProblemTables  # what it says, with what was decided
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
     prepared: Prepared  # the observations, after joins, filters and aggregation
     wells: tuple[WellPoints, ...]
@@ -97,6 +99,7 @@ class Case:
     series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
+    decided: Decisions  # what the file leaves open, so that a run folder knows it
     remarks: tuple[str, ...] = ()  # what was decided from the data, and why
 
     @property
@@ -113,6 +116,18 @@ class Case:
     def censored(self) -> Bool[np.ndarray, " sensor"]:
         """Which observations are only known to lie below their value."""
         return self.prepared.censored
+
+    def with_local(self, *, local: bool, remarks: tuple[str, ...]) -> "Case":
+        """The same data with it decided whether neighbours share more than the equation tells."""
+        names = self.tables.observations.model_copy(update={LOCAL: local})
+        tables = self.tables.model_copy(update={"observations": names})
+        problem = self.problem
+        if not local:
+            found = Mapped(self.wells, (), self.regions, self.measurements, self.series)
+            domain = domain_of(self.path, tables, self.coarse, self.regions)
+            problem = built(self.path, tables, self.prepared, found, domain, self.rivers)
+        decided = {**self.decided, "observations": {LOCAL: local}}
+        return replace(self, tables=tables, problem=problem, decided=decided, remarks=remarks)
 
     def choice(self, engine: AbstractEngine | str | None = None) -> Choice:
         """The engine that will be taken, and why; `engine` overrules the file."""
@@ -145,16 +160,16 @@ def read_case(
     coarse: Mesh | None = None,
     table: Path | None = None,
     kept: Kept | None = None,
-    content: bytes | None = None,
+    decided: Decisions = MappingProxyType({}),
     scenario: Scenario | None = None,
 ) -> Case:
     """A case from a problem file or from a run folder, which passes its own mesh and tables.
 
     The table of observations and, as `kept`, what maps and further tables hold stand in place of
-    what the file names, `content` in place of what it says. A `scenario` changes it.
+    what the file names, `decided` in place of what it says. A `scenario` changes it.
     """
-    content = read_bytes(path) if content is None else content
-    tables = tables_in(path, content) if scenario is None else scenario.tables
+    content = read_bytes(path)
+    tables = tables_in(path, content, decided) if scenario is None else scenario.tables
     names = tables.observations
     file = outline_of(path, tables.domain) if coarse is None else None
     if table is None:
@@ -163,36 +178,30 @@ def read_case(
         crs = tables.crs or (None if file is None else file.crs)
         timed = tables.noise.drift_sd is not None or tables.time is not None
         prepared = prepared_readings(path.parent, names, floor, crs, timed=timed)
-    else:
+        named = sorted([prepared.crs, None if file is None else file.crs], key=in_degrees)
+        tables, decided = with_crs(tables, decided, named)
+        prepared = prepared.within(tables.crs)
+    else:  # a run's own, in the problem's coordinates
         prepared = read_prepared(table, names)
-    if coarse is None:
-        named = [(prepared.path, prepared.crs)]
-        named += [] if file is None else [(file.path, file.crs)]
-        named.sort(key=lambda one: in_degrees(one[1]))
-        tables, content = with_crs(tables, content, named)
-        prepared, file = prepared.within(tables.crs), outline_of(path, tables.domain, tables.crs)
+    file = None if file is None else outline_of(path, tables.domain, tables.crs)
     found = mapped(path, tables, kept)
     told: list[str] = []
     if coarse is None:
-        named = [(one.columns.path, one.crs) for one in found.wells]
-        mapping = (*found.rivers, *found.regions, *found.measurements)
-        named += [(one.path, one.crs) for one in mapping]
         if tables.crs is None:
-            tables, content = with_crs(tables, content, named)
+            named = [one.crs for one in (*found.wells, *found.rivers, *found.regions)]
+            named += [one.crs for one in found.measurements]
+            tables, decided = with_crs(tables, decided, named)
             found = mapped(path, tables, kept)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
     if scenario is not None:
         tables, found = changed(scenario, found)
-    levels = levels_of(tables.domain, coarse)
-    check_size(path, coarse.num_cells, levels)
-    nested = hierarchy(coarse, levels) if levels > 1 else None
     prepared = within(prepared, coarse, names)
     for one in found.wells:
         check_inside(one.columns, coarse)
-    mesh = with_regions(path, nested.meshes[-1] if nested else coarse, found.regions)
-    domain = replace(nested, meshes=(*nested.meshes[:-1], mesh)) if nested else mesh
+    domain = domain_of(path, tables, coarse, found.regions)
+    mesh = finest(domain)
     beds = zip(found.rivers, tables.rivers, strict=True)
     rivers = tuple(river_on(mesh, own, table.conductance, table.rise) for own, table in beds)
     with warnings.catch_warnings(record=True) as caught, told_of(path):
@@ -204,7 +213,24 @@ def read_case(
     told += [*prepared.notes, *(str(warning.message) for warning in caught)]
     notes = tuple(dict.fromkeys(told))
     own = (prepared, found.wells, rivers, found.regions, found.measurements, found.series)
-    return Case(path, content, tables, coarse, *own, problem, notes)
+    return Case(path, content, tables, coarse, *own, problem, notes, decided)
+
+
+def domain_of(
+    path: Path, tables: ProblemTables, coarse: Mesh, regions: Sequence[Region]
+) -> Mesh | Hierarchy:
+    """The mesh as refined as the file says, with the regions on the finest."""
+    levels = levels_of(tables.domain, coarse)
+    check_size(path, coarse.num_cells, levels)
+    if levels == 1:
+        return with_regions(path, coarse, regions)
+    nested = hierarchy(coarse, levels)
+    mesh = with_regions(path, nested.meshes[-1], regions)
+    return replace(nested, meshes=(*nested.meshes[:-1], mesh))
+
+
+def finest(domain: Mesh | Hierarchy) -> Mesh:
+    return domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
 
 
 class Mapped(NamedTuple):
@@ -274,7 +300,7 @@ def built(
         crs=tables.crs,
         logged=tables.observations.transform is not None,
     )
-    mesh = domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
+    mesh = finest(domain)
     experiments = [
         Experiment(
             one.equation.form(mesh)
@@ -335,18 +361,13 @@ def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepar
 
 
 def with_crs(
-    tables: ProblemTables, content: bytes, named: Iterable[tuple[Path, str | None]]
-) -> tuple[ProblemTables, bytes]:
-    """The tables with the crs that map files name first, where the problem file names none.
-
-    It is written into the content too, so that a run folder, which keeps no map, knows it.
-    """
-    for own_path, own in named:
-        if own is not None and tables.crs is None and is_crs_text(own):
-            tables = tables.model_copy(update={"crs": own})
-            text = " ".join(own.split()).replace("'", "")
-            content = f"crs = '{text}'  # of {own_path.name}\n".encode() + content
-    return tables, content
+    tables: ProblemTables, decided: Decisions, named: Iterable[str | None]
+) -> tuple[ProblemTables, Decisions]:
+    """The tables with the crs that map files name first, where the problem file names none."""
+    known = [own for own in named if own is not None and is_crs_text(own)]
+    if tables.crs is not None or not known:
+        return tables, decided
+    return tables.model_copy(update={"crs": known[0]}), {**decided, "crs": known[0]}
 
 
 def in_degrees(crs: str | None) -> bool:
@@ -366,9 +387,11 @@ def crs_missing(path: Path, tables: ProblemTables, file: OutlineFile | None) -> 
     ]
 
 
-def tables_in(path: Path, content: bytes) -> ProblemTables:
+def tables_in(
+    path: Path, content: bytes, decided: Decisions = MappingProxyType({})
+) -> ProblemTables:
     """What a problem file holds, validated."""
-    tables = table_of(ProblemTables, toml_in(path, content), path)
+    tables = table_of(ProblemTables, toml_in(path, content, decided), path)
     placed = (tables.domain, tables.observations, *tables.wells, *tables.measurements)
     for crs in (tables.crs, *(one.crs for one in placed)):
         if crs is not None:

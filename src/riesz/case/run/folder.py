@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from riesz.case.data.prepared import Prepared, read_prepared
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.misfit import MISFIT, read_misfit
-from riesz.case.table import table_of, toml_in
+from riesz.case.table import Decisions, table_of, toml_in
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.draws import Kept, read_draws
 from riesz.io.store.files import read_bytes
@@ -49,6 +49,9 @@ SUMMARY = "summary.txt"
 
 NEXT = "next.json"
 """Where to measure next, where that was asked for the report; it came after the fit."""
+
+DECIDED = "decided"
+"""The manifest's key for what the problem file left open and the fit decided."""
 
 FILES = "files"
 """The manifest's key for the digests of all other files."""
@@ -109,6 +112,11 @@ class Run:
     computed: dict[tuple[int | None, int], PosteriorDraws] = field(default_factory=dict)
 
     @property
+    def decided(self) -> Decisions:
+        """What the problem file left open; runs of older versions have it in their file."""
+        return self.numbers.get(DECIDED, {})
+
+    @property
     def summary(self) -> str:
         """What `rz.summary` said of the posterior."""
         return read_bytes(self.folder / SUMMARY).decode().rstrip()
@@ -119,7 +127,7 @@ class Run:
         if self.fitted:
             return self.fitted[0]
         with told_to_refit(self.folder):
-            return import_module(OPENED).case_in(self.folder)
+            return import_module(OPENED).case_in(self)
 
     @cached_property
     def posterior(self) -> "Posterior":
@@ -251,7 +259,7 @@ def read_run(folder: Path | str) -> Run:
     manifest = read_results(folder / MANIFEST)
     check_unchanged(folder, manifest)
     path = folder / PROBLEM
-    tables = toml_in(path)
+    tables = toml_in(path, None, manifest["summary"].get(DECIDED, {}))
     saved, own = (manifest.get("versions") or {}).get("riesz"), versions()["riesz"]
     notes = () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
     return Run(

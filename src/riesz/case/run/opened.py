@@ -47,13 +47,15 @@ __all__ = [
 ]
 
 
-def case_in(folder: Path, scenario: Scenario | None = None) -> Case:
+def case_in(run: Run, scenario: Scenario | None = None) -> Case:
     """The problem as it was fitted, or as it would be under a scenario."""
+    folder = run.folder
     return read_case(
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
         kept=Kept(*(folder / name for name in (WELLS, RIVERS, REGIONS, MEASUREMENTS, SERIES))),
+        decided=run.decided,
         scenario=scenario,
     )
 
@@ -71,7 +73,7 @@ def scenario(run: Run, changes: Path | str) -> Run:
     path = Path(changes)
     if run.is_scenario:
         raise FileFormatError(f"{path}: the run is one under a scenario: give both in one file.")
-    case = case_in(run.folder, read_scenario(path, run.folder / PROBLEM))
+    case = case_in(run, read_scenario(path, run.folder / PROBLEM, run.decided))
     posterior = dataclasses.replace(run.posterior, problem=case.problem, states=ExactStates())
     note = f"predicted under the changes of {path.name}"
     return dataclasses.replace(

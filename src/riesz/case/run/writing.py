@@ -22,6 +22,7 @@ from riesz.case.file.rivers import rivers_content
 from riesz.case.file.stresses import series_content
 from riesz.case.file.wells import wells_content
 from riesz.case.run.folder import (
+    DECIDED,
     DRAWS,
     FILES,
     MANIFEST,
@@ -207,6 +208,7 @@ def write_run(
         "draws": kept.draws.num_draws if kept else 0,
         "notes": [*case.notes, *posterior.notes],
         "remarks": list(case.remarks),
+        DECIDED: dict(case.decided),
         "rasters": {
             name: str((case.path.parent / file).resolve())
             for name, file in case.tables.observations.rasters.items()
