@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
+.PHONY: demo test test-paper test-journeys test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -25,6 +25,10 @@ test: $(READY)
 # The paper's experiments and other people's methods, a distribution of its own.
 test-paper: $(READY)
 	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 paper/tests
+
+# Every command of README and docs, and whole journeys from a table to a scored map.
+test-journeys: $(READY)
+	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -m journey -n 2 --dist loadfile --durations=10 tests
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2

@@ -1,0 +1,194 @@
+"""Every command of README and docs works as printed, in the order of its page."""
+
+import csv
+import gzip
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+from tests.journeys import strip
+from tests.journeys.conftest import data_folder
+from tests.journeys.heads import read_column, scores, wells, write_table
+from tests.journeys.pages import PAGES, ROOT, command_lines, printed_file
+
+import riesz.datasets
+from riesz.cli.main import app
+
+DOCS = ROOT / "docs"
+ELSEWHERE = re.compile(r"riesz (experiment|data fetch)|.* --(processes|cluster|array)\b|.*/shared/")
+"""Runs of the paper, which its own tests make small; queues, clusters, several machines."""
+OTHERS = ("make", "python", "pip", "srun", "sbatch", "dask", "qgis_process", "export", "RIESZ_DATA")
+STATS = "--stat mean,q2.5,q97.5"
+AQUIFER = "riesz fit examples/aquifer/problem.toml --out out/aquifer"
+
+
+def test_every_page_with_commands_is_walked_here():
+    walked = {"README.md", *(f"{name}.md" for name in PREPARED)}
+    assert {page.name for page in PAGES if typed(page)} == walked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_options_of_commands_exist(page):
+    """Also of those that need a cluster or hours."""
+    group = typer.main.get_command(app)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    for line in command_lines(page):
+        words = shlex.split(line.removesuffix("&"))
+        while words and ("=" in words[0] or words[0] in ("srun", "export")):
+            words.pop(0)
+            words = words[1:] if words and words[0].startswith("--") else words
+        if words[:1] == ["make"]:
+            assert set(words[1:]) <= set(targets)
+        if words[:1] == ["riesz"]:
+            command = group.commands[words[1]]  # pyright: ignore[reportAttributeAccessIssue]
+            command.make_context(words[1], words[2:])
+
+
+def typed(page: Path) -> list[str]:
+    """What can be run here."""
+    lines = [line for line in command_lines(page) if not ELSEWHERE.match(line)]
+    return [line for line in lines if not Path(shlex.split(line)[0]).name.startswith(OTHERS)]
+
+
+def in_repository(shell) -> None:
+    shutil.copytree(ROOT / "examples", shell.folder / "examples")
+
+
+def with_aquifer(shell) -> None:
+    """The run of README's commands, and places to ask it about."""
+    in_repository(shell)
+    shutil.copy(shell.folder / "examples/aquifer/wells.csv", shell.folder / "places.csv")
+    shell(f"{AQUIFER} --quiet")
+
+
+def with_two_models(shell) -> None:
+    """The aquifer of the examples, and the same with one transmissivity everywhere."""
+    for name in ("outline.geojson", "wells.csv", "problem.toml"):
+        shutil.copy(ROOT / "examples" / "aquifer" / name, shell.folder)
+    field = (shell.folder / "problem.toml").read_text()
+    (shell.folder / "other.toml").write_text(field)
+    uniform = re.sub(
+        r'prior = "log-kl".*?terms = 8',
+        'prior = "lognormal"\nmedian = 20_000\nlog_sd = 0.7',
+        field,
+        flags=re.DOTALL,
+    )
+    assert uniform != field
+    (shell.folder / "problem.toml").write_text(uniform)
+
+
+def with_sites(shell) -> None:
+    """Two sites of twelve wells each."""
+    for number, name in enumerate(("north", "south")):
+        folder = shell.folder / "sites" / name
+        folder.mkdir(parents=True)
+        points, heads = wells(12, seed=number)
+        rows = [
+            [*map(str, point), f"{value:.3f}"] for point, value in zip(points, heads, strict=True)
+        ]
+        write_table(folder / "wells.csv", ["x", "y", "head_m"], rows)
+        shell(f"riesz init {folder}/wells.csv --value head_m --out {folder}/problem.toml --quiet")
+        problem = folder / "problem.toml"
+        coarse = re.sub(r"^max_edge = .*", "max_edge = 2000", problem.read_text(), flags=re.M)
+        problem.write_text(coarse)
+
+
+def with_readings(shell) -> None:
+    """Of the pumping test whose rate the page gives, and rates with a pause."""
+    folder = data_folder("pumping")
+    shutil.copy(folder / "oude_korendijk.csv", shell.folder / "readings.csv")
+    (shell.folder / "rates.csv").write_text("time_d,rate\n0,9.12\n")
+
+
+def with_problem(shell) -> None:
+    for name in ("sensors.csv", "problem.toml"):
+        shutil.copy(ROOT / "examples" / "transport" / name, shell.folder)
+
+
+def with_measurements(shell) -> None:
+    """The files of both walks, without the sites and samples by which they are scored."""
+    esrp, jura = data_folder("esrp"), Path(riesz.datasets.__file__).parent / "jura_files"
+    for name in ("levels_pre2000.csv.gz", "boundary_simplified.geojson"):
+        shutil.copy(esrp / name, shell.folder)
+    with (esrp / "wells.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    use = header.index("use")
+    used = [row for row in rows if row[use] == "True"]
+    for row in used[::10]:
+        row[use] = "left out"
+    write_table(shell.folder / "wells.csv", header, rows)
+    write_table(shell.folder / "left_out_wells.csv", header, used[::10])
+    with (jura / "jura.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    write_table(shell.folder / "jura.csv", header, [row for row in rows if row[0] == "train"])
+    write_table(shell.folder / "left_out.csv", header, [row for row in rows if row[0] != "train"])
+
+
+def read_medians(folder: Path) -> np.ndarray:
+    """Of the heads that were read at the wells that were left out."""
+    readings: dict[str, list[float]] = {}
+    with gzip.open(folder / "levels_pre2000.csv.gz", "rt", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if not row["drop_reason"]:
+                readings.setdefault(row["site_no"], []).append(float(row["head_ft"]))
+    with (folder / "left_out_wells.csv").open(newline="", encoding="utf-8") as file:
+        return np.array([np.median(readings[row["site_no"]]) for row in csv.DictReader(file)])
+
+
+def with_run_in_time(shell) -> None:
+    strip.write_problem(shell.folder)
+    (shell.folder / "dry.toml").write_text(printed_file(DOCS / "time.md", "from = 2004-01-01"))
+    write_table(shell.folder / "places.csv", ["x", "y"], [["250", "200"], ["750", "200"]])
+    shell("riesz fit problem.toml --out run --quiet")
+
+
+PREPARED = {
+    "README": in_repository,
+    "compare": with_two_models,
+    "data": in_repository,
+    "many": with_sites,
+    "next": with_aquifer,
+    "pumping": with_readings,
+    "quickstart": in_repository,
+    "report": in_repository,
+    "runs": with_problem,
+    "time": with_run_in_time,
+    "trust": in_repository,
+    "walks": with_measurements,
+}
+"""What a page presumes to be there."""
+
+
+@pytest.mark.parametrize("name", [name for name in PREPARED if name != "walks"])
+def test_commands_of_a_page_work_in_its_order(name, riesz):
+    (page,) = [page for page in PAGES if page.stem == name]
+    PREPARED[name](riesz)
+    for line in typed(page):
+        riesz(line)
+
+
+def test_the_walks_map_what_was_left_out(riesz):
+    """Wells and samples that no command was given: means are closer than those of simple rules,
+    intervals hold most of them."""
+    with_measurements(riesz)
+    first, second = np.array_split(np.array(typed(DOCS / "walks.md")), 2)
+    for line in first:
+        riesz(line)
+    riesz(f"riesz predict run --points left_out_wells.csv {STATS} --out at_wells.csv")
+    places = read_medians(riesz.folder)
+    error, inside = scores(riesz.folder / "at_wells.csv", places)
+    assert error < 0.1 * np.std(places)
+    assert inside >= 0.85
+    shutil.rmtree(riesz.folder / "run")
+    for line in second:
+        riesz(line)
+    riesz(f"riesz predict run --points left_out.csv {STATS} --out at_samples.csv")
+    truth = read_column(riesz.folder / "left_out.csv", "Cd")
+    error, inside = scores(riesz.folder / "at_samples.csv", truth)
+    samples = read_column(riesz.folder / "jura.csv", "Cd")
+    assert error < 0.7 * np.mean(abs(np.median(samples) - truth))
+    assert 0.88 <= inside <= 0.99
