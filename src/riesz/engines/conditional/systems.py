@@ -100,17 +100,17 @@ class ByData(AbstractDataSystem):
     """By a factor of the data's covariance: where there are more unknowns than data."""
 
     @cached_property
-    def factor(self) -> tuple[Float[np.ndarray, "sensor sensor"], bool]:
+    def factor(self) -> Float[np.ndarray, "sensor sensor"]:
         covariance = self.responses @ self.responses.T + np.diag(self.noise_sd**2)
-        return sla.cho_factor(covariance, lower=True)
+        return sla.cholesky(covariance, lower=True)
 
     @cached_property
     def weights(self) -> PerSensor:
-        return sla.cho_solve(self.factor, self.misfit)
+        return sla.cho_solve((self.factor, True), self.misfit)
 
     @cached_property
     def precision(self) -> Float[np.ndarray, "sensor sensor"]:
-        return sla.cho_solve(self.factor, np.eye(len(self.misfit)))
+        return sla.cho_solve((self.factor, True), np.eye(len(self.misfit)))
 
     def precise(self, columns: Columns) -> Columns:
         return self.precision @ columns
@@ -128,27 +128,27 @@ class ByData(AbstractDataSystem):
 
     @property
     def log_volume(self) -> float:
-        return float(np.sum(np.log(np.diag(self.factor[0]))))
+        return float(np.sum(np.log(np.diag(self.factor))))
 
     def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, "draw linear"]:
         """Draws of the prior, corrected by the data (Matheron's rule)."""
         prior = rng.standard_normal((count, self.responses.shape[1]))
         noise = self.noise_sd * rng.standard_normal((count, len(self.misfit)))
         left = self.misfit - prior @ self.responses.T - noise
-        return prior + sla.cho_solve(self.factor, left.T).T @ self.responses
+        return prior + sla.cho_solve((self.factor, True), left.T).T @ self.responses
 
 
 class ByUnknowns(AbstractDataSystem):
     """By a factor of the unknowns' precision, of which there are fewer: linear in the data."""
 
     @cached_property
-    def factor(self) -> tuple[Float[np.ndarray, "column column"], bool]:
+    def factor(self) -> Float[np.ndarray, "column column"]:
         scaled = self.responses / self.noise_sd[:, None]
-        return sla.cho_factor(scaled.T @ scaled + np.eye(scaled.shape[1]), lower=True)
+        return sla.cholesky(scaled.T @ scaled + np.eye(scaled.shape[1]), lower=True)
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " column"]:
-        return sla.cho_solve(self.factor, self.responses.T @ (self.misfit / self.noise_sd**2))
+        return sla.cho_solve((self.factor, True), self.responses.T @ (self.misfit / self.noise_sd**2))
 
     @cached_property
     def weights(self) -> PerSensor:
@@ -158,7 +158,7 @@ class ByUnknowns(AbstractDataSystem):
     def halves(self) -> Columns:
         r"""What is taken from the noise's own precision is these times their transpose."""
         known = self.responses / self.noise_sd[:, None] ** 2
-        return sla.solve_triangular(self.factor[0], known.T, lower=True).T
+        return sla.solve_triangular(self.factor, known.T, lower=True).T
 
     def precise(self, columns: Columns) -> Columns:
         return columns / self.noise_sd[:, None] ** 2 - self.halves @ (self.halves.T @ columns)
@@ -178,9 +178,9 @@ class ByUnknowns(AbstractDataSystem):
 
     @property
     def log_volume(self) -> float:
-        return float(np.sum(np.log(np.diag(self.factor[0]))) + np.sum(np.log(self.noise_sd)))
+        return float(np.sum(np.log(np.diag(self.factor))) + np.sum(np.log(self.noise_sd)))
 
     def draws(self, rng: np.random.Generator, count: int) -> Float[np.ndarray, "draw linear"]:
         white = rng.standard_normal((self.responses.shape[1], count))
-        away = sla.solve_triangular(self.factor[0], white, lower=True, trans=1)
+        away = sla.solve_triangular(self.factor, white, lower=True, trans=1)
         return self.mean + away.T

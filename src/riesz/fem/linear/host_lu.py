@@ -200,8 +200,10 @@ def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors
 
 
 def sample(values: Float[np.ndarray, " entry"]) -> bytes:
-    """Some entries, and the sum of all."""
-    return values[:: max(1, len(values) // SAMPLED)].tobytes() + values.sum().tobytes()
+    """Some entries, and the sum of all; of entries that are not finite as well."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = values.sum()
+    return values[:: max(1, len(values) // SAMPLED)].tobytes() + total.tobytes()
 
 
 def forget_old_factors() -> None:

@@ -229,8 +229,8 @@ def place_of(
     ordered = point_tags[order]
 
     def places(tags: Int[np.ndarray, "row column"]) -> Int[np.ndarray, "row column"]:
-        found = np.minimum(np.searchsorted(ordered, tags), len(ordered) - 1)
-        missing = tags[ordered[found] != tags]
+        found = np.searchsorted(ordered, tags)
+        missing = tags[~np.isin(tags, ordered)]
         if missing.size:
             raise FileFormatError(
                 f"{path}: elements use node {missing[0]}, which is not among the file's "
