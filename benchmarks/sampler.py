@@ -73,7 +73,9 @@ def field_draws(problem, posterior):
 def timed(engine, problem, seed: int, seconds: float) -> tuple[dict, Any]:
     """What one run took, which is cut short after so many seconds, and its posterior."""
     clock, cpu = time.perf_counter(), time.process_time()
-    posterior = engine.run(problem, seed=seed, deadline=clock + seconds)
+    from riesz.deadline import Deadline
+
+    posterior = engine.run(problem, seed=seed, deadline=Deadline(clock + seconds))
     history = posterior.history
     row = {
         "engine": engine.name,

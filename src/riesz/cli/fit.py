@@ -41,7 +41,7 @@ def fit_problem(
         float | None,
         typer.Option(
             "--time",
-            help="After 90s, 10m or 2h, say, end with what there is: auto, sample, reduced.",
+            help="After 90s, 10m or 2h, say, end with what there is.",
             parser=seconds_of,
             metavar="TIME",
         ),

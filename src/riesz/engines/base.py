@@ -6,10 +6,8 @@ does not have, or would not read, is refused. Each kind of setting says in words
 Engines that chains or searches start from are run first.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import jax.numpy as jnp
@@ -17,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
+from riesz.deadline import Deadline
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.errors import RieszError
@@ -60,12 +59,8 @@ class Work(NamedTuple):
     seed: int = 0
     progress: bool = False
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT
-    deadline: float = math.inf  # of the clock below
+    deadline: Deadline = Deadline()
     devices: Devices | None = None  # where there are several
-
-    def is_over(self) -> bool:
-        """Whether there is no time left; an engine may ask, and end with what it has."""
-        return perf_counter() > self.deadline
 
 
 def plain(value: Any) -> Any:
@@ -224,17 +219,18 @@ class AbstractEngine(Settings, ABC):
         seed: int = 0,
         progress: bool = False,
         checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
-        deadline: float = math.inf,
+        deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
         devices: Wanted | None = None,
     ) -> Posterior:
         """The posterior; `progress` draws bars on the error stream.
 
-        Engines that look at the clock end with what they have after the `deadline`, in seconds of
-        `time.perf_counter`; others do not mind it. Those that have rows of work, draws or chains
-        for instance, share it among `devices`.
+        Engines end at the `deadline`: with what they have, and a note, or with an error that says
+        what they lack. Those that have rows of work, draws or chains for instance, share it among
+        `devices`.
         """
         own = devices_of(devices)
-        return self.posterior(problem, Work(seed, progress, checkpoint, deadline, own))
+        with deadline.kept(f"before {self.name} had a posterior"):
+            return self.posterior(problem, Work(seed, progress, checkpoint, deadline, own))
 
     @abstractmethod
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:

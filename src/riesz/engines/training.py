@@ -5,6 +5,7 @@ depends on the clock: the same key gives the same numbers.
 """
 
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -16,6 +17,7 @@ import scipy
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
+from riesz.deadline import check_clock
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.errors import EngineError
 from riesz.progress import bar, spoken
@@ -42,6 +44,7 @@ def minimised(
     start, rebuild = ravel_pytree(tree)
 
     def flat_cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        check_clock()
         value, slope = cost(rebuild(jnp.asarray(flat, start.dtype)), *arguments)
         return float(value), np.asarray(ravel_pytree(slope)[0], dtype=float)
 
@@ -84,7 +87,7 @@ def train(
     that nothing as large as a mesh is folded into the code.
     """
     curves: dict[str, np.ndarray] = {}
-    done, best, waited = 0, np.inf, 0
+    done, best, waited, took = 0, np.inf, 0, 0.0
     kept = checkpoint.stored(stage)
     if kept is not None:
         state, curves = with_leaves(state, kept["state"]), kept["curves"]
@@ -97,11 +100,13 @@ def train(
                 continue
             if patience is not None and waited >= patience:
                 break
+            check_clock(took)
+            begun = perf_counter()
             keys = jr.split(block_key, min(block_steps, num_steps - start))
             after, terms = run_block(step, state, keys, data)
             terms = {name: np.asarray(values) for name, values in terms.items()}
             check_finite(terms, start, label, state)
-            state = after
+            state, took = after, perf_counter() - begun
             curves = {
                 name: np.concatenate([*([curves[name]] if curves else []), values])
                 for name, values in terms.items()

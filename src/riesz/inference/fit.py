@@ -6,13 +6,13 @@ import re
 import warnings
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from riesz.deadline import OVER, Deadline
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check
 from riesz.diagnose.surrogate import with_surrogate_error
@@ -70,18 +70,19 @@ def fit(
     minutes a note says that there is none. `check` asks for it there too, or leaves it out
     everywhere. `progress` draws bars on the error stream. With a `checkpoint` a fit that was
     stopped goes on from the last one that was written, to the same numbers. `time_limit` is in
-    seconds: when they are over, `auto`, `sample` and `reduced` end with what they have. `devices`
-    share draws, chains, directions and batches: a number of JAX's devices, `"all"`, or a sequence
-    of them; the numbers are the same with any.
+    seconds, with compilation and checks: when they are over, the fit ends with what it has, and a
+    note says so, or with an `OutOfTimeError` where that is no posterior yet. `devices` share draws,
+    chains, directions and batches: a number of JAX's devices, `"all"`, or a sequence of them; the
+    numbers are the same with any.
     What a reader must know is in the posterior's notes, and warned of.
     """
     if not isinstance(problem, InverseProblem):
         raise RieszError(f"found a {type(problem).__name__}: give rz.inverse_problem(...).")
-    choice = engine if isinstance(engine, Choice) else chosen(problem, engine)
-    check_time(choice, time_limit)
+    check_time(time_limit)
     shared = devices_of(devices)
     check_processes(shared, time_limit)
-    how = How(seed, progress, check, checkpoint, deadline_of(time_limit), shared)
+    how = How(seed, progress, check, checkpoint, Deadline.after(time_limit), shared)
+    choice = engine if isinstance(engine, Choice) else chosen(problem, engine)
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = climbed(problem, choice, how)
@@ -97,16 +98,9 @@ def chosen(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:
     return choose_engine(problem) if engine == AUTO else Choice(engine_of(engine), ASKED_FOR)
 
 
-def check_time(choice: Choice, time_limit: float | None) -> None:
-    if time_limit is None:
-        return
-    if not 0 < time_limit < math.inf:
+def check_time(time_limit: float | None) -> None:
+    if time_limit is not None and not 0 < time_limit < math.inf:
         raise RieszError(f"time_limit is {time_limit}: give seconds, a positive number.")
-    if not choice.then and not choice.engine.is_timed:
-        raise RieszError(
-            f"{choice.engine.name} does not look at the clock: time_limit is for auto, sample and "
-            "reduced. Leave it out, or set less to do."
-        )
 
 
 def check_processes(devices: Devices | None, time_limit: float | None) -> None:
@@ -124,15 +118,8 @@ class How(NamedTuple):
     progress: bool
     check: bool | None
     checkpoint: AbstractCheckpoint
-    deadline: float
+    deadline: Deadline
     devices: Devices | None = None
-
-    def left(self) -> float:
-        return self.deadline - perf_counter()
-
-
-def deadline_of(time_limit: float | None) -> float:
-    return math.inf if time_limit is None else perf_counter() + time_limit
 
 
 def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterior, tuple[str, ...]]:
@@ -150,10 +137,11 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         engine = waiting.pop(0)
         if missing is not None and missing.is_elsewhere and engine.is_normal:
             continue
-        if how.left() <= 0 and best is not None:
-            told.append(f"the time was over before {engine.name}")
+        if how.deadline.is_over() and best is not None:
+            told.append(f"{OVER} before {engine.name}")
             break
-        if best is not None and not engine.is_timed and seconds_of(engine, problem) > how.left():
+        needed = 0.0 if engine.is_timed else seconds_of(engine, problem)
+        if best is not None and how.deadline.is_over(needed):
             told.append(f"{engine.name} was left out, which would take longer than there is time")
             continue
         own = engine if start is None else engine.changed(start=start)
@@ -163,7 +151,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
             failed, missing = error, Lack(str(error))
         else:
             best = start = found
-            missing = looked_at(found, how.seed)
+            missing = looked_at(found, how)
             if missing is not None and missing.higher is not None and not is_moved:
                 waiting.insert(0, engine)
                 start, is_moved = missing.higher, True
@@ -178,10 +166,11 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
     return best, tuple(told)
 
 
-def looked_at(posterior: Posterior, seed: int) -> Lack | None:
+def looked_at(posterior: Posterior, how: How) -> Lack | None:
     """What is lacking; a look that fails must not cost the posterior."""
     try:
-        return lacking(posterior, seed)
+        with how.deadline.kept("before anybody looked for other peaks"):
+            return lacking(posterior, how.seed)
     except (RieszError, *FAILURES) as error:
         return Lack(f"nobody can say whether it will do: {reason(error)}")
 
@@ -206,20 +195,18 @@ def run_checked(problem: InverseProblem, engine: AbstractEngine, how: How) -> Po
             "impossible coefficients and for noise that is far too small, or take another engine."
         ) from error
     how.checkpoint.flush()
-    return checked(posterior, how.check, how.seed, how.devices)
+    return checked(posterior, how)
 
 
-def checked(
-    posterior: Posterior, check: bool | None, seed: int, devices: Devices | None = None
-) -> Posterior:
+def checked(posterior: Posterior, how: How) -> Posterior:
     """With an importance check, where one is wanted and there is a density to weigh.
 
     A check that fails is told: the fit before it may have taken hours; so is one that was left out
     because it would take long.
     """
-    if check is False or not isinstance(posterior.distribution, AbstractGaussian):
+    if how.check is False or not isinstance(posterior.distribution, AbstractGaussian):
         return posterior
-    if check is None and not (needed := effort(posterior)).is_affordable:
+    if how.check is None and not (needed := effort(posterior)).is_affordable:
         return noted(
             posterior,
             f"not checked against exact solves: {needed.num_draws} draws, the fewest, would take "
@@ -227,15 +214,16 @@ def checked(
             "--check.",
         )
     if isinstance(posterior.states, SurrogateStates) and posterior.problem.time is None:
-        posterior = tried(with_surrogate_error, posterior, seed, "the surrogate")
-    weigh = partial(with_importance_check, devices=devices)
-    return tried(weigh, posterior, seed, "q")
+        posterior = tried(with_surrogate_error, posterior, how, "the surrogate")
+    weigh = partial(with_importance_check, devices=how.devices)
+    return tried(weigh, posterior, how, "q")
 
 
-def tried(check: Callable[..., Posterior], posterior: Posterior, seed: int, what: str) -> Posterior:
+def tried(check: Callable[..., Posterior], posterior: Posterior, how: How, what: str) -> Posterior:
     """The posterior after a check, or with a note of why there is none."""
     try:
-        return check(posterior, seed=seed)
+        with how.deadline.kept("before the end of the check"):
+            return check(posterior, seed=how.seed)
     except (RieszError, *FAILURES) as error:
         return noted(posterior, f"{what} could not be checked: {reason(error)}")
 

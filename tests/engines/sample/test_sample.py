@@ -9,6 +9,7 @@ import pytest
 from tests.linear_gaussian import known_posterior, linear_problem
 from tests.stopping import check_same, stopped_and_resumed
 
+from riesz.deadline import Deadline
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.engines.sample import chains
 from riesz.engines.sample.chains import Plan, Run, blocks, draw_windows, is_enough, warmup_windows
@@ -97,12 +98,19 @@ def test_draws_are_enough_where_chains_agree_and_are_worth_a_thousand():
 
 
 def test_a_run_that_is_out_of_time_has_draws_to_show_or_says_so(monkeypatch):
+    blocks, moved = [0.0], chains.moved
+
+    def slow(*arguments):  # a second a block: four of warm-up, and two of draws
+        blocks[0] += 1
+        return moved(*arguments)
+
+    monkeypatch.setattr(chains, "moved", slow)
+    monkeypatch.setattr("riesz.deadline.perf_counter", lambda: blocks[0])
     with pytest.raises(OutOfTimeError, match="in the warm-up"):
-        short(deadline=0.0)
+        short(deadline=Deadline(2.5))
     monkeypatch.setattr(chains, "FEWEST_IN_TIME", 20)
-    clock = iter(range(1000))  # one tick a block: four of warm-up, and two of draws
-    monkeypatch.setattr("riesz.engines.base.perf_counter", lambda: next(clock))
-    found = short(deadline=5.5)
+    blocks[0] = 0.0
+    found = short(deadline=Deadline(5.5))
     assert found.notes[0] == "the time was over after 40 draws of each of 4 chains."
     assert found.distribution.by_chain.shape[:2] == (4, 40)
 

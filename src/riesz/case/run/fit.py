@@ -45,7 +45,7 @@ def fit_case(
         check_free(out, resume=resume)
     case = case if isinstance(case, Case) else read_problem(case)
     choice = case.choice(engine)
-    check_time(choice, time_limit)
+    check_time(time_limit)
     case = settled(case, choice.engine)
     if finished:
         return finished_run(out, case, choice, seed)

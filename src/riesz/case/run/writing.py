@@ -45,6 +45,7 @@ from riesz.case.run.folder import (
     unfinished_of,
 )
 from riesz.case.run.misfit import MISFIT, misfit_content
+from riesz.deadline import Deadline
 from riesz.devices import Wanted
 from riesz.diagnose.contradiction.findings import Misfit
 from riesz.diagnose.contradiction.misfit import misfit_of
@@ -66,6 +67,9 @@ from riesz.posterior.posterior import Posterior
 from riesz.prediction.drawing import draws_and_course
 from riesz.prediction.draws import PosteriorDraws
 
+FITTING = 0.85
+"""The share of a time limit that is the fit's: draws of its posterior take the rest."""
+
 
 def run_case(
     case: Case,
@@ -81,7 +85,7 @@ def run_case(
     devices: Wanted | None = None,
 ) -> Run:
     """Fit a problem by the chosen engine, with the file's settings, and write the run folder."""
-    start = perf_counter()
+    start, deadline = perf_counter(), Deadline.after(time_limit)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         posterior = fit(
@@ -91,7 +95,7 @@ def run_case(
             progress=progress,
             check=check,
             checkpoint=checkpoint or NO_CHECKPOINT,
-            time_limit=time_limit,
+            time_limit=None if time_limit is None else FITTING * time_limit,
             devices=devices,
         )
     seconds = perf_counter() - start + (checkpoint.spent if checkpoint else 0.0)
@@ -102,7 +106,7 @@ def run_case(
     numbers = write_run(
         folder,
         case,
-        *accounted(posterior, case),
+        *accounted(posterior, case, deadline),
         choice=choice,
         command=command,
         seed=seed,
@@ -121,14 +125,19 @@ class Account(NamedTuple):
     misfit: Misfit | None = None
 
 
-def accounted(posterior: Posterior, case: Case | None = None) -> Account:
+def accounted(
+    posterior: Posterior,
+    case: Case | None = None,
+    deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
+) -> Account:
     """Draws, summary and facts of a posterior, and what contradicts its model.
 
     Whatever goes wrong here comes after the fit, which may have taken hours: it is told, and what
     was fitted is kept.
     """
     try:
-        drawn, course = draws_and_course(posterior)
+        with deadline.kept("before draws of the state were made; riesz predict makes them"):
+            drawn, course = draws_and_course(posterior)
         if drawn.num_lost:
             asked = drawn.num_draws + drawn.num_lost
             note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"

@@ -7,6 +7,7 @@ there makes, whose draws are weighed by the density itself, or by NUTS. (Margina
 Rue, Martino & Chopin 2009, but exact.)
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 from pydantic import Field
 
+from riesz.deadline import OVER, check_clock
 from riesz.engines.base import (
     AbstractEngine,
     Count,
@@ -43,7 +45,7 @@ from riesz.engines.nuts.engine import (
     warnings_of,
 )
 from riesz.engines.training import minimised
-from riesz.errors import RieszError
+from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
@@ -54,6 +56,14 @@ from riesz.spelling import listed
 
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
+
+SEARCHING, SPREADING = 0.5, 0.7
+"""Shares of the time left that the search for the mode may take, and then the spread about it."""
+
+CUT = (
+    f"{OVER} before the spread of the unknowns that are not integrated out was known: all draws "
+    "are at their most probable values, and too narrow. Allow more time."
+)
 
 HOW = ("mode", "laplace", "nuts")
 Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{listed(HOW)}")]
@@ -171,7 +181,7 @@ def other_unknowns(
 ) -> FoundOthers:
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, at)
-    cost = slope_of(density) if model is None else model.cost
+    cost = timely(slope_of(density) if model is None else model.cost)
     mode, history, notes = most_probable(cost, density, origin, engine.max_steps, work)
     if engine.over == "nuts" and len(origin):
         values, sampling = by_nuts(density, spread_about(cost, mode), mode, engine, key, work)
@@ -180,10 +190,14 @@ def other_unknowns(
         return FoundOthers(values, history | sampling, notes)
     if engine.over == "mode" or not len(origin):
         return FoundOthers(mode[None, None], history, notes)
-    spread = spread_about(cost, mode)
-    log_density = (lambda own: -cost(own)[0]) if model is None else model.log_density
+    log_density = (lambda own: -cost(own)[0]) if model is None else timely(model.log_density)
     count = min(engine.num_others, engine.num_draws)
-    found = weighed(log_density, spread, np.asarray(mode), count, work.seed)
+    try:
+        with work.deadline.sooner(SPREADING).kept("before draws were weighed"):
+            spread = spread_about(cost, mode)
+            found = weighed(log_density, spread, np.asarray(mode), count, work.seed)
+    except OutOfTimeError:
+        return FoundOthers(mode[None, None], history, (*notes, CUT))
     history |= {"k_hat": jnp.asarray(found.k_hat), "log_evidence": jnp.asarray(found.log_integral)}
     return FoundOthers(jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes)
 
@@ -201,15 +215,23 @@ def most_probable(
         return origin, {"log_density": exact[None], "log_evidence": exact}, ()
     with bar(work.progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
-        costs = []
+        costs, best, notes = [], (np.inf, origin), ()
 
         def counted(others: Others):
+            nonlocal best
             found = cost(others)
             costs.append(float(found[0]))
+            best = min(best, (costs[-1], others), key=lambda one: one[0])
             shown.update(task, advance=1, terms=spoken({"cost": costs[-1]}))
             return found
 
-        mode = minimised(origin, counted, max_steps=max_steps)
+        try:
+            with work.deadline.sooner(SEARCHING).kept("in the first step of the search"):
+                mode = minimised(origin, counted, max_steps=max_steps)
+        except OutOfTimeError:
+            if not costs:
+                raise
+            mode, notes = best[1], (f"{OVER} in the search for the most probable values.",)
     _, slope = cost(mode)
     steepness = float(np.linalg.norm(slope))
     if not np.isfinite(steepness):
@@ -217,13 +239,22 @@ def most_probable(
             "the log-density of the unknowns that are not integrated out has no slope where the "
             "search ended: look for priors at the edge of what the equation allows."
         )
-    notes = ()
     if steepness > STEEP:
-        notes = (
+        notes += (
             f"the search for the most probable values ended where the slope still was "
             f"{steepness:.2g}: allow more with max_steps=..., or start elsewhere.",
         )
     return mode, {"log_density": -jnp.asarray(costs), "mode": mode}, notes
+
+
+def timely(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, which looks at the clock: what NumPy computes does not."""
+
+    def called(others: Any) -> Any:
+        check_clock()
+        return function(others)
+
+    return called
 
 
 def slope_of(density: AbstractDensity) -> Cost:

@@ -11,6 +11,7 @@ surrogate is right where it is used. (Random features, and tempering of the like
 
 import dataclasses
 from dataclasses import dataclass
+from time import perf_counter
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.deadline import OVER
 from riesz.devices import Devices
 from riesz.engines.base import Count, CountOrNone, CountOrZero, Work
 from riesz.engines.emulate.in_time import StepEquations, marched, step_equations
@@ -45,6 +47,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.engines.emulate.variational import information, matched_normals, refined
 from riesz.engines.training import TrainingError
+from riesz.errors import OutOfTimeError
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, FullRank, antithetic
@@ -145,7 +148,7 @@ def emulated_in_rounds(
     key, normal_key = jr.split(key)
     size, dtype = problem.num_coordinates, problem.forward.dtype
     normals = matched_normals(normal_key, sizes.refining_draws, size, dtype)
-    share, curves, sums, settling, settled = 0.0, [], None, 0, False
+    share, curves, sums, settling, settled, took = 0.0, [], None, 0, False, 0.0
     tolerance = tolerated_physics(problem, surrogate)
     kept = work.checkpoint.stored(STAGE)
     if kept is not None:
@@ -159,8 +162,9 @@ def emulated_in_rounds(
             "surrogate and posterior", total=most, completed=len(curves), terms=""
         )
         for number, one in list(enumerate(jr.split(key, most)))[len(curves) :]:
-            if settled:
+            if settled or (curves and work.deadline.is_over(took)):
                 break
+            begun = perf_counter()
             fit_key, score_key, feature_key = jr.split(one, 3)
             spread = WIDENED if share == 1.0 else NARROWED
             surrogate, sums = fitted_around(
@@ -194,8 +198,15 @@ def emulated_in_rounds(
             state |= {"sums": None if sums is None else tuple(jax.tree.leaves(sums))}
             state |= {"share": share, "settling": settling, "settled": settled}
             work.checkpoint.keep(STAGE, state)
+            took = perf_counter() - begun
     history = {name: np.array([terms[name] for terms in curves]) for name in curves[0]}
     notes = told(curves[-1], sizes.rounds, tolerance)
+    if not settled and len(curves) < sizes.rounds:
+        if share < 1.0:
+            raise OutOfTimeError(
+                f"{OVER} after {len(curves)} rounds, before all of the data counted: allow more."
+            )
+        notes = (f"{OVER} after {len(curves)} rounds.", *notes)
     return Rounds(surrogate, family, history, notes)
 
 

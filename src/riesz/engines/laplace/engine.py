@@ -47,6 +47,10 @@ FEW = 0.1
 """The same, for directions that were not looked at: more would narrow the posterior by 5 %."""
 
 
+SEARCHING = 0.6
+"""The share of the time that the search for the mode may take: its curvature takes the rest."""
+
+
 class Laplace(SearchSettings, AbstractEngine):
     """The mode of the posterior, and the Gaussian that its curvature there makes.
 
@@ -76,7 +80,7 @@ class Laplace(SearchSettings, AbstractEngine):
             found = most_likely(
                 *(problem, solver, self, origin),
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
-                work.checkpoint,
+                *(work.checkpoint, work.deadline.sooner(SEARCHING)),
             )
         family, values, notes = gaussian_about(
             problem, found, solver, self.num_modes, work.seed, work.devices
@@ -109,10 +113,11 @@ def gaussian_about(
     """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
     mode, steps, notes = found.place.coordinates, len(found.history["cost"]) - 1, ()
     if not found.converged:
+        more = "allow more time" if found.is_cut else "allow more with max_steps=..."
         notes = (
-            f"the search for the mode ended after {steps} step{'' if steps == 1 else 's'}, about "
-            f"{found.history['decrement'][-1]:.2g} posterior sd away from it: allow more with "
-            "max_steps=..., or start elsewhere.",
+            f"the search for the mode ended {'out of time ' * found.is_cut}after {steps} "
+            f"step{'' if steps == 1 else 's'}, about {found.history['decrement'][-1]:.2g} "
+            f"posterior sd away from it: {more}, or start elsewhere.",
         )
 
     def action(directions):

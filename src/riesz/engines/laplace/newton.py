@@ -24,6 +24,7 @@ computed once.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -32,10 +33,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from riesz.deadline import Deadline
 from riesz.engines.base import Count, CountOrZero, Settings, Share
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.in_time import action_in_time, cost_and_slope
-from riesz.errors import RieszError
+from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.assembly import free_residual, with_dirichlet
 from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
@@ -252,6 +254,7 @@ class Mode:
     place: Place
     converged: bool
     history: dict[str, Float[np.ndarray, " step"]]
+    is_cut: bool = False  # by the clock
 
 
 class Iterate(eqx.Module):
@@ -281,11 +284,14 @@ def most_likely(
     start: Coordinates,
     told: Callable[[dict[str, float]], None],
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
+    deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
 ) -> Mode:
-    """The mode near `start`."""
+    """The mode near `start`, or how far the search has come by the deadline."""
     kept = checkpoint.stored(STAGE)
     begin, curves = (start, []) if kept is None else (kept["coordinates"], kept["curves"])
-    place, converged = place_at(problem, begin, solver), False
+    converged, is_cut, watched = False, False, partial(deadline.kept, "in the search for the mode")
+    with watched():
+        place = jax.block_until_ready(place_at(problem, begin, solver))
     if not bool(jnp.isfinite(place.cost)):
         problem.state(start)  # says what is wrong where it is the solve
         raise RieszError(
@@ -298,25 +304,32 @@ def most_likely(
         with_second = number >= settings.gauss_newton_steps
         # Arrays of one type: for plain numbers another program would be compiled.
         numbers = jnp.asarray([forcing, settings.tolerance, with_second], place.slope.dtype)
-        step = newton_step(problem, place, solver, *numbers)
-        row = {
-            "cost": float(place.cost),
-            "slope": float(jnp.linalg.norm(place.slope)),
-            "decrement": float(step.decrement),
-            "iterations": float(step.iterations),
-        }
-        curves.append(row)
-        converged = row["decrement"] <= settings.tolerance
-        if converged or number == settings.max_steps:
+        try:
+            with watched():
+                step = newton_step(problem, place, solver, *numbers)
+                row = {
+                    "cost": float(place.cost),
+                    "slope": float(jnp.linalg.norm(place.slope)),
+                    "decrement": float(step.decrement),
+                    "iterations": float(step.iterations),
+                }
+                curves.append(row)
+                converged = row["decrement"] <= settings.tolerance
+                if converged or number == settings.max_steps:
+                    break
+                moved = line_search(problem, solver, place, step.direction, settings.max_halvings)
+        except OutOfTimeError:
+            if not curves:
+                raise
+            is_cut = True
             break
-        moved = line_search(problem, solver, place, step.direction, settings.max_halvings)
         if moved is None:
             break
         place = moved
         checkpoint.keep(STAGE, {"coordinates": place.coordinates, "curves": list(curves)})
         told(row)
     history = {name: np.array([one[name] for one in curves]) for name in curves[0]}
-    return Mode(place, converged, history)
+    return Mode(place, converged, history, is_cut)
 
 
 def line_search(

@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from riesz.deadline import check_clock
 from riesz.devices import Devices, each_of
 from riesz.engines.base import InverseMass, Work
 from riesz.engines.checkpoint import AbstractCheckpoint, leaves_of, with_leaves
@@ -152,6 +153,7 @@ def sampled(
             states[i], rows[i] = with_leaves(states[i], kept["state"]), kept["rows"]
             advanced(number, len(rows[i][0]))
     while any(counts := [min(BLOCK, total - (len(own[0]) if own else 0)) for own in rows]):
+        check_clock()
         moves = [(state, jnp.asarray(n)) for state, n in zip(states, counts, strict=True)]
         found = side.each(advance, (density,), moves)
         for i, number in enumerate(side.numbers):

@@ -67,6 +67,9 @@ PILOT_WARMUP = 60
 REDUCED_GRADIENT = 0.005
 """Seconds, roughly."""
 
+CHAINS = 0.7
+"""The share of the time left that chains may take: exact solves that weigh their draws follow."""
+
 GOOD, LARGEST_GAP = 0.05, 0.5
 """Standard deviations of the noise by which an equation may be off, at draws that it has not seen,
 to be taken at once, and to be taken at all."""
@@ -143,7 +146,8 @@ class Reduced(AbstractEngine):
             peaks, used = peaks_from(kept["found"]), peaks_from(kept["used"])
         ready = self.prepared(problem, peaks, used, preparing, work)
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
-        seen, run, cut = sampled(ready.density, ready.run, plan, work)
+        chains = work._replace(deadline=work.deadline.sooner(CHAINS))
+        seen, run, cut = sampled(ready.density, ready.run, plan, chains)
         moves: Transition = jax.tree.map(jnp.asarray, seen.transition)
         chosen = spaced(moves.diverging.shape[1], -(-self.num_exact // self.num_chains))
         history = history_of(moves) | {"peak": jnp.asarray(seen.peak)}

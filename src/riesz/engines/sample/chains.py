@@ -153,12 +153,14 @@ def sampled(
         for window in (*warmup, *draws):
             learning = jnp.asarray(window.is_warmup)
             for start, count in blocks(window, run.done):
-                if work.is_over():
+                how = (wanted, learning, jnp.asarray(count))
+                try:
+                    with work.deadline.kept("in a block"):
+                        found = moved(pool, density, run, how, work.devices)
+                        run = after_block(run, found, start + count, window)
+                except OutOfTimeError:
                     notes = (cut_short(run.done - plan.num_warmup, len(run.chains)),)
                     break
-                how = (wanted, learning, jnp.asarray(count))
-                found = moved(pool, density, run, how, work.devices)
-                run = after_block(run, found, start + count, window)
                 work.checkpoint.keep(STAGE, run.stored())
                 shown.update(task, advance=count, terms=spoken(told_of(run)))
             if notes or (window in draws and run.done == window.end and is_enough(run)):

@@ -1,4 +1,4 @@
-"""The engine `variational`: the normal distribution nearest to the posterior, by exact solves.
+"""The engine `variational`: a normal distribution near to the posterior, by exact solves.
 
 Where the posterior is skewed its mode is not its mean, and the curvature there not its spread:
 `laplace` sees one place, this engine all that q covers. It starts from there.
@@ -35,6 +35,9 @@ from riesz.progress import bar, spoken
 SEARCH = SearchSettings(tolerance=0.05)
 """The mode is where q begins: a twentieth of a standard deviation more or less is nothing."""
 
+SEARCHING = 0.4
+"""The share of the time that the search for it may take."""
+
 FEW_UNKNOWNS = 256
 """Up to so many, curvature is seen in all directions."""
 
@@ -44,8 +47,11 @@ many."""
 
 
 class Variational(AbstractEngine):
-    """The normal distribution with the least divergence from the posterior.
+    """A normal distribution near to the posterior: means and spread by all that it covers.
 
+    Its mean is where the divergence from the posterior is least, given its spread: slopes of the
+    log-posterior vanish on average. Its precision is the average curvature over it, as Gauss and
+    Newton have it, without second derivatives of the state: not quite that of least divergence.
     It begins at the mode that a search from `start` finds. Each step sees slopes at `num_draws`
     fresh draws and curvature at `num_curved` of them, in `num_modes` directions, by default all
     where unknowns are few. It ends where chance moves no mean and no standard deviation of q by
@@ -99,7 +105,7 @@ class Variational(AbstractEngine):
                 (self.max_steps, self.num_pairs, -(-self.num_curved // 2)),
                 *(self.tolerance, own),
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
-                work.checkpoint,
+                *(work.checkpoint, work.deadline),
             )
         return self.told(problem, found, work)
 
@@ -108,7 +114,10 @@ class Variational(AbstractEngine):
     ) -> Nearest:
         """At the mode."""
         origin = origin_of(problem, self.start, work)
-        mode = most_likely(problem, solver, SEARCH, origin, lambda _: None, work.checkpoint)
+        mode = most_likely(
+            *(problem, solver, SEARCH, origin, lambda _: None),
+            *(work.checkpoint, work.deadline.sooner(SEARCHING)),
+        )
         return begun(problem, mode.place, solver, self.directions_of(problem), key)
 
     def told(self, problem: InverseProblem, found: Nearest, work: Work) -> Posterior:
@@ -128,8 +137,9 @@ class Variational(AbstractEngine):
             steps = len(found.curves)
             notes = (
                 *notes,
-                f"q was not found in {steps} step{'' if steps == 1 else 's'}: {why}. Allow more "
-                "with max_steps=..., see more in each with num_draws=..., or use sample.",
+                f"q was not found in {steps} step{'' if steps == 1 else 's'}"
+                f"{', and the time was over' * (steps < self.max_steps)}: {why}. Allow more with "
+                "max_steps=..., see more in each with num_draws=..., or use sample.",
             )
         if found.num_failed:
             every = len(found.curves) * 2 * self.num_pairs

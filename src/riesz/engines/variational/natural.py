@@ -1,9 +1,11 @@
-r"""The nearest normal distribution, by steps of natural gradient with exact solves.
+r"""A normal distribution near to the posterior, by steps of natural gradient with exact solves.
 
 Of all normal distributions $q = N(m, C)$ the one with the least divergence $KL(q \| p)$ from a
 posterior has $E_q[\nabla(-\log p)] = 0$ and $C^{-1} = E_q[\nabla^2(-\log p)]$ (Opper & Archambeau
 2009). As Gauss and Newton did, second derivatives of the state are left out: the data's part of the
-curvature is then never negative where noise is normal, and scatters less over draws.
+curvature is then never negative where noise is normal, and scatters less over draws. So the first
+of the two equations holds in the end, and the second with $J^\top J / \sigma^2$ for the data's part
+of the Hessian: where the state bends within q, that is not the least divergence.
 
 Each step sees slopes at fresh draws of q, in pairs on both sides of the mean, and curvature at a
 few of them, and moves mean and precision towards what they say. Once steps are no longer than
@@ -24,6 +26,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from riesz.deadline import Deadline
 from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.laplace.newton import (
     Directions,
@@ -34,7 +37,7 @@ from riesz.engines.laplace.newton import (
     orthonormal,
     place_at,
 )
-from riesz.errors import EngineError
+from riesz.errors import EngineError, OutOfTimeError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.posterior.family import PriorUpdate, antithetic
 from riesz.problem.problem import InverseProblem
@@ -126,9 +129,11 @@ def fitted(
     key: PRNGKeyArray,
     told: Callable[[dict[str, float]], None],
     checkpoint: AbstractCheckpoint,
+    deadline: Deadline,
 ) -> Nearest:
     """Steps, until chance moves no mean and no width by more than `tolerance`, or there are no
-    more. `sizes` are the most steps, and pairs of draws for slopes and for curvature in each.
+    more, or no time for them. `sizes` are the most steps, and pairs of draws for slopes and for
+    curvature in each.
     """
     max_steps, num_pairs, num_curved = sizes
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -136,7 +141,13 @@ def fitted(
             # Fresh ones, by the number of the step alone: one that goes on draws the same.
             own = jr.fold_in(key, len(nearest.curves))
             normals = antithetic(own, 2 * num_pairs, len(nearest.family.mean), jnp.float64)
-            seen = looked(pool, problem, solver, nearest, normals, num_curved)
+            try:
+                with deadline.kept("in the first step of q"):
+                    seen = looked(pool, problem, solver, nearest, normals, num_curved)
+            except OutOfTimeError:
+                if not nearest.curves:
+                    raise
+                break
             nearest = moved(nearest, seen, tolerance)
             checkpoint.keep(STAGE, nearest.stored())
             told(nearest.curves[-1])

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import dijkstra
 
+from riesz.deadline import check_clock
 from riesz.fem.linear.host_band import Band, band_of, factors_of
 
 CACHED_NONZEROS = 20_000_000
@@ -120,8 +121,10 @@ def lu_solve(
 ) -> Float[np.ndarray, "*batch size"]:
     """Solve A x = b (or with A transposed), A in CSR; leading axes are a batch of systems.
 
-    Arguments come as read-only views or as JAX arrays; asarray copies neither.
+    Arguments come as read-only views or as JAX arrays; asarray copies neither. Where the time of a
+    fit is over, the error ends the compiled program that asked.
     """
+    check_clock()
     parts = map(np.asarray, (values, columns, row_starts, right_hand_side))
     return solve_batch(*parts, transposed=transposed)
 

@@ -1,0 +1,123 @@
+"""Time limits are kept by every engine, whatever phase they end in; a solve takes a second here."""
+
+import re
+import warnings
+from threading import Lock
+
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.deadline import Deadline, check_clock
+from riesz.engines.emulate import rounds
+from riesz.errors import OutOfTimeError
+from riesz.fem.linear import host_lu
+
+OBSERVED = rz.observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
+
+
+def posed(diffusivity, **latents):
+    return rz.inverse_problem(
+        rz.hierarchy(rz.rectangle((2, 2)), 2),
+        rz.diffusion(diffusivity) + rz.reaction(1.0) - rz.source("f"),
+        latents={"f": dist.Normal(0.0, 1.0)} | latents,
+        observations=OBSERVED,
+        likelihood=rz.Gaussian(0.05),
+        dirichlet={"boundary": 0.0},
+    )
+
+
+@pytest.fixture(scope="module")
+def small():
+    return posed("a", a=dist.LogNormal(0.0, 1.0))
+
+
+class Clock:
+    """Time passes while an equation is solved, or a surrogate fitted, and else not."""
+
+    def __init__(self):
+        self.now, self.lock = 0.0, Lock()
+
+    def __call__(self):
+        return self.now
+
+    def slowed(self, function, seconds=1.0):
+        def slow(*arguments, **named):
+            with self.lock:
+                self.now += seconds
+            return function(*arguments, **named)
+
+        return slow
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    for module in ("riesz.deadline", "riesz.engines.training", "riesz.engines.emulate.rounds"):
+        monkeypatch.setattr(f"{module}.perf_counter", clock)
+    monkeypatch.setattr(host_lu, "solve_batch", clock.slowed(host_lu.solve_batch))
+    return clock
+
+
+def ended(problem, engine, limit, clock):
+    """What a fit ends with: its notes, or an error that says that the time was over."""
+    begun = clock.now
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            found = " ".join(rz.fit(problem, engine, progress=False, time_limit=limit).notes)
+    except OutOfTimeError as error:
+        found = str(error)
+    assert 0.5 * limit < clock.now - begun <= 1.1 * limit + 2
+    assert "time" in found
+    return found
+
+
+QUICK = [
+    ("laplace", 12.0, "before laplace had a posterior|mode ended out of time|not be checked"),
+    ("laplace", 100.0, "q could not be checked: the time was over before the end of the check"),
+    ("auto", 150.0, "auto took laplace first.*the time was over before variational"),
+]
+SLOW = [
+    ("variational", 100.0, "before variational had a posterior|first step of q"),
+    ("variational", 1000.0, "and the time was over"),
+    ("sample", 20.0, "before sample had a posterior|in the warm-up"),
+    ("sample", 2000.0, "in the warm-up, too early for a posterior"),
+    ("nuts", 200.0, "the time was over before nuts had a posterior: allow more"),
+    ("reduced", 200.0, "the time was over before reduced had a posterior"),
+    ("auto", 1500.0, "the time was over"),
+]
+
+
+@pytest.mark.parametrize(
+    ("engine", "limit", "words"),
+    [*QUICK, *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)],
+)
+def test_a_slow_solve_does_not_outrun_the_limit(small, clock, engine, limit, words):
+    assert re.search(words, ended(small, engine, limit, clock))
+
+
+@pytest.mark.parametrize(("limit", "words"), [(30.0, "too narrow"), (4.0, "the time was over")])
+def test_what_conditional_has_at_its_mode_is_marked_as_too_narrow(clock, limit, words):
+    assert words in ended(posed("a", a=dist.LogNormal(0.0, 1.0)), "conditional", limit, clock)
+
+
+def test_surrogates_are_not_fitted_longer_than_there_is_time(small, clock, monkeypatch):
+    monkeypatch.setattr(rounds, "fitted_around", clock.slowed(rounds.fitted_around, 10.0))
+    engine = rz.Emulate(tries_states=False, readout_batches=4)
+    assert "the time was over after 1 rounds" in ended(small, engine, 15.0, clock)
+
+
+def test_a_limit_within_a_limit_ends_what_is_inside():
+    outer = Deadline.after(1000.0)
+    with outer.kept("outside"):
+        check_clock()
+        with (
+            pytest.raises(OutOfTimeError, match="the time was over inside: allow more"),
+            outer.sooner(0.1).kept("inside"),
+        ):
+            check_clock(needed=500.0)
+        check_clock(needed=500.0)
+        with pytest.raises(OutOfTimeError, match="at once"), Deadline(0.0).kept("at once"):
+            raise AssertionError("no work is begun without time for it")
+    check_clock(needed=1e9)
