@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-journeys test-slow test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
+.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -30,8 +30,20 @@ test-paper: $(READY)
 test-journeys: $(READY)
 	XLA_FLAGS="$(QUICK_COMPILE)" $(BIN)/python -m pytest -m journey -n 2 --dist loadfile --durations=10 tests
 
-test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow -n 2
+# Three parts that take ten minutes at most on 16 cores: make test-slow JOBS=16.
+JOBS ?= 2
+SLOW := $(BIN)/python -m pytest -m slow -n $(JOBS)
+
+test-slow: test-slow-engines test-slow-product test-slow-paper
+
+test-slow-engines: $(READY)
+	$(SLOW) tests/engines tests/inference
+
+test-slow-product: $(READY)
+	$(SLOW) tests --ignore=tests/engines --ignore=tests/inference
+
+test-slow-paper: $(READY)
+	$(SLOW) paper/tests
 
 # Needs Chromium, which it installs where it may; else it says why it was skipped.
 test-browser: $(READY)
