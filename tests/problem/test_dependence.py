@@ -31,6 +31,8 @@ def pairs(*words: str) -> frozenset[frozenset[str]]:
         (lambda i: jnp.linalg.solve(KNOWN, i["a"]), "a", ()),
         (lambda i: jax.scipy.linalg.solve_triangular(jnp.diag(i["b"]), i["a"]), "ab", ("ab", "bb")),
         (lambda i: jnp.concatenate([i["a"], i["b"]])[:SIZE] * i["c"], "ac", ("ac",)),
+        (lambda i: jnp.stack([3 * one for one in i["a"]]), "a", ()),
+        (lambda i: jnp.tile(i["a"], 2), "a", ()),
         (lambda i: jax.lax.map(lambda x: 3 * x, i["a"]), "a", ()),
         (lambda i: jax.lax.scan(lambda s, x: (s + x, s), 0.0, i["a"])[1], "a", ()),
         (lambda i: jax.lax.scan(lambda s, x: (s * x, s), 1.0, i["a"])[0], "a", ("aa",)),

@@ -171,7 +171,8 @@ def placed(equation: Any, operands: Sequence[Dependence]) -> Dependence:
 RULES: dict[str, Callable[[Any, Sequence[Dependence]], Dependence]] = {
     **dict.fromkeys(("add", "add_any", "sub", "neg", "reduce_sum", "cumsum", "copy"), linear),
     **dict.fromkeys(("reshape", "broadcast_in_dim", "squeeze", "transpose", "rev"), linear),
-    **dict.fromkeys(("pad", "split", "copy_p", "stop_gradient", "optimization_barrier"), linear),
+    **dict.fromkeys(("pad", "split", "stack", "unstack", "tile", "copy_p"), linear),
+    **dict.fromkeys(("stop_gradient", "optimization_barrier"), linear),
     **dict.fromkeys(("mul", "dot_general"), multiplied),
     **dict.fromkeys(("triangular_solve", "host_lu", "custom_linear_solve"), solved),
     **dict.fromkeys(("gather", "dynamic_slice", "dynamic_update_slice"), placed),
