@@ -1,8 +1,8 @@
 r"""The dual norm of a trajectory: a sum over steps, of which some are drawn with some patches.
 
-Each implicit step is an elliptic problem, whose Gram matrix has the storage in it:
-$G_n = A + \rho\,\alpha_n M$ with $\alpha_n$ the rate of the difference formula and $\rho$ the
-capacity by the diffusivity. Of states $u_0, u_1, \ldots$ that solve the steps roughly,
+Each implicit step, or stage of one where it has two, is an elliptic problem, whose Gram matrix has
+the storage in it: $G_n = A + \rho\,\alpha_n M$ with $\alpha_n$ the rate of the difference formula
+and $\rho$ the capacity by the diffusivity. Of states $u_0, u_1, \ldots$ that solve them roughly,
 
 $$ \sum_n \|r_n(u_n; u_{n-1}, u_{n-2})\|^2_{G_n^{-1}} $$
 
@@ -28,14 +28,8 @@ from riesz.fem.terms.coefficient import AbstractCoefficient, Constant
 from riesz.fem.terms.pointwise import Point
 from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import reaction
-from riesz.fem.time.problem import (
-    TransientProblem,
-    Weights,
-    at_time,
-    weights_of,
-    with_coefficients,
-    with_history,
-)
+from riesz.fem.time.problem import TransientProblem, at_time, with_coefficients, with_history
+from riesz.fem.time.scheme import Weights, stage_times, weights_of
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import Gram
 from riesz.penalty.norm import AbstractPatches, NormSample, SchwarzPatches
@@ -196,7 +190,7 @@ def step_penalty(
 
 
 def stepping(transient: TransientProblem) -> Stepping:
-    times = on_device(transient.axis.times, transient.dtype)
+    times = stage_times(on_device(transient.axis.times, transient.dtype), transient.scheme)
     of_steps = weights_of(transient.axis, transient.scheme, transient.dtype)
     weights = jax.tree.map(lambda row: jnp.concatenate([jnp.zeros_like(row[:1]), row]), of_steps)
     return Stepping(times, weights)

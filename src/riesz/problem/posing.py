@@ -18,14 +18,8 @@ from riesz.fem.problem import (
 )
 from riesz.fem.terms.coefficient import AbstractCoefficient, as_coefficient
 from riesz.fem.terms.weakform import WeakForm
-from riesz.fem.time.problem import (
-    BDF2,
-    INITIAL,
-    SteadyState,
-    TransientProblem,
-    has_storage,
-    in_time,
-)
+from riesz.fem.time.problem import INITIAL, SteadyState, TransientProblem, has_storage, in_time
+from riesz.fem.time.scheme import SDIRK2
 from riesz.latent.latent import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -71,7 +65,7 @@ def inverse_problem(
     dirichlet: Mapping[str, Any] | None = None,
     times: Any = None,
     initial: Any = None,
-    scheme: str = BDF2,
+    scheme: str = SDIRK2,
     tolerance: float | None = None,
     dtype: DTypeLike | None = None,
 ) -> InverseProblem:

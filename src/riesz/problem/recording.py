@@ -21,7 +21,8 @@ from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.solve import Newton
 from riesz.fem.time.axis import TimeAxis
 from riesz.fem.time.march import given_state, march, recorded_in_time
-from riesz.fem.time.problem import BDF2, TransientProblem, at_time
+from riesz.fem.time.problem import TransientProblem, at_time
+from riesz.fem.time.scheme import SDIRK2, num_stages
 from riesz.observe.observables import AbstractObservable, AtPoints
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
@@ -33,7 +34,7 @@ class InTime(NamedTuple):
 
     times: Any
     initial: Any = None
-    scheme: str = BDF2
+    scheme: str = SDIRK2
 
 
 class Recording(eqx.Module):
@@ -48,6 +49,11 @@ class Recording(eqx.Module):
     @property
     def num_recorded(self) -> int:
         return len(self.axis.times) * self.num_places
+
+    @property
+    def num_stages(self) -> int:
+        """Of each step."""
+        return num_stages(self.scheme)
 
     def ends(self) -> list[Float[Array, ""]]:
         """The first time and the last."""
@@ -97,8 +103,9 @@ class Recording(eqx.Module):
             for part in parts
         )
         # Places by functions first: draws of the coordinates are many.
-        by_hidden = jnp.einsum("pf,thf->tph", basis, surrogate.readouts)
-        by_one = jnp.einsum("pc,tcn->tpn", lifted, surrogate.lifting)
+        ends = slice(None, None, self.num_stages)
+        by_hidden = jnp.einsum("pf,thf->tph", basis, surrogate.readouts[ends])
+        by_one = jnp.einsum("pc,tcn->tpn", lifted, surrogate.lifting[ends])
         rows = by_hidden @ surrogate.network.hidden(coordinates) + by_one @ with_one(coordinates)
         return (rows if begun is None else rows.at[0].set(operator @ begun)).ravel()
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.small_problem import LOGNORMAL, NORMAL, problem_toml, written
@@ -77,8 +76,7 @@ def test_the_axis_goes_on_and_boundary_values_step(folder, case):
     assert axis.num_steps == 12
     value = found.changed_tables(axis).boundary["left"].value
     assert isinstance(value, Series)
-    now = [float(value.now({"t": jnp.asarray(time)}, "")) for time in axis.times[1:5]]
-    np.testing.assert_allclose(now, [1, 1, 2, 3])
+    np.testing.assert_allclose(value.rows[:4], [1, 1, 2, 3])  # a row a step
 
 
 def test_a_number_may_stand_in_place_of_a_series(folder):

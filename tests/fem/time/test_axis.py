@@ -2,7 +2,6 @@
 
 import datetime
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -55,17 +54,6 @@ def test_numbers_and_dates_do_not_mix():
 
 
 @pytest.mark.parametrize(
-    ("time", "held", "linear"),
-    [(-1.0, 1.0, 1.0), (0.5, 1.0, 2.0), (1.0, 1.0, 3.0), (1.5, 3.0, 3.5), (9.0, 4.0, 4.0)],
-)
-def test_a_series_is_held_up_to_its_next_row_or_goes_along_a_line(time, held, linear):
-    rows = ([0.0, 1.0, 2.0], [1.0, 3.0, 4.0])
-    now = {"t": jnp.asarray(time)}
-    assert float(rz.series(*rows).now(now, "a rate")) == held
-    assert float(rz.series(*rows, kind="linear").now(now, "a rate")) == pytest.approx(linear)
-
-
-@pytest.mark.parametrize(
     ("times", "values", "told"),
     [
         ([0.0, 2.0, 1.0], [1.0, 2.0, 3.0], "1 in row 3 comes after 2"),
@@ -91,7 +79,7 @@ def posed(form=None, **given):
         (rz.diffusion(1.0), {}, "no storage term"),
         (rz.storage(-1.0) + rz.diffusion(1.0), {}, "capacity of storage is -1"),
         (None, {"scheme": "leapfrog"}, "'leapfrog'"),
-        (None, {"times": [0.0, 1.0, 4.0]}, "3 times as long as the one before"),
+        (None, {"scheme": "bdf2"}, "give 'euler' or 'sdirk2'"),
         (None, {"initial": [1.0, 2.0]}, "initial state"),
     ],
 )

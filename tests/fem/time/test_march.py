@@ -53,7 +53,7 @@ def last_error(num_steps, scheme, *, nonlinear):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "order"), [pytest.param("euler", 1, marks=pytest.mark.slow), ("bdf2", 2)]
+    ("scheme", "order"), [pytest.param("euler", 1, marks=pytest.mark.slow), ("sdirk2", 2)]
 )
 def test_errors_fall_by_the_order_of_the_scheme_with_steps_of_changing_length(scheme, order):
     coarse, fine = (last_error(count, scheme, nonlinear=False) for count in (40, 80))
@@ -61,7 +61,7 @@ def test_errors_fall_by_the_order_of_the_scheme_with_steps_of_changing_length(sc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("bdf2", 2)])
+@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("sdirk2", 2)])
 def test_so_they_do_where_storage_and_diffusivity_hang_on_the_state(scheme, order):
     coarse, fine = (last_error(count, scheme, nonlinear=True) for count in (40, 80))
     assert np.log2(coarse / fine) == pytest.approx(order, abs=0.15)
@@ -196,7 +196,7 @@ def test_a_march_begins_with_the_steady_state_of_its_first_stresses():
     assert float(states[3].max()) > 1.01 * steady.max()
 
 
-@pytest.mark.parametrize("scheme", ["euler", "bdf2"])
+@pytest.mark.parametrize("scheme", ["euler", "sdirk2"])
 def test_a_budget_over_a_run_closes(scheme):
     problem = rz.transient_problem(
         rz.P1(rz.interval(NUM_CELLS)),
@@ -210,11 +210,10 @@ def test_a_budget_over_a_run_closes(scheme):
     found = rz.budget_in_time(problem, states)
     assert abs(float(found.imbalance)) < 1e-10
     assert float(found.gains["source"]) == pytest.approx(0.75, rel=1e-12)  # one a unit of time
-    if scheme == "euler":
-        weights = np.full(NUM_CELLS + 1, 1 / NUM_CELLS)
-        weights[[0, -1]] /= 2
-        filled = 1.5 * float((states[-1] - states[0]) @ weights)
-        assert float(found.gains["storage"]) == pytest.approx(-filled, rel=1e-10)
+    weights = np.full(NUM_CELLS + 1, 1 / NUM_CELLS)
+    weights[[0, -1]] /= 2
+    filled = 1.5 * float((states[-1] - states[0]) @ weights)
+    assert float(found.gains["storage"]) == pytest.approx(-filled, rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +233,8 @@ def test_a_matrix_changes_in_time_where_what_it_is_made_of_does(form, changes):
     assert has_changing_matrix(step, z) is changes
 
 
-def test_steps_of_one_kind_have_equal_lengths_after_equal_ones():
-    assert rz.time_axis([0.0, 0.1, 0.2, 0.3, 0.5, 0.7]).kinds == (0, 1, 1, 2, 3)
+def test_steps_of_one_kind_have_equal_lengths():
+    assert rz.time_axis([0.0, 0.1, 0.2, 0.3, 0.5, 0.7]).kinds == (0, 0, 0, 1, 1)
     growing = rz.time_axis(np.append(0.0, 1e-9 * 1.5 ** np.arange(80)))
     assert len(set(growing.kinds)) == growing.num_steps
 
@@ -243,8 +242,8 @@ def test_steps_of_one_kind_have_equal_lengths_after_equal_ones():
 def test_steps_of_one_kind_have_the_same_weights_to_the_last_digit():
     axis = rz.time_axis(np.arange(0.0, 1.05, 0.1))
     assert len(np.unique(axis.steps)) > 1
-    weights = marching.weights_of(axis, "bdf2", jnp.float64)
-    assert len(np.unique(np.asarray(weights.now[1:]))) == 1
+    weights = marching.weights_of(axis, "sdirk2", jnp.float64)
+    assert len(np.unique(np.asarray(weights.now))) == 1
 
 
 def with_flow(speed: float):

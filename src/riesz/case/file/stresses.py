@@ -16,7 +16,7 @@ from pydantic import Field
 
 from riesz.case.table import Table
 from riesz.errors import FileFormatError
-from riesz.fem.terms.series import HELD, LINEAR, Series, series
+from riesz.fem.terms.series import HELD, Series, mean_shares, series
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
@@ -63,9 +63,8 @@ class History:
     def means(self, axis: TimeAxis) -> Float[np.ndarray, " step"]:
         """In each step, of values that hold until the next row, and the last for good."""
         when, values = self.along(axis)
-        ends = np.append(when, max(when[-1], axis.times[-1]) + 1.0)
-        sums = np.concatenate([[0.0], np.cumsum(values * np.diff(ends))])
-        return np.diff(np.interp(axis.times, ends, sums)) / axis.steps
+        spans = np.stack([axis.times[:-1], axis.times[1:]], axis=1)
+        return mean_shares(when, HELD, spans) @ values
 
 
 class SeriesTable(Table):
@@ -118,14 +117,10 @@ def series_on(
     histories: Histories, tables: Mapping[str, SeriesTable], axis: TimeAxis
 ) -> dict[str, Series]:
     """As coefficients, on a time axis."""
-    found = {}
-    for name, one in histories.items():
-        factor = tables[name].factor
-        if tables[name].kind == LINEAR:
-            found[name] = series(*one.along(axis), kind=LINEAR, factor=factor)
-        else:
-            found[name] = series(axis.times[:-1], one.means(axis), factor=factor)
-    return found
+    return {
+        name: series(*one.along(axis), kind=tables[name].kind, factor=tables[name].factor)
+        for name, one in histories.items()
+    }
 
 
 def stand_in(value: Any, known: Mapping[str, Series]) -> Any:

@@ -12,7 +12,8 @@ from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_va
 from riesz.case.table import NumberOrName, Table, is_finite, shown
 from riesz.errors import FileFormatError
 from riesz.fem.time.axis import TimeAxis, period_times, time_axis
-from riesz.fem.time.problem import BDF2, SteadyState
+from riesz.fem.time.problem import SteadyState
+from riesz.fem.time.scheme import SDIRK2
 from riesz.io.tables.dates import Times, spelt_dates
 from riesz.problem.recording import Recording
 
@@ -82,7 +83,7 @@ class TimeTable(Table):
     steps: PositiveInt = 1  # in each
     growth: PositiveFloat = 1.0  # of a step over the one before
     initial: NumberOrName = STEADY
-    scheme: Literal["bdf2", "euler"] = BDF2
+    scheme: Literal["sdirk2", "euler"] = SDIRK2
 
     @model_validator(mode="after")
     def check(self):

@@ -2,8 +2,8 @@ r"""What sensors record of a system that does not change in time: a march backwa
 
 Where coefficients stay as they are and steps are equal, what a record at a time owes to a step
 depends on how long ago that was, and on nothing else. The adjoint states of one reading, the last,
-are then those of all earlier ones, moved in time; only the first steps are different, a steady
-state and one of Euler's. Work grows with the number of places, not with that of readings.
+are then those of all earlier ones, moved in time; only a steady state to begin with is different.
+Work grows with the number of places, not with that of readings.
 """
 
 from functools import partial
@@ -23,11 +23,12 @@ from riesz.fem.time.steps import Steps, solved, steps_of
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import Parts, once_per_problem
 from riesz.problem.problem import InverseProblem
+from riesz.problem.recording import Recording
 
 Own = Float[Array, " state"]
 
 SOLVES = 3
-"""Those of a step backwards for each place, at most; forwards there is one for each unknown."""
+"""Unknowns a place, from which on marches backwards, one a place, are the quicker ones."""
 
 
 class Sides(eqx.Module):
@@ -41,7 +42,7 @@ class Sides(eqx.Module):
 def pays(problem: InverseProblem, num_unknowns: int) -> bool:
     """Whether this is the quicker way to the record, for so many unknowns; and a way at all."""
     time = problem.time
-    if time is None or time.sensors.operator is None or time.axis.num_steps < 3:
+    if time is None or time.sensors.operator is None:
         return False
     return num_unknowns > SOLVES * time.num_places and stands_still(problem)
 
@@ -52,7 +53,7 @@ def stands_still(problem: InverseProblem) -> bool:
     time = problem.time
     assert time is not None
     origin = problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype))
-    is_even = len(set(time.axis.kinds[1:])) == 1
+    is_even = time.axis.num_kinds == 1
     if not is_even or not has_fixed_matrix(time.transient(problem.forward), origin):
         return False
     inputs = jax.eval_shape(lambda: at_time(origin, jnp.zeros(())))
@@ -91,13 +92,9 @@ def shifted_table(
     steps = steps_of(time.transient(forward), parts.z(problem.latents, origin, others))
     _, pull = jax.vjp(sides, origin[parts.in_state])
     units = jnp.eye(time.num_places, dtype=forward.dtype)
-    is_given, count = time.initial is not None, time.axis.num_steps
 
     def of_place(unit: Float[Array, " place"]) -> Float[Array, "time state"]:
-        reading = operator.transposed(unit)
-        cotangents = backwards_once(
-            steps, reading, forward.free, solver, count=count, is_given=is_given
-        )
+        cotangents = backwards_once(steps, operator.transposed(unit), forward.free, solver, time)
         return jax.lax.map(lambda own: pull(own)[0], cotangents)
 
     rows = jax.lax.map(of_place, units)  # place, time, unknown
@@ -109,35 +106,26 @@ def backwards_once(
     reading: Float[Array, " dof"],
     free: Array,
     solver: AbstractLinearSolver,
-    *,
-    count: int,
-    is_given: bool,
+    time: Recording,
 ) -> Sides:
     """What a place's record at all times owes to sides, first state and prescribed values."""
-    euler = 0 if is_given else 1  # the number of the first step in time
-    first, tail = jnp.asarray(euler), jnp.asarray(euler + 1)
-    storage, _, weights = steps.row(tail)
-    _, _, begins = steps.row(first)
-    own = reading[free]
+    is_given, count, own = time.initial is not None, time.axis.num_steps, reading[free]
+    first = 0 if is_given else 1  # the number of the first stage in time
     backwards = partial(solved, solver=solver, transposed=True)
 
-    def further(carry, _):
-        last, before = carry
-        side = weights.last * storage.transposed(last) + weights.before * storage.transposed(before)
-        found = backwards(steps.matrix(tail), side[None])[0]
-        return (found, last), found
+    def further(side, _):
+        """One step, from what is asked of its end to what that asks of its beginning."""
+        later, total = (side, jnp.zeros_like(side)), jnp.zeros_like(side)
+        for number in map(jnp.asarray, reversed(range(first, first + time.num_stages))):
+            storage, _, weights = steps.row(number)
+            found = backwards(steps.matrix(number), later[0][None])[0]
+            back = storage.transposed(found)
+            later = later[1] + weights.last * back, weights.before * back
+            total = total + found
+        return later[0], (later[0], total)
 
-    start, nothing = backwards(steps.matrix(tail), own[None])[0], jnp.zeros_like(own)
-    _, later = jax.lax.scan(further, (start, nothing), None, length=count - 2)
-    # Of the step so long before a reading, itself included.
-    ago = jnp.concatenate([start[None], later])
-    second = shifted(ago, count, 1)  # of the second step, by the number of the step that is read
-    third = shifted(ago, count, 2)
-    back = jax.vmap(storage.transposed)
-    side = back(weights.last * second + weights.before * third).at[0].add(own)
-    of_first = backwards(steps.matrix(first), side)
-    total = of_first + jnp.cumsum(second, axis=0)
-    to_begun = back(begins.last * of_first + weights.before * second)
+    _, (to_begun, totals) = jax.lax.scan(further, own, None, length=count)
+    total = jnp.cumsum(totals, axis=0)
     whole = jnp.zeros((count + 1, len(reading)), reading.dtype)
     everywhere = jnp.broadcast_to(reading, whole.shape)
     if is_given:
@@ -147,9 +135,3 @@ def backwards_once(
     to_steady = jnp.concatenate([own[None], to_begun])
     of_steady = backwards(steps.matrix(jnp.asarray(0)), to_steady)
     return Sides(of_steady.at[1:].add(total), whole, everywhere)
-
-
-def shifted(ago: Float[Array, "ago free"], count: int, by: int) -> Float[Array, "step free"]:
-    """For readings at the end of each step: none of those before the step in question."""
-    zeros = jnp.zeros((by, ago.shape[1]), ago.dtype)
-    return jnp.concatenate([zeros, ago])[:count]

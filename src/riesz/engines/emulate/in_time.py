@@ -82,12 +82,13 @@ class StepEquations(eqx.Module):
 
 
 def kinds_of_steps(problem: InverseProblem) -> Int[np.ndarray, " step"]:
-    """Which steps have the same matrix; a steady state to begin with is a step of its own."""
+    """Which stages of steps have the same matrix; a steady state to begin with has its own."""
     time = problem.time
     assert time is not None
     z = time.first(problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype)))
     same = not has_changing_matrix(problem.forward, z)
-    kinds = np.asarray(time.axis.kinds) if same else np.arange(time.axis.num_steps)
+    kinds = np.repeat(time.axis.kinds, time.num_stages)
+    kinds = kinds if same else np.arange(len(kinds))
     if time.initial is None:
         kinds = np.concatenate([[0], kinds + 1])
     return np.unique(kinds, return_inverse=True)[1]

@@ -231,7 +231,7 @@ def initial_trajectory(
     slowest = quickest * float(time.axis.steps.min() / np.ptp(time.axis.times))
     beside = responses(forward, (slowest, float(np.sqrt(slowest * quickest)), quickest))
     network = initial_network(problem, key, width, features - beside.shape[1])
-    lifting = lifting_in_time(forward, problem.latents, time.axis.times)
+    lifting = lifting_in_time(forward, problem.latents, np.asarray(penalty.stepping.times))
     frame = frame_of(forward.space.mesh, 0.0, forward.dtype)
     begins = time.initial is not None
     bare = trajectory(forward, network, frame, lifting, beside, begins=begins)

@@ -1,9 +1,9 @@
 r"""Errors of an equation in time: one a step, and what they do to the readings.
 
-Each step holds up to an error of its own, $r_n = \epsilon w_n$ with $w_n \sim N(0, G_n)$, where
-$G_n = A + \rho\,\alpha_n M$ is the Gram matrix of the step (see `riesz.penalty.in_time`). A later
-state carries the errors of all steps before it: the model is that of weak-constraint
-4D-Var (Trémolet 2006), and $K = H L^{-1} G L^{-\top} H^\top$ with the matrix $L$ of all steps.
+Each stage of a step holds up to an error of its own, $r_n = \epsilon w_n$, $w_n \sim N(0, G_n)$,
+where $G_n = A + \rho\,\alpha_n M$ is its Gram matrix (see `riesz.penalty.in_time`). A later state
+carries all errors before it: the model is that of weak-constraint 4D-Var (Trémolet 2006), and
+$K = H L^{-1} G L^{-\top} H^\top$ with the matrix $L$ of all stages.
 A march backwards for each reading makes $L^{-\top} H^\top$, and one forwards its derivatives.
 """
 
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.engines.emulate.in_time import StepEquations
 from riesz.engines.emulate.least_squares import RIDGE
@@ -39,6 +39,7 @@ from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.in_time import StepPenalty
 from riesz.posterior.family import Draws, antithetic
 from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.problem.recording import Recording
 from riesz.surrogate.trajectory import Trajectory
 
 Errors = Float[Array, "step free"]
@@ -175,6 +176,7 @@ def carried(
     time, forward = problem.time, problem.forward
     assert time is not None
     found = forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
+    found = found[ends_of_steps(time)]
     nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
     read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(found)
     if time.initial is None:
@@ -206,27 +208,35 @@ def rows_of(problem: InverseProblem) -> Responses:
     """Readings as functionals of the free values of each step that may err."""
     time = problem.time
     assert time is not None
-    operator, first = time.sensors.operator, 0 if time.initial is None else 1
+    operator, ends = time.sensors.operator, ends_of_steps(time)
     assert operator is not None
     units = jnp.eye(len(problem.observed), dtype=problem.forward.dtype)
     shape = (len(time.axis.times), time.num_places)
 
     def one(unit: Float[Array, " sensor"]) -> Errors:
-        record = problem.operator.transposed(unit).reshape(shape)
-        return jax.vmap(operator.transposed)(record[first:])[:, problem.forward.free]
+        record = problem.operator.transposed(unit).reshape(shape)[-len(ends) :]
+        read = jax.vmap(operator.transposed)(record)[:, problem.forward.free]
+        return jnp.zeros((ends[-1] + 1, read.shape[1]), read.dtype).at[ends].set(read)
 
     return jax.vmap(one, out_axes=1)(units)
+
+
+def ends_of_steps(time: Recording) -> Int[np.ndarray, " time"]:
+    """Which of the stages that may err end a step; a steady state to begin with is the first."""
+    given = 0 if time.initial is None else 1
+    return np.arange(given, len(time.axis.times)) * time.num_stages - given
 
 
 def check_numbers(problem: InverseProblem) -> None:
     """Raise where there is not the memory for all readings and steps."""
     time = problem.time
     assert time is not None
-    count = len(problem.observed) * time.axis.num_steps * problem.forward.num_free
+    num_stages = time.axis.num_steps * time.num_stages
+    count = len(problem.observed) * num_stages * problem.forward.num_free
     if count > MOST_NUMBERS:
         raise RieszError(
             f"relax would hold {count:.2g} numbers, for {len(problem.observed)} readings, "
-            f"{time.axis.num_steps} steps and {problem.forward.num_free} unknowns of the mesh: "
+            f"{num_stages} stages of steps and {problem.forward.num_free} unknowns of the mesh: "
             "take fewer readings, longer steps or a coarser mesh, or use conditional or laplace."
         )
 

@@ -1,12 +1,15 @@
 """Coefficients that change in time: rows of a table, held or joined by lines, times a factor."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+import scipy.sparse as sp
+from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import FormError
@@ -29,11 +32,26 @@ HELD, LINEAR = "held", "linear"
 KINDS = (HELD, LINEAR)
 
 
+class Samples(eqx.Module):
+    """What a series is worth at some times: a sum of a few rows, from a first one on."""
+
+    halfway: Float[Array, " gap"]  # between the times, so that rounding confuses none
+    first: Int[Array, " time"]
+    weights: Float[Array, "time few"]
+
+    def at(
+        self, rows: Float[Array, " row *shape"], time: Float[Array, ""]
+    ) -> Float[Array, "*shape"]:
+        own = jnp.searchsorted(self.halfway, time)
+        weights = self.weights[own].astype(rows.dtype)
+        few = jax.lax.dynamic_slice_in_dim(rows, self.first[own], len(weights))
+        return jnp.tensordot(weights, few, 1)
+
+
 class Series(AbstractCoefficient):
     """Values at some times; in between `held` from a row on until the next one, or `linear`.
 
-    A value that is held counts up to the next row's time and no further: a step in time that ends
-    there sees what was, not what comes.
+    It has a value where a time axis has said what counts at its times: means over steps.
     """
 
     times: Float[Array, " row"]
@@ -41,6 +59,7 @@ class Series(AbstractCoefficient):
     kind: str = eqx.field(static=True)
     over: str | None = eqx.field(static=True)  # "node" or "cell", or one value for all
     factor: Latent | None
+    samples: Samples | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,7 +87,7 @@ class Series(AbstractCoefficient):
 
     def now(self, z: PyTree, label: str) -> Float[Array, "*shape"]:
         """The value at the time that `z` holds."""
-        if not isinstance(z, Mapping) or TIME not in z:
+        if self.samples is None or not isinstance(z, Mapping) or TIME not in z:
             raise self.timeless(label)
         rows = self.rows
         if isinstance(rows, Latent):
@@ -78,21 +97,60 @@ class Series(AbstractCoefficient):
                     f"{label} has {len(self.times)} times, but the unknown {name!r} has shape "
                     f"{rows.shape}: give it one number a time."
                 )
-        value = self.between(rows, z[TIME])
+        value = self.samples.at(rows, z[TIME])
         if self.factor is not None:
             value = value * latent_value(self.factor, z, f"the factor of {label}")
         return value
 
-    def between(
-        self, rows: Float[Array, " row *shape"], time: Float[Array, ""]
-    ) -> Float[Array, "*shape"]:
-        if self.kind == HELD:
-            row = jnp.searchsorted(self.times, time, side="left") - 1
-            return rows[jnp.clip(row, 0, len(self.times) - 1)]
-        row = jnp.clip(jnp.searchsorted(self.times, time) - 1, 0, len(self.times) - 2)
-        length = self.times[row + 1] - self.times[row]
-        share = jnp.clip((time - self.times[row]) / length, 0.0, 1.0)
-        return rows[row] + share * (rows[row + 1] - rows[row])
+    def sampled(
+        self,
+        times: Float[np.ndarray, " time"],
+        spans: Float[np.ndarray, "time part 2"],
+        parts: Float[np.ndarray, "time part"],
+    ) -> "Series":
+        """The same with a value at each of some times: a sum of its means over spans of time."""
+        shares = mean_shares(np.asarray(self.times), self.kind, spans.reshape(-1, 2))
+        ends = np.arange(len(parts) + 1) * parts.shape[1]
+        sums = sp.csr_array((parts.ravel(), np.arange(parts.size), ends)) @ shares
+        return dataclasses.replace(self, samples=few_rows(times, sums))
+
+
+def mean_shares(
+    times: Float[np.ndarray, " row"], kind: str, spans: Float[np.ndarray, "span 2"]
+) -> sp.csr_array:
+    """What each row of a series has in its means over spans of time, or at instants."""
+    count, (start, end) = len(times), spans.T
+    low, high = min(times[0], start.min()) - 1.0, max(times[-1], end.max()) + 1.0
+    edges = np.concatenate([[low], times, [high]])  # the first and the last value go on for good
+    first = np.searchsorted(edges, start, side="right") - 1
+    last = np.maximum(np.searchsorted(edges, end, side="left") - 1, first)
+    counts = last - first + 1
+    span = np.repeat(np.arange(len(spans)), counts)
+    piece = np.arange(len(span)) + np.repeat(first + counts - np.cumsum(counts), counts)
+    begun, ended = np.maximum(start[span], edges[piece]), np.minimum(end[span], edges[piece + 1])
+    length = (end - start)[span]
+    share = np.where(length > 0, (ended - begun) / np.where(length > 0, length, 1.0), 1.0)
+    later = ((begun + ended) / 2 - edges[piece]) / (edges[piece + 1] - edges[piece])
+    later = share * later if kind == LINEAR else np.zeros_like(share)
+    rows = (np.maximum(piece - 1, 0), np.minimum(piece, count - 1))
+    entries = (np.concatenate([share - later, later]), (np.tile(span, 2), np.concatenate(rows)))
+    return sp.coo_array(entries, shape=(len(spans), count)).tocsr()
+
+
+def few_rows(times: Float[np.ndarray, " time"], sums: sp.csr_array) -> Samples:
+    """Sums of rows, one for each time."""
+    sums.eliminate_zeros()
+    sums.sort_indices()
+    starts, counts = sums.indptr[:-1], np.diff(sums.indptr)
+    first, last = sums.indices[starts], sums.indices[starts + counts - 1]
+    width = int((last - first).max()) + 1
+    first = np.minimum(first, sums.shape[1] - width)
+    row = np.repeat(np.arange(len(counts)), counts)
+    weights = np.zeros((len(counts), width))
+    weights[row, sums.indices - first[row]] = sums.data
+    return Samples(
+        on_device((times[1:] + times[:-1]) / 2), on_device(first, np.int32), on_device(weights)
+    )
 
 
 def series(

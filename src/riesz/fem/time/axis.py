@@ -26,7 +26,7 @@ class TimeAxis(eqx.Module):
     """Where steps in time end; the first entry is when the initial state holds."""
 
     times: Times
-    kinds: tuple[int, ...] = eqx.field(static=True)  # of steps: equal after equal ones have one
+    kinds: tuple[int, ...] = eqx.field(static=True)  # of steps: those of one length have one
     origin: str | None = eqx.field(static=True, default=None)  # the first date, where there is one
 
     @property
@@ -109,16 +109,14 @@ def time_axis(times: Any) -> TimeAxis:
 
 
 def kinds_of(times: Times) -> tuple[int, ...]:
-    """Which steps have the same length as others after one of the same length; the first is alone.
+    """Which steps have the same length.
 
     Their matrices are the same, where nothing in the equation but its storage knows of time.
     """
     steps = np.diff(times)
     size = 10.0 ** np.floor(np.log10(steps))
-    lengths = np.round(steps / size, DIGITS) * size
-    pairs = np.stack([lengths, np.append(0.0, lengths[:-1])], axis=1)
-    _, kind = np.unique(pairs, axis=0, return_inverse=True)
-    return tuple(kind.ravel().tolist())
+    _, kind = np.unique(np.round(steps / size, DIGITS) * size, return_inverse=True)
+    return tuple(kind.tolist())
 
 
 def period_times(ends: Any, steps: Any, *, growth: float = 1.0) -> Times:

@@ -2,12 +2,19 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from riesz.fem.assembly import with_dirichlet
+from riesz.fem.choice import chosen
 from riesz.fem.flux import Budget, budget
-from riesz.fem.time.problem import TransientProblem, at_time, weights_of, with_history
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.solve import Newton
+from riesz.fem.time.march import root_from
+from riesz.fem.time.problem import TransientProblem, at_time, with_history
+from riesz.fem.time.scheme import SCHEMES, num_stages, stage_times, weights_of
 
 
 def budget_in_time(
@@ -21,17 +28,43 @@ def budget_in_time(
 
     What `storage` gains is what is taken out of it: less than nothing where it fills up.
     """
-    times = jnp.asarray(problem.axis.times, problem.dtype)
-    weights, total = weights_of(problem.axis, problem.scheme, problem.dtype), None
-    for number, length in enumerate(problem.axis.steps):
+    axis, scheme, shares = problem.axis, problem.scheme, SCHEMES[problem.scheme].shares
+    times = stage_times(jnp.asarray(axis.times, problem.dtype), scheme)
+    weights, total = weights_of(axis, scheme, problem.dtype), None
+    every = stage_states(problem, states, z, chosen(problem.step))
+    for number in range(len(times) - 1):
         own = jax.tree.map(lambda row, n=number: row[n], weights)
-        past = own.last * states[number] + own.before * states[max(number - 1, 0)]
-        step = with_history(problem.step, own.now, past)
-        then = at_time(z, times[number + 1])
-        found = jax.tree.map(
-            lambda rate, length=length: length * rate,
-            budget(step, states[number + 1], then, region=region),
-        )
+        past = own.last * every[number] + own.before * every[max(number - 1, 0)]
+        stage = with_history(problem.step, own.now, past)
+        found = budget(stage, every[number + 1], at_time(z, times[number + 1]), region=region)
+        step, place = divmod(number, len(shares))
+        length = shares[place] * axis.steps[step]
+        found = jax.tree.map(lambda rate, length=length: length * rate, found)
         total = found if total is None else jax.tree.map(jnp.add, total, found)
     assert total is not None  # an axis has one step at least
     return total
+
+
+@eqx.filter_jit
+def stage_states(
+    problem: TransientProblem,
+    states: Float[Array, "time dof"],
+    z: Any,
+    solver: AbstractLinearSolver,
+) -> Float[Array, "stage dof"]:
+    """With what lies between the ends of steps: a first stage, which is a step of Euler's."""
+    step, count = problem.step, num_stages(problem.scheme)
+    if count == 1:
+        return states
+    times = stage_times(jnp.asarray(problem.axis.times, problem.dtype), problem.scheme)
+    rates = weights_of(problem.axis, problem.scheme, problem.dtype).now
+
+    def first(given):
+        last, time, rate = given
+        then, own = at_time(z, time), with_history(step, rate, rate * last)
+        values, _ = root_from(own, then, solver, Newton(), last[step.free])
+        return with_dirichlet(step, values, then)
+
+    between = jax.lax.map(first, (states[:-1], times[1::count], rates[::count]))
+    both = jnp.stack([between, states[1:]], axis=1).reshape(-1, states.shape[1])
+    return jnp.concatenate([states[:1], both])

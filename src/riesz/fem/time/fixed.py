@@ -22,15 +22,13 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import is_linear
 from riesz.fem.terms.coefficient import AbstractCoefficient, Function, parts_of
 from riesz.fem.terms.series import TIME
-from riesz.fem.time.problem import TransientProblem, Weights, at_time, with_history
+from riesz.fem.time.problem import RIGHT_HAND, TransientProblem, at_time, with_history
+from riesz.fem.time.scheme import Weights
 
 FreeValues = Float[Array, " free"]
 
 KEPT_NUMBERS = 1 << 27
 """Of what a solver makes of the matrices of all kinds of steps: a gigabyte."""
-
-RIGHT_HAND = ("strength", "outward_flux", "external_value", "level", "rise")
-"""Coefficients of linear terms that the matrix does not depend on."""
 
 
 class FixedMatrices(eqx.Module):

@@ -8,6 +8,7 @@ memory grows as the square or the cube root of the number of steps.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -36,14 +37,8 @@ from riesz.fem.solve import (
 )
 from riesz.fem.terms.coefficient import is_traced
 from riesz.fem.time.fixed import fixed_matrices, fixed_root, has_fixed_matrix
-from riesz.fem.time.problem import (
-    TransientProblem,
-    Weights,
-    at_time,
-    initial_values,
-    weights_of,
-    with_history,
-)
+from riesz.fem.time.problem import TransientProblem, at_time, initial_values, with_history
+from riesz.fem.time.scheme import Weights, num_stages, stage_times, weights_of
 
 Record = Callable[[DofValues, Any], Any]
 """What is kept of a state, with what the equation reads at that time."""
@@ -51,8 +46,8 @@ Record = Callable[[DofValues, Any], Any]
 KEPT_NUMBERS = 1 << 27
 """Numbers, a gigabyte of them, that a gradient may keep instead of solving anew."""
 
-KEPT_STATES = 3
-"""Of each step of a loop: its own, and the two that go before."""
+KEPT_STATES = 4
+"""Of each step of a loop: those of its stages, and the two that go before."""
 
 MOST_LOOPS = 3
 """One in another: each but the first costs a gradient one more march."""
@@ -71,8 +66,7 @@ class March(eqx.Module):
 class Step(eqx.Module):
     """What is known beforehand of a step."""
 
-    time: Float[Array, " *step"]
-    weights: Weights
+    stages: tuple[Float[Array, "*step stage"], Weights]  # when they end, and their formulas
     kind: Int[Array, " *step"]
     counts: Bool[Array, " *step"]  # others fill up the last part of the axis
 
@@ -111,7 +105,7 @@ def recorded_in_time(
     newton = Newton() if newton is None else newton
     axis = problem.axis
     num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
-    num_sides = axis.num_steps // num_matrices
+    num_sides = axis.num_steps * num_stages(problem.scheme) // num_matrices
     solver = chosen(problem.step, linear_solver, num_sides=num_sides, num_matrices=num_matrices)
     found = march(problem, z, solver, newton, record)
     return raise_where_halted(problem, found, newton)
@@ -153,17 +147,17 @@ def march(
 ) -> March:
     """Along the whole axis; differentiable in whatever `problem` and `z` hold."""
     axis, dtype = problem.axis, problem.dtype
-    times = on_device(axis.times, dtype)
+    times = stage_times(on_device(axis.times, dtype), problem.scheme)
     first, solved = first_state(problem, at_time(z, times[0]), solver, newton)
     shape = loops(axis.num_steps, problem.space.num_dofs)
+    stages = (times[1:], weights_of(axis, problem.scheme, dtype))
     steps = Step(
-        time=times[1:],
-        weights=weights_of(axis, problem.scheme, dtype),
+        stages=jax.tree.map(lambda row: row.reshape(axis.num_steps, -1), stages),
         kind=jnp.asarray(axis.kinds),
         counts=jnp.ones(axis.num_steps, bool),
     )
     nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
-    fixed = fixed_matrices(problem, z, solver, steps.weights.now)
+    fixed = fixed_matrices(problem, z, solver, steps.stages[1].now[:, 0])
     policies = jax.checkpoint_policies
     kept = policies.save_from_both_policies(policies.save_only_these_names(ROOT), keeps_solutions)
 
@@ -171,18 +165,19 @@ def march(
         return jax.lax.cond(step.counts, forward, idle, carry, step)
 
     def forward(carry, step: Step):
-        last, before = carry
-        then = at_time(z, step.time)
-        past = step.weights.last * last + step.weights.before * before
+        (state, last), converged = jax.lax.scan(partial(of_stage, step.kind), carry, step.stages)
+        return (state, last), (record(state, at_time(z, step.stages[0][-1])), jnp.all(converged))
+
+    def of_stage(kind: Int[Array, ""], carry, stage):
+        (last, before), (time, weights) = carry, stage
+        then = at_time(z, time)
+        past = weights.last * last + weights.before * before
         if fixed is None:
-            now = with_history(problem.step, step.weights.now, past)
+            now = with_history(problem.step, weights.now, past)
             values, converged = root_from(now, then, solver, newton, last[problem.step.free])
         else:
-            values, converged = fixed_root(
-                problem.step, then, fixed, step.kind, step.weights, past, solver
-            )
-        state = with_dirichlet(problem.step, values, then)
-        return (state, last), (record(state, then), converged)
+            values, converged = fixed_root(problem.step, then, fixed, kind, weights, past, solver)
+        return (with_dirichlet(problem.step, values, then), last), converged
 
     def idle(carry, step: Step):
         shapes = jax.eval_shape(forward, carry, step)[1]
@@ -221,9 +216,9 @@ def loops(num_steps: int, num_dofs: int) -> tuple[int, ...]:
 
 def in_parts(row: Array, shape: tuple[int, ...]) -> Array:
     """Steps by parts; what is left of the last ones repeats the last step, or false."""
-    filling = math.prod(shape) - len(row)
+    filling = [(0, math.prod(shape) - len(row))] + [(0, 0)] * (row.ndim - 1)
     mode = "constant" if row.dtype == bool else "edge"
-    return jnp.pad(row, (0, filling), mode=mode).reshape(shape)
+    return jnp.pad(row, filling, mode=mode).reshape(*shape, *row.shape[1:])
 
 
 def first_state(

@@ -1,27 +1,15 @@
-r"""A problem in time: $s\,\partial_t u + \ldots = 0$ from an initial state on.
-
-Each step is a boundary-value problem whose storage term has $\alpha u - w$ in place of the time
-derivative: implicit Euler with $\alpha = 1/h$ and $w = u_{n-1}/h$, or the second-order backward
-difference formula (BDF2) for steps of any lengths, $\omega$ being a step over the one before:
-
-$$\alpha = \frac{1 + 2\omega}{(1 + \omega)\,h},\qquad
-  w = \frac{1 + \omega}{h}\,u_{n-1} - \frac{\omega^2}{(1 + \omega)\,h}\,u_{n-2}.$$
-
-The first step is one of Euler's, which does not harm the order. BDF2 is stable where a step is less
-than $1 + \sqrt 2$ times as long as the one before (Grigorieff 1983).
-"""
+r"""A problem in time: $s\,\partial_t u + \ldots = 0$ from an initial state on."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import tree_map_with_path
 from jaxtyping import Array, DTypeLike, Float, PyTree
 
-from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.fem.assembly import piece_values
 from riesz.fem.checks import check_prescribed
@@ -36,16 +24,20 @@ from riesz.fem.problem import (
 )
 from riesz.fem.terms.coefficient import AbstractCoefficient, Constant, as_coefficient, resolve
 from riesz.fem.terms.pointwise import Point
-from riesz.fem.terms.series import TIME
+from riesz.fem.terms.series import HELD, KINDS, TIME, Series
 from riesz.fem.terms.weakform import Term, WeakForm, storage_integrand
 from riesz.fem.time.axis import TimeAxis, time_axis
+from riesz.fem.time.scheme import SCHEMES, SDIRK2, stage_times
 
-EULER, BDF2 = "euler", "bdf2"
-
-LARGEST_GROWTH = 1 + np.sqrt(2)
-"""Of steps, from which on BDF2 is not stable."""
+Numbers = Float[np.ndarray, " time"]
 
 INITIAL = "initial state"
+
+RIGHT_HAND = ("strength", "outward_flux", "external_value", "level", "rise")
+"""Coefficients of linear terms that the matrix does not depend on."""
+
+FLOWS = {*RIGHT_HAND, "point_sources"}
+"""Parts of a problem in which a series is to bring the volume that it has."""
 
 
 class SteadyState(eqx.Module):
@@ -68,14 +60,6 @@ class StateValues(AbstractCoefficient):
 
     def degree(self) -> int:
         return self.element.degree
-
-
-class Weights(eqx.Module):
-    """Of a difference formula, step by step: `now` u_n minus `last` u_{n-1} and `before` u_{n-2}"""
-
-    now: Float[Array, " *step"]
-    last: Float[Array, " *step"]
-    before: Float[Array, " *step"]
 
 
 class TransientProblem(eqx.Module):
@@ -105,7 +89,7 @@ def transient_problem(
     *,
     times: Any,
     initial: Any = None,
-    scheme: str = BDF2,
+    scheme: str = SDIRK2,
     dtype: DTypeLike | None = None,
 ) -> TransientProblem:
     """Bind an equation with storage to a space and a time axis.
@@ -127,27 +111,53 @@ def in_time(step: BoundaryValueProblem, times: Any, initial: Any, scheme: str) -
             "storage(s), or solve for the steady state without a time axis."
         )
     axis = time_axis(times)
-    if scheme not in (EULER, BDF2):
-        raise FormError(f"the scheme is {scheme!r}: give {EULER!r} or {BDF2!r}.")
-    check_growth(axis, scheme)
+    if scheme not in SCHEMES:
+        raise FormError(f"the scheme is {scheme!r}: give {' or '.join(map(repr, SCHEMES))}.")
     state = initial_piece(step, initial)
-    return TransientProblem(step, axis, state, scheme)
+    return TransientProblem(with_samples(step, axis, scheme), axis, state, scheme)
+
+
+def with_samples(step: BoundaryValueProblem, axis: TimeAxis, scheme: str) -> BoundaryValueProblem:
+    """The same with series that know what they are worth at each stage."""
+    by_kind = {
+        (kind, flows): samples(kind, axis, scheme, flows=flows)
+        for kind in KINDS
+        for flows in (False, True)
+    }
+
+    def sampled(path: tuple[Any, ...], part: Any) -> Any:
+        if not isinstance(part, Series):
+            return part
+        names = {getattr(key, "name", getattr(key, "key", None)) for key in path}
+        return part.sampled(*by_kind[part.kind, not names.isdisjoint(FLOWS)])
+
+    return tree_map_with_path(sampled, step, is_leaf=lambda part: isinstance(part, Series))
+
+
+def samples(
+    kind: str, axis: TimeAxis, scheme: str, *, flows: bool
+) -> tuple[Numbers, Float[np.ndarray, "time part 2"], Float[np.ndarray, "time part"]]:
+    """When stages end, and what a series is worth there: spans of time, and the part of each mean.
+
+    Values that are held count by their mean over the step. Those along lines are taken when a stage
+    ends; of what flows in, a step's first stage makes up for what that leaves of its volume.
+    """
+    own, times = SCHEMES[scheme], stage_times(axis.times, scheme)
+    whole = np.stack([axis.times[:-1], axis.times[1:]], axis=1)
+    steps = np.repeat(whole, len(own.ends), axis=0)
+    instants = np.stack([times, times], axis=1)
+    spans, parts = np.stack([instants, instants], axis=1), np.tile([1.0, 0.0], (len(times), 1))
+    if kind == HELD:
+        spans[:, 0] = np.concatenate([whole[:1], steps])
+    elif flows:
+        first, share = slice(1, None, len(own.ends)), own.shares[0]
+        spans[first] = np.stack([whole, instants[len(own.ends) :: len(own.ends)]], axis=1)
+        parts[first] = 1 / share, 1 - 1 / share
+    return times, spans, parts
 
 
 def has_storage(form: WeakForm) -> bool:
     return any(term.integrand is storage_integrand for term in form.terms)
-
-
-def check_growth(axis: TimeAxis, scheme: str) -> None:
-    growth = axis.steps[1:] / axis.steps[:-1]
-    (much,) = np.nonzero(growth >= LARGEST_GROWTH)
-    if scheme == BDF2 and much.size:
-        step = int(much[0]) + 2
-        raise FormError(
-            f"step {step} of the time axis is {growth[much[0]]:.3g} times as long as the one "
-            f"before: {BDF2} needs less than {LARGEST_GROWTH:.3g}. Let steps grow more slowly, or "
-            f"take scheme={EULER!r}."
-        )
 
 
 def initial_piece(step: BoundaryValueProblem, initial: Any) -> DirichletPiece | None:
@@ -165,26 +175,6 @@ def initial_values(piece: DirichletPiece, z: PyTree) -> Float[Array, " dof"]:
     """Other than on the boundary, values may be known on the mesh alone."""
     nodal = resolve(piece.value, z, INITIAL).nodal(z)
     return piece_values(piece, z) if nodal is None else nodal[piece.ends].mean(axis=1)
-
-
-def weights_of(axis: TimeAxis, scheme: str, dtype: DTypeLike) -> Weights:
-    """Of all steps; those of one kind have the same to the last digit, and so have their matrices.
-
-    A solver that remembers matrices then knows them again.
-    """
-    steps = jnp.diff(on_device(axis.times, dtype))
-    _, first = np.unique(axis.kinds, return_index=True)
-    alike = first[np.array(axis.kinds)]
-    euler = Weights(1 / steps, 1 / steps, jnp.zeros_like(steps))
-    if scheme == EULER:
-        return jax.tree.map(lambda rows: rows[alike], euler)
-    length, ratio = steps[1:], steps[1:] / steps[:-1]
-    later = Weights(
-        now=(1 + 2 * ratio) / ((1 + ratio) * length),
-        last=(1 + ratio) / length,
-        before=-(ratio**2) / ((1 + ratio) * length),
-    )
-    return jax.tree.map(lambda one, two: jnp.concatenate([one[:1], two])[alike], euler, later)
 
 
 def with_history(

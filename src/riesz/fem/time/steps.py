@@ -15,7 +15,8 @@ from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.time.fixed import has_fixed_matrix, storage_and_flow
-from riesz.fem.time.problem import TransientProblem, Weights, at_time, weights_of
+from riesz.fem.time.problem import TransientProblem, at_time
+from riesz.fem.time.scheme import Weights, stage_times, weights_of
 
 Sides = Float[Array, "step side free"]
 
@@ -51,7 +52,7 @@ class Steps(eqx.Module):
 
 def steps_of(problem: TransientProblem, z: PyTree) -> Steps:
     """Of a linear equation; a steady state to begin with is the first step."""
-    times = on_device(problem.axis.times, problem.dtype)
+    times = stage_times(on_device(problem.axis.times, problem.dtype), problem.scheme)
     weights = weights_of(problem.axis, problem.scheme, problem.dtype)
     if problem.initial is None:
         weights = jax.tree.map(lambda row: jnp.append(jnp.zeros_like(row[:1]), row), weights)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from riesz.arrays import on_device
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.problem import at_time, initial_values, with_history
+from riesz.fem.time.scheme import stage_times
 from riesz.observe.observables import AtPoints
 from riesz.prediction.quantity import UnknownAt
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -108,7 +109,7 @@ def observed_numbers(
     time = problem.time
     if time is not None:
         begun = [] if time.initial is None else [initial_values(time.initial, z)]
-        axis = jnp.asarray(time.axis.times, state.dtype)
+        axis = stage_times(jnp.asarray(time.axis.times, state.dtype), time.scheme)
         return {OBSERVED: [problem.predicted(state, z)], AXIS: [axis, *begun]}
     if isinstance(problem.observations.what, AtPoints):
         return {}

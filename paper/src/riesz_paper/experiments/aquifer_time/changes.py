@@ -21,7 +21,8 @@ from riesz.fem.solve import Newton
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, storage
 from riesz.fem.time.march import march
-from riesz.fem.time.problem import EULER, TransientProblem, transient_problem
+from riesz.fem.time.problem import TransientProblem, transient_problem
+from riesz.fem.time.scheme import EULER
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points
