@@ -3,8 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import exp1, k0
 from tests.command import run
+from tests.linear_gaussian import NOISE, linear_problem, response
 
 import riesz as rz
 from riesz.errors import FileFormatError, RieszError
@@ -16,16 +18,18 @@ from riesz.pumping.fit import (
     coordinates_of,
     fit_test,
     levels_of,
+    log_evidence,
     noise_of,
 )
 from riesz.pumping.flow import Resolution, growing_times, pumped_problem, times_of
-from riesz.pumping.residuals import correlation, missing_physics
+from riesz.pumping.residuals import correlation, missing_physics, out_of_range
 from riesz.pumping.tables import rates_in, read_readings
 from riesz.pumping.well import Pumped, Readings
 
 VALUES = {"k": 50.0, "Ss": 1e-4, "c": 300.0}
 CONFINED = Pumped(((0.0, 700.0),), thickness=10.0)
 LEAKY = Pumped(((0.0, 700.0),), thickness=10.0, leaky=True)
+SKINNED = Pumped(((0.0, 700.0),), thickness=10.0, skin=True)
 STEPPED = Pumped(((0.0, 700.0), (0.1, 300.0)), thickness=10.0)
 COARSE = Resolution(60, 1.2, 20.0)
 TIMES = np.geomspace(0.003, 0.5, 8)
@@ -72,6 +76,64 @@ def test_few_cells_and_steps_follow_the_closed_forms(well):
     own = coordinates_of(problem, VALUES)
     found = levels_of(problem)(own)
     np.testing.assert_allclose(found, seen.level, atol=0.01 * seen.level.max())
+
+
+def test_a_skin_lowers_the_level_in_the_well_and_nowhere_else():
+    """By Q skin / 2 pi T, in the closed form and by the equation."""
+    seen = read_at(radii=(0.1, 30.0))
+    found, without = (
+        superposed(well, seen.radius, seen.time, VALUES | {"skin": 5.0})
+        for well in (SKINNED, CONFINED)
+    )
+    more = np.where(seen.radius == 0.1, 700 * 5 / (2 * np.pi * 500), 0.0)
+    np.testing.assert_allclose(found - without, more)
+    problem = pumped_problem(SKINNED, seen, rz.Gaussian(0.01), {}, COARSE)
+    levels = levels_of(problem)
+    large, small = (
+        levels(coordinates_of(problem, VALUES | {"skin": factor})) for factor in (5.0, 1e-3)
+    )
+    np.testing.assert_allclose(large - small, more * (1 - 2e-4), atol=2e-3)
+    np.testing.assert_allclose(large, found, atol=0.01 * found.max())
+
+
+def test_storage_that_no_aquifer_has_is_told_and_a_skin_found():
+    seen = read_at(radii=(0.1, 30.0), well=SKINNED, values=VALUES | {"skin": 5.0})
+    alone = seen.radius == 0.1
+    own = Readings(
+        ("r0.1",), *(one[alone] for one in (seen.well, seen.radius, seen.time, seen.level))
+    )
+    lost = closest(CONFINED, own)
+    assert lost["k"] == pytest.approx(50.0, rel=0.01)
+    assert lost["Ss"] == pytest.approx(1e-4 * np.exp(-10), rel=0.1)  # a skin moves log Ss by two
+    (told,) = out_of_range(CONFINED, own, lost)
+    assert told.startswith("Ss is ")
+    assert "--skin" in told
+    assert out_of_range(CONFINED, own, VALUES) == ()
+    both = closest(SKINNED, seen)
+    assert both == pytest.approx({"k": 50.0, "Ss": 1e-4, "skin": 5.0}, rel=1e-3)
+    with pytest.raises(RieszError, match="no reading is of the pumped well itself"):
+        check_readings(SKINNED, read_at(well=CONFINED))
+
+
+def test_the_evidence_about_a_mode_is_that_of_a_normal_model():
+    posterior = rz.fit(linear_problem(), "laplace", check=False, progress=False)
+    matrix, offset = response()
+    misfit = np.asarray(linear_problem().observed) - offset
+    covariance = matrix @ matrix.T + NOISE**2 * np.eye(len(misfit))
+    exact = stats.multivariate_normal.logpdf(misfit, np.zeros(len(misfit)), covariance)
+    assert log_evidence(posterior) == pytest.approx(exact, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_errors_are_independent_where_readings_say_so_and_leakage_is_found():
+    seen = read_at(np.geomspace(0.003, 3.0, 15), well=LEAKY, noise_sd=0.005)
+    found = fit_test(LEAKY, seen)
+    assert found.noise == INDEPENDENT
+    assert set(found.log_evidence) == {INDEPENDENT, DRIFT}
+    logs = np.log(found.draws["c"])
+    assert abs(logs.mean() - np.log(300.0)) < 3 * logs.std()
+    wide, narrow = (one[1] - one[0] for one in (found.readings_band, found.band))
+    assert (wide > narrow).all()
 
 
 @pytest.mark.slow

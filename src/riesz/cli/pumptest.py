@@ -31,8 +31,10 @@ Model = Annotated[Literal["confined", "leaky"], typer.Option(help="Or does water
 Radius = Annotated[float, typer.Option(help="Metres, of the pumped well.")]
 Casing = Annotated[float, typer.Option(help="Metres, of the water that the well itself stores.")]
 Wellbore = Annotated[bool, typer.Option("--wellbore", help="Find the casing's radius, too.")]
+Skin = Annotated[bool, typer.Option("--skin", help="Find what resists water at the well, too.")]
 Noise = Annotated[
-    Literal["drift", "independent"], typer.Option(help="Do readings of a well share errors?")
+    Literal["auto", "drift", "independent"],
+    typer.Option(help="Do readings of a well share errors? By default as is more probable."),
 ]
 Distance = Annotated[float | None, typer.Option(help="Metres from the axis, if in no column.")]
 Drawdown = Annotated[str | None, typer.Option(help="The column of drawdowns.")]
@@ -49,7 +51,8 @@ def pumptest(
     well_radius: Radius = 0.1,
     casing_radius: Casing = 0.0,
     wellbore: Wellbore = False,
-    noise: Noise = "drift",
+    skin: Skin = False,
+    noise: Noise = "auto",
     distance: Distance = None,
     drawdown: Drawdown = None,
     time_unit: TimeUnit = None,
@@ -79,11 +82,12 @@ def pumptest(
         leaky=model == "leaky",
         casing_radius=casing_radius,
         stores=wellbore,
+        skin=skin,
     )
     found = fit_test(well, seen, noise=noise, seed=seed)
     rows = rows_of(well, found, knows_thickness=thickness is not None)
-    summary = summary_of(well, seen, found)
-    config = {"table": str(table), "rates": well.rates, "model": model, "noise": noise}
+    summary = summary_of(well, seen, found, rows)
+    config = {"table": str(table), "rates": well.rates, "model": model, "noise": found.noise}
     write_test(out, seen, found, results(command, config, seed, rows, summary))
     if as_json:
         typer.echo(json_of({"out": str(out), "rows": rows, **summary}))
@@ -93,6 +97,9 @@ def pumptest(
     lines = [
         f"{len(seen)} readings of {len(seen.wells)} wells",
         *told,
+        f"errors: {found.noise} (log-evidence "
+        + ", ".join(f"{value:.1f} {kind}" for kind, value in found.log_evidence.items())
+        + ")",
         f"\n{markdown_table(rows)}",
         "readings less model: rmse {rmse:.3g} m, correlation {residual_correlation:.2f} with the "
         "next".format(**summary),

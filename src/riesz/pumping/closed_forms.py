@@ -3,7 +3,8 @@ r"""Drawdown about a well of no width in an endless aquifer, in closed form.
 Theis (1935): $\frac{Q}{4\pi T} W(u)$, $u = r^2 S / 4 T t$, with the exponential integral
 $W(u) = \int_u^\infty e^{-y}\,dy/y$. Hantush & Jacob (1955), where water comes through a leaky layer
 of resistance $c$, have $W(u, r/\lambda) = \int_u^\infty e^{-y - r^2/4\lambda^2 y}\,dy/y$ in its
-place, $\lambda^2 = T c$. Rates that change are superposed, each change a well of its own.
+place, $\lambda^2 = T c$. In the well itself a skin factor $\sigma$ adds $\frac{Q}{2\pi T}\sigma$.
+Rates that change are superposed, each change a well of its own.
 """
 
 from collections.abc import Mapping
@@ -23,8 +24,13 @@ NUM_POINTS = 400
 LARGEST = 100.0
 """Above this y the integrand is below 1e-43."""
 
-TRIED = {"k": np.geomspace(1e-2, 1e4, 7), "Ss": np.geomspace(1e-7, 1e-2, 6), "c": (1e2, 1e4)}
-"""Where a search begins: m/d, 1/m, d."""
+TRIED = {
+    "k": np.geomspace(1e-2, 1e4, 7),
+    "Ss": np.geomspace(1e-7, 1e-2, 6),
+    "c": (1e2, 1e4),
+    "skin": (0.1, 10.0),
+}
+"""Where a search begins: m/d, 1/m, d, and the skin factor."""
 
 NUM_SEARCHES, NUM_READINGS = 3, 200
 """From the best of these, and by so many readings evenly over time."""
@@ -44,7 +50,7 @@ def leaky_well_function(u: Numbers, ratio: Numbers) -> Numbers:
 def superposed(
     well: Pumped, radius: Numbers, time: Numbers, values: Mapping[str, float]
 ) -> Numbers:
-    """Drawdown about a well of no width, which stores no water, with `values` of k, Ss and c."""
+    """Drawdown about a well of no width, which stores no water, with `values` of its parameters."""
     transmissivity, storativity = (values[name] * well.thickness for name in ("k", "Ss"))
     total = np.zeros_like(time)
     for start, rate in well.changes():
@@ -55,12 +61,14 @@ def superposed(
             drawdown = leaky_well_function(u, r / np.sqrt(transmissivity * values["c"]))
         else:
             drawdown = exp1(u)
+        if well.skin:
+            drawdown = drawdown + 2 * values["skin"] * well.inside(r)
         total[later] += rate / (4 * np.pi * transmissivity) * drawdown
     return total
 
 
 def closest(well: Pumped, seen: Readings) -> dict[str, float]:
-    """Values of k, Ss and c by least squares: a search that costs next to nothing."""
+    """Values of k, Ss, c and skin by least squares: a search that costs next to nothing."""
     names = [name for name in TRIED if name in well.parameters]
     some = np.argsort(seen.time, kind="stable")
     some = some[np.unique(np.linspace(0, len(some) - 1, NUM_READINGS).astype(int))]

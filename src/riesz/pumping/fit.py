@@ -35,7 +35,7 @@ NOISE_PRIORS = {
     MEMORY: dist.LogNormal(0.0, 1.0),  # of the drift, in units of the logarithm of time
 }
 
-INDEPENDENT, DRIFT = "independent", "drift"
+INDEPENDENT, DRIFT, AUTO = "independent", "drift", "auto"
 NOISES = (INDEPENDENT, DRIFT)
 
 NUM_DRAWS, NUM_CURVES = 20_000, 40
@@ -53,6 +53,9 @@ class Fitted:
     predicted: Numbers  # at the mode
     residual: Numbers  # readings less that
     band: tuple[Numbers, Numbers]  # 95 % of what the parameters leave open
+    readings_band: tuple[Numbers, Numbers]  # the same of readings, with their errors
+    noise: str  # of errors: independent, or with a drift
+    log_evidence: dict[str, float]  # of each kind of noise that was tried
 
 
 def noise_of(kind: str, seen: Readings) -> tuple[AbstractLikelihood, dict[str, Any]]:
@@ -69,24 +72,48 @@ def noise_of(kind: str, seen: Readings) -> tuple[AbstractLikelihood, dict[str, A
     return shared, NOISE_PRIORS
 
 
-def fit_test(well: Pumped, seen: Readings, *, noise: str = DRIFT, seed: int = 0) -> Fitted:
-    """What readings of a test say of the aquifer."""
+def fit_test(well: Pumped, seen: Readings, *, noise: str = AUTO, seed: int = 0) -> Fitted:
+    """What readings of a test say of the aquifer.
+
+    With `noise="auto"` errors are of the kind under which the readings are more probable.
+    """
     check_readings(well, seen)
-    problem = pumped_problem(well, seen, *noise_of(noise, seen))
-    start = coordinates_of(problem, first_guess(well, seen))
-    posterior = normal_about(problem, start, seed)
+    guess, found, failed = first_guess(well, seen), {}, None
+    for kind in NOISES if noise == AUTO else (noise,):
+        own = pumped_problem(well, seen, *noise_of(kind, seen))
+        try:
+            found[kind] = normal_about(own, coordinates_of(own, guess), seed)
+        except RieszError as error:
+            failed = error
+    if not found:
+        assert failed is not None
+        raise failed
+    evidence = {kind: log_evidence(one) for kind, one in found.items()}
+    chosen = max(evidence, key=evidence.__getitem__)
+    posterior, problem = found[chosen], found[chosen].problem
     levels = levels_of(problem)
     predicted = levels(posterior.coordinate_mean())
     coordinates = posterior.sample(jr.key(seed), NUM_DRAWS)
     curves = np.array([levels(one) for one in coordinates[:NUM_CURVES]])
-    spread = 1.96 * curves.std(axis=0, ddof=1)
+    variance, errors = curves.var(axis=0, ddof=1), problem.z(posterior.coordinate_mean())
+    wide = sum(float(errors[name]) ** 2 for name in (NOISE_SD, DRIFT_SD) if name in errors)
+    spread, of_readings = (1.96 * np.sqrt(one) for one in (variance, variance + wide))
     return Fitted(
         posterior=posterior,
         draws={name: np.asarray(value) for name, value in jax.vmap(problem.z)(coordinates).items()},
         predicted=predicted,
         residual=seen.level - predicted,
         band=(predicted - spread, predicted + spread),
+        readings_band=(predicted - of_readings, predicted + of_readings),
+        noise=chosen,
+        log_evidence=evidence,
     )
+
+
+def log_evidence(posterior: Posterior) -> float:
+    """Of the readings, by the curvature about the mode."""
+    bends = np.log1p(np.asarray(posterior.history["eigenvalues"]))
+    return float(-posterior.history["cost"][-1] - 0.5 * bends.sum())
 
 
 def check_readings(well: Pumped, seen: Readings) -> None:
@@ -105,6 +132,11 @@ def check_readings(well: Pumped, seen: Readings) -> None:
         raise RieszError(
             f"{taken:.4g} m3 were pumped, but drawdowns are {seen.level.mean():.3g} m in the mean: "
             "a fall of head is positive, and so is a rate of water taken out."
+        )
+    if well.skin and not well.inside(seen.radius).any():
+        raise RieszError(
+            f"no reading is of the pumped well itself, at {well.well_radius:g} m: what it resists "
+            "(skin) is felt nowhere else. Leave skin out, or give readings in the well."
         )
 
 

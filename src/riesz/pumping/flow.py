@@ -1,12 +1,15 @@
 """Flow to a pumped well: the radius about its axis, the equation in time, what is unknown in it.
 
 The state is the fall of head. Water comes from the aquifer's storage, through a leaky layer above
-and from the well itself, whose casing empties as its level falls.
+and from the well itself, whose casing empties as its level falls. A resistance to what enters the
+well (skin) is a ring about its wall that conducts less, drawn inside the wall.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
@@ -28,8 +31,13 @@ PRIORS = {
     "Ss": dist.LogNormal(np.log(1e-4), 3.0),  # 1/m
     "c": dist.LogNormal(np.log(100.0), 3.0),  # d
     "rc": dist.LogNormal(np.log(0.1), 1.0),  # m
+    "skin": dist.LogNormal(0.0, 2.0),  # a factor: 95 % from 0.02 to 50
 }
 """The same for every test: they know no more than that an aquifer is pumped."""
+
+NUM_RING = 8
+"""Cells of the ring of a skin, whose radii differ by the factor e: a skin factor of one conducts
+in it as the aquifer does."""
 
 REACH = 1e5
 """Radius of the aquifer, m, which no test feels."""
@@ -70,6 +78,16 @@ def times_of(well: Pumped, seen: Readings, by: Resolution) -> Float[np.ndarray, 
     return np.concatenate(found)
 
 
+def conductivity_with_skin(well: Pumped) -> Callable[..., Any]:
+    """Times the thickness: between two radii a factor e apart, less by the skin factor."""
+
+    def found(x: Any, z: Any) -> Any:
+        own = well.thickness * z["k"]
+        return jnp.where(x[0] < well.well_radius, own / z["skin"], own)
+
+    return found
+
+
 def pumped_problem(
     well: Pumped,
     seen: Readings,
@@ -78,27 +96,34 @@ def pumped_problem(
     by: Resolution = FINE,
 ) -> InverseProblem:
     """Readings of a test as an inverse problem."""
-    mesh = interval(graded(well.well_radius, REACH, by.num_cells))
+    radii = graded(well.well_radius, REACH, by.num_cells)
+    wall, places = well.well_radius, seen.radius
+    conductivity = scaled("k", well.thickness)
+    if well.skin:
+        ring = well.well_radius * np.exp(np.linspace(-1, 0, NUM_RING + 1))
+        radii, wall = np.concatenate([ring[:-1], radii]), ring[0]
+        places = np.where(well.inside(places), wall, places)
+        conductivity = conductivity_with_skin(well)
+    mesh = interval(radii)
     when, rates = np.transpose(well.rates)
     rate = series(when, rates[:, None]) if len(rates) > 1 else rates
     equation = (
         storage(scaled("Ss", well.thickness))
-        + diffusion(scaled("k", well.thickness))
-        - point_source([[well.well_radius]], rate)
+        + diffusion(conductivity)
+        - point_source([[wall]], rate)
     )
     if well.leaky:
         equation = equation + reaction(lambda x, z: 1 / z["c"])
     # All of the casing's water for each part of the circle that is the well's wall.
-    wall = 2 * well.well_radius
     if well.stores:
-        equation = equation + storage(lambda x, z: z["rc"] ** 2 / wall, on="left")
+        equation = equation + storage(lambda x, z: z["rc"] ** 2 / (2 * wall), on="left")
     elif well.casing_radius:
-        equation = equation + storage(well.casing_radius**2 / wall, on="left")
+        equation = equation + storage(well.casing_radius**2 / (2 * wall), on="left")
     return inverse_problem(
         P2(mesh, axisymmetric=True),
         equation,
         latents={name: PRIORS[name] for name in well.parameters} | noise_priors,
-        observations=observations(seen.radius[:, None], seen.level, times=seen.time),
+        observations=observations(places[:, None], seen.level, times=seen.time),
         likelihood=likelihood,
         dirichlet={"right": 0.0},
         times=time_axis(times_of(well, seen, by)),

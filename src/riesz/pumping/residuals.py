@@ -5,6 +5,8 @@ by the logarithm of time, and what is left over in them has a sign. An aquifer t
 less (leakage, a river) bends drawdowns away from the model one way, a closed boundary the other.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from riesz.posterior.checks import rms
@@ -13,6 +15,17 @@ from riesz.pumping.well import Numbers, Pumped, Readings
 NOTICED, FOLLOWING = 0.5, 0.3
 """A mean of a third of readings, over the root mean square of all, and the correlation of residuals
 with the next ones, from which on they are not noise."""
+
+
+RANGES = {
+    "T": (1e-3, 1e5),  # m2/d
+    "S": (1e-6, 0.5),
+    "k": (1e-4, 1e4),  # m/d: from clay to gravel and karst
+    "Ss": (1e-7, 0.1),  # 1/m: water in a tenth of pores has 5e-7, and a water table is no store
+    "c": (1.0, 1e6),  # d
+    "rc": (0.01, 10.0),  # m
+}
+"""What aquifers and wells have."""
 
 
 def correlation(residual: Numbers, seen: Readings) -> float:
@@ -40,7 +53,7 @@ def thirds(residual: Numbers, seen: Readings) -> tuple[float, float, float]:
 
 def missing_physics(well: Pumped, seen: Readings, residual: Numbers) -> tuple[str, ...]:
     """What the model may lack, in words, with what in the residuals says so."""
-    found = [between_wells(seen, residual), odd_well(seen, residual)]
+    found = [between_wells(well, seen, residual), odd_well(seen, residual)]
     if correlation(residual, seen) > FOLLOWING:
         found.insert(0, in_time(well, *thirds(residual, seen)))
     return tuple(one for one in found if one)
@@ -56,7 +69,8 @@ def in_time(well: Pumped, early: float, middle: float, late: float) -> str:
         return f"late drawdowns flatten more than the model's: {more}"
     if bend > 0:
         more = "" if well.stores or well.casing_radius else "water stored in the well, "
-        return f"early drawdowns lag behind the model's: {more}skin about it, or a slow pump"
+        more += "" if well.skin else "skin about it, "
+        return f"early drawdowns lag behind the model's: {more}or a slow pump".replace(": or", ":")
     if abs(late) >= abs(early):
         return "late drawdowns exceed the model's: a boundary without flow, or another well"
     return (
@@ -65,7 +79,19 @@ def in_time(well: Pumped, early: float, middle: float, late: float) -> str:
     )
 
 
-def between_wells(seen: Readings, residual: Numbers) -> str:
+def out_of_range(well: Pumped, seen: Readings, means: Mapping[str, float]) -> tuple[str, ...]:
+    """Values that no aquifer has: something else has been taken for them."""
+    cause = "a wrong distance, rate or unit, or physics that the model lacks"
+    if well.inside(seen.radius).any() and not well.skin:
+        cause = "resistance to what enters the pumped well (--skin), or else a wrong rate or unit"
+    return tuple(
+        f"{name} is {means[name]:.2g}, and aquifers have {low:g} to {high:g}: {cause}"
+        for name, (low, high) in RANGES.items()
+        if name in means and not low <= means[name] <= high
+    )
+
+
+def between_wells(well: Pumped, seen: Readings, residual: Numbers) -> str:
     """Whether near and far wells want different values."""
     size = max(rms(residual), np.finfo(float).tiny)
     each = sorted((seen.radius[own[0]], residual[own].mean() / size) for _, own in seen.of_wells())
@@ -73,6 +99,8 @@ def between_wells(seen: Readings, residual: Numbers) -> str:
     if near * far >= 0 or min(abs(near), abs(far)) < NOTICED:
         return ""
     more = "a screen in a part of the thickness only, or " if near > 0 else ""
+    if near > 0 and well.inside(seen.radius).any() and not well.skin:
+        more = "resistance to what enters the pumped well (--skin), " + more
     falls = "more" if near > 0 else "less"
     return f"near wells fall {falls} than the model has them: {more}an aquifer that is not uniform"
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ from riesz.io.store.results import Row, write_results
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.pumping.fit import Fitted
-from riesz.pumping.residuals import correlation, missing_physics, thirds
+from riesz.pumping.residuals import correlation, missing_physics, out_of_range, thirds
 from riesz.pumping.well import Numbers, Pumped, Readings
 
-UNITS = {"T": "m2/d", "S": "-", "k": "m/d", "Ss": "1/m", "c": "d", "rc": "m"}
+UNITS = {"T": "m2/d", "S": "-", "k": "m/d", "Ss": "1/m", "c": "d", "rc": "m", "skin": "-"}
 COLUMNS = ("r_m", "time_d", "drawdown_m", "model_m", "q025_m", "q975_m", "residual_m")
+
+
+ALPHAS, LEAST_DRAWN = (0.3, 0.12), 0.01
+"""Of bands in a figure, and how far below the model they are drawn at most, as a share of it."""
 
 
 def parameter_row(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
@@ -38,14 +42,18 @@ def rows_of(well: Pumped, found: Fitted, *, knows_thickness: bool) -> list[Row]:
     ]
 
 
-def summary_of(well: Pumped, seen: Readings, found: Fitted) -> dict[str, Any]:
+def summary_of(well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]) -> dict[str, Any]:
+    means = {row["parameter"]: row["mean"] for row in rows}
+    strange = out_of_range(well, seen, means)
     return {
+        "noise": found.noise,
+        "log_evidence": found.log_evidence,
         "readings": len(seen),
         "wells": len(seen.wells),
         "rmse": rms(found.residual),
         "residual_correlation": correlation(found.residual, seen),
         "residuals_early_middle_late": list(thirds(found.residual, seen)),
-        "missing": list(missing_physics(well, seen, found.residual)),
+        "missing": [*strange, *missing_physics(well, seen, found.residual)],
         "notes": list(found.posterior.notes),
     }
 
@@ -63,7 +71,7 @@ def write_test(out: Path, seen: Readings, found: Fitted, content: Mapping[str, A
     ]
     write_csv(out / "readings.csv", rows)
     figure, (above, below) = new_figure(2, width=5.0, height=3.8)
-    draw_fit(above, below, seen, found.predicted, found.band)
+    draw_fit(above, below, seen, found.predicted, found.band, found.readings_band)
     above.set_ylabel("drawdown, m")
     below.set_ylabel("reading - model, m")
     save_figure(out / "fit.png", figure)
@@ -82,15 +90,17 @@ def draw_fit(
     below: Axes,
     seen: Readings,
     predicted: Numbers,
-    band: tuple[Numbers, Numbers] | None = None,
+    *bands: tuple[Numbers, Numbers],
 ) -> None:
-    """Readings and a fit on logarithmic axes, and what is left over."""
+    """Readings and a fit with bands on logarithmic axes, and what is left over."""
     for number, (well, own) in enumerate(seen.of_wells()):
         colour, when = f"C{number % 10}", seen.time[own]
         above.plot(when, seen.level[own], ".", color=colour, label=well)
         above.plot(when, predicted[own], color=colour)
-        if band is not None:
-            above.fill_between(when, band[0][own], band[1][own], color=colour, alpha=0.3)
+        least = LEAST_DRAWN * predicted[own]  # below zero a logarithmic axis has nothing
+        for band, alpha in zip(bands, ALPHAS, strict=False):
+            ends = (np.maximum(one[own], least) for one in band)
+            above.fill_between(when, *ends, color=colour, alpha=alpha, linewidth=0)
         below.plot(when, (seen.level - predicted)[own], ".-", color=colour, linewidth=0.5)
     above.set(xscale="log", yscale="log", xlabel="days")
     below.set(xscale="log", xlabel="days")

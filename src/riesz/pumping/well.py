@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from riesz.errors import RieszError
 
@@ -24,6 +24,7 @@ class Pumped:
     leaky: bool = False  # whether water comes through the layer above
     casing_radius: float = 0.0  # of what stores water in the well itself
     stores: bool = False  # the same, where that radius is unknown
+    skin: bool = False  # whether water meets a resistance as it enters the well
 
     def __post_init__(self):
         for name, least in (("thickness", 1e-9), ("well_radius", 1e-9), ("casing_radius", 0.0)):
@@ -38,7 +39,12 @@ class Pumped:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        return ("k", "Ss", *("c",) * self.leaky, *("rc",) * self.stores)
+        others = {"c": self.leaky, "rc": self.stores, "skin": self.skin}
+        return ("k", "Ss", *(name for name, is_unknown in others.items() if is_unknown))
+
+    def inside(self, radius: Numbers) -> Bool[np.ndarray, " reading"]:
+        """Which readings are of the pumped well itself."""
+        return radius <= self.well_radius
 
     def changes(self) -> Iterator[tuple[float, float]]:
         """When the rate changes, and by how much."""

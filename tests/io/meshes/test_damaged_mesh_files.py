@@ -121,7 +121,10 @@ def swap(text: str, old: str, new: str) -> str:
         (HEAD + swap(NODES, "3 1 1 0", "3 1 1e200 0") + ELEMENTS, "absurd coordinates"),
         (HEAD + swap(NODES, "3 1 1 0", "3 1 1 2") + ELEMENTS, "a surface in 3 dimensions"),
         (HEAD + swap(NODES, "3 1 1 0", "5 1 1 0") + ELEMENTS, "elements use node 3, which is not"),
-        (HEAD + "$Nodes\n0\n$EndNodes\n" + ELEMENTS, "elements use node 1, which is not .* 0 nodes"),
+        (
+            HEAD + "$Nodes\n0\n$EndNodes\n" + ELEMENTS,
+            "elements use node 1, which is not .* 0 nodes",
+        ),
         (HEAD + swap(NODES, "3 1 1 0", "3 0 1 0") + ELEMENTS, "repeat the place of another"),
         (HEAD + NODES + swap(ELEMENTS, "1 2 3\n", "1 2 2\n"), "zero or negative volume"),
         (HEAD + NODES + swap(ELEMENTS, "1 2 3\n", "1 2\n"), "line 13 .* the wrong length"),

@@ -148,7 +148,9 @@ class ByUnknowns(AbstractDataSystem):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " column"]:
-        return sla.cho_solve((self.factor, True), self.responses.T @ (self.misfit / self.noise_sd**2))
+        return sla.cho_solve(
+            (self.factor, True), self.responses.T @ (self.misfit / self.noise_sd**2)
+        )
 
     @cached_property
     def weights(self) -> PerSensor:
