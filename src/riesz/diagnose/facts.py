@@ -7,7 +7,8 @@ from jaxtyping import Array, Float
 
 from riesz.diagnose.summary import sampler_check
 from riesz.engines.conditional.engine import Conditional
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, FitFacts
+from riesz.engines.conditional.spread import TRUSTED
+from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, FitFacts
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts
@@ -37,7 +38,9 @@ def fit_facts(posterior: Posterior) -> FitFacts:
 def method_of(posterior: Posterior) -> str:
     """What it means where a posterior comes without a check."""
     if posterior.engine == Conditional.name:
-        return PARTLY if len(linear_parts(posterior.problem).others) else EXACT
+        if not len(linear_parts(posterior.problem).others):
+            return EXACT
+        return WEIGHED if float(posterior.history.get("k_hat", np.inf)) <= TRUSTED else PARTLY
     return SAMPLED if isinstance(posterior.distribution, EmpiricalDraws) else APPROXIMATE
 
 

@@ -8,7 +8,8 @@ from jaxtyping import Float
 
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 
-EXACT, PARTLY, SAMPLED, APPROXIMATE = "exact", "partly", "sampled", "approximate"
+EXACT, PARTLY, WEIGHED = "exact", "partly", "weighed"
+SAMPLED, APPROXIMATE = "sampled", "approximate"
 """How a posterior was found that no check came with."""
 
 TOOK, WILL_DO = "auto took", "will do"
@@ -26,7 +27,7 @@ class FitFacts(eqx.Module):
     """The engine and its equation in words, its curves, and its checks."""
 
     engine: str
-    method: str  # one of the four
+    method: str  # one of these
     equation: str
     curves: Mapping[str, Float[np.ndarray, "line step"]]
     check: ImportanceCheck | SamplerCheck | None

@@ -5,6 +5,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.command import run
@@ -14,7 +15,9 @@ from riesz.case.report.content import content_of
 from riesz.case.report.page import embedded, page, page_data, write_report
 from riesz.case.report.trust import DOUBTFUL
 from riesz.case.run.folder import read_run
+from riesz.diagnose.facts import method_of
 from riesz.errors import RieszError
+from riesz.posterior.facts import PARTLY, WEIGHED
 
 EVIL = "<script>alert(1)</script>"
 
@@ -208,6 +211,10 @@ def test_the_command_writes_beside_the_run_which_stays_whole(
     assert (run_folder / "report.html").stat().st_size == told["bytes"]
     assert told["trust"] == "doubtful"
     assert read_run(run_folder).posterior.engine == "laplace"
+    posterior = dataclasses.replace(read_run(run_folder).posterior, engine="conditional")
+    weighed = {k: {"k_hat": jnp.asarray(k)} for k in (0.3, 0.9)}
+    made = [dataclasses.replace(posterior, history=history) for history in weighed.values()]
+    assert [method_of(one) for one in made] == [WEIGHED, PARTLY]
     assert run(["report", run_folder, "--quiet"], monkeypatch, capsys) == (0, "", "")
 
 

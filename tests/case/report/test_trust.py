@@ -11,6 +11,7 @@ from riesz.case.report.trust import (
     OPEN,
     PARTLY,
     SAMPLED,
+    WEIGHED,
     Verdict,
     graded,
     overall,
@@ -111,7 +112,7 @@ def test_a_surrogate_is_judged_at_the_sensors_and_by_its_residual():
 def test_an_approximation_that_nobody_checked_is_called_so_and_an_exact_one_is_not():
     assert told()["Check by exact solves"].level == told(method=PARTLY)["Method"].level == OPEN
     assert "--check" in told()["Check by exact solves"].words
-    assert told(method=EXACT)["Method"].level == GOOD
+    assert told(method=EXACT)["Method"].level == told(method=WEIGHED)["Method"].level == GOOD
     assert 'over = "nuts"' in told(method=PARTLY)["Method"].words
     assert told(method=SAMPLED)["r_hat (agreement of chains)"].level == BAD
 

@@ -17,7 +17,7 @@ from riesz.diagnose.contradiction.findings import (
 )
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import STRAY, ImportanceCheck, SamplerCheck, SurrogateError, rms
-from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, doubts
+from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, doubts
 from riesz.prediction.sensors import DataFit
 
 GOOD, OPEN, DOUBTFUL, BAD = "good", "not checked", "doubtful", "bad"
@@ -75,6 +75,13 @@ UNCHECKED = {
         OPEN,
         "Most unknowns were integrated out exactly, the others drawn about their most probable "
         'values and weighed. To sample those, set over = "nuts" in [engine.conditional].',
+    ),
+    WEIGHED: Verdict(
+        "Method",
+        "exact by weights",
+        GOOD,
+        "Most unknowns were integrated out exactly; the others were drawn about their most "
+        "probable values and weighed by their exact density, and many draws share the weight.",
     ),
     SAMPLED: Verdict(
         "r_hat (agreement of chains)",
