@@ -125,7 +125,6 @@ def test_the_noise_of_a_site_is_the_scatter_of_its_readings_but_not_less_than_to
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"aggregate": "median"}, "has the key 'aggregate', which needs 'site'"),
         ({"site": "site", "aggregate": "mode"}, "aggregate is 'mode': "),
         ({"x": "easting"}, "has no column 'easting'"),
     ],

@@ -69,7 +69,8 @@ def test_the_file_for_wells_in_the_snake_river_plain_is_understood(tmp_path, esr
     assert "value: head_ft, by its name" in json.loads(told.stdout)["guesses"]
     case = read_problem(out)
     assert "+proj=aea" in case.tables.crs
-    assert case.prepared.num_rows == 304
+    assert case.prepared.num_rows == 198
+    assert case.tables.observations.site == "site_nm"
 
 
 def test_a_file_is_never_overwritten(tmp_path):
@@ -171,7 +172,7 @@ def test_a_median_above_the_limit_of_some_readings_needs_no_other_engine(tmp_pat
     sites = [f"{row},{'-'.join(row.split(',')[:2])}" for row in rows]
     path.write_text("\n".join([f"{first},site", *sites]) + "\n")
     assert 'name = "conditional"' in starter(path, None, tmp_path, Asked(site="site")).text
-    assert 'name = "nuts"' in starter(path, None, tmp_path, Asked()).text
+    assert 'name = "conditional"' in starter(path, None, tmp_path, Asked()).text
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_readings_are_joined_with_their_sites(tmp_path):
     words = ["--sites", tmp_path / "sites.csv", "--where", "flag=", "--sites-where", "use=yes"]
     told = run("init", path, square(tmp_path), *words, "--out", out)
     assert "rows: 33 of 39, 6 of sites that are not in the table of sites" in told.stdout
-    assert "observations: medians of the readings of 11 sites, told by site" in told.stdout
+    assert "observations: median of 3 to 3 readings at 11 sites, told by site" in told.stdout
     found = tomllib.loads(out.read_text())["observations"]
     assert (found["site"], found["aggregate"]) == ("site", "median")
     assert (found["where"], found["sites_where"]) == ({"flag": ""}, {"use": "yes"})
@@ -313,7 +314,7 @@ def test_the_column_of_sites_tells_them_apart_before_any_is_left_out(tmp_path):
     (tmp_path / "sites.csv").write_text(few)
     asked = Asked(sites=tmp_path / "sites.csv", sites_where={"use": "yes"})
     told = starter(path, None, tmp_path, asked).guesses
-    assert "observations: medians of the readings of 3 sites, told by site" in told
+    assert any(one.endswith("4 to 4 readings at 3 sites, told by site") for one in told)
 
 
 @pytest.mark.slow
@@ -366,3 +367,54 @@ def test_logarithms_need_positive_values(tmp_path):
     path.write_text("x,y,value\n0,0,1\n1,0,-1\n0,1,2\n")
     with pytest.raises(FileFormatError, match=r"line 3: value is -1: --log needs positive values"):
         starter(path, None, tmp_path, Asked(log=True))
+
+
+def test_cells_that_hold_words_are_named_with_their_lines(tmp_path):
+    path = table(tmp_path)
+    rows = path.read_text().splitlines()
+    rows[4], rows[9] = (
+        row.rsplit(",", 1)[0] + end for row, end in ((rows[4], ",dry"), (rows[9], ",4.2 m"))
+    )
+    path.write_text("\n".join(rows) + "\n")
+    out = tmp_path / "problem.toml"
+    told = run("init", path, "--out", out).stdout
+    named = "wells.csv: head is no number, and the row left out: line 5 ('dry'), line 10 ('4.2 m')"
+    assert named in told
+    names = ObservationsTable.model_validate(tomllib.loads(out.read_text())["observations"])
+    found = prepared_readings(tmp_path, names, None)
+    assert (found.num_rows, found.notes) == (28, (named,))
+
+
+def test_rows_outside_are_named(tmp_path):
+    path, out = table(tmp_path), tmp_path / "problem.toml"
+    path.write_text(path.read_text() + "far well,200.0,5.0,120.0\n")
+    told = run("init", path, square(tmp_path), "--out", out).stdout
+    assert "\noutside: line 32 (far well)\n" in told
+    assert read_problem(out).notes[-1] == (
+        "wells.csv: 1 of 31 lie outside the domain and are dropped: line 32"
+    )
+
+
+def test_kilometres_in_place_of_metres_are_told_with_their_factor(tmp_path):
+    ring = np.array([[400.0, 400.0], [410.0, 400.0], [410.0, 410.0], [400.0, 410.0]])
+    asked, area = Asked(x="x", y="y"), tmp_path / "area.geojson"
+    for factor, told in ((1000.0, "kilometres, the domain"), (0.001, "metres, the domain")):
+        corners = [*(factor * ring).tolist(), (factor * ring[0]).tolist()]
+        area.write_text(json.dumps({"type": "Polygon", "coordinates": [corners]}))
+        with pytest.raises(RieszError, match=f"times {factor:g}, .* look like {told}"):
+            starter(table(tmp_path, shift=400.0), area, tmp_path, asked)
+
+
+def test_files_in_the_wrong_order_are_told_with_the_right_one(tmp_path):
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    path, area = table(folder), square(folder)
+    with pytest.raises(RieszError) as told:
+        starter(area, path, folder, Asked())
+    assert str(told.value).endswith(f"riesz init '{path}' '{area}'")
+    made = run("init", path, area, "--out", folder / "problem.toml").stdout
+    assert made.endswith(f"next: riesz check '{folder / 'problem.toml'}'\n")
+
+
+def test_the_version_is_told():
+    assert run("--version").stdout == f"riesz {riesz.__version__}\n"

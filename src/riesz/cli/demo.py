@@ -63,4 +63,4 @@ def demo(
     elif not quiet:
         typer.echo(f"predictions of samples that were held back, in mg/kg:\n\n{table}")
         typer.echo(f"written: {', '.join(sorted(p.name for p in out.iterdir()))} in {out}")
-        typer.echo(OWN_DATA.format(out=out))
+        typer.echo(OWN_DATA.format(out=shlex.quote(str(out))))

@@ -1,5 +1,6 @@
 """`riesz init`: a first problem file from a table and, if there is one, a polygon."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -82,7 +83,7 @@ def init(
         return
     for guess in guesses:
         typer.echo(guess)
-    typer.echo(f"written: {out}\nnext: riesz check {out}")
+    typer.echo(f"written: {out}\nnext: riesz check {shlex.quote(str(out))}")
 
 
 def conditions(option: str, words: list[str]) -> dict[str, str]:

@@ -11,9 +11,11 @@ import gc
 import os
 import sys
 from importlib.metadata import entry_points
+from typing import Annotated
 
 import typer
 
+from riesz import __version__
 from riesz.cli.check import check
 from riesz.cli.compare import EXAMPLE as COMPARE_EXAMPLE
 from riesz.cli.compare import compare_command
@@ -44,8 +46,22 @@ app = typer.Typer(
 )
 
 
+def tell_version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"riesz {__version__}")
+        raise typer.Exit
+    return asked
+
+
 @app.callback()
-def riesz_command() -> None:
+def riesz_command(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Say which version this is.", callback=tell_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     """Bayesian PDE inverse problems from scattered measurements."""
 
 

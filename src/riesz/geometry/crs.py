@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from riesz.errors import RieszError
 
@@ -19,6 +19,16 @@ LON_LAT = "EPSG:4326"
 LARGEST_DEGREES = np.array([180.0, 90.0])
 FAR = 1000.0
 """Beyond any degrees and any slip in them: a domain that reaches so far is in a length."""
+
+NEARBY, WIDEST_COUNTRY = 0.05, 12_000.0
+"""Degrees about a place, and square degrees of the largest area that tells of a country."""
+
+LENGTH_FACTORS = (
+    (1000.0, "kilometres", "metres"),
+    (0.001, "metres", "kilometres"),
+)
+HALF, LEAST_SHARE = 0.5, 0.05
+"""The share of points that must fit a domain in another unit, and of its extent that they have."""
 
 WIDEST_ZONE, LARGEST_UTM = 9.0, 84.0
 """Degrees of longitude that one UTM zone is taken for, and of latitude to which there are zones."""
@@ -56,7 +66,8 @@ def could_be_degrees(points: Float[np.ndarray, "point 2"]) -> bool:
 def unit_clash(
     points: Float[np.ndarray, "point 2"], domain: Float[np.ndarray, "vertex 2"]
 ) -> str | None:
-    """What to say where one of two layers is in degrees, by its range, and the other is not."""
+    """What to say where one of two layers is in degrees, by its range, and the other is not, or
+    where one is in another unit of length."""
     degrees = "longitude and latitude in degrees"
     for ours, theirs, told in (
         (points, domain, f"the points look like {degrees}, the domain like metres"),
@@ -66,6 +77,15 @@ def unit_clash(
             return (
                 f"{told}: say which coordinates each is in, by crs at the top and crs in "
                 "[observations], [domain] or [[wells]], and they are projected"
+            )
+    low, high = domain.min(axis=0), domain.max(axis=0)
+    for factor, ours, theirs in LENGTH_FACTORS:
+        scaled = factor * points
+        spread = np.ptp(scaled, axis=0).max() > LEAST_SHARE * np.ptp(domain, axis=0).max()
+        if spread and ((scaled >= low) & (scaled <= high)).all(axis=1).mean() > HALF:
+            return (
+                f"times {factor:.6g}, the points would lie where the domain is: they look like "
+                f"{ours}, the domain like {theirs}: bring both into one unit"
             )
     return None
 
@@ -137,6 +157,8 @@ def projected(
     for text in (source, target):
         if parsed_crs(text) is None:
             raise RieszError(f"the crs {short_crs(text)!r} is not known to pyproj.")
+    if is_geographic(source):
+        check_degrees(points, target)
     pyproj = import_module("pyproj")
     transformer = pyproj.Transformer.from_crs(source, target, always_xy=True)
     found = np.column_stack(transformer.transform(points[:, 0], points[:, 1]))
@@ -147,6 +169,57 @@ def projected(
             f"{points[bad[0]].tolist()} in {short_crs(source)}: see that this is their crs."
         )
     return found
+
+
+def check_degrees(degrees: Float[np.ndarray, "point 2"], target: str | None = None) -> None:
+    """Raise where longitude and latitude are swapped for sure.
+
+    That is so where a latitude is beyond 90 degrees, or where only swapped places lie in the area
+    that the projection `target` is for.
+    """
+    turned, why = degrees[:, ::-1], ""
+    if could_be_degrees(turned) and not could_be_degrees(degrees):
+        why = "no latitude is beyond 90 degrees"
+    elif target and where_used(turned, target).all() and not where_used(degrees, target).any():
+        why = f"that is not where {short_crs(target)} is used, but with both swapped it would be"
+    if why:
+        (x, y) = degrees[np.argmax(np.abs(degrees[:, 1]))].tolist()
+        raise RieszError(
+            f"longitude and latitude are swapped: one of the places has longitude {x:.6g} and "
+            f"latitude {y:.6g}, and {why}. Longitude is x and comes first, in tables and maps."
+        )
+
+
+def place_on_earth(points: Float[np.ndarray, "point 2"], crs: str) -> str | None:
+    """Where the middle of some points is, with the country, by which swapped ones are noticed."""
+    if parsed_crs(crs) is None:
+        return None
+    middle = (points.min(axis=0) + points.max(axis=0))[None] / 2
+    try:
+        (longitude, latitude) = projected(middle, crs, LON_LAT)[0].tolist()
+    except RieszError:  # no place on Earth has such coordinates
+        return None
+    told = f"{abs(longitude):.4g}° {'W' if longitude < 0 else 'E'}, "
+    told += f"{abs(latitude):.4g}° {'S' if latitude < 0 else 'N'}"
+    here = country_at(longitude, latitude)
+    if here is not None:
+        return f"{told}, {here} or near it"
+    turned = country_at(latitude, longitude) if abs(longitude) <= LARGEST_DEGREES[1] else None
+    swapped = "" if turned is None else f"; with longitude and latitude swapped, {turned}"
+    return f"{told}, in no country{swapped}"
+
+
+def country_at(longitude: float, latitude: float) -> str | None:
+    """By the smallest area that the register of coordinate systems has a datum for."""
+    database, aoi = import_module("pyproj.database"), import_module("pyproj.aoi")
+    ends = (longitude - NEARBY, latitude - NEARBY, longitude + NEARBY, latitude + NEARBY)
+    every = database.query_crs_info(
+        "EPSG", "GEOGRAPHIC_2D_CRS", aoi.AreaOfInterest(*ends), contains=True
+    )
+    areas = [one.area_of_use for one in every]
+    sizes = {(a.east - a.west) % 360 * (a.north - a.south): a.name for a in areas}
+    own = {size: name for size, name in sizes.items() if 0 < size < WIDEST_COUNTRY}
+    return own[min(own)].split(" - ")[0].rstrip(".") if own else None
 
 
 def metric_crs(degrees: Float[np.ndarray, "point 2"]) -> str:
@@ -161,9 +234,14 @@ def metric_crs(degrees: Float[np.ndarray, "point 2"]) -> str:
 
 def lies_where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> bool:
     """Whether degrees, if they are that, lie in the area that a projection was made for."""
-    found = None if not could_be_degrees(degrees) else parsed_crs(crs)
+    return could_be_degrees(degrees) and bool(where_used(degrees, crs).all())
+
+
+def where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> Bool[np.ndarray, " point"]:
+    """Which places lie in the area of a projection; none where that is not known."""
+    found = parsed_crs(crs)
     if found is None or found.is_geographic or found.area_of_use is None:
-        return False
+        return np.zeros(len(degrees), bool)
     area = found.area_of_use
     low, high = (area.west, area.south), (area.east, area.north)
-    return bool(np.all((degrees >= low) & (degrees <= high)))
+    return ((degrees >= low) & (degrees <= high)).all(axis=1)

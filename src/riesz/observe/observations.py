@@ -160,7 +160,8 @@ def tell_duplicates(points: Float[np.ndarray, "sensor dim"], values: Float[np.nd
         first = differing[0]
         warnings.warn(
             f"{differing.size} places were observed more than once with different values, first "
-            f"{places[first].tolist()} with {low[first]:.6g} .. {high[first]:.6g}: each value "
-            "counts as a measurement of its own.",
+            f"{places[first].tolist()} with {low[first]:.6g} .. {high[first]:.6g}: each of "
+            f"{len(values)} values counts as independent of the others, unless the noise says what "
+            "readings of a place share (grouped); aggregate = 'median' makes one of them.",
             stacklevel=3,
         )

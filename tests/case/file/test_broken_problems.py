@@ -109,7 +109,6 @@ BROKEN = [
     ('value = "head_ft"', 'value = "head_m"', r"no column 'head_m': did you mean 'head_ft'\?"),
     ('site = "site_no"', 'site = "site"', r"no column 'site': did you mean 'site_no'\?"),
     ('x = "x_m"', 'x = "X"', r"wells\.csv has no column 'X'"),
-    ('site = "site_no"\n', "", "has the key 'aggregate', which needs 'site'"),
     ('"median"\n', '"meadian"\n', r"aggregate is 'meadian': did you mean 'median'\?"),
     ("from = 1960-01-01", "from = 1989-01-01", "from 1989-01-01 to 1979-12-31: from must be"),
     ("to = 1979-12-31", 'to = "31.12.1979"', "to is '31.12.1979': give a date such as"),

@@ -9,11 +9,12 @@ import pytest
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.domain import outline_of
+from riesz.case.file.problem import read_problem
 from riesz.case.file.schema import DomainTable
 from riesz.case.start.asked import Asked
 from riesz.case.start.starter import starter
 from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.crs import LON_LAT, metric_crs, projected
+from riesz.geometry.crs import LON_LAT, metric_crs, place_on_earth, projected
 from riesz.geometry.outline import contains
 
 pytest.importorskip("pyproj", reason="projections need the extra gis")
@@ -131,6 +132,54 @@ def test_swapped_columns_are_told_or_taken_as_the_polygon_holds_them(tmp_path):
     )
     with pytest.raises(FileFormatError, match="they are when swapped: --x y --y x"):
         starter(table(tmp_path, swapped), area, tmp_path, Asked(x="x", y="y"))
+
+
+EAST = np.array([151.0, -33.8])  # where a latitude would be beyond 90 degrees
+
+
+def turned(points):
+    return points[:, ::-1]
+
+
+def test_a_latitude_beyond_90_degrees_is_a_longitude(tmp_path):
+    places = turned(in_degrees() - CENTRE + EAST)
+    with pytest.raises(RieszError, match=r"wells\.csv: longitude and latitude are swapped: .* 151"):
+        starter(table(tmp_path, places, "lon,lat"), None, tmp_path, Asked())
+    with pytest.raises(RieszError, match="no latitude is beyond 90 degrees"):
+        starter(table(tmp_path, places), None, tmp_path, Asked(crs=LON_LAT))
+
+
+def test_degrees_that_fit_a_projection_only_when_swapped_are_swapped(tmp_path):
+    """In the table and in the outline alike: no point would lie outside."""
+    path = table(tmp_path, turned(in_degrees()), "lon,lat")
+    area = polygon(tmp_path, turned(corners_in_degrees()), LON_LAT)
+    problem = tmp_path / "problem.toml"
+    made = starter(path, area, tmp_path, Asked())
+    problem.write_text(made.text.replace("EPSG:32639", UTM))
+    told = r"swapped: .* that is not where EPSG:32632 is used, but with both swapped it would be"
+    with pytest.raises(RieszError, match=told):
+        read_problem(problem)
+
+
+def test_where_on_earth_it_is_lets_swapped_degrees_be_noticed(tmp_path):
+    """Degrees alone may be right or wrong: the country tells."""
+    right = starter(table(tmp_path, in_degrees(), "lon,lat"), None, tmp_path, Asked())
+    assert any(line.startswith("on Earth: 9.189° E, 48.79° N, Germany") for line in right.guesses)
+    wrong = starter(table(tmp_path, turned(in_degrees()), "lon,lat"), None, tmp_path, Asked())
+    assert any(line.startswith("on Earth: 48.79° E, 9.189° N, Somalia") for line in wrong.guesses)
+    sea = place_on_earth(np.array([[51.5, 4.5]]), LON_LAT)
+    assert sea == "51.5° E, 4.5° N, in no country; with longitude and latitude swapped, Netherlands"
+    assert place_on_earth(np.zeros((1, 2)), "no crs") is None
+
+
+def test_names_of_columns_that_contradict_an_outline_in_degrees_are_a_question(tmp_path):
+    path = table(tmp_path, in_degrees(), "lon,lat")
+    area = polygon(tmp_path, turned(corners_in_degrees()))
+    with pytest.raises(FileFormatError, match="but the polygon has latitude first"):
+        starter(path, area, tmp_path, Asked())
+    names = ObservationsTable(file=path.name, x="lat", y="lon")
+    (note,) = prepared_readings(tmp_path, names, None).notes
+    assert note.startswith("x is the column lat and y is lon: longitude is x")
 
 
 def test_a_metre_on_the_map_is_a_metre_on_earth():

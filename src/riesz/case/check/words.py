@@ -9,7 +9,7 @@ from riesz.case.data.covariates import EFFECTS, LOCAL
 from riesz.case.file.problem import Case
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO
-from riesz.geometry.crs import length_unit, short_crs
+from riesz.geometry.crs import length_unit, place_on_earth, short_crs
 from riesz.inference.auto import Choice
 from riesz.mesh.facets import facet_measures
 from riesz.mesh.mesh import Mesh, cell_volumes
@@ -38,7 +38,7 @@ def describe_case(case: Case) -> str:
     """The problem, what it was made from, the engine that will be taken, and what to know."""
     choice = case.choice()
     blocks = [
-        ("domain", [domain_text(case), area_text(case), mesh_text(case)]),
+        ("domain", [domain_text(case), *place_lines(case), area_text(case), mesh_text(case)]),
         ("observations", observations_lines(case)),
         ("effects", effect_lines(case)),
         ("regions", regions_lines(case)),
@@ -110,6 +110,12 @@ def domain_text(case: Case) -> str:
     else:
         where = str(domain.outline or domain.mesh)
     return where if case.tables.crs is None else f"{where}, in {short_crs(case.tables.crs)}"
+
+
+def place_lines(case: Case) -> list[str]:
+    crs = case.tables.crs
+    place = None if crs is None else place_on_earth(case.coarse.nodes, crs)
+    return [] if place is None else [f"on Earth: {place}"]
 
 
 def area_text(case: Case) -> str:

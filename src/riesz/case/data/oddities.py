@@ -1,6 +1,7 @@
 """What is odd about numbers in a table: stand-ins for no value, one far from all others."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -8,6 +9,9 @@ from jaxtyping import Bool, Float, Int
 STAND_INS = (-99.0, -99.9, -999.0, -999.9, -999.25, -9999.0, -9999.9, -99999.0, -999999.0)
 STAND_INS_ABOVE = (999.0, 9999.0, 99999.0, 999999.0, 9999999.0, 1e20, 1e30)
 """What programs write for no value; numbers that a measurement may give as well."""
+
+MOST_NAMED = 8
+"""Rows that a note names."""
 
 FEWEST = 5
 """Numbers from which one can be told to be far from the others."""
@@ -43,6 +47,16 @@ def far_outlier(numbers: Numbers) -> int | None:
     return row
 
 
+def swapped_names(x: str, y: str) -> list[str]:
+    """What to say where columns are named as latitude and longitude, in that order."""
+    named = (r"(lat|breite)", x), (r"(lon|lng|l(ä|ae)nge)", y)
+    if not all(re.match(form, name.casefold()) for form, name in named):
+        return []
+    return [
+        f"x is the column {x} and y is {y}: longitude is x; swap them if they are what they say"
+    ]
+
+
 def outlier_notes(columns: Mapping[str, Numbers], at: Callable[[int], str]) -> list[str]:
     """Numbers that stand for no value, or are far from all others, in words; `at` tells a row."""
     notes = []
@@ -69,7 +83,15 @@ def farthest(numbers: Numbers) -> int | None:
     return int(order[0]) if ranked[1] - ranked[0] > ranked[-1] - ranked[1] > 0 else None
 
 
-def shared_places(points: Float[np.ndarray, "row 2"]) -> Int[np.ndarray, " place"]:
-    """The first row of each place that several rows have."""
-    _, first, counts = np.unique(points, axis=0, return_index=True, return_counts=True)
-    return np.sort(first[counts > 1])
+def named_rows(
+    rows: Iterable[int], lines: Int[np.ndarray, " row"], of: Sequence[str] | None = None
+) -> str:
+    """Some rows by their lines and what they are called, the first of many."""
+    every = [f"line {lines[row]}{'' if of is None else f' ({of[row]})'}" for row in rows]
+    more = len(every) - MOST_NAMED
+    return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def numbered_places(points: Float[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
+    """The number of each row's place, by which readings of one are known."""
+    return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)

@@ -20,7 +20,6 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError, MeshError, told_of
 from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
 from riesz.io.tables.dates import Times
-from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import is_none, number_in
 from riesz.io.tables.text import TextTable, read_csv
 from riesz.mesh.locate import locate
@@ -70,17 +69,6 @@ class Columns:
         with told_of(self.path):
             points = projected(self.points, own, crs)
         return replace(self, numbers=np.column_stack([points, self.numbers[:, 2:]]))
-
-
-def read_columns(
-    path: Path, names: tuple[str, ...], *, own: str | None = None, crs: str | None = None
-) -> Columns:
-    """The named columns of a table, all of them finite numbers, with places in `crs`.
-
-    They are in their layer's coordinates or, where a table does not say, in `own`.
-    """
-    table = read_table(path, value=names[-1])
-    return columns_of(table, names).within(table.crs or own, crs)
 
 
 def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
@@ -232,15 +220,18 @@ def covariate_in(table: TextTable, name: str) -> Covariate:
 
 
 def aggregated(
-    readings: Prepared, how: str, dates: list[datetime.date | None] | None, floor: float | None
+    readings: Prepared,
+    sites: list[str],
+    how: str,
+    dates: list[datetime.date | None] | None,
+    floor: float | None,
 ) -> Prepared:
     """The median, the mean or the last reading of each site.
 
     With `floor`, a standard deviation that is not exceeded from below, each site's noise is the
     scatter of its readings.
     """
-    assert readings.sites is not None  # the table was validated
-    groups = groups_of(readings.sites)
+    groups = groups_of(sites)
     if how == "mean" and readings.censored.any():
         row = int(np.argmax(readings.censored))
         raise FileFormatError(

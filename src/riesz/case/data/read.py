@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.oddities import outlier_notes
+from riesz.case.data.oddities import named_rows, numbered_places, outlier_notes, swapped_names
 from riesz.case.data.prepared import Prepared, aggregated, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import table_of
@@ -42,6 +42,8 @@ def prepared_readings(
     """
     table = read_table(folder / names.file, layer=names.layer, value=names.value)
     told = [f"{table.num_rows} rows of {names.file}"]
+    ranges = [name for name, wanted in names.where.items() if isinstance(wanted, dict)]
+    dropped = [note for name in ranges for note in words_for_numbers(table, name)]
     table, more = filtered(table, names.where, "where")
     told += more
     if names.date is not None and not (timed and names.from_ is None and names.to is None):
@@ -49,7 +51,6 @@ def prepared_readings(
         told += more
     table, points, more = located(folder, table, names)
     values, censored = measured(table, names.value)
-    notes = [] if names.aggregate else odd_numbers(table, points, values, names)
     if names.transform == "log":
         needs = "and transform = 'log' needs positive values"
         advice = "write values below a detection limit as <LIMIT, or leave the transform out"
@@ -80,13 +81,16 @@ def prepared_readings(
             for name in names.covariates
         },
         told=(*told, *more),
-        notes=tuple(notes),
         crs=names.crs or table.crs,
     )
-    if names.aggregate is None:
-        return readings
-    dates = None if names.aggregate != "last" else dates_of(table, str(names.date))
-    return aggregated(readings, names.aggregate, dates, floor if names.sd_from_scatter else None)
+    if names.aggregate is not None:
+        sites = readings.sites or numbered_places(points).astype(str).tolist()
+        dates = None if names.aggregate != "last" else dates_of(table, str(names.date))
+        least = floor if names.sd_from_scatter else None
+        found = aggregated(readings, sites, names.aggregate, dates, least)
+        readings = found if names.site is not None else dataclasses.replace(found, sites=None)
+    notes = (*dropped, *readings.notes, *odd_numbers(readings, names, table.place))
+    return dataclasses.replace(readings, notes=notes)
 
 
 def read_observations(
@@ -112,7 +116,8 @@ def read_observations(
     """Observations from a table, as the keys of `[observations]` in a problem file have them.
 
     Rows are chosen (`where`, dates), joined with the table of their `sites`, read and aggregated.
-    With `least_sd` the noise of a site is the scatter of its readings, or that if it is less.
+    Without `site`, readings at the same place are aggregated. With `least_sd` the noise of a site
+    is the scatter of its readings, or that if it is less.
     `found.points` and `found.values` go to `rz.observations`, `found.sd` to a likelihood, and
     `found.censored` to `rz.Censored`.
     """
@@ -150,16 +155,29 @@ def located(
     return rows, points, [*(f"{names.sites}: {one}" for one in told), *more]
 
 
-def odd_numbers(
-    table: TextTable, points: Float[np.ndarray, "row 2"], values: Numbers, names: ObservationsTable
-) -> list[str]:
+def odd_numbers(read: Prepared, names: ObservationsTable, place: str) -> list[str]:
     """What is odd about places and values, as they are written."""
+    points, values = read.points, np.exp(read.values) if names.transform else read.values
     columns = {names.x: points[:, 0], names.y: points[:, 1], names.value: values}
-    place = f"{table.path.name}, {table.place}"
-    notes = outlier_notes(columns, lambda row: f"{place} {table.lines[row]}")
+    notes = swapped_names(names.x, names.y)
+    notes += outlier_notes(columns, lambda row: f"{read.path.name}, {place} {read.lines[row]}")
     if len(values) > 1 and np.ptp(values) == 0:
         notes.append(f"{names.value} is {values[0]:g} in all rows: there is nothing to map")
     return notes
+
+
+def words_for_numbers(table: TextTable, name: str) -> list[str]:
+    """Cells of a column of numbers that hold something else, such as `dry` or `4.2 m`."""
+    cells = [cell or "" for cell in table.cells(name)]
+    rows = [row for row, cell in enumerate(cells) if not (is_none(cell) or is_number(cell))]
+    if not rows:
+        return []
+    told = named_rows(rows, table.lines, [repr(cell) for cell in cells])
+    return [f"{table.path.name}: {name} is no number, and the row left out: {told}"]
+
+
+def is_number(cell: str) -> bool:
+    return bool(np.isfinite(number_or_limit(cell)))
 
 
 def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:

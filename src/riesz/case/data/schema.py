@@ -136,7 +136,6 @@ class ObservationsTable(Table):
             (self.from_ is not None, "from", "date", "the column of the dates"),
             (self.to is not None, "to", "date", "the column of the dates"),
             (self.aggregate == "last", "aggregate", "date", "the last reading is the latest"),
-            (self.aggregate is not None, "aggregate", "site", "the column that names the sites"),
             (self.sites is not None, "sites", "site", "the column that both tables share"),
             (bool(self.sites_where), "sites_where", "sites", "the table that is filtered"),
             (self.sd_from_scatter, "sd_from_scatter", "aggregate", "there must be readings a site"),

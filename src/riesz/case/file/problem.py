@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from riesz.case.data.covariates import LOCAL
+from riesz.case.data.oddities import named_rows
 from riesz.case.data.prepared import Prepared, check_inside, inside_of, read_prepared
 from riesz.case.data.read import prepared_readings
 from riesz.case.data.schema import ObservationsTable
@@ -353,11 +354,12 @@ def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepar
     inside = inside_of(coarse, prepared.points)
     if names.outside == "refuse" or not inside.any():
         check_inside(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
-    lost = int((~inside).sum())
-    if not lost:
+    if inside.all():
         return prepared
-    told = f"{lost} of {prepared.num_rows} lie outside the domain and are dropped"
-    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told))
+    which = named_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
+    told = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
+    notes = (*prepared.notes, f"{prepared.path.name}: {told}: {which}")
+    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told), notes=notes)
 
 
 def with_crs(

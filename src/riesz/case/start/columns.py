@@ -8,7 +8,9 @@ from itertools import combinations, permutations
 import numpy as np
 from jaxtyping import Float
 
+from riesz.case.data.read import AS_FLOAT
 from riesz.errors import FileFormatError
+from riesz.geometry.crs import could_be_degrees
 from riesz.io.tables.numbers import is_none, number_in, number_or_limit
 from riesz.io.tables.text import TextTable, column_of
 
@@ -50,7 +52,8 @@ NO_VALUES = (
     r"(.*_)?(id|nr|num|number|code|year|month|day|date|time|lon|lat|longitude|latitude|alt|elev|"
     r"elevation|depth|sd|err|error|count|index|fid|site|station|well|sample|nummer|probe|punkt|"
     r"datum|jahr|monat|tag|uhrzeit|tiefe|point|"
-    r"numéro|année|mois|jour|heure|profondeur)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
+    r"messstelle|brunnen|bohrung|borehole|bore|puits|forage|piézomètre|piezometre|piezometer|pozo|"
+    r"sondeo|pozzo|peilbuis|numéro|année|mois|jour|heure|profondeur)(_.*)?|[nxy](_.*)?|.+_(no|cd|se|acy)|dtw_.*"
 )
 """Short words alone may be elements: Cd, No, Se."""
 
@@ -135,7 +138,8 @@ def guessed_columns(
         x, y, reason = pair_of(places, boxes, x, y)
         why.append(f"coordinates: {x} and {y}, by {reason}")
     if value is None:
-        value, reason = value_of(table, (x, y))
+        of_place = () if places is not table else columns_of_place(table, (x, y))
+        value, reason = value_of(table, (x, y), of_place)
         why.append(f"value: {value}, by {reason}")
     taken = (x, y, value) if places is table else (x, y)
     for name in taken:
@@ -184,6 +188,7 @@ def pair_of(
                 return (*pair, "their names and the range of the polygon")
         for pair in fitting((other, one) for one, other in named):
             if share_within(table, pair, boxes) > MOSTLY:
+                check_order(table, pair, boxes, given=(x, y) == pair)
                 return (*pair, "the range of the polygon: swapped against their names")
         numeric = [name for name in table.header if is_numeric(table, name)]
         either = combinations if x is None and y is None else permutations
@@ -204,6 +209,18 @@ def pair_of(
         f"{table.path}: no two columns look like coordinates among {found}: name them by --x and "
         "--y or, where another table holds them, that table by --sites."
     )
+
+
+def check_order(
+    table: TextTable, pair: tuple[str, str], boxes: Sequence[Box], *, given: bool
+) -> None:
+    """Raise where columns say longitude and latitude, and a polygon in degrees the reverse."""
+    if not given and re.fullmatch(DEGREES, bare(pair[1])) and could_be_degrees(boxes[0]):
+        raise FileFormatError(
+            f"{table.path}: {pair[1]} and {pair[0]} are longitude and latitude by their names, but "
+            "the polygon has latitude first: write its coordinates as longitude, latitude, as maps "
+            f"do or, where the columns are named wrongly, give --x {pair[0]} --y {pair[1]}."
+        )
 
 
 def partners(name: str, swaps: Mapping[str, str]) -> set[str]:
@@ -238,8 +255,41 @@ def counts_rows(table: TextTable, name: str) -> bool:
     return len(numbers) > 1 and bool((np.diff(numbers) == 1).all())
 
 
-def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
-    """A column of numbers that is called as values are, or the first that is not something else."""
+def columns_of_place(table: TextTable, axes: tuple[str, str]) -> list[str]:
+    """Columns that name places, whatever they are called: each of their cells has one place.
+
+    There are none where no place has several rows. Words may tell wells of one place apart;
+    numbers, which may be depths or levels, must have one place each and one for each place.
+    """
+    numbers = np.array([[number_in(cell) for cell in table.cells(axis)] for axis in axes]).T
+    table = table.kept(np.isfinite(numbers).all(axis=1))
+    places = [tuple(place) for place in numbers.tolist() if np.isfinite(place).all()]
+    count = len(set(places))
+    if count in (0, 1, len(places)):
+        return []
+    columns = {
+        name: table.cells(name)
+        for name in table.header
+        if name and name not in axes and table.header.count(name) == 1
+    }
+    found = []
+    for name, cells in columns.items():
+        if any(not cell or AS_FLOAT.fullmatch(cell) for cell in cells):
+            continue
+        names, words = len({*cells}), not is_numeric(table, name)
+        most = (count + len(places)) / 2 if words else count
+        if count <= names <= most and len({*zip(cells, places, strict=True)}) == names:
+            found.append((not words, names, name))
+    return [name for *_, name in sorted(found, key=lambda one: one[:2])]
+
+
+def value_of(
+    table: TextTable, taken: tuple[str, str], of_place: Sequence[str] = ()
+) -> tuple[str, str]:
+    """A column of numbers that is called as values are, or the first that is not something else.
+
+    What tells places apart is something else, unless there is nothing left.
+    """
     numeric = [
         name
         for name in table.header
@@ -250,6 +300,7 @@ def value_of(table: TextTable, taken: tuple[str, str]) -> tuple[str, str]:
         if re.fullmatch(VALUES, bare(name)):
             return name, "its name"
     left = [name for name in numeric if not re.fullmatch(NO_VALUES, bare(name))]
+    left = [name for name in left if name not in of_place] or left
     if left:
         others = f", of {', '.join(left)}" if len(left) > 1 else ""
         return left[0], f"being the first column of numbers{others}"

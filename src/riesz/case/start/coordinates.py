@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, told_of
 from riesz.geometry.crs import (
     FAR,
     LON_LAT,
+    check_degrees,
     could_be_degrees,
     is_geographic,
     metric_crs,
+    place_on_earth,
     projected,
     same_crs,
     short_crs,
@@ -87,6 +89,9 @@ def systems_of(
     named_degrees: bool,
 ) -> Systems:
     """What is told, named or plain to see; where nothing is, and it is needed, a question."""
+    if named_degrees if told is None else is_geographic(told):
+        with told_of(path):
+            check_degrees(places)
     table = told or (LON_LAT if named_degrees and could_be_degrees(places) else by_name(names))
     if file is None:
         return joint(table, None, places, places)
@@ -126,10 +131,12 @@ def joint(table: str | None, outline: str | None, places: Points, corners: Corne
     if find_spec("pyproj") is None:
         return Systems(table, outline, known[0], ())
     own = outline if outline is not None else str(table)
-    degrees = projected(corners, own, LON_LAT)
-    problem = metric_crs(degrees)
-    note = f"degrees are no lengths: projected into {problem}, in metres"
-    return Systems(table, outline, problem, (note,))
+    problem = metric_crs(projected(corners, own, LON_LAT))
+    notes = (
+        f"degrees are no lengths: projected into {problem}, in metres",
+        f"on Earth: {place_on_earth(corners, own)}",
+    )
+    return Systems(table, outline, problem, notes)
 
 
 def by_name(names: tuple[str, str]) -> str | None:

@@ -37,16 +37,16 @@ def crs_quoted(crs: str) -> str:
     return "'" + " ".join(crs.split()).replace("'", "") + "'"
 
 
-def site_lines(asked: Asked, site: str | None, folder: Path) -> list[str]:
-    if site is None:
+def site_lines(asked: Asked, site: str | None, folder: Path, *, repeated: bool) -> list[str]:
+    if not repeated:
         return []
-    lines = [f"site = {quoted(site)}   # readings of the same site belong together"]
+    lines = [f"site = {quoted(site)}   # readings of the same site belong together"] if site else []
     if asked.sites is not None:
         where = quoted(relative(asked.sites, folder))
         lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
     return [
         *lines,
-        'aggregate = "median"         # one observation a site',
+        f'aggregate = "median"         # one observation a {"site" if site else "place"}',
         "# sd_from_scatter = true     # a site's noise is the scatter of its readings",
     ]
 
@@ -140,13 +140,13 @@ def date_notes(dates: Dates | None) -> list[str]:
     ]
 
 
-def time_lines(dates: Dates | None, site: str | None) -> list[str]:
+def time_lines(dates: Dates | None, *, aggregated: bool) -> list[str]:
     """An axis of time that stands ready, where dates differ."""
     if dates is None or dates.first == dates.last:
         return []
-    aggregated = "" if site is None else ", leave out aggregate"
+    without = ", leave out aggregate" if aggregated else ""
     return [
-        f"# [time]            # in time: take the # from date above{aggregated},",
+        f"# [time]            # in time: take the # from date above{without},",
         f"# start = {dates.first}   # add storage to [equation], and say what changes: wells or",
         f"# end = {dates.last}     # a [series.NAME] with dates, or a start that is not steady",
         f"# step = {quoted(dates.step)}",

@@ -1,6 +1,7 @@
 """The measurements that a first problem file is about."""
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +9,17 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.oddities import outlier_notes, shared_places, stand_ins
-from riesz.case.data.prepared import covariate_in, groups_of
-from riesz.case.data.read import filtered, identifiers, joined
+from riesz.case.data.oddities import named_rows, stand_ins
+from riesz.case.data.prepared import Prepared, covariate_in
+from riesz.case.data.read import filtered, joined, prepared_readings
+from riesz.case.data.schema import ObservationsTable
 from riesz.case.start.asked import Asked
 from riesz.case.start.columns import (
     DEGREES,
     MOSTLY,
     Guess,
     bare,
+    columns_of_place,
     guessed_columns,
     is_numeric,
     unit_of,
@@ -34,12 +37,13 @@ from riesz.case.start.lines import (
     site_lines,
     time_lines,
 )
+from riesz.case.table import table_of
 from riesz.errors import FileFormatError, RieszError, told_of
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.tables.layers import read_table
-from riesz.io.tables.numbers import BELOW, number_or_limit
+from riesz.io.tables.numbers import number_or_limit
 from riesz.io.tables.text import TextTable, column_of
 
 Numbers = Float[np.ndarray, " row"]
@@ -82,27 +86,23 @@ def measured_rows(
     names = guessed_columns(
         table, sites or table, x=asked.x, y=asked.y, value=asked.value, boxes=boxes
     )
-    site = asked.site if asked.site or every is None else shared_column(table, every)
-    total = table.num_rows
-    if sites is None:
-        places = np.column_stack([cells_of(table, names.x), cells_of(table, names.y)])
-    else:
-        table, places, _ = joined(table, sites, str(site), (names.x, names.y))
+    site = site_of(table, every, names, asked)
+    total, axes, places = table.num_rows, (names.x, names.y), None
+    if sites is not None:
+        table, places, _ = joined(table, sites, str(site), axes)
     beside = [name for name in asked.covariates if is_numeric(table, name)]
-    columns = {name: cells_of(table, name) for name in (names.value, *beside)}
-    if sites is None:
-        columns |= {names.x: places[:, 0], names.y: places[:, 1]}
-    raw, (columns, odd) = columns, without_stand_ins(columns)
-    if sites is None:
-        places = np.column_stack([columns[names.x], columns[names.y]])
+    own_columns = (names.value, *beside, *(axes if places is None else ()))
+    raw = {name: cells_of(table, name) for name in own_columns}
+    columns, odd = without_stand_ins(raw)
+    if places is None:
+        places = np.column_stack([columns[axis] for axis in axes])
     values = columns[names.value]
     numbers = np.column_stack([places, *columns.values()])
     good = np.asarray(np.isfinite(numbers).all(axis=1))
-    below = np.array([(cell or "").startswith(BELOW) for cell in table.cells(names.value)])
     check_places(table, good, names)
     systems = systems_of(
         table.path,
-        (names.x, names.y),
+        axes,
         places[good],
         own,
         file,
@@ -118,10 +118,11 @@ def measured_rows(
     check_values(table.kept(inside), values[inside], names, outline)
     positive = checked_covariates(table.kept(inside), values[inside], names, asked)
     dates = dates_in(table.kept(inside))
+    repeated = site is not None or len(np.unique(places[inside], axis=0)) < int(inside.sum())
     lines = [
         f"file = {quoted(relative(table_path, folder))}",
         *([] if asked.layer is None else [f"layer = {quoted(asked.layer)}"]),
-        *site_lines(asked, site, folder),
+        *site_lines(asked, site, folder, repeated=repeated),
         f"x = {quoted(names.x)}",
         f"y = {quoted(names.y)}",
         *crs_line(systems.table if systems.moves_table else None),
@@ -130,24 +131,43 @@ def measured_rows(
         *date_lines(dates),
         *option_lines(asked, unit_of(names.value), positive),
     ]
+    text = "".join(f"{line}\n" for line in lines)
+    found = read_as_written(text, folder, table_path, systems, outline)
     notes = [*written, *names.why, *systems.notes, *told, *odd, row_note(total, good, inside)]
-    notes += date_notes(dates) + odd_rows(
-        table.kept(inside), places[inside], values[inside], names, site
-    )
-    points, kept, below = located[inside], values[inside], below[inside]
-    if site is not None:
-        points, kept, below = by_site(points, kept, below, identifiers(table.kept(inside), site))
-        notes.append(f"observations: medians of the readings of {len(kept)} sites, told by {site}")
+    notes += outside_notes(table, good & ~inside, site)
+    notes += [*date_notes(dates), *found.notes]
+    if repeated:
+        by = "their coordinates" if site is None else site
+        notes.append(f"observations: {found.told[-1]}, told by {by}")
     return MeasuredRows(
-        points=points,
-        values=np.log(kept) if asked.log else kept,
-        num_limits=int(below.sum()),
+        points=found.points,
+        values=found.values,
+        num_limits=int(found.censored.sum()),
         systems=systems,
         file=file,
-        lines="".join(f"{line}\n" for line in lines),
-        time="".join(f"{line}\n" for line in time_lines(dates, site)),
+        lines=text,
+        time="".join(f"{line}\n" for line in time_lines(dates, aggregated=repeated)),
         notes=tuple(notes),
     )
+
+
+def read_as_written(
+    text: str, folder: Path, path: Path, systems: Systems, outline: Outline | None
+) -> Prepared:
+    """The observations as a fit will read them."""
+    names = table_of(ObservationsTable, tomllib.loads(text), path)
+    found = prepared_readings(folder, names, None, systems.problem)
+    told, found = found.told, found.within(systems.problem)
+    inside = np.ones(found.num_rows, bool) if outline is None else contains(outline, found.points)
+    return found.rows(np.flatnonzero(inside), told=told)
+
+
+def site_of(table: TextTable, sites: TextTable | None, names: Guess, asked: Asked) -> str | None:
+    """The column that tells which readings are of one site, where there are several of one."""
+    if asked.site is not None or sites is not None:
+        return asked.site or shared_column(table, sites or table)
+    likely = columns_of_place(table, (names.x, names.y))
+    return next((n for n in likely if n not in (names.value, *asked.covariates)), None)
 
 
 def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers], list[str]]:
@@ -160,26 +180,6 @@ def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers
             kinds = " or ".join(f"{one:g}" for one in np.unique(numbers[odd]))
             told.append(f"{name}: {odd.sum()} cells hold {kinds}, which is taken for no value")
     return found, told
-
-
-def odd_rows(
-    table: TextTable,
-    places: Float[np.ndarray, "row 2"],
-    values: Numbers,
-    names: Guess,
-    site: str | None,
-) -> list[str]:
-    """One number far from all others, and places that several rows share."""
-    columns = {names.x: places[:, 0], names.y: places[:, 1], names.value: values}
-    told = outlier_notes(columns, lambda row: f"{table.place} {table.lines[row]}")
-    shared = shared_places(places) if site is None else np.zeros(0, int)
-    if shared.size:
-        told.append(
-            f"places: {shared.size} have several rows, first {table.place} "
-            f"{table.lines[shared[0]]}: each counts as a measurement of its own; --site makes one "
-            "of those with the same site"
-        )
-    return told
 
 
 def check_places(table: TextTable, good: Flags, names: Guess) -> None:
@@ -264,15 +264,14 @@ def checked_covariates(table: TextTable, values: Numbers, names: Guess, asked: A
     return positive
 
 
-def by_site(
-    points: Float[np.ndarray, "row 2"], values: Numbers, below: Flags, sites: list[str]
-) -> tuple[Float[np.ndarray, "site 2"], Float[np.ndarray, " site"], Bool[np.ndarray, " site"]]:
-    """Medians, and whether they are limits, as they will be where half of the readings are."""
-    groups = groups_of(sites)
-    middles = [np.median(np.column_stack([points, values])[rows], axis=0) for rows in groups]
-    both = np.array(middles)
-    limits = np.array([np.mean(below[rows]) >= 0.5 for rows in groups])
-    return both[:, :2], both[:, 2], limits
+def outside_notes(table: TextTable, outside: Flags, site: str | None) -> list[str]:
+    """Which rows are left out, by the lines and by what most likely names them."""
+    if not outside.any():
+        return []
+    words = [name for name in table.header if name and not is_numeric(table, name)]
+    of = next((table.cells(name) for name in (site, *words) if name is not None), None)
+    cells = None if of is None else [cell or "" for cell in of]
+    return [f"outside: {named_rows(np.flatnonzero(outside).tolist(), table.lines, cells)}"]
 
 
 def row_note(total: int, good: Flags, inside: Flags) -> str:

@@ -1,6 +1,7 @@
 """A first problem file for a table of measurements, with every line explained."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,7 +18,7 @@ from riesz.errors import RieszError
 from riesz.geometry.crs import is_crs_text
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, simplify_outline
-from riesz.io.maps.outlines import OutlineFile, read_outline_file
+from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_outline_file
 from riesz.io.store.files import write_bytes
 
 NUM_NODES = 2000
@@ -107,6 +108,11 @@ def write_first_problem(
 
 def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) -> Starter:
     """A problem file that will lie in `folder`."""
+    if polygon is not None and is_outline(table_path) and not is_outline(polygon):
+        raise RieszError(
+            f"the table comes first and the outline second: riesz init {shlex.quote(str(polygon))} "
+            f"{shlex.quote(str(table_path))}"
+        )
     file = None if polygon is None else read_outline_file(polygon, own=asked.polygon_crs)
     measured = measured_rows(table_path, file, folder, asked)
     file, points, values = measured.file, measured.points, measured.values
@@ -144,6 +150,10 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
             "init does where pyproj is installed"
         )
     return Starter(text, tuple(notes))
+
+
+def is_outline(path: Path) -> bool:
+    return path.suffix.lower() in OUTLINES
 
 
 def is_skewed(values: Float[np.ndarray, " row"]) -> bool:
