@@ -161,9 +161,9 @@ def test_the_lines_of_the_readme_run(root, fitted, monkeypatch, capsys):
         assert head.res == sd.res == (1500.0, 1500.0)
         assert np.nanmin(sd.read(1)) > 0
     header, *rows = csv.reader(Path("wet.csv").read_text().splitlines())
-    assert header == ["x_m", "y_m", "measurement_exceed_1450"]
+    assert header == ["well", "x_m", "y_m", "head_m", "measurement_exceed_1450"]
     assert len(rows) == 80
-    assert all(0 <= float(row[2]) <= 1 for row in rows)
+    assert all(0 <= float(row[4]) <= 1 for row in rows)
 
 
 def test_a_run_folder_holds_all_that_was_used(folder, made):
@@ -332,8 +332,8 @@ def test_a_table_has_a_row_a_point(quantity, stat, columns, folder, made, fitted
     told = write_prediction(fitted, out, quantity=quantity, stat=stat, points=folder / "wells.csv")
     assert list(told["ranges"]) == columns
     header, *rows = csv.reader(out.read_text().splitlines())
-    assert header == ["x_m", "y_m", *columns]
-    rows = np.array(rows, float)
+    assert header == ["well", "x_m", "y_m", "head_m", *columns]
+    rows = np.array([[*row[1:3], *row[4:]] for row in rows], float)
     wells = fitted.case.problem.observations.points
     np.testing.assert_array_equal(rows[:, :2], wells)
     found = predict(fitted.posterior, quantity, wells, quantiles=(0.95,), exceed=(1450.0,))

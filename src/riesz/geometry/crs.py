@@ -232,13 +232,8 @@ def metric_crs(degrees: Float[np.ndarray, "point 2"]) -> str:
     return f"EPSG:{(32600 if latitude >= 0 else 32700) + zone}"
 
 
-def lies_where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> bool:
-    """Whether degrees, if they are that, lie in the area that a projection was made for."""
-    return could_be_degrees(degrees) and bool(where_used(degrees, crs).all())
-
-
 def where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> Bool[np.ndarray, " point"]:
-    """Which places lie in the area of a projection; none where that is not known."""
+    """Which places in degrees lie in the area of a projection; none where that is not known."""
     found = parsed_crs(crs)
     if found is None or found.is_geographic or found.area_of_use is None:
         return np.zeros(len(degrees), bool)

@@ -318,7 +318,6 @@ def test_without_its_reader_netcdf_4_is_not_called_broken(tmp_path, monkeypatch)
         ("from = 1960-01-01", "has the key 'from', which needs 'date': the column of the dates"),
         ('date = "d"\nfrom = 1960-01-01\nto = 1950-01-01', "from must be before to"),
         ('date = "d"\nfrom = "1960"', "is '1960': give a date such as '1960-01-31'"),
-        ('aggregate = "median"', "has the key 'aggregate', which needs 'site'"),
         ('site = "s"\naggregate = "medain"', "is 'medain': did you mean 'median'?"),
         ('site = "s"\naggregate = "last"', "which needs 'date': the last reading is the latest"),
         ('sites = "s.csv"', "which needs 'site': the column that both tables share"),

@@ -10,13 +10,13 @@ import pytest
 from tests import small_problem
 
 from riesz.case.check.words import case_numbers, describe_case
-from riesz.case.data.prepared import read_columns
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
 from riesz.engines.table import ENGINES, engine_class
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import epsg_code
 from riesz.io import write_mesh
+from riesz.io.tables.layers import read_table
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
@@ -169,7 +169,7 @@ def test_a_bad_table_is_told_with_its_line(tmp_path, wells, message):
 def test_blank_cells_beyond_the_header_do_no_harm(tmp_path):
     path = tmp_path / "wells.csv"
     path.write_text("x,y,value\n1,0.5,2,, \n")
-    np.testing.assert_array_equal(read_columns(path, ("x", "value")).numbers, [[1.0, 2.0]])
+    np.testing.assert_array_equal(read_table(path).numbers("value"), [2.0])
 
 
 def test_missing_files_are_told(tmp_path):

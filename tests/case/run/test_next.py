@@ -14,9 +14,10 @@ from riesz.case.report.next import next_section
 from riesz.case.report.page import write_report
 from riesz.case.run.folder import NEXT, kept_answers, read_run
 from riesz.case.run.measured import Measured
-from riesz.case.run.next import known_as, write_next
+from riesz.case.run.next import among, known_as, write_next
 from riesz.cli.main import main
 from riesz.errors import RieszError
+from riesz.mesh.grid import Grid
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_what_cannot_be_answered_is_refused_before_any_work(folder, run, tmp_pat
     good = places_in(tmp_path, "0.5,0.5")
     for words, told in (
         ({"candidates": places_in(tmp_path, name="none.csv")}, "no rows"),
-        ({"candidates": places_in(tmp_path, "0.5,0.5", "7,7", name="far.csv")}, "line 3"),
+        ({"candidates": places_in(tmp_path, "7,7", name="far.csv")}, "line 2"),
         ({"candidates": good, "count": 2}, "2 places are to be chosen among 1"),
         ({"candidates": good, "cell": 0.1}, "give one of them"),
         ({"quantity": "ss"}, "no quantity 'ss'"),
@@ -136,3 +137,21 @@ def test_candidates_may_have_dates_of_their_own(folder, tmp_path):
         assert [place["day"] for place in told["places"]] == [
             *("1980-06-29", "1980-05-15", "1980-02-15"),
         ]
+
+
+def test_candidates_lie_among_observations_that_the_domain_was_drawn_about():
+    """A cell is one where its centre is in the hull: here below the diagonal."""
+    axes = (np.arange(0.5, 4), np.arange(0.5, 4))
+    every = Grid(axes, np.ones((4, 4), bool), (1.0, 1.0))
+    hull = np.array([[0.0, 0.0], [4.2, 0.0], [0.0, 4.2]])
+    found = among(every, hull).points
+    assert len(found) == 10
+    assert (found.sum(axis=1) <= 4).all()
+    assert among(every, hull + 9.0) is every
+
+
+def test_candidates_outside_are_left_out_and_named(run, tmp_path):
+    path = places_in(tmp_path, "1.0,0.5", "7.0,0.5")
+    told = write_next(run, candidates=path)
+    assert told["candidates"] == 1
+    assert told["notes"][0].endswith("where nothing is predicted: line 3")

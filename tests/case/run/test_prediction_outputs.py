@@ -310,3 +310,26 @@ def test_what_a_run_is_read_from_is_not_overwritten(name, tmp_path):
     (tmp_path / name).write_text("")
     with pytest.raises(RieszError, match="is what is read here: write to another file"):
         check_target(PredictionRequest(run=tmp_path, out=tmp_path / name, cell=1.0))
+
+
+def test_a_table_of_places_keeps_its_columns_and_the_rows_outside(fitted, tmp_path):
+    places, out = tmp_path / "places.csv", tmp_path / "out.csv"
+    places.write_text(
+        "id;x_m;y_m;u_mean;depth\nA;350500,5;4800500;old;1,5\nfar;1;2;old;2\nB;353000;4801000;;\n"
+    )
+    told = write_prediction(fitted, out, quantity="u", points=places)
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", "x_m", "y_m", "depth", "u_mean"]
+    assert [row["id"] for row in rows] == ["A", "far", "B"]
+    assert (rows[0]["x_m"], rows[0]["depth"], rows[1]["u_mean"]) == ("350500.5", "1.5", "")
+    alone = tmp_path / "alone.csv"
+    inside = np.array([[350500.5, 4800500.0], [353000.0, 4801000.0]])
+    write_prediction(fitted, alone, quantity="u", points=inside)
+    with open(alone, newline="") as file:
+        expected = [row["u_mean"] for row in csv.DictReader(file)]
+    assert [rows[0]["u_mean"], rows[2]["u_mean"]] == expected
+    assert told["places"] == 2
+    assert told["notes"][0] == (
+        "1 of 3 rows of places.csv lie outside the domain, where nothing is predicted: line 3"
+    )

@@ -17,7 +17,6 @@ from riesz.case.run.folder import Run
 from riesz.case.run.request import PredictionRequest
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.raster import raster_values
-from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import number_in
 from riesz.spelling import listed, nearest
 
@@ -61,7 +60,7 @@ def design_at(
     if not names.covariates:
         return None
     rasters = run.numbers.get("rasters", {})
-    table = read_table(request.points, value=names.y) if isinstance(request.points, Path) else None
+    table = None if request.rows is None else request.rows.within
     cells: dict[str, Covariate] = {}
     for one in encodings_of(run.prepared, names.log_covariates):
         if one.name in given:

@@ -7,7 +7,6 @@ has; anything else is marched to anew.
 import dataclasses
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from riesz.case.run.request import PredictionRequest, Scene, Then, Times, Where,
 from riesz.case.table import table_of
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
-from riesz.io.tables.layers import read_table
 from riesz.io.tables.numbers import number_in
 from riesz.mesh.grid import Grid
 from riesz.prediction.draws import Course, PosteriorDraws
@@ -65,13 +63,11 @@ def moment_in(word: Any, at: Any) -> Any:
 
 def own_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
     """Where a table of places has a column of dates, and no others are asked for."""
-    places, date = request.points, run.observations.date
-    if request.at is not None or not isinstance(places, Path) or date is None:
+    rows, date = request.rows, run.observations.date
+    if request.at is not None or rows is None or date not in rows.table.header:
         return None
-    table = read_table(places, value=run.observations.y)
-    if date not in table.header:
-        return None
-    return check_times(table.times(date), axis, places, table.at)
+    table = rows.within
+    return check_times(table.times(str(date)), axis, table.path, table.at)
 
 
 def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:

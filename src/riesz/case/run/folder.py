@@ -117,6 +117,12 @@ class Run:
         return self.numbers.get(DECIDED, {})
 
     @property
+    def is_around_observations(self) -> bool:
+        """Whether the domain was drawn about the observations, and not given."""
+        domain = toml_in(self.folder / PROBLEM).get("domain", {})
+        return bool(domain.get("around_observations"))
+
+    @property
     def summary(self) -> str:
         """What `rz.summary` said of the posterior."""
         return read_bytes(self.folder / SUMMARY).decode().rstrip()

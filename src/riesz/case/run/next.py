@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial import Delaunay
 
 from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import NEXT, Run, kept_answers, read_run
 from riesz.case.run.measured import GAINS, LOG, VALUE, Measured, measured_as
 from riesz.case.run.outputs import PLOT
-from riesz.case.run.predict import asked_places, asks_for_dates, check_dates, scene_of
+from riesz.case.run.predict import asked_places, asks_for_dates, check_dates, scene_of, with_rows
 from riesz.case.run.request import (
     CSV,
     MODULES,
@@ -57,6 +58,12 @@ NUM_CANDIDATES = 2500
 """About so many cells, where no candidates are named."""
 
 
+AMONG = (
+    "the domain was drawn about the observations: candidates lie among them; name others by "
+    "--candidates"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """An answer, and where its candidates are."""
@@ -65,6 +72,7 @@ class Asked:
     at: Where
     scene: Scene
     found: NextPlaces
+    notes: tuple[str, ...] = ()
 
 
 def write_next(
@@ -141,6 +149,7 @@ def answered(
     run: Run, request: PredictionRequest, quantity: str, count: int, noise: float | None
 ) -> Asked:
     known = run.kept.draws if run.kept else run.draws(request.num_draws, request.seed)
+    request = with_rows(request, run, known.mesh)
     check_dates(request, run)
     check_covariates(request.covariates, run)
     measured = measured_as(run.observations).linked(known.shifts.scatter)
@@ -148,7 +157,12 @@ def answered(
     wanted(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
-    at = asked_places(request, run, known.mesh)
+    at, notes = asked_places(request, run, known.mesh), []
+    if request.rows is not None:
+        notes = request.rows.notes
+    elif isinstance(at, Grid) and run.is_around_observations:
+        # Beyond the observations nothing holds the boundary: any place there would tell most.
+        at, notes = among(at, run.prepared.points), [AMONG]
     # Of dates that candidates have themselves, what is to be known is of the last one.
     paired = request.at is None and asks_for_dates(request, run)
     scene = scene_of(request, run, at if paired else None, ())
@@ -169,7 +183,15 @@ def answered(
         noise_sd=noise,
     )
     of = dataclasses.replace(wanted(draws, named, level=level), name=quantity)
-    return Asked(run, at, scene, next_places(spoken(of, quantity), there, count))
+    return Asked(run, at, scene, next_places(spoken(of, quantity), there, count), tuple(notes))
+
+
+def among(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
+    """The cells in the hull of the observations; all where none is."""
+    centre = cells.points
+    inside = cells.inside.copy()
+    inside[cells.inside] = Delaunay(points).find_simplex(centre) >= 0
+    return dataclasses.replace(cells, inside=inside) if inside.any() else cells
 
 
 def known_as(quantity: str, measured: Measured, draws: PosteriorDraws) -> tuple[str, float | None]:
@@ -282,7 +304,11 @@ def in_short(asked: Asked, request: PredictionRequest, files: list[Path]) -> dic
     run, found, scene = asked.run, asked.found, asked.scene
     for_which = holds_for(request, run)
     when = "" if scene.paired or scene.times is None else spelt_times(scene.times)[0]
-    notes = [*run.notes, *([for_which.replace("--points", "--candidates")] if for_which else [])]
+    notes = [
+        *asked.notes,
+        *run.notes,
+        *([for_which.replace("--points", "--candidates")] if for_which else []),
+    ]
     if scene.draws.shifts.differs:
         notes.append("each observation has a noise of its own: that of the next is their median")
     return {

@@ -25,6 +25,7 @@ from riesz.case.run.request import (
     STATE,
     TIF,
     VTU,
+    PlaceRows,
     PredictionRequest,
     Scene,
     spelt_times,
@@ -80,7 +81,7 @@ def write_bands(
         case suffix if suffix == PNG:
             write_hydrographs(request, run, scene, measured, bands)
         case _:
-            write_table(path, run, scene, bands)
+            write_table(path, run, scene, bands, request.rows)
     return [path]
 
 
@@ -92,10 +93,13 @@ def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, A
     return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
 
 
-def write_table(path: Path, run: Run, scene: Scene, bands: Sequence[Band]) -> None:
+def write_table(
+    path: Path, run: Run, scene: Scene, bands: Sequence[Band], rows: PlaceRows | None
+) -> None:
     """A CSV file: sites, coordinates and dates, then the values, with all their digits.
 
-    Rows of one place follow each other, date by date.
+    Rows of one place follow each other, date by date. A table of places keeps all its columns and
+    rows; there are no values where a row lies outside the domain.
     """
     names, at, points = run.observations, scene.at, scene.points
     if names.crs is not None and run.crs is not None:
@@ -104,21 +108,27 @@ def write_table(path: Path, run: Run, scene: Scene, bands: Sequence[Band]) -> No
     for band in bands:
         inside = band.values[at.inside] if isinstance(at, Grid) else band.values
         columns.setdefault(band.name, []).append(inside)
-    count = len(scene.thens)
-    leading: dict[str, Sequence[Any]] = {}
-    if scene.sites:
-        leading[names.site or "site"] = np.repeat(scene.sites, count).tolist()
-    leading |= {
-        name: np.repeat(points[:, i], count).tolist() for i, name in enumerate((names.x, names.y))
-    }
-    if scene.times is not None:
-        when = spelt_times(scene.times)
-        leading[names.date or "date"] = when if scene.paired else when * len(points)
     values = {name: np.stack(each, axis=1).ravel().tolist() for name, each in columns.items()}
+    dated = scene.times is not None and not scene.paired
+    when = [[word] for word in spelt_times(scene.times)] if dated else [[]]
+    added = [*([names.date or "date"] if dated else []), *values]
+    if rows is None:
+        header = [*([names.site or "site"] if scene.sites else []), names.x, names.y]
+        called = [[site] for site in scene.sites] if scene.sites else [[]] * len(points)
+        cells = [[*own, *point] for own, point in zip(called, points.tolist(), strict=True)]
+        inside = [True] * len(points)
+    else:
+        table, inside = rows.table, rows.inside.tolist()
+        kept = [i for i, name in enumerate(table.header) if name not in added]
+        header = [table.header[i] for i in kept]
+        cells = [[row[i] if i < len(row) else "" for i in kept] for row in table.rows]
+    found = zip(*values.values(), strict=True)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([*leading, *values])
-    writer.writerows(zip(*leading.values(), *values.values(), strict=True))
+    writer.writerow([*header, *added])
+    for own, is_inside in zip(cells, inside, strict=True):
+        for date in when:
+            writer.writerow([*own, *date, *(next(found) if is_inside else [""] * len(values))])
     write_bytes(path, text.getvalue().encode())
 
 

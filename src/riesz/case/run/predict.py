@@ -6,6 +6,7 @@ except for fluxes, for other dates than those that are kept, and for draws that 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.prepared import Columns, check_inside, read_columns
+from riesz.case.data.prepared import Columns, check_inside, columns_of, inside_of
 from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
 from riesz.case.run.measured import MEASUREMENT, VALUE, Measured, measured_as, noise_note
@@ -24,6 +25,7 @@ from riesz.case.run.request import (
     PNG,
     STATE,
     VTU,
+    PlaceRows,
     PredictionRequest,
     Scene,
     Then,
@@ -95,6 +97,7 @@ def write_prediction(
     run = run if isinstance(run, Run) else read_run(folder)
     known = run.kept.draws if run.kept else run.draws(num_draws, seed)
     check_quantity(known, request)
+    request = with_rows(request, run, known.mesh)
     check_dates(request, run)
     check_covariates(request.covariates, run)
     where = wanted_places(request, run, known.mesh)
@@ -111,7 +114,12 @@ def write_prediction(
         "dates": [then.when for then in scene.thens if then.when],
         "ranges": ranges_of(bands),
         "holds_for": holds_for(request, run) if quantity in (VALUE, MEASUREMENT) else None,
-        "notes": [*run.numbers.get("notes", ()), *under.notes, *([told] if told else [])],
+        "notes": [
+            *(() if request.rows is None else request.rows.notes),
+            *run.numbers.get("notes", ()),
+            *under.notes,
+            *([told] if told else []),
+        ],
         "files": [str(path) for path in written],
     }
 
@@ -133,8 +141,7 @@ def asks_for_dates(request: PredictionRequest, run: Run) -> bool:
         return False
     if request.at is not None or request.suffix == PNG:
         return True
-    places, date = request.points, run.observations.date
-    return isinstance(places, Path) and date in read_table(places, value=run.observations.y).header
+    return request.rows is not None and run.observations.date in request.rows.table.header
 
 
 def check_dates(request: PredictionRequest, run: Run) -> None:
@@ -283,14 +290,25 @@ def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Whe
     return asked_places(request, run, mesh), ()
 
 
+def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionRequest:
+    """With the file of points read, once for all; raises where none lies in the domain."""
+    if not isinstance(request.points, Path):
+        return request
+    names = run.observations
+    table = read_table(request.points, value=names.y)
+    columns = columns_of(table, (names.x, names.y)).within(table.crs or names.crs, run.crs)
+    inside = inside_of(mesh, columns.points)
+    if not inside.any():
+        check_inside(columns, mesh)
+    return replace(request, rows=PlaceRows(table, inside, columns.points[inside]))
+
+
 def asked_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
-    if request.points is not None:
-        names = run.observations
-        axes, places = (names.x, names.y), request.points
-        if isinstance(places, Path):
-            columns = read_columns(places, axes, own=names.crs, crs=run.crs)
-        else:
-            columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
+    if request.rows is not None:
+        return request.rows.points
+    if isinstance(request.points, np.ndarray):
+        axes, places = (run.observations.x, run.observations.y), request.points
+        columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
         check_inside(columns, mesh)
         return columns.points
     if request.grid is None:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
+from riesz.case.data.oddities import named_rows
 from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.io.tables.dates import spelt_dates
+from riesz.io.tables.text import TextTable
 from riesz.mesh.grid import Grid
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 from riesz.prediction.statistics import Prediction
@@ -38,6 +40,31 @@ PROBABILITY = "1"
 """The unit of what has none, as files have it."""
 
 
+@dataclass(frozen=True, eq=False)
+class PlaceRows:
+    """A table of places, which of its rows lie in the domain, and where those are."""
+
+    table: TextTable
+    inside: Bool[np.ndarray, " row"]
+    points: Float[np.ndarray, "place 2"]  # in the coordinates of the problem
+
+    @property
+    def within(self) -> TextTable:
+        """The rows that there are predictions for."""
+        return self.table.kept(self.inside)
+
+    @property
+    def notes(self) -> list[str]:
+        outside = np.flatnonzero(~self.inside).tolist()
+        if not outside:
+            return []
+        which = named_rows(outside, self.table.lines)
+        return [
+            f"{len(outside)} of {self.table.num_rows} rows of {self.table.path.name} lie outside "
+            f"the domain, where nothing is predicted: {which}"
+        ]
+
+
 @dataclass(frozen=True)
 class PredictionRequest:
     """What is to be predicted from which run, where, and into which file."""
@@ -53,6 +80,7 @@ class PredictionRequest:
     seed: int = 0
     covariates: Mapping[str, Any] = field(default_factory=dict)  # values, words or rasters
     at: Any = None  # dates, in a text or by themselves
+    rows: PlaceRows | None = None  # of a file of points, once it is read
 
     @property
     def suffix(self) -> str:

@@ -11,9 +11,9 @@ from riesz.errors import FileFormatError, MeshError, RieszError, told_of
 from riesz.geometry.crs import (
     LON_LAT,
     crs_of,
-    lies_where_used,
     projected,
     same_crs,
+    where_used,
 )
 from riesz.geometry.lines import features_in, geojson_in, geometries_in, lines_of
 from riesz.geometry.outline import Outline, outline_from
@@ -99,7 +99,7 @@ def read_shapes(
         corners = np.concatenate(lines_of(content))
     except RieszError:
         return content, crs  # what is no line or area is told by those who ask for one
-    if crs is None and path.suffix.lower() in GEOJSON and lies_where_used(corners, into):
+    if crs is None and path.suffix.lower() in GEOJSON and where_used(corners, into).all():
         crs = LON_LAT  # by its standard (RFC 7946), which many files in metres do not heed
     if crs is None or same_crs(crs, into):
         return content, crs
