@@ -30,7 +30,7 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
 
     import riesz as rz
     from riesz.fem.choice import levels_of
-    from riesz.fem.solve import Newton
+    from riesz.fem.problem import Newton
     from riesz.fem.time.march import march
 
     space = rz.P1(rz.rectangle((along, along)))

@@ -49,6 +49,7 @@ from .fem.terms.weakform import source as source
 from .fem.terms.weakform import storage as storage
 from .fem.terms.series import series as series
 from .fem.terms.pointwise import dot as dot
+from .fem.problem import Newton as Newton
 from .fem.problem import BoundaryValueProblem as BoundaryValueProblem
 from .fem.problem import boundary_value_problem as boundary_value_problem
 from .fem.assembly import jacobian as jacobian
@@ -61,7 +62,6 @@ from .fem.levels import multigrid as multigrid
 from .fem.sharded.assembly import sharded_problem as sharded_problem
 from .fem.sharded.solver import sharded_multigrid as sharded_multigrid
 from .fem.linear.multigrid.solver import Multigrid as Multigrid
-from .fem.solve import Newton as Newton
 from .fem.solve import solve as solve
 from .fem.time.axis import TimeAxis as TimeAxis
 from .fem.time.axis import period_times as period_times

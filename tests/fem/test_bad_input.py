@@ -11,8 +11,8 @@ from riesz.fem.assembly import jacobian, residual
 from riesz.fem.elements.space import P1, P2, point_operator
 from riesz.fem.flux import budget, flux_through
 from riesz.fem.linear.linear_solve import ConjugateGradients, Dense
-from riesz.fem.problem import boundary_value_problem, check_kinds
-from riesz.fem.solve import Newton, solve
+from riesz.fem.problem import Newton, boundary_value_problem, check_kinds
+from riesz.fem.solve import solve
 from riesz.fem.terms.coefficient import nodal, per_cell
 from riesz.fem.terms.weakform import (
     advection,
@@ -218,9 +218,15 @@ def test_a_singular_system(without_dirichlet):
         solve(without_dirichlet, Z)
 
 
-def test_a_singular_system_in_compiled_code(without_dirichlet):
-    with pytest.raises(eqx.EquinoxRuntimeError, match=SINGULAR):
-        eqx.filter_jit(solve)(without_dirichlet, Z)
+def test_a_singular_system_in_compiled_code_is_nan_and_ends_nothing(without_dirichlet):
+    assert np.isnan(eqx.filter_jit(solve)(without_dirichlet, Z)).all()
+    every = jax.vmap(lambda a: solve(without_dirichlet, Z | {"a": a}))(jnp.array([1.0, 2.0]))
+    assert np.isnan(every).all()
+
+
+def test_an_eager_gradient_of_a_singular_system_says_so(without_dirichlet):
+    with pytest.raises(SolveError, match=SINGULAR):
+        jax.grad(lambda a: solve(without_dirichlet, Z | {"a": a}).sum())(1.0)
 
 
 def test_an_iteration_that_does_not_converge():

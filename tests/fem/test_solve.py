@@ -333,3 +333,13 @@ def test_the_budget_can_be_compiled_and_keeps_terms_called_diffusion():
         return budget(problem, solve(problem, z), z).imbalance
 
     assert abs(imbalance(1.0)) < 1e-12
+
+
+@pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian])
+@pytest.mark.parametrize(
+    "diffusivity", [lambda x, z: 2.0 + x[0], lambda x, z: jnp.where(x[0] < z["c"], 1.0, 3.0)]
+)
+def test_the_derivative_by_what_only_comparisons_read_is_zero(diffusivity, derivative):
+    form = diffusion(diffusivity) - source(1.0)
+    own = boundary_value_problem(P1(rectangle((3, 3))), form, {"boundary": 0.0})
+    assert float(derivative(lambda c: solve(own, {"c": c}).sum())(0.5)) == 0.0

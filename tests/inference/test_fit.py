@@ -139,3 +139,19 @@ def test_a_check_that_fails_does_not_lose_the_fit(small, monkeypatch):
     with pytest.warns(UserWarning, match="q could not be checked: 1000 of 1000"):
         posterior = fit(small, "emulate")
     assert "could not be checked" in posterior.notes[0]
+
+
+def test_a_posterior_says_which_unknowns_no_gradient_sees():
+    """A region whose edge is unknown, and sharp: a wall of another conductivity."""
+    problem = inverse_problem(
+        rectangle((3, 3)),
+        diffusion(lambda x, z: jnp.where(x[0] < z["edge"], 1.0, 3.0)) - source(1.0) - source("f"),
+        latents={"edge": dist.Uniform(0.0, 1.0), "f": dist.Normal(1.0, 1.0)},
+        observations=OBSERVED,
+        likelihood=Gaussian(0.05),
+        dirichlet={"boundary": 0.0},
+    )
+    with pytest.warns(UserWarning, match="the data do not depend smoothly on 'edge'"):
+        posterior = fit(problem, "laplace", check=False, progress=False)
+    assert [note for note in posterior.notes if "smoothly" in note]
+    assert "'f'" not in posterior.notes[-1]

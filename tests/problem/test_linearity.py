@@ -3,13 +3,19 @@
 import gc
 import weakref
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.problem.linearity import affine_coordinates, linear_parts, prescribed_values
+from riesz.problem.linearity import (
+    affine_coordinates,
+    linear_parts,
+    prescribed_values,
+    without_derivative,
+)
 from riesz.problem.posing import with_observations
 
 SEEN = rz.observations([[0.3, 0.4], [0.6, 0.7]], [0.1, 0.2])
@@ -50,6 +56,15 @@ def test_a_problem_is_asked_once_and_another_one_anew():
     np.testing.assert_array_equal(linear_parts(learned).linear, [3, 4])
     with pytest.raises(RieszError, match="needs normal noise"):
         linear_parts(with_observations(problem, SEEN, rz.StudentT(0.1)))
+
+
+def test_unknowns_that_only_comparisons_read_have_no_derivative():
+    edge = rz.diffusion(lambda x, z: jnp.where(x[0] < z["f"], 1.0, jnp.exp(z["h"])))
+    seen = rz.Gaussian(lambda z: jnp.where(z["c"] > 1.0, 0.1, 0.2))
+    more = {"c": dist.Normal(0.0, 1.0)}
+    assert without_derivative(posed(LINEAR + edge, noise=seen.sd, **more)) == ("c",)
+    without_f = KNOWN + rz.diffusion("a") - rz.source("g") + edge
+    assert without_derivative(posed(without_f, "h")) == ("f",)
 
 
 @pytest.mark.slow

@@ -4,13 +4,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import MCMC, NUTS, init_to_value
 from numpyro.infer.util import log_density
 
 from riesz.diagnose import taylor_test
-from riesz.errors import RieszError
+from riesz.errors import RieszError, SolveError
+from riesz.fem.elements.space import P1
 from riesz.fem.linear.linear_solve import SparseLU
+from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import advection, diffusion, integral, point_source, source
 from riesz.latent.gaussian_process import GP, LogGP
@@ -114,6 +118,42 @@ def test_the_model_for_numpyro_has_the_same_density(problem, coordinates):
     found, sites = log_density(problem.numpyro_model(), (), {}, {"coordinates": coordinates})
     np.testing.assert_allclose(found, problem.log_prob(coordinates))
     np.testing.assert_allclose(sites["tau"]["value"], 2 * coordinates[3:5])
+
+
+def test_a_proposal_without_a_solution_is_rejected_and_ends_no_chain(problem, coordinates):
+    """One that overflows: eagerly it says so, in compiled code its density is zero."""
+    nowhere = coordinates.at[0].set(-1e4)
+    with pytest.raises(SolveError):
+        problem.log_prob(nowhere)
+    both = jax.jit(jax.vmap(problem.log_prob))(jnp.stack([coordinates, nowhere]))
+    np.testing.assert_allclose(both[0], problem.log_prob(coordinates))
+    assert both[1] == -np.inf
+    model = problem.numpyro_model()
+    given = jax.jit(lambda own: log_density(model, (), {}, {"coordinates": own})[0])
+    assert not np.isfinite(given(nowhere))
+
+
+def test_a_chain_of_numpyro_goes_on_past_proposals_without_a_solution():
+    r"""$-\Delta u = r e^u$ has no solution from r = 6.8 on, which half of the prior allows."""
+    forward = boundary_value_problem(P1(MESH), diffusion(1.0) + integral(bratu), {"boundary": 0.0})
+
+    def model():
+        r = numpyro.sample("r", dist.Uniform(0.0, 14.0))
+        middle = solve(forward, {"r": r})[12]
+        numpyro.sample("seen", dist.Normal(middle, 1.0), obs=0.5)
+
+    begin = init_to_value(values={"r": 2.0})
+    chain = MCMC(
+        NUTS(model, init_strategy=begin), num_warmup=20, num_samples=20, progress_bar=False
+    )
+    chain.run(jax.random.key(0))
+    draws = np.asarray(chain.get_samples()["r"])
+    assert draws.std() > 0.1
+    assert draws.max() < 9.0  # the mesh is coarse
+
+
+def bratu(u, v, *, z):
+    return -z["r"] * jnp.exp(u.value) * v.value
 
 
 def test_the_summary_says_everything_in_words(problem):

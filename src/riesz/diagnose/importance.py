@@ -24,7 +24,7 @@ from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.choice import expected_seconds, one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.solve import is_linear
+from riesz.fem.newton import is_linear
 from riesz.posterior.checks import CLOSE, FAIR, ImportanceCheck
 from riesz.posterior.family import AbstractGaussian, Draws, EmpiricalDraws
 from riesz.posterior.posterior import Posterior

@@ -83,6 +83,7 @@ def sbc(
         size = problem.num_coordinates
         truths = jr.normal(truth_key, (num_data_sets, size))
         exact = exact_at_sensors(problem, truths)
+        problem.check_solved(truths, exact)
         observed = with_noise(problem, noise_key, truths, exact)
         simulator, values = Simulator(problem, surrogate), np.asarray(observed)
         parts = np.array_split(np.arange(num_data_sets), max(1, num_data_sets // TOGETHER))

@@ -46,6 +46,14 @@ class DirichletPiece(eqx.Module):
     ends: Int[Array, "piece 2"]  # mesh nodes around it, equal for an unknown at a node
 
 
+class Newton(eqx.Module):
+    """Settings of the iteration: stop at a relative residual, halve steps that do not reduce it."""
+
+    tolerance: float = eqx.field(static=True, default=1e-9)
+    max_steps: int = eqx.field(static=True, default=30)
+    max_halvings: int = eqx.field(static=True, default=10)
+
+
 class BoundaryValueProblem(eqx.Module):
     """Find u with form(u; v) = 0 for all v that vanish where u is prescribed."""
 
@@ -59,6 +67,8 @@ class BoundaryValueProblem(eqx.Module):
     pattern: SparsePattern  # of the matrix on free unknowns
     space: Space = eqx.field(static=True)
     form: WeakForm
+    newton: Newton = Newton()
+    start: Float[Array, " dof"] | None = None  # of Newton's iteration; zero where there is none
 
     @property
     def num_free(self) -> int:
@@ -83,11 +93,15 @@ def boundary_value_problem(
     *,
     dtype: DTypeLike | None = None,
     quadrature_degree: int | None = None,
+    newton: Newton | None = None,
+    initial: Any = None,
 ) -> BoundaryValueProblem:
     """Bind an equation to a space and check it.
 
     `dirichlet` maps tags ("boundary" is the whole of it) to values: numbers, `nodal(...)` arrays,
-    functions of (x) or (x, z), or names of latents; where tags meet, the later one wins.
+    functions of (x) or (x, z), or names of latents; where tags meet, the later one wins. For an
+    equation that is not linear, `newton` has settings of its iteration and `initial` is where that
+    starts: a number, or one for each unknown of the state.
     """
     check_kinds(space, form, dirichlet)
     dtype = working_dtype(dtype)
@@ -116,9 +130,22 @@ def boundary_value_problem(
         pattern=pattern.on_device(),
         space=space,
         form=form,
+        newton=Newton() if newton is None else newton,
+        start=None if initial is None else start_values(space, initial, dtype),
     )
     check_coefficients(problem)
     return problem
+
+
+def start_values(space: Space, initial: Any, dtype: np.dtype) -> Float[Array, " dof"]:
+    """Where Newton's iteration starts: a number, or the vector of all unknowns."""
+    shape, wanted = jnp.shape(initial), (space.num_dofs,)
+    if shape not in ((), wanted):
+        raise FormError(
+            f"initial has shape {shape}, but the space has {wanted[0]} unknowns: give one number, "
+            "or the vector of all of them, prescribed ones included."
+        )
+    return jnp.broadcast_to(jnp.asarray(initial, dtype), wanted)
 
 
 def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValueProblem:

@@ -24,6 +24,7 @@ from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_o
 from riesz.posterior.facts import TOOK, WILL_DO
 from riesz.posterior.family import AbstractGaussian
 from riesz.posterior.posterior import Posterior, SurrogateStates
+from riesz.problem.linearity import without_derivative
 from riesz.problem.problem import InverseProblem
 
 FAILURES = (
@@ -86,9 +87,23 @@ def fit(
     choice.engine.check(problem)
     checkpoint.begin(problem, choice.engine.name, seed, choice.engine.settings())
     posterior, steps = climbed(problem, choice, how)
+    posterior = noted(posterior, *about_steps(without_derivative(problem)))
     for note in posterior.notes:
         warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
     return noted(posterior, *steps)
+
+
+def about_steps(names: tuple[str, ...]) -> tuple[str, ...]:
+    """What gradients do not see: they lead every engine, so that each of them must be told."""
+    if not names:
+        return ()
+    listed = ", ".join(map(repr, names))
+    return (
+        f"the data do not depend smoothly on {listed}: a comparison or rounding makes steps, whose "
+        "derivative is zero, so that no gradient leads to the most likely values. Believe what is "
+        "said of it only where draws were checked, or smooth the step over a cell or two, "
+        "jax.nn.sigmoid((x - c) / width) for x > c.",
+    )
 
 
 def chosen(problem: InverseProblem, engine: AbstractEngine | str) -> Choice:

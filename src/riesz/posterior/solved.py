@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.linear.host_lu import lu_solve
-from riesz.fem.solve import ROUNDING_UNITS, Newton
+from riesz.fem.newton import ROUNDING_UNITS
+from riesz.fem.problem import Newton
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.solve import Newton
 from riesz.fem.time.march import march
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.posterior import AbstractStateMap, Posterior, Read, check_levels
@@ -108,7 +107,7 @@ def recorded_of_draw(
     """What is read off the states of one draw at all times, with the stresses of `under`."""
     assert under.time is not None
     transient = under.time.transient(under.forward)
-    found = march(transient, z, solver, Newton(), lambda state, _: read(state))
+    found = march(transient, z, solver, transient.step.newton, lambda state, _: read(state))
     recorded = jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
     beside = states.beside_the_march(problem, key, z, under, read, solver)
     return recorded if beside is None else recorded + beside

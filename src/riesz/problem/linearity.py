@@ -48,11 +48,16 @@ def once_per_problem(
 
 
 def of_unknowns(
-    problem: InverseProblem, function: Callable[..., Any], *, of_state: bool = False
+    problem: InverseProblem,
+    function: Callable[..., Any],
+    *,
+    of_state: bool = False,
+    smoothly: bool = False,
 ) -> Dependence:
     """What `function(z)`, or `function(state, z)`, depends on: the state and the unknowns by name.
 
-    Scales of an unknown are told from what they scale.
+    Scales of an unknown are told from what they scale. With `smoothly`, what its derivative
+    depends on: steps of a comparison or of rounding have none.
     """
     latents, dtype = problem.latents, problem.forward.dtype
     inputs = {}
@@ -70,11 +75,40 @@ def of_unknowns(
         }
         return function(given[STATE], z) if of_state else function(z)
 
-    return dependence(asked, inputs | ({STATE: state} if of_state else {}))
+    inputs |= {STATE: state} if of_state else {}
+
+    def derivative(direction: dict[str, Array]) -> Any:
+        origin = jax.tree.map(jnp.zeros_like, direction)
+        return jax.jvp(asked, (origin,), (direction,))[1]
+
+    return dependence(derivative if smoothly else asked, inputs)
 
 
 def scales_of(name: str) -> str:
     return f"scales of {name}"
+
+
+@once_per_problem
+def without_derivative(problem: InverseProblem) -> tuple[str, ...]:
+    """Unknowns that the data depend on by steps alone: all derivatives by them are zero."""
+
+    def everything(state: Float[Array, " dof"], z: Any) -> list[Array]:
+        then, time = (z, None) if problem.time is None else (problem.time.first(z), problem.time)
+        values = [dirichlet_values(one, then) for one in problem.forwards]
+        steps = problem.forwards
+        if time is not None:
+            steps = (with_history(problem.forward, jnp.ones((), problem.forward.dtype), state),)
+            values += [] if time.initial is None else [initial_values(time.initial, then)]
+        each = jnp.tile(state, len(steps))
+        seen = problem.predicted(each, z) if time is None else jnp.zeros_like(problem.observed)
+        density = problem.likelihood.log_prob(problem.observed, seen, z)
+        return [*values, *(residual(one, state, then) for one in steps), density]
+
+    reads, moves = (
+        of_unknowns(problem, everything, of_state=True, smoothly=smoothly).reads
+        for smoothly in (False, True)
+    )
+    return tuple(name for name in problem.latents.names if name in reads - moves)
 
 
 @once_per_problem

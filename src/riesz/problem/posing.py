@@ -12,6 +12,7 @@ from jaxtyping import DTypeLike
 from riesz.errors import RieszError
 from riesz.fem.elements.space import P1, Space
 from riesz.fem.problem import (
+    Newton,
     boundary_value_problem,
     check_kinds,
     working_dtype,
@@ -53,6 +54,8 @@ class Experiment(eqx.Module):
     observations: Any  # one data set, or several
     likelihood: Any  # of each
     dirichlet: Mapping[str, Any] | None = None
+    newton: Newton | None = None
+    initial: Any = None  # where Newton's iteration starts
 
 
 def inverse_problem(
@@ -66,6 +69,7 @@ def inverse_problem(
     times: Any = None,
     initial: Any = None,
     scheme: str = SDIRK2,
+    newton: Newton | None = None,
     tolerance: float | None = None,
     dtype: DTypeLike | None = None,
 ) -> InverseProblem:
@@ -79,14 +83,16 @@ def inverse_problem(
     data are lists of `observations` and of a `likelihood` for each.
 
     With `times`, a `time_axis(...)`, the equation has a `storage` term, observations have times,
-    and `initial` is the state to begin with, as in `transient_problem`.
+    and `initial` is the state to begin with, as in `transient_problem`. Without, `initial` is where
+    Newton's iteration starts if the equation is not linear, as in `boundary_value_problem`; its
+    settings are `newton`.
     """
-    only = Experiment(equation, observations, likelihood, dirichlet)
+    only = Experiment(equation, observations, likelihood, dirichlet, newton, initial)
     timed = None if times is None else InTime(times, initial, scheme)
-    if times is None and (initial is not None or has_storage(equation)):
+    if times is None and has_storage(equation):
         raise RieszError(
-            "the equation has a storage term or an initial state, but there is no time axis: give "
-            "times=rz.time_axis(...), or leave them out for a steady state."
+            "the equation has a storage term, but there is no time axis: give "
+            "times=rz.time_axis(...), or leave it out for a steady state."
         )
     return posed(domain, (only,), latents, tolerance, dtype, timed)
 
@@ -155,6 +161,8 @@ def posed(
             with_fields(one.equation, coefficients),
             prescribed(values, coefficients),
             dtype=precision,
+            newton=one.newton,
+            initial=one.initial if timed is None else None,
         )
         for one, values in zip(experiments, boundaries, strict=True)
     )

@@ -1,6 +1,6 @@
 """An inverse problem: an equation with unknowns, their priors, and measurements of its solution."""
 
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, Spars
 from riesz.fem.problem import (
     BoundaryValueProblem,
 )
-from riesz.fem.solve import Newton, find_root, solve
+from riesz.fem.solve import find_root, solve
 from riesz.latent.latent import LatentSpace
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
@@ -119,7 +119,7 @@ class InverseProblem(eqx.Module):
             return self.time.solved(self.forward, z, linear_solver)
         states = []
         for forward in self.forwards:
-            solution = find_root(forward, z, linear_solver, Newton(), None)
+            solution = find_root(forward, z, linear_solver)
             state = with_dirichlet(forward, solution.free_values, z)
             states.append(jnp.where(solution.converged, state, jnp.nan))
         return joined(states)
@@ -149,9 +149,30 @@ class InverseProblem(eqx.Module):
         return self.likelihood.log_prob(self.observed, self.predicted(state, z), z)
 
     def log_prob(self, coordinates: Coordinates) -> Float[Array, ""]:
-        """The log-posterior up to a constant, by an exact solve."""
-        likelihood = self.log_likelihood(coordinates, self.state(coordinates))
-        return self.latents.log_prior(coordinates) + likelihood
+        """The log-posterior up to a constant, by an exact solve.
+
+        Where there is no solution it raises; in compiled code it is minus infinity there.
+        """
+        state = self.state(coordinates)
+        likelihood = self.log_likelihood(coordinates, state)
+        found = self.latents.log_prior(coordinates) + likelihood
+        return jnp.where(jnp.all(jnp.isfinite(state)), found, -jnp.inf)
+
+    def explain(self, coordinates: Coordinates, where: str) -> NoReturn:
+        """Raise where the log-density is not finite, and say what is wrong."""
+        self.state(coordinates)  # says so itself where it is the solve
+        raise RieszError(
+            f"the log-density is not finite where {where}: look for noise of zero or observations "
+            "far outside their likelihood, or pass start=..."
+        )
+
+    def check_solved(
+        self, draws: Float[Array, "draw coordinate"], values: Float[Array, "draw ..."]
+    ) -> None:
+        """Raise where compiled solves came out as NaN, and say what is wrong there."""
+        bad = np.flatnonzero(np.isnan(np.asarray(values)).reshape(len(draws), -1).any(axis=1))
+        if bad.size:
+            self.explain(draws[bad[0]], f"it was solved for, at {bad.size} of {len(draws)} draws")
 
     def describe(self) -> str:
         """The problem in words: mesh, equation, unknowns with their priors, data and noise."""

@@ -18,7 +18,6 @@ from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
-from riesz.fem.solve import Newton
 from riesz.fem.time.axis import TimeAxis
 from riesz.fem.time.march import given_state, march, recorded_in_time
 from riesz.fem.time.problem import TransientProblem, at_time
@@ -70,7 +69,7 @@ class Recording(eqx.Module):
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
     ) -> Float[Array, " record"]:
         """The whole record, time by time; NaN where the march came to a halt."""
-        found = march(self.transient(step), z, solver, Newton(), Reader(self.sensors, step))
+        found = march(self.transient(step), z, solver, step.newton, Reader(self.sensors, step))
         return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan).ravel()
 
     def recorded(

@@ -147,7 +147,13 @@ def normal_about(problem: InverseProblem, start: Coordinates, seed: int = 0) -> 
 def levels_of(problem: InverseProblem) -> Callable[[Any], Numbers]:
     """What readings should have been, compiled once."""
     found = jax.jit(lambda own: problem.predicted(problem.state(own), problem.z(own)))
-    return lambda own: np.asarray(found(jnp.asarray(own)))
+
+    def levels(own: Any) -> Numbers:
+        values = np.asarray(found(jnp.asarray(own)))
+        problem.check_solved(jnp.asarray(own)[None], values[None])
+        return values
+
+    return levels
 
 
 def first_guess(well: Pumped, seen: Readings) -> dict[str, float]:

@@ -7,7 +7,7 @@ import pytest
 
 import riesz as rz
 from riesz.fem.choice import chosen, levels_of
-from riesz.fem.solve import Newton
+from riesz.fem.problem import Newton
 from riesz.fem.time import march as marching
 from riesz.fem.time.fixed import has_changing_matrix
 from riesz.fem.time.march import loops, march

@@ -58,6 +58,7 @@ def prior_predictive(case: Case, *, seed: int = 0) -> PriorPredictive:
     size = (NUM_DRAWS, problem.num_coordinates)
     draws = jr.normal(jr.key(seed), size, problem.forward.dtype)
     states, predicted, noise = (np.asarray(part) for part in solved(problem, draws))
+    problem.check_solved(draws, states)
     observed = np.asarray(problem.observed)
     slack = 2 * np.sqrt(np.mean(noise**2, axis=0))
     above = observed > predicted.max(axis=0) + slack

@@ -37,12 +37,13 @@ from riesz.deadline import Deadline
 from riesz.engines.base import Count, CountOrZero, Settings, Share
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.in_time import action_in_time, cost_and_slope
-from riesz.errors import OutOfTimeError, RieszError
+from riesz.errors import OutOfTimeError
 from riesz.fem.assembly import free_residual, with_dirichlet
 from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.newton import PreparedJacobian, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.solve import Newton, PreparedJacobian, implicit_root, prepared_jacobian
+from riesz.fem.solve import first_guess, implicit_root
 from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10
@@ -129,8 +130,7 @@ def solved(
     forward: BoundaryValueProblem, z: Z, solver: AbstractLinearSolver
 ) -> tuple[FreeValues, PreparedJacobian]:
     """The solution, NaN where there is none, and the matrix there."""
-    start = jnp.zeros(forward.num_free, forward.dtype)
-    root = implicit_root((forward, z), solver, Newton(), start, None)
+    root = implicit_root((forward, z), solver, forward.newton, first_guess(forward))
     values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
     return values, root.jacobian or prepared_jacobian(forward, z, values, solver)
 
@@ -293,11 +293,7 @@ def most_likely(
     with watched():
         place = jax.block_until_ready(place_at(problem, begin, solver))
     if not bool(jnp.isfinite(place.cost)):
-        problem.state(start)  # says what is wrong where it is the solve
-        raise RieszError(
-            "the log-density is not finite where the search starts: look for noise of zero or "
-            "observations far outside their likelihood, or pass start=..."
-        )
+        problem.explain(start, "the search starts")
     for number in range(len(curves), settings.max_steps + 1):
         # Far from the mode exact steps are a waste, and within a standard deviation they pay.
         forcing = min(LOOSEST, np.sqrt(curves[-1]["decrement"])) if curves else LOOSEST

@@ -37,7 +37,6 @@ from riesz.engines.nuts.chains import (
     all_chains,
     kernels,
 )
-from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.chains import FEWEST, agreement
 from riesz.posterior.checks import STRAY
@@ -163,11 +162,7 @@ class ExactDensity(AbstractDensity):
         return log_density(self.problem, coordinates, self.solver)
 
     def explain(self, coordinates: Coordinates) -> None:
-        self.problem.state(coordinates)  # says what is wrong where it is the solve
-        raise RieszError(
-            "the log-density is not finite where the chains start: look for noise of zero or "
-            "observations far outside their likelihood, or pass start=..."
-        )
+        self.problem.explain(coordinates, "the chains start")
 
 
 class Nuts(AbstractEngine):

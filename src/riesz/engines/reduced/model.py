@@ -48,11 +48,7 @@ class ReducedDensity(AbstractDensity):
         return problem.latents.log_prior(coordinates) + fit
 
     def explain(self, coordinates: Coordinates) -> None:
-        self.problem.state(coordinates)  # says what is wrong where it is the solve
-        raise RieszError(
-            "the log-density is not finite where the chains start: look for noise of zero or "
-            "observations far outside their likelihood, or pass start=..."
-        )
+        self.problem.explain(coordinates, "the chains start")
 
 
 class Solved(NamedTuple):

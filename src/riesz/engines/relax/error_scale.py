@@ -86,6 +86,7 @@ def most_likely_epsilon(
     here = linearised_equation(problem, coordinates, suited(problem))
     grid = np.log(Learned().scales().values)
     slopes = np.asarray(sensor_slopes(problem, coordinates))
+    problem.check_solved(coordinates[None], slopes[None])
     offset = np.asarray(problem.observed - problem.operator @ here.state)
     offset = offset + slopes @ np.asarray(coordinates)
     noise = np.diag(np.asarray(noise_variances(problem, coordinates))) + slopes @ slopes.T

@@ -22,10 +22,11 @@ from riesz.fem.assembly import check_state, local_states, residual_of_wells, wit
 from riesz.fem.elements.domain import Domain
 from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
 from riesz.fem.linear.multigrid.tables import gather
+from riesz.fem.newton import is_linear
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisected, exchange, shares
 from riesz.fem.sharded.solver import ShardedMultigrid, sharded_multigrid
-from riesz.fem.solve import is_linear, require_float64
+from riesz.fem.solve import require_float64
 from riesz.mesh.refine import Hierarchy
 
 DofValues = Float[Array, " dof"]

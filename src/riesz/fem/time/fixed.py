@@ -18,8 +18,8 @@ from riesz.arrays import on_device
 from riesz.fem.assembly import free_residual, jacobian, residual_of_wells, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.newton import is_linear
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.solve import is_linear
 from riesz.fem.terms.coefficient import AbstractCoefficient, Function, parts_of
 from riesz.fem.terms.series import TIME
 from riesz.fem.time.problem import RIGHT_HAND, TransientProblem, at_time, with_history

@@ -22,16 +22,14 @@ from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
 from riesz.fem.choice import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, check_coefficients
+from riesz.fem.newton import is_linear, prepared_jacobian, rounding_error
+from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton, check_coefficients
 from riesz.fem.solve import (
     ROOT,
-    Newton,
     as_array,
+    first_guess,
     implicit_root,
-    is_linear,
-    prepared_jacobian,
     require_float64,
-    rounding_error,
     singular_advice,
     stalled_advice,
 )
@@ -80,7 +78,8 @@ def solve_in_time(
 ) -> Float[Array, "time dof"]:
     """All unknowns at all times, the first one included; raises `SolveError` if there are none.
 
-    Of many steps on a large mesh, `recorded_in_time` keeps no more than is asked for.
+    In compiled code they are all NaN then. Of many steps on a large mesh, `recorded_in_time` keeps
+    no more than is asked for.
     """
     return recorded_in_time(problem, whole_state, z, linear_solver=linear_solver, newton=newton)
 
@@ -102,7 +101,7 @@ def recorded_in_time(
     z = jax.tree.map(as_array, z)
     if not is_traced((problem, z)):
         check_stresses(problem, z)
-    newton = Newton() if newton is None else newton
+    newton = problem.step.newton if newton is None else newton
     axis = problem.axis
     num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
     num_sides = axis.num_steps * num_stages(problem.scheme) // num_matrices
@@ -121,10 +120,11 @@ def check_stresses(problem: TransientProblem, z: PyTree) -> None:
 
 
 def raise_where_halted(problem: TransientProblem, found: March, newton: Newton) -> PyTree[Array]:
-    """What was recorded, or an error that says when the march came to a halt."""
-    if is_traced(found):
-        message = f"no solution was found at some time: {singular_advice(problem.step)}"
-        return eqx.error_if(found.recorded, ~jnp.all(found.solved), message)
+    """What was recorded, or an error that says when the march came to a halt; NaN when compiled."""
+    if is_traced(found.solved):
+        return jax.tree.map(
+            lambda own: jnp.where(jnp.all(found.solved), own, jnp.nan), found.recorded
+        )
     bad = np.flatnonzero(~np.asarray(found.solved))
     if not bad.size:
         return found.recorded
@@ -133,7 +133,7 @@ def raise_where_halted(problem: TransientProblem, found: March, newton: Newton) 
         raise SolveError(f"there is no steady state to begin with: {singular_advice(problem.step)}")
     raise SolveError(
         f"no solution was found at time {when}, step {bad[0]} of {problem.axis.num_steps}: "
-        f"{stalled_advice(newton)} Or take shorter steps."
+        f"{stalled_advice(problem.step, newton)} Or take shorter steps."
     )
 
 
@@ -228,7 +228,7 @@ def first_state(
     step = problem.step
     if problem.initial is not None:
         return given_state(step, problem.initial, z), jnp.ones((), bool)
-    values, converged = root_from(step, z, solver, newton, jnp.zeros(step.num_free, step.dtype))
+    values, converged = root_from(step, z, solver, newton, first_guess(step))
     return with_dirichlet(step, values, z), converged
 
 
@@ -248,7 +248,7 @@ def root_from(
     """The solution of one step, from a state that is near if the equation is not linear."""
     if is_linear(step, z):
         return linear_root(step, z, solver, newton)
-    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(start), None)
+    root = implicit_root((step, z), solver, newton, jax.lax.stop_gradient(start))
     return root.solution.free_values, root.solution.converged
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from riesz.fem.elements.space import P1, Operator, point_operator
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.fem.solve import Newton
+from riesz.fem.problem import Newton
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, storage
 from riesz.fem.time.march import march

@@ -1,0 +1,299 @@
+r"""Newton's iteration for the root of a residual, from one start after the other.
+
+A linear equation takes one step. Of others some are singular where they start: of
+$-\nabla\cdot(u \nabla u) = f$ nothing is left at $u = 0$. Until one converges these are tried:
+
+1. the start that is given, or zero;
+2. a level: the mean of the prescribed values, or, where none are, that at which what flows in and
+   out of the whole domain would balance;
+3. the solution of the equation that is linearised about that level, as Picard's method would begin;
+4. pseudo-time from that level: $(J + \sigma M)\,d = -r$ with the lumped mass $M$ and a rate
+   $\sigma$ that falls while residuals stay small (pseudo-transient continuation, Kelley & Keyes
+   1998).
+
+All go through the same steps, so that no program grows by them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from riesz.fem.assembly import dirichlet_values, free_residual, jacobian, with_dirichlet
+from riesz.fem.linear.linear_solve import AbstractLinearSolver
+from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.problem import BoundaryValueProblem, Newton
+from riesz.fem.terms.coefficient import reads_state, resolve
+from riesz.fem.terms.weakform import LINEAR
+
+FreeValues = Float[Array, " free"]
+
+GIVEN, LEVEL, LINEARISED, PSEUDO_TIME = range(4)
+"""Starts, in the order in which they are tried."""
+
+ROUNDING_UNITS = 4
+"""How many units of rounding error a residual may have and still count as zero."""
+
+PSEUDO_STEPS = 4
+"""Times as many steps as Newton's iteration may take."""
+
+GROWTH = 10.0
+"""A residual may grow so much over the first one in pseudo-time."""
+
+FASTER, SLOWER, FASTEST = 0.5, 8.0, 1e6
+"""What the rate of pseudo-time is multiplied by after steps that may be taken and after those that
+may not, and over its first value at most."""
+
+
+class Iterate(eqx.Module):
+    """Where the iteration stands."""
+
+    free_values: FreeValues
+    residual: FreeValues
+    rounding: Float[Array, ""]  # a residual that small may be rounding error alone
+    rate: Float[Array, ""]  # of pseudo-time; zero for Newton's own steps
+    step: Int[Array, ""]
+    stuck: Bool[Array, ""]  # no step length reduced the residual
+    unsolved: Bool[Array, ""]  # because the linear solve failed
+
+
+class Solution(eqx.Module):
+    """The free unknowns, and how far the iteration came."""
+
+    free_values: FreeValues
+    relative_residual: Float[Array, ""]
+    num_steps: Int[Array, ""]  # from the last start
+    converged: Bool[Array, ""]
+    unsolved: Bool[Array, ""]  # linear solves failed from all starts
+
+
+class PreparedJacobian(NamedTuple):
+    """A matrix, and what a solver needs to know of it."""
+
+    matrix: SparseMatrix
+    prepared: PyTree[Array]
+
+
+class Root(eqx.Module):
+    """Where the iteration ended, with the matrix if it is the same everywhere."""
+
+    solution: Solution
+    jacobian: PreparedJacobian | None
+
+
+def prepared_jacobian(
+    problem: BoundaryValueProblem,
+    z: PyTree,
+    free_values: FreeValues,
+    linear_solver: AbstractLinearSolver,
+) -> PreparedJacobian:
+    matrix = jacobian(problem, with_dirichlet(problem, free_values, z), z)
+    return PreparedJacobian(matrix, linear_solver.prepared(matrix))
+
+
+def is_linear(problem: BoundaryValueProblem, z: PyTree) -> bool:
+    """Whether the equation is known to be: its matrix is then the same for all states."""
+    return all(
+        term.integrand in LINEAR
+        and term.crosswind is None
+        and not any(reads_state(resolve(c, z, name)) for name, c in term.coefficients.items())
+        for term in problem.form.terms
+    )
+
+
+class Attempt(eqx.Module):
+    """From which start the iteration came last, and how far."""
+
+    number: Int[Array, ""]
+    end: Iterate
+    goal: Float[Array, ""]  # of the residual
+    unsolved: Bool[Array, ""]  # linear solves failed from all starts until now
+
+
+def level_of(problem: BoundaryValueProblem, z: PyTree, start: FreeValues) -> Float[Array, ""]:
+    """The mean of the prescribed values, or where there are none, the level of balance."""
+    if len(problem.fixed):
+        return jnp.mean(dirichlet_values(problem, z))
+    empty, full = (jnp.sum(free_residual(problem, jnp.full_like(start, u), z)) for u in (0.0, 1.0))
+    balance = empty / (empty - full)
+    return jnp.where(jnp.isfinite(balance), balance, jnp.mean(start))
+
+
+def residual_about(problem: BoundaryValueProblem, z: PyTree, level: Float[Array, ""]) -> FreeValues:
+    """At a constant state, of the equation linearised there, with the prescribed values instead."""
+    flat = jnp.full(problem.space.num_dofs, level)
+    rise = with_dirichlet(problem, flat[problem.free], z) - flat
+    here, change = jax.jvp(lambda state: free_residual(problem, state, z), (flat,), (rise,))
+    return here + change
+
+
+def lumped_mass(problem: BoundaryValueProblem) -> FreeValues:
+    """The volume that each free unknown has of the cells around it."""
+    domain = problem.cells.domain
+    total = jnp.zeros(problem.space.num_dofs, problem.dtype)
+    for dofs in domain.dofs:
+        total = total.at[dofs].add(domain.measure / len(domain.dofs))
+    return total[problem.free]
+
+
+def newton_iteration(
+    problem: BoundaryValueProblem,
+    z: PyTree,
+    linear_solver: AbstractLinearSolver,
+    newton: Newton,
+    start: FreeValues,
+) -> Root:
+    """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
+    constant = None
+    if is_linear(problem, z):
+        constant = prepared_jacobian(problem, z, start, linear_solver)
+
+    def residual_at(free_values: FreeValues) -> FreeValues:
+        return free_residual(problem, with_dirichlet(problem, free_values, z), z)
+
+    def is_close(iterate: Iterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
+        norm = jnp.linalg.norm(iterate.residual)
+        return jnp.isfinite(norm) & (norm <= jnp.maximum(goal, iterate.rounding))
+
+    def root(end: Iterate, goal: Float[Array, ""]) -> Root:
+        ratio = newton.tolerance * jnp.linalg.norm(end.residual) / goal
+        solution = Solution(
+            free_values=end.free_values,
+            relative_residual=jnp.where(goal == 0, 0.0, ratio),
+            num_steps=end.step,
+            converged=is_close(end, goal),
+            unsolved=end.unsolved,
+        )
+        return Root(solution, constant)
+
+    if constant is not None:
+        matrix, prepared = constant
+
+        def linear_step(it: Iterate) -> Iterate:
+            side = it.residual
+            found = linear_solver.raw_solve(matrix, side, transposed=False, prepared=prepared)
+            largest = jnp.linalg.norm(side)
+            return damped_step(residual_at, it, -found, matrix, largest, newton.max_halvings)
+
+        begin = iterate_at(start, residual_at(start))
+        goal = newton.tolerance * jnp.linalg.norm(begin.residual)
+        return root(iterated(linear_step, begin, goal, newton.max_steps), goal)
+
+    level, mass = level_of(problem, z, start), lumped_mass(problem)
+
+    def attempt(last: Attempt) -> Attempt:
+        number = last.number + 1
+        in_time = number == PSEUDO_TIME
+        values = jnp.where(number == GIVEN, start, level)
+        begin = iterate_at(values, residual_at(values))
+        first = jnp.linalg.norm(begin.residual)
+        # The smallest of all: far away a large residual would pass for a small one.
+        goal = jnp.fmin(last.goal, newton.tolerance * first)
+        slowest = first / (jnp.linalg.norm(mass) * jnp.maximum(1.0, abs(level)))
+        begin = eqx.tree_at(lambda own: own.rate, begin, jnp.where(in_time, slowest, 0.0))
+
+        def step(it: Iterate) -> Iterate:
+            is_flat = (number == LINEARISED) & (it.step == 0)
+            state = with_dirichlet(problem, it.free_values, z)
+            matrix = jacobian(problem, jnp.where(is_flat, level, state), z)
+            side = jax.lax.cond(
+                is_flat, lambda: residual_about(problem, z, level), lambda: it.residual
+            )
+            rows, columns = matrix.pattern.rows, matrix.pattern.columns
+            shift = jnp.where(rows == columns, it.rate * mass[rows], 0.0)
+            shifted = SparseMatrix(matrix.pattern, matrix.values + shift)
+            prepared = linear_solver.prepared(shifted)
+            found = linear_solver.raw_solve(shifted, side, transposed=False, prepared=prepared)
+            largest = jnp.where(in_time, GROWTH * first, jnp.linalg.norm(it.residual))
+            largest = jnp.where(is_flat, jnp.inf, largest)
+            halvings = jnp.where(is_flat | in_time, 0, newton.max_halvings)
+            after = damped_step(residual_at, it, -found, matrix, largest, halvings)
+            rate = it.rate * jnp.where(after.stuck, SLOWER, FASTER)
+            stuck = jnp.where(in_time, rate > FASTEST * slowest, after.stuck)
+            return eqx.tree_at(lambda own: (own.rate, own.stuck), after, (rate, stuck))
+
+        end = iterated(step, begin, goal, newton.max_steps * jnp.where(in_time, PSEUDO_STEPS, 1))
+        return Attempt(number, end, goal, last.unsolved & (end.unsolved | in_time))
+
+    def goes_on(last: Attempt) -> Bool[Array, ""]:
+        return ~is_close(last.end, last.goal) & (last.number < PSEUDO_TIME)
+
+    nothing = iterate_at(start, jnp.full_like(start, jnp.nan))
+    before = Attempt(
+        jnp.full((), GIVEN - 1), nothing, jnp.full((), jnp.inf, start.dtype), jnp.ones((), bool)
+    )
+    last = jax.lax.while_loop(goes_on, attempt, before)
+    end = eqx.tree_at(lambda own: own.unsolved, last.end, last.unsolved)
+    return root(end, last.goal)
+
+
+def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:
+    zero = jnp.zeros((), values.dtype)
+    return Iterate(
+        free_values=values,
+        residual=residual,
+        rounding=zero,
+        rate=zero,
+        step=jnp.zeros((), jnp.int32),
+        stuck=~jnp.all(jnp.isfinite(residual)),
+        unsolved=jnp.zeros((), bool),
+    )
+
+
+def iterated(
+    step: Callable[[Iterate], Iterate],
+    begin: Iterate,
+    goal: Float[Array, ""],
+    max_steps: int | Int[Array, ""],
+) -> Iterate:
+    def unfinished(it: Iterate) -> Bool[Array, ""]:
+        # Rounding alone is no reason to stop: an ill-conditioned matrix wants refinement.
+        far = jnp.linalg.norm(it.residual) > goal
+        return far & (it.step < max_steps) & ~it.stuck
+
+    return jax.lax.while_loop(unfinished, step, begin)
+
+
+def rounding_error(matrix: SparseMatrix, values: FreeValues) -> Float[Array, ""]:
+    r"""How much of $A u$ may be rounding error: a few units of $\epsilon\,\||A|\,|u|\|$."""
+    magnitudes = SparseMatrix(matrix.pattern, abs(matrix.values)) @ abs(values)
+    return ROUNDING_UNITS * jnp.finfo(values.dtype).eps * jnp.linalg.norm(magnitudes)
+
+
+def damped_step(
+    residual_at: Callable[[FreeValues], FreeValues],
+    iterate: Iterate,
+    direction: FreeValues,
+    matrix: SparseMatrix,
+    largest: Float[Array, ""],
+    max_halvings: int | Int[Array, ""],
+) -> Iterate:
+    """The longest of the steps 1, 1/2, 1/4, ... after which the residual is below the largest."""
+
+    def is_small(residual: FreeValues) -> Bool[Array, ""]:
+        return jnp.linalg.norm(residual) < largest
+
+    def too_long(trial):
+        length, residual = trial
+        return ~is_small(residual) & (length > 0.5**max_halvings)
+
+    def halve(trial):
+        length = trial[0] / 2
+        return length, residual_at(iterate.free_values + length * direction)
+
+    beyond = (jnp.full((), 2.0, direction.dtype), jnp.full_like(iterate.residual, jnp.inf))
+    length, residual = jax.lax.while_loop(too_long, halve, beyond)
+    stuck = ~is_small(residual)
+    values = jnp.where(stuck, iterate.free_values, iterate.free_values + length * direction)
+    return Iterate(
+        free_values=values,
+        residual=jnp.where(stuck, iterate.residual, residual),
+        rounding=rounding_error(matrix, values),
+        rate=iterate.rate,
+        step=iterate.step + 1,
+        stuck=stuck,
+        unsolved=~jnp.all(jnp.isfinite(direction)),
+    )
