@@ -117,7 +117,7 @@ class Weighed(NamedTuple):
 def weighed(
     posterior: Posterior, num_draws: int, seed: int, devices: Devices | None = None
 ) -> Weighed:
-    """So many draws of q against the exact posterior."""
+    """So many draws of q against the exact posterior; without a solution they have no weight."""
     family, states = posterior.distribution, posterior.states
     if not isinstance(family, AbstractGaussian):
         raise RieszError(no_density(posterior))
@@ -128,12 +128,12 @@ def weighed(
         relaxed = states.ready(problem) if isinstance(states, RelaxedStates) else None
         shared = (problem, family, relaxed, problem.suited())
         logs = np.asarray(over_rows(log_weights, shared, draws, devices))
-    if np.isnan(logs).any():
+    if np.isnan(logs).all():
         raise RieszError(
-            f"{np.isnan(logs).sum()} of {num_draws} draws have no log-posterior: the exact solve "
-            "failed there. Look for priors that allow impossible coefficients."
+            f"{num_draws} of {num_draws} draws have no log-posterior: the exact solve failed "
+            "there. Look for priors that allow impossible coefficients."
         )
-    return Weighed(np.asarray(draws), logs)
+    return Weighed(np.asarray(draws), np.where(np.isnan(logs), -np.inf, logs))
 
 
 def no_density(posterior: Posterior) -> str:
@@ -184,6 +184,12 @@ def with_importance_check(
         found = dataclasses.replace(found, is_applied=True)
         posterior = corrected(posterior, sample, found, seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
+    num_lost = np.isneginf(sample.logs).sum()
+    if num_lost:
+        words += (
+            f"importance sampling: {num_lost} of {len(sample.logs)} draws of q have no solution or "
+            "no likelihood, and weight zero: the posterior has none of them, q itself has.",
+        )
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
 
 

@@ -40,12 +40,12 @@ ROUNDING_UNITS = 4
 PSEUDO_STEPS = 4
 """Times as many steps as Newton's iteration may take."""
 
-GROWTH = 10.0
+GROWTH = 2.0
 """A residual may grow so much over the first one in pseudo-time."""
 
-FASTER, SLOWER, FASTEST = 0.5, 8.0, 1e6
-"""What the rate of pseudo-time is multiplied by after steps that may be taken and after those that
-may not, and over its first value at most."""
+FASTEST, FASTER, SLOWER, SLOWEST = 0.1, 0.5, 8.0, 1e6
+"""What the rate is multiplied by: at the least, after a step that left the residual as it was, and
+after one that may not be taken; and how large it may become, over the first."""
 
 
 class Iterate(eqx.Module):
@@ -147,41 +147,13 @@ def newton_iteration(
     start: FreeValues,
 ) -> Root:
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
-    constant = None
-    if is_linear(problem, z):
-        constant = prepared_jacobian(problem, z, start, linear_solver)
 
     def residual_at(free_values: FreeValues) -> FreeValues:
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)
 
-    def is_close(iterate: Iterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
-        norm = jnp.linalg.norm(iterate.residual)
-        return jnp.isfinite(norm) & (norm <= jnp.maximum(goal, iterate.rounding))
-
-    def root(end: Iterate, goal: Float[Array, ""]) -> Root:
-        ratio = newton.tolerance * jnp.linalg.norm(end.residual) / goal
-        solution = Solution(
-            free_values=end.free_values,
-            relative_residual=jnp.where(goal == 0, 0.0, ratio),
-            num_steps=end.step,
-            converged=is_close(end, goal),
-            unsolved=end.unsolved,
-        )
-        return Root(solution, constant)
-
-    if constant is not None:
-        matrix, prepared = constant
-
-        def linear_step(it: Iterate) -> Iterate:
-            side = it.residual
-            found = linear_solver.raw_solve(matrix, side, transposed=False, prepared=prepared)
-            largest = jnp.linalg.norm(side)
-            return damped_step(residual_at, it, -found, matrix, largest, newton.max_halvings)
-
-        begin = iterate_at(start, residual_at(start))
-        goal = newton.tolerance * jnp.linalg.norm(begin.residual)
-        return root(iterated(linear_step, begin, goal, newton.max_steps), goal)
-
+    if is_linear(problem, z):
+        constant = prepared_jacobian(problem, z, start, linear_solver)
+        return Root(linear_iteration(residual_at, constant, linear_solver, newton, start), constant)
     level, mass = level_of(problem, z, start), lumped_mass(problem)
 
     def attempt(last: Attempt) -> Attempt:
@@ -192,8 +164,8 @@ def newton_iteration(
         first = jnp.linalg.norm(begin.residual)
         # The smallest of all: far away a large residual would pass for a small one.
         goal = jnp.fmin(last.goal, newton.tolerance * first)
-        slowest = first / (jnp.linalg.norm(mass) * jnp.maximum(1.0, abs(level)))
-        begin = eqx.tree_at(lambda own: own.rate, begin, jnp.where(in_time, slowest, 0.0))
+        first_rate = first / (jnp.linalg.norm(mass) * jnp.maximum(1.0, abs(level)))
+        begin = eqx.tree_at(lambda own: own.rate, begin, jnp.where(in_time, first_rate, 0.0))
 
         def step(it: Iterate) -> Iterate:
             is_flat = (number == LINEARISED) & (it.step == 0)
@@ -211,8 +183,10 @@ def newton_iteration(
             largest = jnp.where(is_flat, jnp.inf, largest)
             halvings = jnp.where(is_flat | in_time, 0, newton.max_halvings)
             after = damped_step(residual_at, it, -found, matrix, largest, halvings)
-            rate = it.rate * jnp.where(after.stuck, SLOWER, FASTER)
-            stuck = jnp.where(in_time, rate > FASTEST * slowest, after.stuck)
+            ratio = jnp.linalg.norm(after.residual) / jnp.linalg.norm(it.residual)
+            change = jnp.clip(FASTER * ratio**2, FASTEST, SLOWER)
+            rate = it.rate * jnp.where(after.stuck, SLOWER, change)
+            stuck = jnp.where(in_time, rate > SLOWEST * first_rate, after.stuck)
             return eqx.tree_at(lambda own: (own.rate, own.stuck), after, (rate, stuck))
 
         end = iterated(step, begin, goal, newton.max_steps * jnp.where(in_time, PSEUDO_STEPS, 1))
@@ -227,7 +201,44 @@ def newton_iteration(
     )
     last = jax.lax.while_loop(goes_on, attempt, before)
     end = eqx.tree_at(lambda own: own.unsolved, last.end, last.unsolved)
-    return root(end, last.goal)
+    return Root(solution_of(end, last.goal, newton), None)
+
+
+def linear_iteration(
+    residual_at: Callable[[FreeValues], FreeValues],
+    constant: PreparedJacobian,
+    linear_solver: AbstractLinearSolver,
+    newton: Newton,
+    start: FreeValues,
+) -> Solution:
+    """With one matrix, which is prepared once: a step, and others where it is ill-conditioned."""
+    matrix, prepared = constant
+
+    def step(it: Iterate) -> Iterate:
+        side = it.residual
+        found = linear_solver.raw_solve(matrix, side, transposed=False, prepared=prepared)
+        largest = jnp.linalg.norm(side)
+        return damped_step(residual_at, it, -found, matrix, largest, newton.max_halvings)
+
+    begin = iterate_at(start, residual_at(start))
+    goal = newton.tolerance * jnp.linalg.norm(begin.residual)
+    return solution_of(iterated(step, begin, goal, newton.max_steps), goal, newton)
+
+
+def solution_of(end: Iterate, goal: Float[Array, ""], newton: Newton) -> Solution:
+    ratio = newton.tolerance * jnp.linalg.norm(end.residual) / goal
+    return Solution(
+        free_values=end.free_values,
+        relative_residual=jnp.where(goal == 0, 0.0, ratio),
+        num_steps=end.step,
+        converged=is_close(end, goal),
+        unsolved=end.unsolved,
+    )
+
+
+def is_close(iterate: Iterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
+    norm = jnp.linalg.norm(iterate.residual)
+    return jnp.isfinite(norm) & (norm <= jnp.maximum(goal, iterate.rounding))
 
 
 def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:

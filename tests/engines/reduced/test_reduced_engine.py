@@ -40,6 +40,14 @@ def test_draws_without_an_exact_state_are_not_drawn_again():
         weighed(draws, np.full((2, 20), np.nan), jr.key(1))
 
 
+def test_chains_keep_their_weights_against_each_other():
+    """Of three, one is where the exact posterior has less, and one where it has nothing."""
+    draws = np.repeat(np.arange(3.0), 40).reshape(3, 40, 1)
+    logs = np.broadcast_to(np.log([[1.0], [0.6], [np.nan]]), (3, 40))
+    again = weighed(draws, logs, jr.key(0)).draws
+    assert [(again == chain).sum() for chain in range(3)] == [75, 45, 0]
+
+
 def test_weights_with_a_heavy_tail_are_told():
     draws = np.random.default_rng(1).normal(size=(4, 500, 1))
     found = weighed(draws, 2 * draws[..., 0] ** 2, jr.key(0))

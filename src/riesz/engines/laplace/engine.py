@@ -22,7 +22,6 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    origin_of,
     states_by,
 )
 from riesz.engines.laplace.newton import (
@@ -31,6 +30,7 @@ from riesz.engines.laplace.newton import (
     data_actions,
     leading_eigenpairs,
     most_likely,
+    search_origin,
 )
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
@@ -74,7 +74,7 @@ class Laplace(SearchSettings, AbstractEngine):
         self.check(problem)
         sides = min(self.num_modes, problem.num_coordinates)
         solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
-        origin = origin_of(problem, self.start, work)
+        origin = search_origin(problem, solver, self.start, work)
         with bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")
             found = most_likely(

@@ -25,6 +25,7 @@ computed once.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -34,12 +35,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from riesz.deadline import Deadline
-from riesz.engines.base import Count, CountOrZero, Settings, Share
+from riesz.engines.base import Count, CountOrZero, Settings, Share, Work, origin_of
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.in_time import action_in_time, cost_and_slope
 from riesz.errors import OutOfTimeError
 from riesz.fem.assembly import free_residual, with_dirichlet
-from riesz.fem.choice import mapped
+from riesz.fem.choice import expected_seconds, mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem
@@ -68,6 +69,12 @@ STAGE = "mode"
 
 MAX_ITERATIONS = 200
 """Of conjugate gradients in a step."""
+
+FEWEST_DRAWS, MOST_DRAWS, SECONDS_OF_DRAWS = 16, 256, 60.0
+"""Of the prior, where a search might begin: how many, and how long they may take, roughly."""
+
+WIDER = (1.0, 2.0, 3.0)
+"""Times the prior's width, in turn."""
 
 
 class Place(eqx.Module):
@@ -275,6 +282,27 @@ class Step(eqx.Module):
     direction: Coordinates
     decrement: Float[Array, ""]
     iterations: Int[Array, ""]
+
+
+def search_origin(
+    problem: InverseProblem, solver: AbstractLinearSolver, start: Any, work: Work
+) -> Coordinates:
+    """Where a search begins: as given, or in the middle of the prior.
+
+    Where the log-density is not finite there, as where the equation has no solution, at the first
+    draw of the prior with one. Most may lie in a tail: some are drawn wider.
+    """
+    origin = origin_of(problem, start, work)
+    if start is not None or bool(jnp.isfinite(place_at(problem, origin, solver).cost)):
+        return origin
+    solve = problem.num_solves * expected_seconds(problem.forward, solver)
+    count = int(np.clip(SECONDS_OF_DRAWS / solve, FEWEST_DRAWS, MOST_DRAWS))
+    normals = jr.normal(jr.fold_in(jr.key(work.seed), count), (count, len(origin)), origin.dtype)
+    for number, normal in enumerate(normals):
+        drawn = WIDER[number % len(WIDER)] * normal
+        if bool(jnp.isfinite(place_at(problem, drawn, solver).cost)):
+            return drawn
+    return origin  # the search says what is wrong there
 
 
 def most_likely(

@@ -28,10 +28,10 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    origin_of,
     states_by,
 )
 from riesz.engines.checkpoint import NO_CHECKPOINT, leaves_of
+from riesz.engines.laplace.newton import search_origin
 from riesz.engines.nuts.engine import ExactDensity, Transition, history_of, warnings_of
 from riesz.engines.reduced.model import (
     ReducedDensity,
@@ -51,6 +51,7 @@ from riesz.posterior.checks import DOUBTFUL, rms
 from riesz.posterior.family import Draws, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.posterior.psis import smoothed_weights
+from riesz.posterior.sobol import resampled
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.problem.unknowns import STATE
@@ -182,7 +183,7 @@ class Reduced(AbstractEngine):
     ) -> tuple[Peaks, Peaks]:
         """The peaks of the exact posterior, and those that chains may jump between."""
         solver = problem.suited(as_solver(self.linear_solver))
-        origin = origin_of(problem, self.start, work)
+        origin = search_origin(problem, solver, self.start, work)
         found = peaks_of(problem, solver, origin, self.num_searches, key)
         return found, workable(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
 
@@ -281,7 +282,7 @@ def weighed(
     log_ratios: Float[np.ndarray, "chain draw"],
     key: PRNGKeyArray,
 ) -> Weighed:
-    """Draws of the reduced posterior as ones of the exact one, chain by chain.
+    """Draws of the reduced posterior as ones of the exact one.
 
     Where the equation could not be solved there is no exact posterior, and no weight.
     """
@@ -292,14 +293,9 @@ def weighed(
             "that allow impossible coefficients."
         )
     found = smoothed_weights(logs.ravel())
-    again = np.empty_like(draws)
-    offsets = np.asarray(jr.uniform(key, (len(draws),)))
-    for chain, (own, offset) in enumerate(
-        zip(found.weights.reshape(logs.shape), offsets, strict=True)
-    ):
-        shares = np.cumsum(own) / max(own.sum(), np.finfo(float).tiny)
-        levels = (np.arange(len(own)) + offset) / len(own)
-        again[chain] = draws[chain, np.minimum(np.searchsorted(shares, levels), len(own) - 1)]
+    # Of all chains together: one that is where the exact posterior is not loses its draws.
+    kept = np.sort(resampled(found.weights, logs.size, float(jr.uniform(key))))
+    again = draws.reshape(logs.size, -1)[kept].reshape(draws.shape)
     notes = ()
     if not found.k_hat <= DOUBTFUL:
         notes = (

@@ -24,10 +24,10 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    origin_of,
     states_by,
 )
 from riesz.engines.checkpoint import leaves_of
+from riesz.engines.laplace.newton import search_origin
 from riesz.engines.nuts.engine import (
     AbstractDensity,
     ExactDensity,
@@ -175,7 +175,7 @@ class Sample(AbstractEngine):
         searching, starting, own = jr.split(key, 3)
         kept = work.checkpoint.stored("peaks")
         if kept is None:
-            origin = origin_of(problem, self.start, work)
+            origin = search_origin(problem, solver, self.start, work)
             count = self.num_searches or usual_searches(problem.num_coordinates)
             found = peaks_of(problem, solver, origin, count, searching, work.devices)
             work.checkpoint.keep("peaks", {"arrays": leaves_of(found)})

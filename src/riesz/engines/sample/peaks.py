@@ -146,6 +146,13 @@ def peaks_of(
     logs = np.array(
         [float(m.log_volume()) - float(end.cost) for m, end in zip(metrics, ends, strict=True)]
     )
+    if not np.isfinite(logs).any():
+        raise RieszError(
+            f"the curvature of the log-density is not finite at any of the {len(ends)} peaks that "
+            "were found: look for coefficients whose derivatives are infinite or NaN there, or use "
+            "nuts."
+        )
+    logs = np.where(np.isfinite(logs), logs, -np.inf)
     kept = np.flatnonzero(logs > logs.max() - NEGLIGIBLE)
     weights = jax.nn.log_softmax(jnp.asarray(logs[kept]))
     return Peaks(together([metrics[i] for i in kept]), weights)

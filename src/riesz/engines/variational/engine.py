@@ -20,11 +20,10 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    origin_of,
     states_by,
 )
 from riesz.engines.laplace.engine import NEGLIGIBLE, left_out
-from riesz.engines.laplace.newton import SearchSettings, most_likely
+from riesz.engines.laplace.newton import SearchSettings, most_likely, search_origin
 from riesz.engines.variational.natural import STAGE, Nearest, begun, fitted, has_converged, resumed
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
@@ -113,7 +112,7 @@ class Variational(AbstractEngine):
         self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work
     ) -> Nearest:
         """At the mode."""
-        origin = origin_of(problem, self.start, work)
+        origin = search_origin(problem, solver, self.start, work)
         mode = most_likely(
             *(problem, solver, SEARCH, origin, lambda _: None),
             *(work.checkpoint, work.deadline.sooner(SEARCHING)),
