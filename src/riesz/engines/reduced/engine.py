@@ -51,7 +51,6 @@ from riesz.posterior.checks import DOUBTFUL, rms
 from riesz.posterior.family import Draws, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.posterior.psis import smoothed_weights
-from riesz.posterior.sobol import resampled
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.problem.unknowns import STATE
@@ -294,7 +293,9 @@ def weighed(
         )
     found = smoothed_weights(logs.ravel())
     # Of all chains together: one that is where the exact posterior is not loses its draws.
-    kept = np.sort(resampled(found.weights, logs.size, float(jr.uniform(key))))
+    levels = (np.arange(logs.size) + float(jr.uniform(key))) / logs.size
+    ends = np.cumsum(found.weights)
+    kept = np.searchsorted(ends, levels * ends[-1])
     again = draws.reshape(logs.size, -1)[kept].reshape(draws.shape)
     notes = ()
     if not found.k_hat <= DOUBTFUL:
