@@ -11,7 +11,6 @@ from riesz.fem.assembly import with_dirichlet
 from riesz.fem.choice import chosen
 from riesz.fem.flux import Budget, budget
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.solve import Newton
 from riesz.fem.time.march import root_from
 from riesz.fem.time.problem import TransientProblem, at_time, with_history
 from riesz.fem.time.scheme import SCHEMES, num_stages, stage_times, weights_of
@@ -62,7 +61,7 @@ def stage_states(
     def first(given):
         last, time, rate = given
         then, own = at_time(z, time), with_history(step, rate, rate * last)
-        values, _ = root_from(own, then, solver, Newton(), last[step.free])
+        values, _ = root_from(own, then, solver, step.newton, last[step.free])
         return with_dirichlet(step, values, then)
 
     between = jax.lax.map(first, (states[:-1], times[1::count], rates[::count]))
