@@ -63,7 +63,7 @@ def test_errors_fall_by_the_order_of_the_scheme_with_steps_of_changing_length(sc
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("sdirk2", 2)])
 def test_so_they_do_where_storage_and_diffusivity_hang_on_the_state(scheme, order):
-    coarse, fine = (last_error(count, scheme, nonlinear=True) for count in (40, 80))
+    coarse, fine = (last_error(count, scheme, nonlinear=True) for count in (80, 160))
     assert np.log2(coarse / fine) == pytest.approx(order, abs=0.15)
 
 
