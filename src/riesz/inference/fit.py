@@ -19,7 +19,7 @@ from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondTime
 from riesz.engines.table import AUTO, check_engine, engine_of
-from riesz.errors import EngineError, RieszError
+from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of
 from riesz.posterior.facts import TOOK, WILL_DO
 from riesz.posterior.family import AbstractGaussian
@@ -140,8 +140,8 @@ class How(NamedTuple):
 def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterior, tuple[str, ...]]:
     """The posterior of the first engine that will do, or else the last one; and what was done.
 
-    Each engine starts from what the one before it has found. One that fails is passed over, and
-    one that ended on a lower peak starts once more from the higher one.
+    Each engine starts from what the one before it has found. One that fails is passed over, but
+    for lack of time, and one that ended on a lower peak starts once more from the higher one.
     """
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
@@ -155,8 +155,8 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         if how.deadline.is_over() and best is not None:
             told.append(f"{OVER} before {engine.name}")
             break
-        needed = 0.0 if engine.is_timed else seconds_of(engine, problem)
-        if best is not None and how.deadline.is_over(needed):
+        is_long = best is not None and not engine.is_timed
+        if is_long and how.deadline.is_over(seconds_of(engine, problem)):
             told.append(f"{engine.name} was left out, which would take longer than there is time")
             continue
         own = engine if start is None else engine.changed(start=start)
@@ -175,6 +175,8 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
             told.append(f"{engine.name} {WILL_DO}")
             break
         told.append(f"{engine.name} will not do: {missing.why}")
+        if isinstance(failed, OutOfTimeError):  # what follows takes longer, to compile alone
+            break
     if best is None:
         assert failed is not None
         raise failed
