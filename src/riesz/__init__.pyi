@@ -143,7 +143,7 @@ from .engines.amortise.simulate import PriorSurrogate as PriorSurrogate
 from .engines.relax.schedule import Annealed as Annealed
 from .engines.relax.schedule import Fixed as Fixed
 from .engines.relax.schedule import Learned as Learned
-from .prediction.in_time import predict_in_time as predict_in_time
+from .prediction.data import predict_in_time as predict_in_time
 from .prediction.predict import predict as predict
 from .prediction.data import predict_data as predict_data
 from .prediction.measure_next import measure_next as measure_next

@@ -119,21 +119,95 @@ def test_what_a_table_lacks_is_written_down(tmp_path):
     assert "rows: 30 of 32, 1 without numbers, 1 outside the polygon" in made.guesses
 
 
-@pytest.mark.parametrize(("last", "step"), [(1990, "day"), (1996, "month"), (2040, "year")])
-def test_an_axis_of_time_stands_ready_where_there_are_dates(tmp_path, last, step):
-    every = [(year, i) for year in (1990, last) for i in range(16)]
-    rows = [f"{i % 4},{i // 4},{1 + i},{year}-0{1 + i % 5}-15" for year, i in every]
-    path = tmp_path / "heads.csv"
-    path.write_text("\n".join(["x,y,head,date", *rows]) + "\n")
-    made = starter(path, None, tmp_path, Asked())
-    told = f"dates: date, 1990-01-15 to {last}-05-15: the map is of all together"
-    assert any(note.startswith(told) for note in made.guesses)
-    assert "time" not in tables_of(made)
-    ready = made.text.split("# [time]")[1].split("\n\n")[0].splitlines()[1:]
-    lines = "\n".join(line.removeprefix("# ") for line in ready)
-    time = TimeTable.model_validate(tomllib.loads(lines))
-    assert (time.step, time.initial) == (step, "steady")
-    assert 5 < time.num_steps() < 400
+def network(folder, *, rate=-40.0, recharge=0.002, first=1990, last=1996):
+    """Monthly readings of four wells without coordinates, where the wells are, and what drives."""
+    months = [f"{year}-{month:02}-01" for year in range(first, last) for month in range(1, 13)]
+    rows = [
+        f"w{i},{day[:8]}15,{4 + i + k % 12 / 10}" for i in range(4) for k, day in enumerate(months)
+    ]
+    texts = {
+        "heads.csv": ["well,date,head_m", *rows],
+        "wells.csv": ["well,x,y", *(f"w{i},{1000 * i},{700 * (i % 2)}" for i in range(4))],
+        "recharge.csv": [
+            "month,m_per_day",
+            "1989-06-01,0.001",
+            *(f"{m},{recharge}" for m in months),
+        ],
+        "pumping.csv": ["name,x,y,month,q", *(f"P,900,300,{m},{rate}" for m in months)],
+    }
+    for name, lines in texts.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return folder / "heads.csv"
+
+
+@pytest.mark.parametrize(("last", "step"), [(1991, "week"), (1996, "month"), (2024, "year")])
+def test_readings_with_tables_of_what_drives_them_make_a_whole_model_in_time(tmp_path, last, step):
+    path, out = network(tmp_path, last=last), tmp_path / "problem.toml"
+    words = ["--sites", "wells.csv", "--recharge", "recharge.csv", "--wells", "pumping.csv"]
+    words = [word if word.startswith("--") else tmp_path / word for word in words]
+    told = run("init", path, *words, "--out", out)
+    assert told.exit_code == 0
+    assert "recharge: m_per_day, 1989-06-01 to" in told.stdout
+    assert "wells: q, 1990-01-01 to" in told.stdout
+    found = tomllib.loads(out.read_text())
+    assert found["observations"]["site"] == "well"
+    assert "aggregate" not in found["observations"]
+    assert found["series"]["recharge"]["factor"] == "share"
+    assert (found["wells"][0]["rate"], found["wells"][0]["share"]) == ("q", "pumped")
+    time = TimeTable.model_validate(found["time"])
+    assert (str(time.start.date()), time.step) == ("1990-01-01", step)  # where both have begun
+    assert str(time.end.date()) == f"{last}-01-01"  # the end of the last month
+    case = read_problem(out)
+    assert case.prepared.num_rows == 4 * 12 * (last - 1990)
+    assert case.problem.likelihood.num_groups == 4
+    assert {
+        "storage",
+        "transmissivity",
+        "leakage",
+        "base",
+        "share",
+        "pumped",
+        "noise",
+        "site",
+    } < set(case.problem.latents.names)
+    assert [one for one in case.notes if not one.startswith("maps show")] == []
+
+
+def test_dated_readings_alone_are_a_map_of_all_and_told_how_to_be_more(tmp_path):
+    network(tmp_path)
+    told = run(
+        *("init", tmp_path / "heads.csv", "--sites", tmp_path / "wells.csv"),
+        *("--out", tmp_path / "problem.toml"),
+    )
+    assert "the map is of all together; name what changes by --recharge and --wells" in told.stdout
+    assert "time" not in tomllib.loads((tmp_path / "problem.toml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("changed", "given", "message"),
+    [
+        (
+            {"recharge": 2.0},
+            {},
+            "m_per_day goes up to 2: recharge is a length a day",
+        ),
+        ({"rate": 40.0}, {}, "all rates, in q, are positive, which puts water in"),
+        ({}, {"sites": None}, "no two columns look like coordinates"),
+        ({}, {"recharge": "wells.csv"}, "wells.csv: no column of dates such as 1990-01-01"),
+        (
+            {"first": 1985},
+            {"recharge": "late.csv"},
+            "begins on 1989-06-01, and readings on 1985-01",
+        ),
+    ],
+)
+def test_tables_that_cannot_drive_a_model_are_told(tmp_path, changed, given, message):
+    path = network(tmp_path, **changed)
+    (tmp_path / "late.csv").write_text("day,value\n1989-06-01,0.001\n1990-06-01,0.002\n")
+    names = {"sites": "wells.csv", "recharge": "recharge.csv", "wells": "pumping.csv"} | given
+    tables = {key: tmp_path / name for key, name in names.items() if name}
+    with pytest.raises(FileFormatError, match=message):
+        starter(path, None, tmp_path, Asked(**tables))
 
 
 def test_values_below_a_limit_pass_the_filter_for_empty_cells(tmp_path):

@@ -87,7 +87,7 @@ def walking():
         patch.setattr(
             "riesz.inference.fit.with_importance_check", lambda found, seed, devices: found
         )
-        patch.setattr(DRAWN, lambda found: draws_and_course(found, num_draws=8))
+        patch.setattr(DRAWN, lambda found, **_: draws_and_course(found, num_draws=8))
         patch.setattr(walk, "SECONDS", 0.0)
         yield
 
@@ -207,7 +207,7 @@ def test_a_full_disk_ends_in_one_message_and_the_fit_is_not_lost(whole, case, mo
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
             return patch.undo()
 
-        patch.setattr(DRAWN, lambda found: full() or draws_and_course(found, num_draws=8))
+        patch.setattr(DRAWN, lambda found, **_: full() or draws_and_course(found, num_draws=8))
         try:
             assert riesz_command(*FIT) == 2
         finally:

@@ -10,8 +10,8 @@ from scipy import stats
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.observe.grouped import lanes_of
 from riesz.observe.joint import Joint
+from riesz.observe.sites import lanes_of
 
 # Unequal gaps, three readings of B at one time, C alone, in no order.
 GROUPS = np.array(["B", "A", "B", "C", "A", "B", "B", "A", "D", "D", "A"])

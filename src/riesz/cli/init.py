@@ -9,7 +9,10 @@ import typer
 from riesz.cli.options import CheckJsonOption, QuietOption, json_of
 from riesz.errors import RieszError
 
-EXAMPLE = "Example: riesz init wells.csv area.geojson --out problem.toml"
+EXAMPLE = (
+    "Examples: riesz init wells.csv area.geojson --out problem.toml; in time: riesz init heads.csv "
+    "--sites wells.csv --recharge recharge.csv --wells pumping.csv"
+)
 
 
 def init(
@@ -53,6 +56,14 @@ def init(
     covariates: Annotated[
         str | None, typer.Option("--covariates", help="Columns measured beside it, by commas.")
     ] = None,
+    recharge: Annotated[
+        Path | None,
+        typer.Option("--recharge", help="A dated table of recharge: for a model in time."),
+    ] = None,
+    wells: Annotated[
+        Path | None,
+        typer.Option("--wells", help="A dated table of wells and their rates: likewise."),
+    ] = None,
     log: Annotated[bool, typer.Option("--log", help="Model the logarithm of the value.")] = False,
     quiet: QuietOption = False,
     as_json: CheckJsonOption = False,
@@ -76,6 +87,8 @@ def init(
         sites_where=conditions("--sites-where", sites_where or []),
         covariates=[name.strip() for name in (covariates or "").split(",") if name.strip()],
         log=log,
+        recharge=recharge,
+        wells=wells,
     )
     if as_json:
         typer.echo(json_of({"out": str(out), "guesses": list(guesses)}))

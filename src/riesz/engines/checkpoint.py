@@ -1,7 +1,7 @@
 """Where engines leave their state, so that a fit that was stopped can go on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -82,6 +82,29 @@ class SecondTime(AbstractCheckpoint):
 
     def flush(self) -> None:
         self.first.flush()
+
+
+class Remembered:
+    """A costly function of a few numbers: what it answered once it answers again, also in a fit
+    that goes on, which then takes the same way to where it was.
+
+    The answer is some arrays.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], checkpoint: AbstractCheckpoint, stage: str):
+        self.function, self.checkpoint, self.stage = function, checkpoint, stage
+        self.known: dict[bytes, tuple[AnyArray, Any]] = {
+            np.asarray(point).tobytes(): (point, answer)
+            for point, answer in checkpoint.stored(stage) or ()
+        }
+
+    def __call__(self, point: AnyArray) -> Any:
+        given = np.asarray(point, float)
+        if given.tobytes() not in self.known:
+            answer = jax.tree.map(np.asarray, self.function(point))
+            self.known[given.tobytes()] = (given, answer)
+            self.checkpoint.keep(self.stage, tuple(self.known.values()))
+        return self.known[given.tobytes()][1]
 
 
 def leaves_of(tree: Any) -> tuple[AnyArray, ...]:

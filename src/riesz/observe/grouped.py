@@ -18,62 +18,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, DTypeLike, Float, Int, PyTree
+from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 
 from riesz.errors import RieszError
 from riesz.observe.factors import AbstractFactor, Columns, Independent, beside
 from riesz.observe.given import as_numbers
 from riesz.observe.likelihood import AbstractSharedNoise, Scale, as_scale, scale_at, scale_text
 from riesz.observe.scatter import AbstractScatter, SummedScatter
-
-LEVEL, DRIFT, MEMORY = "level_sd", "drift_sd", "correlation_time"
+from riesz.observe.sites import DRIFT, LEVEL, MEMORY, Lanes, lanes_of
 
 SECONDS = 86_400.0
 """Of a day."""
-
-
-class Lanes(eqx.Module):
-    """Readings in the order of time, group after group, in lanes side by side.
-
-    No lane is longer than the largest group, and short groups share one: a filter takes as many
-    steps as that group has readings, and few of them for nothing.
-    """
-
-    reading: Int[Array, "step lane"]  # its number; that of no reading where a lane has ended
-    gap: Float[Array, "step lane"]  # since the reading before it in its group
-    is_first: Bool[Array, "step lane"]  # of its group
-    slot: Int[Array, " sensor"]  # where a reading stands, step after step
-
-    def laid(self, values: Columns, nothing: float) -> Float[Array, "step lane *column"]:
-        return jnp.take(values, self.reading, axis=0, mode="fill", fill_value=nothing)
-
-    def back(self, laid: Float[Array, "step lane *column"]) -> Columns:
-        return laid.reshape(-1, *laid.shape[2:])[self.slot]
-
-
-def lanes_of(group: Int[np.ndarray, " sensor"], times: Float[np.ndarray, " sensor"]) -> Lanes:
-    """Long groups first, each behind the last one where there is room."""
-    order = np.lexsort((times, group))
-    sizes = np.bincount(group)
-    starts = np.cumsum(sizes) - sizes
-    most, lane, filled = int(sizes.max()), 0, 0
-    place = np.zeros((len(group), 2), int)
-    for one in np.argsort(-sizes, kind="stable").tolist():
-        size = int(sizes[one])
-        lane, filled = (lane + 1, 0) if filled + size > most else (lane, filled)
-        own = order[starts[one] : starts[one] + size]
-        place[own] = np.stack([filled + np.arange(size), np.full(size, lane)], axis=1)
-        filled += size
-    step, lane_of = place.T
-    shape = (most, lane + 1)
-    reading, gap, is_first = np.full(shape, len(group)), np.zeros(shape), np.ones(shape, bool)
-    reading[step, lane_of] = np.arange(len(group))
-    follows = order[1:][group[order[1:]] == group[order[:-1]]]
-    before = order[:-1][group[order[1:]] == group[order[:-1]]]
-    is_first[step[follows], lane_of[follows]] = False
-    gap[step[follows], lane_of[follows]] = times[follows] - times[before]
-    slot = step * shape[1] + lane_of
-    return Lanes(*map(jnp.asarray, (reading, gap, is_first, slot)))
 
 
 class DriftFilter(AbstractFactor):
@@ -190,6 +145,7 @@ class GroupedNormal(AbstractSharedNoise):
     drift_sd: Scale | None
     correlation_time: Scale | None
     group: Int[Array, " sensor"]
+    times: Float[Array, " sensor"] | None  # where errors drift
     lanes: Lanes | None
     num_groups: int = eqx.field(static=True)
 
@@ -223,7 +179,9 @@ class GroupedNormal(AbstractSharedNoise):
             None if missing else as_scale(correlation_time, "noise correlation_time")
         )
         self.group = jnp.asarray(group)
-        self.lanes = None if missing else lanes_of(group, as_times(times, len(group)))
+        when = None if missing else as_times(times, len(group))
+        self.times = None if when is None else jnp.asarray(when)
+        self.lanes = None if when is None else jax.tree.map(jnp.asarray, lanes_of(group, when))
 
     def __check_init__(self):
         for name, scale in self.scales().items():

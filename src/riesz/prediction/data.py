@@ -1,19 +1,34 @@
-"""What new measurements would read: `rz.predict_data`."""
+"""What new measurements would read, and predictions in time, also under other stresses."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from riesz.errors import RieszError
 from riesz.mesh.grid import Grid
 from riesz.mesh.locate import locate
 from riesz.observe.effects import design_elsewhere
+from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels
-from riesz.prediction.drawing import posterior_draws
+from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.elsewhere import Elsewhere, elsewhere
-from riesz.prediction.predict import new_measurements, statistics
-from riesz.prediction.statistics import NUM_DRAWS, Prediction, check_thresholds, over_places
+from riesz.prediction.in_time import Marched, as_points, reading
+from riesz.prediction.predict import drawn_chunks, new_measurements, statistics
+from riesz.prediction.statistics import (
+    LEVELS,
+    NUM_DRAWS,
+    Prediction,
+    check_thresholds,
+    gathered,
+    over_places,
+)
+from riesz.problem.problem import InverseProblem
+
+MEASURED = "measured"
+"""What is read for new measurements."""
 
 
 def predict_data(
@@ -31,9 +46,17 @@ def predict_data(
     told where.
 
     `design` holds covariates there, as `WithEffects` has them at the sensors. Where sensors have
-    noise of their own, that of a new measurement elsewhere is their median.
+    noise of their own, that of a new measurement elsewhere is their median. Where readings of one
+    site share errors (`GroupedNormal`), a new one at its place shares them, too; at other places
+    the level of the site is not known, and how levels spread is part of the noise, as on a grid.
     """
     problem = posterior.problem
+    shares = isinstance(problem.likelihood.noise, GroupedNormal)
+    if at is None and shares:
+        check_levels(quantiles)
+        check_thresholds(exceed)
+        drawn = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
+        return gathered([drawn.observed.measured.values()], drawn.num_draws, quantiles, exceed)
     if at is None or problem.likelihood.noise.scatter is None:
         sampler = new_measurements(problem, at, design, tolerance)
         return statistics(posterior, sampler, at, num_draws, seed, quantiles, exceed)
@@ -61,4 +84,70 @@ def new_places(
     found = design_elsewhere(problem.likelihood, design, len(points))
     where = locate(problem.forward.space.mesh, points, tolerance=tolerance, outside="raise")
     draws = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
-    return elsewhere(draws, points, where, found, seed=seed, together=together)
+    sites, axis = draws.shifts.sites, None if problem.time is None else problem.time.axis
+    return elsewhere(
+        *(draws, points, where, found),
+        seed=seed,
+        together=together,
+        site=None if sites is None or isinstance(at, Grid) else sites.numbers_at(points),
+        when=None if axis is None else axis.times[-1:],
+    )
+
+
+def predict_in_time(
+    posterior: Posterior,
+    times: Any,
+    at: ArrayLike | None = None,
+    *,
+    measured: bool = False,
+    under: InverseProblem | None = None,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    quantiles: Sequence[float] = LEVELS,
+    exceed: Sequence[float] = (),
+    tolerance: float | None = None,
+) -> Prediction:
+    """Statistics of the state at times, a row each, at points or else at all nodes.
+
+    `times` are numbers or dates on the axis, which may reach beyond the data: a forecast. With
+    `measured` they are of new measurements there: as `predict_data` has it, one at a place that was
+    read shares what its readings share. `under` is a problem with the same unknowns and other
+    stresses, wells or prescribed values: a scenario under this posterior.
+    """
+    check_levels(quantiles)
+    check_thresholds(exceed)
+    posed = posterior.problem if under is None else under
+    found = reading(posed, times, at, tolerance=tolerance)
+    assert posed.time is not None  # or there is nothing to read
+    if under is not None:
+        check_same_unknowns(posterior.problem, under)
+    if not measured or posterior.problem.likelihood.noise.scatter is None:
+        parts = (posed, posterior.states, found, posed.suited(), measured)
+        chunks = drawn_chunks(posterior, Marched(*parts), num_draws, seed)
+        return gathered(chunks, num_draws, quantiles, exceed)
+    settings = {"num_draws": num_draws, "seed": seed, "for_summary": True, "under": under}
+    draws, read = draws_and_readings(posterior, {MEASURED: found}, **settings)
+    points = posed.forward.space.mesh.nodes if at is None else as_points(at)
+    when, sites = np.atleast_1d(posed.time.axis.numbers(times)), draws.shifts.sites
+    every = np.tile(points, (len(when), 1))
+    there = elsewhere(
+        *(draws, every, None),
+        given=read[MEASURED],
+        seed=seed,
+        site=None if sites is None or at is None else sites.numbers_at(every),
+        when=np.repeat(when, len(points)),
+    )
+    told = over_places(there.measured, len(every), draws.num_draws, quantiles, exceed)
+    return jax.tree.map(lambda own: own.reshape(len(when), -1), told)
+
+
+def check_same_unknowns(known: InverseProblem, other: InverseProblem) -> None:
+    ours, theirs = (
+        {name: one.num_coordinates for name, one in problem.latents.latents.items()}
+        for problem in (known, other)
+    )
+    if ours != theirs:
+        raise RieszError(
+            f"a scenario has the unknowns {theirs or 'nothing'}, and the posterior {ours} (names "
+            "and numbers of coordinates): they must be the same."
+        )

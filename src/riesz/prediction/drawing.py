@@ -15,7 +15,9 @@ from riesz.fem.terms.coefficient import parts_of
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
+from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood
+from riesz.observe.sites import SiteErrors
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import (
     AbstractStateMap,
@@ -64,6 +66,9 @@ MOST_COURSE = 10_000_000
 
 MAPS, PLACES = "maps", "places"
 
+SAME_CLOCK = 1e-6
+"""Of the time axis: how far the times of a drift may be off it, but for where it begins."""
+
 
 def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
     """Of one draw, for `quantity_draws` to gather."""
@@ -79,28 +84,28 @@ class Everything(eqx.Module):
     """All that is kept of one draw; a summary, and a state in time, need no budget and no flux.
 
     Maps show the state; of several experiments that of the first, in time the last one. Other dates
-    and places are read by `readings`.
+    and places are read by `readings`, `under` other stresses if there are some.
     """
 
     for_summary: bool = eqx.field(static=True)
     has_flux: bool = eqx.field(static=True)
     readings: dict[str, Reading]
     states: AbstractStateMap
+    under: InverseProblem | None
 
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
     ) -> dict[str, Any]:
         effects = effects_of(problem.likelihood)
-        seen = at_sensors(key, problem, state, z)
         read = {}
         if problem.time is None:
+            seen = at_sensors(key, problem, state, z)
             state = problem.states(state)[0]
         else:
-            # Marched to anew, since only the sensors' places were recorded.
-            whole = recorded_of_draw(
-                *(jr.fold_in(key, 1), problem, self.states, z),
-                *(problem, lambda own: own, problem.suited()),
-            )
+            whole = self.marched(key, problem, z, problem)
+            seen = at_sensors(key, problem, problem.time.of_states(problem.forward, whole, z), z)
+            if self.under is not None:
+                whole = self.marched(key, problem, z, self.under)
             state = whole[-1]
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
@@ -123,6 +128,13 @@ class Everything(eqx.Module):
             "gains": lines.gains,
             "outflows": lines.outflows,
         }
+
+    def marched(
+        self, key: PRNGKeyArray, problem: InverseProblem, z: PyTree, under: InverseProblem
+    ) -> Float[Array, "time dof"]:
+        """Whole states at all times: what sensors record is read off them, too."""
+        parts = (jr.fold_in(key, 1), problem, self.states, z)
+        return recorded_of_draw(*parts, under, lambda own: own, under.suited())
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
@@ -168,8 +180,11 @@ def draws_and_readings(
     num_draws: int | None = None,
     seed: int = 0,
     for_summary: bool = False,
+    under: InverseProblem | None = None,
+    progress: bool = False,
 ) -> tuple[PosteriorDraws, dict[str, Float[np.ndarray, "draw row"]]]:
-    """The same, and what is read at other dates and places of a problem in time."""
+    """The same, and what is read at other dates and places of a problem in time; `under` other
+    stresses, if these are given."""
     problem = posterior.problem
     mesh = problem.forward.space.mesh
     num_nodes = mesh.num_nodes
@@ -182,18 +197,21 @@ def draws_and_readings(
         has_flux=not for_summary and problem.time is None and has_flux(problem),
         readings=readings,
         states=posterior.states,
+        under=under,
     )
     size = num_values(problem)
     most = size + num_fields * num_nodes + mesh.dim * mesh.num_cells + 4 * len(problem.observed)
     most += problem.num_coordinates
     most += 0 if problem.time is None else len(problem.time.axis.times) * num_nodes
     most += sum(one.rows.num_rows for one in readings.values())
-    every = quantity_draws(posterior, sampler, num_draws=num_draws, seed=seed, numbers=most)
+    every = quantity_draws(
+        posterior, sampler, num_draws=num_draws, seed=seed, numbers=most, progress=progress
+    )
     found = finite_draws(every)
     found["unknowns"] = {
         name: kept_values(problem, name, own) for name, own in found["unknowns"].items()
     }
-    distribution = posterior.distribution
+    distribution, shifts = posterior.distribution, shifts_of(problem, found)
     drawn = PosteriorDraws(
         mesh=mesh,
         seed=seed,
@@ -201,8 +219,8 @@ def draws_and_readings(
         is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
         state=NodalDraws(rounded(found["state"]), False),
         unknowns=unknowns_of(problem, found),
-        observed=observed_draws(problem, found["sensors"]),
-        shifts=shifts_of(problem.likelihood, found),
+        observed=observed_draws(problem, found["sensors"], shifts, seed),
+        shifts=shifts,
         local_name=local_name(problem.likelihood),
         mapped=mapped_fields(problem),
         flux=found["flux"].mean(axis=0) if sampler.has_flux else None,
@@ -214,19 +232,19 @@ def draws_and_readings(
 
 
 def draws_and_course(
-    posterior: Posterior, *, num_draws: int | None = None
+    posterior: Posterior, *, num_draws: int | None = None, progress: bool = False
 ) -> tuple[PosteriorDraws, Course | None]:
     """What a run keeps of a problem whose state is read at points; a steady one has no course."""
-    problem = posterior.problem
+    problem, asked = posterior.problem, {"num_draws": num_draws, "progress": progress}
     if problem.time is None:
-        return posterior_draws(posterior, num_draws=num_draws), None
+        return draws_and_readings(posterior, {}, **asked)[0], None
     axis, num_nodes = problem.time.axis, problem.forward.space.mesh.num_nodes
     shown = spread(len(axis.times), min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES))
     places = np.unique(problem.observations.points, axis=0)
     places = places[spread(len(places), max(MOST_ROWS // len(axis.times), 1))]
     dates = axis.dates(axis.times)
     readings = {MAPS: reading(problem, dates[shown]), PLACES: reading(problem, dates, places)}
-    drawn, read = draws_and_readings(posterior, readings, num_draws=num_draws)
+    drawn, read = draws_and_readings(posterior, readings, **asked)
     numbers = sum(one.shape[1] for one in read.values())
     rows = spread(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
     maps, at_places = (rounded(read[name][rows]) for name in (MAPS, PLACES))
@@ -286,21 +304,40 @@ def unknown_draws(
     return NodalDraws(rounded(values), field.is_log)
 
 
-def observed_draws(problem: InverseProblem, drawn: AtSensors) -> Observed:
+def observed_draws(
+    problem: InverseProblem, drawn: AtSensors, shifts: Shifts, seed: int
+) -> Observed:
+    """New measurements at the sensors share what they do with those that were made there."""
+    new, sites, errors = np.asarray(drawn.measured), shifts.sites, shifts.errors
+    if sites is not None and errors is not None:
+        count = len(sites.group)
+        shared = errors.at(sites.group, sites.when)
+        probability = np.random.default_rng(seed).uniform(size=shared.mean.shape)
+        said = np.asarray(drawn.predicted)[:, :count]
+        new = np.hstack([shifts.measured(said, probability, shared), new[:, count:]])
     return Observed(
         points=problem.observations.points,
         values=np.asarray(problem.observed, float),
         censored=problem.censored,
         predicted=rounded(drawn.predicted),
         noise=rounded(drawn.noise),
-        measured=(exactly if problem.likelihood.is_discrete else rounded)(drawn.measured),
+        measured=(exactly if problem.likelihood.is_discrete else rounded)(new),
     )
 
 
-def shifts_of(likelihood: AbstractLikelihood, found: dict[str, Any]) -> Shifts:
+def shifts_of(problem: InverseProblem, found: dict[str, Any]) -> Shifts:
+    likelihood = problem.likelihood
     effects, noise = effects_of(likelihood), found["noise"]
     local = None if effects is None else effects.local
     has_design = effects is not None and effects.design is not None
+    sites, residuals, own = site_errors(problem), None, None
+    if sites is not None:
+        count = len(sites.group)
+        predicted = found["sensors"].predicted[:, :count]
+        residuals = rounded(np.asarray(problem.observed, float)[:count] - predicted)
+        if noise["sd"].shape[1] > 1:
+            own = np.asarray(noise["sd"], float)
+            own = own[:1] if (own == own[0]).all() else own
     return Shifts(
         effects=found["effects"] if has_design else None,
         local=local,
@@ -308,7 +345,31 @@ def shifts_of(likelihood: AbstractLikelihood, found: dict[str, Any]) -> Shifts:
         parameters={name: np.median(one, axis=1)[:, None] for name, one in noise.items()},
         differs=any(one.shape[1] > 1 for one in noise.values()),
         scatter=likelihood.noise.scatter,
+        sites=sites,
+        residuals=residuals,
+        sensor_sd=own,
     )
+
+
+def site_errors(problem: InverseProblem) -> SiteErrors | None:
+    """Of the first kind of data, where readings of one site share their errors."""
+    noise = problem.likelihood.noise
+    if not isinstance(noise, GroupedNormal):
+        return None
+    group = np.asarray(noise.group)
+    points = problem.observations.points[: len(group)]
+    _, first = np.unique(group, return_index=True)
+    is_one = np.bincount(group, (points != points[first][group]).any(axis=1)) == 0
+    places = np.where(is_one[:, None], points[first], np.nan)
+    if noise.times is None:
+        return SiteErrors(group, places, None, None)
+    times, clock, when = np.asarray(noise.times, float), None, problem.observations.when
+    if problem.time is not None and when is not None:
+        axis = problem.time.axis
+        ahead = axis.numbers(when[: len(group)], "times of observations") - times
+        same = np.ptp(ahead) <= SAME_CLOCK * max(np.ptp(times), np.ptp(axis.times))
+        clock = float(ahead.mean()) if same else None
+    return SiteErrors(group, places, times, clock)
 
 
 def local_name(likelihood: AbstractLikelihood) -> str | None:

@@ -6,6 +6,7 @@ nodes and interpolated between them, numbers and regions as they are.
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
 from riesz.observe.scatter import AbstractScatter
+from riesz.observe.sites import ErrorsGiven, Shared, SiteErrors
 from riesz.prediction.learned import Learned
 from riesz.prediction.sensors import AtSensors
 
@@ -150,16 +152,31 @@ class Shifts(eqx.Module):
     parameters: Mapping[str, Float[np.ndarray, "draw 1"]]  # of noise; medians over sensors
     differs: bool  # whether sensors have noise of their own
     scatter: AbstractScatter | None
+    sites: SiteErrors | None = None  # where readings of one share their errors
+    residuals: Rounded | None = None  # of their readings
+    sensor_sd: Float[np.ndarray, "#draw sensor"] | None = None  # where each has one of its own
+
+    @cached_property
+    def errors(self) -> ErrorsGiven | None:
+        """What readings of one site share, given their residuals."""
+        if self.sites is None or self.residuals is None:
+            return None
+        sd = self.parameters["sd"] if self.sensor_sd is None else self.sensor_sd
+        return self.sites.given(self.residuals.values(), sd, self.parameters)
 
     def chosen(self, rows: Rows) -> "Shifts":
         def own(values: Any) -> Any:
             return None if values is None else values[rows]
+
+        sd, residuals = self.sensor_sd, self.residuals
 
         return dataclasses.replace(
             self,
             effects=own(self.effects),
             local_weights=own(self.local_weights),
             parameters={name: values[rows] for name, values in self.parameters.items()},
+            residuals=None if residuals is None else residuals.chosen(rows),
+            sensor_sd=sd if sd is None or len(sd) == 1 else sd[rows],
         )
 
     def said(
@@ -186,14 +203,22 @@ class Shifts(eqx.Module):
         """What new measurements scatter about, in their unit."""
         return said if self.scatter is None else self.scatter.expected(said, self.parameters)
 
-    def measured(self, said: AtPlaces, probability: Float[np.ndarray, " draw #place"]) -> AtPlaces:
-        """New measurements, with noise."""
+    def measured(
+        self,
+        said: AtPlaces,
+        probability: Float[np.ndarray, " draw #place"],
+        shared: Shared | None = None,
+    ) -> AtPlaces:
+        """New measurements, with noise; `shared` is what they share with earlier readings."""
         if self.scatter is None:
             raise RieszError(
                 "how new measurements scatter elsewhere is not known for this kind of noise: ask "
                 "for the state, u."
             )
-        return self.scatter.quantile(probability, said, self.parameters)
+        if shared is None:
+            return self.scatter.quantile(probability, said, self.parameters)
+        sd = np.hypot(self.parameters["sd"], shared.sd)
+        return said + shared.mean + sd * ndtri(probability)
 
 
 Unknown = NodalDraws | RegionDraws | NumberDraws

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from riesz.mesh.locate import Location
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
@@ -17,7 +17,7 @@ class Elsewhere:
 
     `design` holds covariates there, `given` the states, where they are of another date. What is
     open at a place beside the draw is told by its probability: what neighbours share, `local`, and
-    `noise`.
+    `noise`. Readings of one site share their errors: `site` is its number, `when` the time.
     """
 
     draws: PosteriorDraws
@@ -27,6 +27,8 @@ class Elsewhere:
     local: Probabilities
     noise: Probabilities
     given: AtPlaces | None = None
+    site: Int[np.ndarray, " place"] | None = None
+    when: Float[np.ndarray, " place"] | None = None
 
     def located(self, part: slice) -> Location | None:
         where = self.where
@@ -53,7 +55,11 @@ class Elsewhere:
 
     def measured(self, part: slice) -> AtPlaces:
         """New measurements, noise included."""
-        return self.draws.shifts.measured(self.said(part), of_part(self.noise, part))
+        shifts, shared = self.draws.shifts, None
+        if self.site is not None and shifts.errors is not None:
+            when = None if self.when is None else self.when[part]
+            shared = shifts.errors.at(self.site[part], when)
+        return shifts.measured(self.said(part), of_part(self.noise, part), shared)
 
     def unknown(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
         here = self.located(part)
@@ -74,15 +80,21 @@ def elsewhere(
     given: AtPlaces | None = None,
     seed: int = 0,
     together: bool = True,
+    site: Int[np.ndarray, " place"] | None = None,
+    when: Float[np.ndarray, " #place"] | None = None,
 ) -> Elsewhere:
     """Where places are looked at one by one, what is open is the same quantile at all of them, so
-    that maps are smooth; where draws are, not `together`, each place has its own."""
+    that maps are smooth; where draws are, not `together`, each place has its own.
+
+    Without sites, places are of new ones.
+    """
     rng, shape = np.random.default_rng(seed), (draws.num_draws, len(points))
     if together:
         local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
     else:
         local, noise = rng.uniform(size=(2, *shape))
-    return Elsewhere(draws, points, where, design, local, noise, given)
+    when = None if when is None else np.broadcast_to(when, len(points))
+    return Elsewhere(draws, points, where, design, local, noise, given, site, when)
 
 
 def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:

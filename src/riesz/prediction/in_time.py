@@ -4,7 +4,6 @@ Each draw of the unknowns is marched along the time axis anew, since what was re
 is of their places alone.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -20,9 +19,7 @@ from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.march import march
 from riesz.observe.observables import rows_at as operator_at
-from riesz.posterior.posterior import AbstractStateMap, Posterior, Read, check_levels
-from riesz.prediction.predict import drawn_chunks
-from riesz.prediction.statistics import LEVELS, NUM_DRAWS, Prediction, check_thresholds, gathered
+from riesz.posterior.posterior import AbstractStateMap, Read
 from riesz.problem.problem import InverseProblem
 from riesz.problem.recording import rows_at
 
@@ -111,52 +108,3 @@ def recorded_of_draw(
     recorded = jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
     beside = states.beside_the_march(problem, key, z, under, read, solver)
     return recorded if beside is None else recorded + beside
-
-
-def predict_in_time(
-    posterior: Posterior,
-    times: Any,
-    at: ArrayLike | None = None,
-    *,
-    measured: bool = False,
-    under: InverseProblem | None = None,
-    num_draws: int = NUM_DRAWS,
-    seed: int = 0,
-    quantiles: Sequence[float] = LEVELS,
-    exceed: Sequence[float] = (),
-    tolerance: float | None = None,
-) -> Prediction:
-    """Statistics of the state at times, a row each, at points or else at all nodes.
-
-    `times` are numbers or dates on the axis, which may reach beyond the data: a forecast. With
-    `measured` they are of new measurements there. `under` is a problem with the same unknowns and
-    other stresses, wells or prescribed values: a scenario under this posterior.
-    """
-    check_levels(quantiles)
-    check_thresholds(exceed)
-    posed = posterior.problem if under is None else under
-    found = reading(posed, times, at, tolerance=tolerance)
-    assert posed.time is not None  # or there is nothing to read
-    if under is not None:
-        check_same_unknowns(posterior.problem, under)
-    sampler = Marched(
-        under=posed,
-        states=posterior.states,
-        reading=found,
-        solver=posed.suited(),
-        measured=measured,
-    )
-    chunks = drawn_chunks(posterior, sampler, num_draws, seed)
-    return gathered(chunks, num_draws, quantiles, exceed)
-
-
-def check_same_unknowns(known: InverseProblem, other: InverseProblem) -> None:
-    ours, theirs = (
-        {name: one.num_coordinates for name, one in problem.latents.latents.items()}
-        for problem in (known, other)
-    )
-    if ours != theirs:
-        raise RieszError(
-            f"a scenario has the unknowns {theirs or 'nothing'}, and the posterior {ours} (names "
-            "and numbers of coordinates): they must be the same."
-        )

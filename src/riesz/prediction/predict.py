@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
@@ -28,9 +28,13 @@ from riesz.prediction.statistics import (
 )
 from riesz.problem.dependence import dependence
 from riesz.problem.problem import InverseProblem
+from riesz.progress import bar
 
 CHUNK_NUMBERS = 4_000_000
 """States and predicted values that are held at once on the device, as numbers."""
+
+MOST_TOGETHER = 32
+"""Draws that are marched together."""
 
 Sampler = Callable[[PRNGKeyArray, InverseProblem, Float[Array, " node"], PyTree], Any]
 """A quantity that may also draw: `sampler(key, problem, state, z)`."""
@@ -118,13 +122,18 @@ def quantity_draws(
     num_draws: int = NUM_DRAWS,
     seed: int = 0,
     numbers: int | None = None,
+    progress: bool = False,
 ) -> PyTree[np.ndarray]:
     """All draws of a small quantity, or of a dictionary of them: the first axis counts draws.
 
-    Where a quantity reads the state and has so many numbers at most, it need not be traced to
-    find that out.
+    Where a quantity reads the state, in time what it marches to itself, and has so many numbers at
+    most, it need not be traced to find that out.
     """
-    chunks = list(drawn_chunks(posterior, sampler, num_draws, seed, numbers))
+    with bar(progress) as shown:
+        task, chunks = shown.add_task("draws", total=num_draws, terms=""), []
+        for chunk in drawn_chunks(posterior, sampler, num_draws, seed, numbers):
+            chunks.append(chunk)
+            shown.update(task, advance=len(jax.tree.leaves(chunk)[0]))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
 
@@ -165,18 +174,21 @@ def drawn_chunks(
     coordinates = representative(posterior, coordinate_key, num_draws)
     num_draws = len(coordinates)
     problem, states = posterior.problem, posterior.states
-    wanted = True
+    wanted = problem.time is None
     if numbers is None:
         numbers = num_numbers(problem, sampler, coordinates)
         wanted = reads_state(problem, sampler, coordinates)
-    size = chunk_size(num_draws, numbers)
+    together = num_sharing(problem, coordinates)
+    size = together * chunk_size(num_draws // together, together * numbers)
     for number, start in enumerate(range(0, num_draws, size)):
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
         own, now = coordinates[rows], jr.split(key)
         z = problem.latents.of_draws(own)
         found = states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
-        values = of_chunk(problem, sampler, now[1], z, found)
+        shared, own = shared_and_own(z, together)
+        keys = jr.split(now[1], size).reshape(-1, together)
+        values = of_chunk(problem, sampler, keys, shared, own, found)
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
 
 
@@ -211,32 +223,76 @@ def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, jax.
     return jax.eval_shape(lambda own: problem.z(own), own)  # noqa: PLW0108
 
 
+def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
+    """How many draws in a row differ in some unknowns alone: in time they are marched together.
+
+    So are those that `conditional` makes for values of the unknowns that it does not integrate out.
+    """
+    if problem.time is None:
+        return 1
+    rows = np.asarray(coordinates)
+    count = len(rows)
+    changes = (rows[1:] != rows[:-1]).sum(axis=0)
+    seldom = changes < count - 1
+    if not seldom.any() or seldom.all():
+        return 1
+    starts = np.flatnonzero((rows[1:, seldom] != rows[:-1, seldom]).any(axis=1)) + 1
+    found = int(np.gcd.reduce(np.append(starts, count)))
+    return max(size for size in range(1, MOST_TOGETHER + 1) if found % size == 0)
+
+
+Z = dict[str, Array]
+"""What draws stand for, with leading axes of draws, of blocks, or of blocks and draws in them."""
+
+
+def shared_and_own(z: Z, together: int) -> tuple[Z, Z]:
+    """What so many draws in a row share, once for each block of them; and the rest, by blocks."""
+    shared, own = {}, {}
+    for name, leaf in z.items():
+        blocks = leaf.reshape(-1, together, *leaf.shape[1:])
+        is_shared = together > 1 and bool(jnp.all(blocks == blocks[:, :1]))
+        (shared if is_shared else own)[name] = blocks[:, 0] if is_shared else blocks
+    return shared, own
+
+
 @eqx.filter_jit
 def of_chunk(
     problem: InverseProblem,
     sampler: Sampler,
-    key: PRNGKeyArray,
-    z: dict[str, Float[Array, " draw *value"]],
+    keys: Key[Array, "block together"],
+    shared: Z,
+    own: Z,
     states: Float[Array, "draw node"],
 ) -> PyTree[Array]:
-    """The quantity for each of some draws."""
-    keys = jr.split(key, len(states))
+    """The quantity for each of some draws, blocks of which have some unknowns in common."""
 
-    def of_draw(own: PRNGKeyArray, z: PyTree, state: Float[Array, " node"]):
-        return jax.tree.map(jnp.asarray, sampler(own, problem, state, z))
+    def of_draw(key: PRNGKeyArray, own: PyTree, state: Float[Array, " node"], shared: PyTree):
+        return jax.tree.map(jnp.asarray, sampler(key, problem, state, shared | own))
+
+    def of_block(given: Any) -> PyTree[Array]:
+        keys, shared, own, states = given
+        if len(keys) == 1:
+            first = jax.tree.map(lambda leaf: leaf[0], (keys, own, states))
+            return jax.tree.map(lambda leaf: leaf[None], of_draw(*first, shared))
+        return jax.vmap(of_draw, in_axes=(0, 0, 0, None))(keys, own, states, shared)
 
     # One after the other: several factorisations of many matrices at a time have been seen to wait
-    # for each other forever, on two cores.
-    return jax.lax.map(lambda own: of_draw(*own), (keys, z, states))
+    # for each other forever, on two cores. A block has one.
+    blocks = states.reshape(*keys.shape, -1)
+    found = jax.lax.map(of_block, (keys, shared, own, blocks))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
 
 
 def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> int:
     """In one draw of a quantity, and of the state that it is of."""
     size = num_values(problem)
-    state = jax.ShapeDtypeStruct((1, size), problem.forward.dtype)
+    state, keys = (
+        jax.ShapeDtypeStruct((1, size), problem.forward.dtype),
+        jr.split(jr.key(0), (1, 1)),
+    )
     z = unknowns_like(problem, coordinates)
-    z = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in z.items()}
-    one = eqx.filter_eval_shape(of_chunk, problem, sampler, jr.key(0), z, state)
+    z = {name: jax.ShapeDtypeStruct((1, 1, *leaf.shape), leaf.dtype) for name, leaf in z.items()}
+    one = eqx.filter_eval_shape(of_chunk, problem, sampler, keys, {}, z, state)
     return max(size, sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one)))
 
 

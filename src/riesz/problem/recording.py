@@ -72,6 +72,14 @@ class Recording(eqx.Module):
         found = march(self.transient(step), z, solver, step.newton, Reader(self.sensors, step))
         return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan).ravel()
 
+    def of_states(
+        self, step: BoundaryValueProblem, states: Float[Array, "time dof"], z: PyTree
+    ) -> Float[Array, " record"]:
+        """The record of states at all times."""
+        reader = Reader(self.sensors, step)
+        times = on_device(self.axis.times, states.dtype)
+        return jax.vmap(lambda own, when: reader(own, at_time(z, when)))(states, times).ravel()
+
     def recorded(
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver | None
     ) -> Float[Array, " record"]:

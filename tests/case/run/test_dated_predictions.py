@@ -13,13 +13,17 @@ from tests.tiny_run_in_time import case_in_time, fallen, tiny_run_in_time
 
 from riesz.case.report.content import content_of
 from riesz.case.report.page import page_data
+from riesz.case.run import dated
 from riesz.case.run.folder import read_run
 from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
+from riesz.observe.scatter import SummedScatter
+from riesz.observe.sites import SiteErrors
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
+from riesz.prediction.data import predict_in_time
 from riesz.prediction.drawing import draws_and_course
-from riesz.prediction.in_time import predict_in_time
+from riesz.prediction.draws import exactly
 
 STEPS = [f"1980-{day}" for day in ("01-01", "01-31", "03-01", "03-31", "04-30", "05-30", "06-29")]
 KEPT = [STEPS[0], STEPS[3], STEPS[6]]  # of maps
@@ -131,6 +135,41 @@ def test_what_a_fit_keeps_and_what_is_marched_to_later_are_the_same(tmp_path):
     assert [row["day"] for row in rows] == ["1980-01-31", "1980-04-30"]
     found = [float(row["u_mean"]) for row in rows]
     np.testing.assert_allclose(found, [direct.mean[1, 0], direct.mean[4, 1]], rtol=1e-6)
+
+
+def test_forecasts_know_the_level_of_their_site_and_take_no_march(run, tmp_path, monkeypatch):
+    kept = run.kept
+    count = kept.draws.num_draws
+    off = np.array([0.4, 0.4, -0.3])  # of two readings of A, and one of B
+    shifts = replace(
+        kept.draws.shifts,
+        scatter=SummedScatter(("sd", "level_sd")),
+        parameters={"sd": np.full((count, 1), 0.01), "level_sd": np.full((count, 1), 5.0)},
+        sites=SiteErrors(np.array([0, 0, 1]), WELLS, None, None),
+        residuals=exactly(np.tile(off, (count, 1))),
+    )
+    known = replace(run)
+    known.__dict__["kept"] = kept._replace(
+        draws=replace(kept.draws, shifts=shifts), course=replace(kept.course, shifts=shifts)
+    )
+    (tmp_path / "p.csv").write_text("well,day\nB,1980-06-29\nA,1980-01-31\n")
+    monkeypatch.setattr(dated, "computed_states", None)
+    places = {"points": tmp_path / "p.csv"}
+    told = write_prediction(known, tmp_path / "a.csv", stat="mean,sd", **places)
+    write_prediction(known, tmp_path / "u.csv", quantity="u", **places)
+    rows = rows_of(tmp_path / "a.csv")
+    assert [(row["well"], row["day"]) for row in rows] == [("B", STEPS[-1]), ("A", STEPS[1])]
+    states = [float(row["u_mean"]) for row in rows_of(tmp_path / "u.csv")]
+    found = [float(row["measurement_mean"]) for row in rows]
+    np.testing.assert_allclose(np.subtract(found, states), [-0.3, 0.4], atol=1e-4)
+    assert not any("readings of their own" in note for note in told["notes"])
+    (tmp_path / "p.csv").write_text("well,x,y,day\nnew,0.5,0.5,1980-06-29\n")
+    told = write_prediction(known, tmp_path / "a.csv", stat="sd", **places)
+    assert any("all places have no readings of their own" in note for note in told["notes"])
+    assert float(rows_of(tmp_path / "a.csv")[0]["measurement_sd"]) > 4.0
+    (tmp_path / "p.csv").write_text("well,day\nnew,1980-06-29\n")
+    with pytest.raises(RieszError, match="line 2: well is 'new', of which there are no readings"):
+        write_prediction(known, tmp_path / "a.csv", **places)
 
 
 def test_the_report_has_maps_by_date_and_hydrographs(run):

@@ -14,12 +14,20 @@ from riesz.errors import told_of
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scaled
 from riesz.fem.terms.series import Series
-from riesz.fem.terms.weakform import WeakForm, advection, diffusion, reaction, source, storage
+from riesz.fem.terms.weakform import (
+    WeakForm,
+    advection,
+    diffusion,
+    leakage,
+    reaction,
+    source,
+    storage,
+)
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST
 from riesz.spelling import listed
 
-TERMS = ("storage", "diffusion", "advection", "reaction", "source")
+TERMS = ("storage", "diffusion", "advection", "reaction", "leakage", "level", "source")
 PRINCIPAL = ("along", "across", "angle")
 DIM, ROUNDING = 2, 1e-12
 
@@ -82,6 +90,7 @@ Anisotropy = Annotated[Any, PlainValidator(as_anisotropy)]
 class EquationTable(Table):
     """storage du/dt - div(diffusion anisotropy grad u) + advection . grad u + reaction u = source.
 
+    Leakage (level - u) may be added to the right: exchange with drains, or with a layer below.
     Storage goes with the table [time].
     """
 
@@ -89,6 +98,8 @@ class EquationTable(Table):
     diffusion: Regional = None
     advection: Regional = None
     reaction: Regional = None
+    leakage: Regional = None
+    level: Regional = None
     source: Regional = None
     anisotropy: Anisotropy = None
     upwind: bool = False
@@ -98,6 +109,11 @@ class EquationTable(Table):
     def check(self):
         if not self.given():
             raise ValueError(f"holds no term: give at least one of {listed(TERMS)}")
+        if (self.leakage is None) != (self.level is None):
+            raise ValueError(
+                "needs leakage and level together, or neither of them: by area, leakage times "
+                "(level - u) enters"
+            )
         if self.upwind and self.advection is None:
             raise ValueError("has the key 'upwind', which needs 'advection': what is upwinded")
         if self.crosswind is not None and not self.upwind:
@@ -150,11 +166,13 @@ class EquationTable(Table):
         if self.anisotropy is not None:
             tensor = on_mesh(mesh, "anisotropy", self.anisotropy)
             values["diffusion"] = scaled(values["diffusion"], tensor)
+        level = values.pop("level", None)
         terms: dict[str, Callable[[Any], WeakForm]] = {
             "storage": storage,
             "diffusion": diffusion,
             "advection": partial(advection, supg=self.upwind, crosswind=self.crosswind),
             "reaction": reaction,
+            "leakage": lambda conductance: leakage(conductance, 1.0, level),
             "source": lambda strength: -source(strength),
         }
         return sum((terms[name](value) for name, value in values.items()), start=WeakForm())

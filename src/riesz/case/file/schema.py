@@ -94,7 +94,7 @@ def told_of_table() -> Iterator[None]:
         raise ValueError(f"is wrong: {str(error).rstrip('.')}") from None
 
 
-SERIES_PLACES = ("equation.source", "equation.reaction", "equation.diffusion")
+SERIES_PLACES = ("equation.source", "equation.reaction", "equation.diffusion", "equation.level")
 """Keys beside those of the boundary that may name a series."""
 
 
@@ -375,6 +375,7 @@ class ProblemTables(Table):
             for key, value in one.given().items()
         }
         rates = {f"wells.{i}.rate": one.unknown() for i, one in enumerate(self.wells, 1)}
+        rates |= {f"wells.{i}.share": one.share for i, one in enumerate(self.wells, 1)}
         beds = {f"rivers.{i}.conductance": one.unknown() for i, one in enumerate(self.rivers, 1)}
         further = {
             f"measurements.{i}.{key}": value

@@ -35,7 +35,8 @@ class WellTable(Table):
     """A point at which something is put in or, with a negative rate, taken out; or many in a file.
 
     In a point's table `rate` may name an unknown; beside `file`, all three name columns, and `name`
-    does. With a column of dates, a row is the rate of a well from that time on.
+    does. With a column of dates, a row is the rate of a well from that time on; `share` then names
+    an unknown that multiplies all of them.
     """
 
     file: str | None = None
@@ -46,6 +47,7 @@ class WellTable(Table):
     rate: NumberOrName = None
     date: str | None = None
     name: str | None = None
+    share: str | None = None
 
     @model_validator(mode="after")
     def check(self):
@@ -64,6 +66,11 @@ class WellTable(Table):
                 )
         if self.file is None and self.date is not None:
             raise ValueError("has the key 'date', which needs 'file': a table with that column")
+        if self.share is not None and self.date is None:
+            raise ValueError(
+                "has the key 'share', an unknown that rates in time are multiplied by: it needs "
+                "'file' and 'date'"
+            )
         if self.file is None and self.layer is not None:
             raise ValueError("has the key 'layer', which needs 'file': a map layer of points")
         if self.file is None and isinstance(self.rate, str) and not self.rate.isidentifier():
@@ -92,6 +99,7 @@ class WellPoints:
     times: Times | None = None  # from which on the rate of a row holds
     names: list[str] | None = None  # of rows, where they have some
     multiple: Float[np.ndarray, " step"] | None = None  # of an unknown rate, under a scenario
+    share: str | None = None  # the unknown that rates in time are multiplied by
 
     @property
     def places(self) -> Float[np.ndarray, "well 2"]:
@@ -159,7 +167,7 @@ def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoin
     times = None if table.date is None else found.times(table.date)
     called = None if table.name is None else found.words(table.name)
     columns = columns_of(found, names).within(own, crs)
-    return WellPoints(columns, crs=crs or own, times=times, names=called)
+    return WellPoints(columns, crs=crs or own, times=times, names=called, share=table.share)
 
 
 def wells(
@@ -183,7 +191,8 @@ def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> W
     form = WeakForm()
     for one in wells:
         if one.times is not None and axis is not None:
-            form = form + point_source(one.places, series(axis.times[:-1], step_rates(one, axis)))
+            rates = series(axis.times[:-1], step_rates(one, axis), factor=one.share)
+            form = form + point_source(one.places, rates)
     if known:
         places = np.concatenate([one.columns.points for one in known])
         form = form + point_source(places, np.concatenate([one.rates for one in known]))
@@ -254,4 +263,5 @@ def kept_wells(
 def kept_well(table: TextTable, own: WellTable) -> WellPoints:
     times = None if own.date is None else table.times(TIME)
     names = None if own.name is None else table.words(NAME)
-    return WellPoints(columns_of(table, (*AXES, RATE)), times=times, names=names)
+    columns = columns_of(table, (*AXES, RATE))
+    return WellPoints(columns, times=times, names=names, share=own.share)

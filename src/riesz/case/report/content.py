@@ -155,10 +155,13 @@ def course_of(run: Run, measured: Measured, pixels: Grid, seed: int) -> dict[str
     if run.kept is None or run.kept.course is None or data.times is None:
         return None
     draws, course = run.kept.draws, run.kept.course
-    axis, lines = course.axis, []
+    axis, lines, last = course.axis, [], course.map_draws(draws, -1)
+    errors = last.shifts.sites
     for place, states in zip(course.places, np.moveaxis(course.states(), 2, 0), strict=True):
         points = np.tile(place, (len(axis.times), 1))
-        there = elsewhere(course.map_draws(draws, -1), points, None, given=states, seed=seed)
+        site = None if errors is None else errors.numbers_at(points)
+        at = {"given": states, "site": site, "when": axis.times}
+        there = elsewhere(last, points, None, seed=seed, **at)
         of = there.expected if draws.shifts.scatter is None else there.measured
         values = np.asarray(measured.of(of(slice(None))))
         ends = np.quantile(values, (0.025, 0.975), axis=0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.spatial import cKDTree
 
 from riesz.case.file.time_axis import TimeTable, as_moment, check_times
 from riesz.case.run.folder import OPENED, PROBLEM, Run
@@ -75,19 +76,22 @@ def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence
     axis = axis_of(run)
     own = own_times(request, run, axis)
     times = asked_times(ALL if request.at is None else request.at, axis) if own is None else own
-    scene = Scene(at, (), sites, times)
+    numbers, is_paired = axis.numbers(times), own is not None
+    scene = Scene(at, (), sites, times, paired=is_paired)
     course = run.kept.course if run.kept else None
-    if course is not None and request.num_draws is None and request.seed == 0 and own is None:
-        thens = kept_thens(run, course, at, axis.numbers(times))
+    if course is not None and request.num_draws is None and request.seed == 0:
+        thens = kept_thens(run, course, at, numbers, is_paired=is_paired)
         if thens:
             return dataclasses.replace(scene, thens=thens)
-    draws, states = computed_states(request, run, at, times, paired=own is not None)
-    if own is not None:
-        return dataclasses.replace(scene, thens=(Then(draws, states),), paired=True)
+    draws, states = computed_states(request, run, at, times, paired=is_paired)
+    if is_paired:
+        return dataclasses.replace(scene, thens=(Then(draws, states, times=numbers),))
     by_time = np.moveaxis(states.reshape(len(states), len(times), -1), 1, 0)
     thens = tuple(
-        Then(draws, values, when) if is_points(at) else Then(draws.with_states(values), None, when)
-        for values, when in zip(by_time, spelt_times(times), strict=True)
+        Then(draws, values, when, number)
+        if is_points(at)
+        else Then(draws.with_states(values), None, when, number)
+        for values, when, number in zip(by_time, spelt_times(times), numbers[:, None], strict=True)
     )
     return dataclasses.replace(scene, thens=thens)
 
@@ -97,19 +101,29 @@ def is_points(at: Where) -> bool:
 
 
 def kept_thens(
-    run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"]
+    run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"], *, is_paired: bool
 ) -> tuple[Then, ...]:
     """From what the run keeps, where that is enough; else none."""
     assert run.kept is not None
     draws, axis, when = run.kept.draws, course.axis, spelt_times(course.axis.dates(numbers))
     if is_points(at):
-        if not np.array_equal(np.asarray(at), course.places):
+        far, place = cKDTree(course.places).query(np.asarray(at))
+        if (far > 0).any():
             return ()
         states, (step, share) = course.states(), axis.located(numbers, "dates asked for")
         last = course.map_draws(draws, -1)
+        if is_paired:
+            ends = (states[:, step + end, place] for end in (0, 1))
+            values = sum(part * one for part, one in zip((1 - share, share), ends, strict=True))
+            return (Then(last, values, times=numbers),)
         return tuple(
-            Then(last, (1 - part) * states[:, k] + part * states[:, k + 1], word)
-            for k, part, word in zip(step.tolist(), share.tolist(), when, strict=True)
+            Then(
+                *(last, ((1 - part) * states[:, k] + part * states[:, k + 1])[:, place], word),
+                times=number,
+            )
+            for k, part, word, number in zip(
+                *(step.tolist(), share.tolist(), when, numbers[:, None]), strict=True
+            )
         )
     known = axis.times[course.shown]
     if not np.isin(numbers, known).all():

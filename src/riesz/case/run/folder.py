@@ -8,7 +8,7 @@ from it needs no more than these, and no compiler.
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
@@ -108,7 +108,7 @@ class Run:
     notes: tuple[str, ...] = ()  # about the version that wrote it
     time: Any = None  # the table [time], where the equation is one in time
     fitted: "tuple[Case, Posterior] | None" = None  # where they are at hand
-    is_scenario: bool = False  # under which nothing is kept
+    before: "Run | None" = None  # of a scenario, for which nothing is kept, the run it is of
     computed: dict[tuple[int | None, int], PosteriorDraws] = field(default_factory=dict)
 
     @property
@@ -153,7 +153,7 @@ class Run:
     @cached_property
     def kept(self) -> Kept | None:
         """What stands in the folder beside the posterior; runs of older versions have none."""
-        if self.is_scenario:
+        if self.before is not None:
             return None
         path = self.folder / DRAWS
         with told_to_refit(self.folder):
@@ -162,7 +162,7 @@ class Run:
     @cached_property
     def misfit(self) -> "Misfit | None":
         """What contradicts the model, where that was looked for."""
-        return None if self.is_scenario else read_misfit(self.folder / MISFIT)
+        return None if self.before is not None else read_misfit(self.folder / MISFIT)
 
     @property
     def facts(self) -> FitFacts:
@@ -178,6 +178,19 @@ class Run:
             )
             self.computed[num_draws, seed] = drawn
         return self.computed[num_draws, seed]
+
+    def with_residuals(self, draws: PosteriorDraws) -> PosteriorDraws:
+        """Readings were made under the stresses of the fit, whatever a scenario has."""
+        if self.before is None or draws.shifts.residuals is None:
+            return draws
+        asked = draws.num_draws + draws.num_lost
+        residuals = self.before.draws(asked, draws.seed).shifts.residuals
+        if residuals is None or len(residuals.offsets) != draws.num_draws:
+            raise RieszError(
+                "some draws have no solution under the scenario, so that what sites are off by "
+                "cannot be told for the others: ask for value instead of measurement."
+            )
+        return replace(draws, shifts=replace(draws.shifts, residuals=residuals))
 
 
 def kept_answers(folder: Path) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ def scenario(run: Run, changes: Path | str) -> Run:
     their posterior; states are those of the changed equation, solved for anew.
     """
     path = Path(changes)
-    if run.is_scenario:
+    if run.before is not None:
         raise FileFormatError(f"{path}: the run is one under a scenario: give both in one file.")
     case = case_in(run, read_scenario(path, run.folder / PROBLEM, run.decided))
     posterior = dataclasses.replace(run.posterior, problem=case.problem, states=ExactStates())
@@ -80,7 +80,7 @@ def scenario(run: Run, changes: Path | str) -> Run:
         run,
         fitted=(case, posterior),
         computed={},
-        is_scenario=True,
+        before=run,
         notes=(*run.notes, note),
         time=case.tables.time,
     )

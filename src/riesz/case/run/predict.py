@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from riesz.case.data.prepared import Columns, check_inside, columns_of, inside_of
 from riesz.case.run.beside import check_covariates, design_at, holds_for
@@ -33,14 +33,16 @@ from riesz.case.run.request import (
     check_request,
     statistics_in,
 )
-from riesz.errors import RieszError
+from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, bands_of, finite_range
 from riesz.io.tables.layers import read_table
+from riesz.io.tables.text import TextTable
 from riesz.mesh.grid import Grid
 from riesz.mesh.grid import grid as cells_over
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
+from riesz.observe.sites import UNREAD, SiteErrors
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.elsewhere import elsewhere
 from riesz.prediction.statistics import Prediction, over_places
@@ -106,7 +108,7 @@ def write_prediction(
     measured = measured_as(run.observations).linked(known.shifts.scatter)
     bands = predicted(request, under, scene, measured)
     written = write_bands(request, run, scene, measured, bands)
-    told = noise_note(run.observations, known.shifts, quantity)
+    told = [noise_note(run.observations, known.shifts, quantity), unread_note(request, scene)]
     first = bands[0].values
     return {
         "out": str(request.out),
@@ -118,7 +120,7 @@ def write_prediction(
             *(() if request.rows is None else request.rows.notes),
             *run.numbers.get("notes", ()),
             *under.notes,
-            *([told] if told else []),
+            *filter(None, told),
         ],
         "files": [str(path) for path in written],
     }
@@ -160,8 +162,44 @@ def check_dates(request: PredictionRequest, run: Run) -> None:
 
 def scene_of(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
     if asks_for_dates(request, run):
-        return import_module(DATED).dated_scene(request, run, at, sites)
-    return Scene(at, (Then(run.draws(request.num_draws, request.seed)),), sites)
+        scene = import_module(DATED).dated_scene(request, run, at, sites)
+    else:
+        last = None if run.time is None else import_module(DATED).axis_of(run).times[-1:]
+        draws = run.draws(request.num_draws, request.seed)
+        scene = Scene(at, (Then(draws, times=last),), sites)
+    errors = scene.draws.shifts.sites
+    if errors is None or not isinstance(at, np.ndarray):
+        return scene
+    # Once for all dates that have the same.
+    draws = {id(then.draws): then.draws for then in scene.thens}
+    draws = {key: run.with_residuals(one) for key, one in draws.items()}
+    thens = tuple(then._replace(draws=draws[id(then.draws)]) for then in scene.thens)
+    return replace(scene, thens=thens, numbers=site_numbers(run, errors, at, sites))
+
+
+def site_numbers(
+    run: Run, errors: SiteErrors, points: Float[np.ndarray, "place 2"], names: Sequence[str]
+) -> Int[np.ndarray, " place"]:
+    """Which of the observed sites places are: by their names, or else by where they are."""
+    if not names or run.prepared.sites is None:
+        return errors.numbers_at(points)
+    known = {name: number for number, name in enumerate(sorted(set(run.prepared.sites)))}
+    return np.array([known.get(name, UNREAD) for name in names], int)
+
+
+def unread_note(request: PredictionRequest, scene: Scene) -> str | None:
+    """That predictions at places without readings do not know the level of the site."""
+    shifts, numbers = scene.draws.shifts, scene.numbers
+    if shifts.sites is None or request.quantity != MEASUREMENT:
+        return None
+    unread = len(scene.points) if numbers is None else int((numbers == UNREAD).sum())
+    if not unread:
+        return None
+    which = "all" if unread == len(scene.points) else f"{unread} of {len(scene.points)}"
+    return (
+        f"{which} places have no readings of their own: what a site is off by is not known there, "
+        "and how much sites differ is part of the interval"
+    )
 
 
 def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
@@ -262,7 +300,8 @@ def drawn_at(
     where = None if scene.at is None else locate(draws.mesh, points)
     design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
     seeded = {"seed": request.seed, "together": together}
-    there = elsewhere(draws, points, where, design, given=then.states, **seeded)
+    at = {"site": scene.numbers, "when": then.times}
+    there = elsewhere(draws, points, where, design, given=then.states, **seeded, **at)
 
     def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
         if name in draws.names:
@@ -287,7 +326,10 @@ def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Whe
         points, first = np.unique(run.prepared.points, axis=0, return_index=True)
         sites = run.prepared.sites
         return points, () if sites is None else [sites[row] for row in first]
-    return asked_places(request, run, mesh), ()
+    rows, site = request.rows, run.observations.site
+    is_named = rows is not None and run.prepared.sites is not None and site in rows.table.header
+    sites = rows.within.words(str(site)) if rows is not None and is_named else ()
+    return asked_places(request, run, mesh), sites
 
 
 def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionRequest:
@@ -296,11 +338,30 @@ def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionReq
         return request
     names = run.observations
     table = read_table(request.points, value=names.y)
-    columns = columns_of(table, (names.x, names.y)).within(table.crs or names.crs, run.crs)
+    axes, sites = (names.x, names.y), run.prepared.sites
+    if sites is not None and names.site in table.header and not set(axes) <= set(table.header):
+        numbers = places_of_sites(table, str(names.site), sites, run.prepared.points)
+        columns = Columns(table.path, axes, numbers, table.lines, table.place)
+    else:
+        columns = columns_of(table, axes).within(table.crs or names.crs, run.crs)
     inside = inside_of(mesh, columns.points)
     if not inside.any():
         check_inside(columns, mesh)
     return replace(request, rows=PlaceRows(table, inside, columns.points[inside]))
+
+
+def places_of_sites(
+    table: TextTable, name: str, sites: Sequence[str], points: Float[np.ndarray, "row 2"]
+) -> Float[np.ndarray, "place 2"]:
+    """Where the sites of a table without coordinates are, as the readings tell."""
+    first = dict(zip(reversed(sites), points[::-1], strict=True))
+    for row, site in enumerate(table.words(name)):
+        if site not in first:
+            raise FileFormatError(
+                f"{table.at(row)}: {name} is {site!r}, of which there are no readings, and the "
+                f"table has no coordinates: {nearest(site, list(first))}Give those of each row."
+            )
+    return np.array([first[site] for site in table.words(name)])
 
 
 def asked_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.case.data.oddities import named_rows
 from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
@@ -247,6 +247,7 @@ class Then(NamedTuple):
     draws: PosteriorDraws
     states: AtPlaces | None = None
     when: str = ""
+    times: Float[np.ndarray, " #place"] | None = None  # on the axis, where there is one
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +262,7 @@ class Scene:
     sites: Sequence[str] = ()  # of observed places, where they have names
     times: Times | None = None
     paired: bool = False
+    numbers: Int[np.ndarray, " place"] | None = None  # of sites whose readings share errors
 
     @property
     def draws(self) -> PosteriorDraws:

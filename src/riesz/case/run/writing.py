@@ -106,7 +106,7 @@ def run_case(
     numbers = write_run(
         folder,
         case,
-        *accounted(posterior, case, deadline),
+        *accounted(posterior, case, deadline, progress=progress),
         choice=choice,
         command=command,
         seed=seed,
@@ -129,6 +129,8 @@ def accounted(
     posterior: Posterior,
     case: Case | None = None,
     deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
+    *,
+    progress: bool = False,
 ) -> Account:
     """Draws, summary and facts of a posterior, and what contradicts its model.
 
@@ -137,7 +139,7 @@ def accounted(
     """
     try:
         with deadline.kept("before draws of the state were made; riesz predict makes them"):
-            drawn, course = draws_and_course(posterior)
+            drawn, course = draws_and_course(posterior, progress=progress)
         if drawn.num_lost:
             asked = drawn.num_draws + drawn.num_lost
             note = f"the equation has no solution for {drawn.num_lost} of {asked} draws: left out"

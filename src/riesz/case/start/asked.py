@@ -21,3 +21,9 @@ class Asked:
     sites_where: Mapping[str, str] = field(default_factory=dict)
     covariates: tuple[str, ...] = ()
     log: bool = False
+    recharge: Path | None = None  # tables of what drives a model in time
+    wells: Path | None = None
+
+    @property
+    def in_time(self) -> bool:
+        return self.recharge is not None or self.wells is not None

@@ -44,6 +44,8 @@ def site_lines(asked: Asked, site: str | None, folder: Path, *, repeated: bool) 
     if asked.sites is not None:
         where = quoted(relative(asked.sites, folder))
         lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
+    if asked.in_time:
+        return lines
     return [
         *lines,
         f'aggregate = "median"         # one observation a {"site" if site else "place"}',
@@ -97,9 +99,16 @@ class Dates:
     """A column of days, the first and the last of them, and in which order they are written."""
 
     column: str
-    first: datetime.date
-    last: datetime.date
+    days: tuple[datetime.date, ...]
     order: str | None
+
+    @property
+    def first(self) -> datetime.date:
+        return min(self.days)
+
+    @property
+    def last(self) -> datetime.date:
+        return max(self.days)
 
     @property
     def step(self) -> str:
@@ -108,22 +117,25 @@ class Dates:
         return next((name for name, longer in STEPS.items() if days > longer), "day")
 
 
-def dates_in(table: TextTable) -> Dates | None:
+def dates_in(table: TextTable, *, of_any_name: bool = False) -> Dates | None:
     for name in table.header:
-        if not re.fullmatch(DATE_NAME, bare(name)) or table.header.count(name) > 1:
+        is_named = of_any_name or re.fullmatch(DATE_NAME, bare(name))
+        if not is_named or table.header.count(name) > 1:
             continue
         found = days_in(table.cells(name))
-        days = [day for day in found.found if day is not None]
+        days = tuple(day for day in found.found if day is not None)
         if len(days) > MOSTLY * table.num_rows:
-            return Dates(name, min(days), max(days), found.order)
+            return Dates(name, days, found.order)
     return None
 
 
-def date_lines(dates: Dates | None) -> list[str]:
-    """For whoever wants to choose."""
+def date_lines(asked: Asked, dates: Dates | None) -> list[str]:
+    """For whoever wants to choose; in time, dates are needed."""
     if dates is None:
         return []
     order = f"; read {dates.order}" if dates.order else ""
+    if asked.in_time:
+        return [f"date = {quoted(dates.column)}   # when readings were made{order}"]
     return [
         f"# date = {quoted(dates.column)}   # with from and to, only these days count{order}",
         f"# from = {dates.first}",
@@ -131,27 +143,15 @@ def date_lines(dates: Dates | None) -> list[str]:
     ]
 
 
-def date_notes(dates: Dates | None) -> list[str]:
+def date_notes(asked: Asked, dates: Dates | None) -> list[str]:
     if dates is None or dates.first == dates.last:
         return []
+    told = f"dates: {dates.column}, {dates.first} to {dates.last}"
+    if asked.in_time:
+        return [told]
     return [
-        f"dates: {dates.column}, {dates.first} to {dates.last}: the map is of all together; "
-        "[time] stands ready behind # for an equation in time"
-    ]
-
-
-def time_lines(dates: Dates | None, *, aggregated: bool) -> list[str]:
-    """An axis of time that stands ready, where dates differ."""
-    if dates is None or dates.first == dates.last:
-        return []
-    without = ", leave out aggregate" if aggregated else ""
-    return [
-        f"# [time]            # in time: take the # from date above{without},",
-        f"# start = {dates.first}   # add storage to [equation], and say what changes: wells or",
-        f"# end = {dates.last}     # a [series.NAME] with dates, or a start that is not steady",
-        f"# step = {quoted(dates.step)}",
-        '# initial = "steady"   # of the first stresses; or a number, or an unknown',
-        "",
+        f"{told}: the map is of all together; name what changes by --recharge and --wells, tables "
+        "with dates, for a model in time"
     ]
 
 

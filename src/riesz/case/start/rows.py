@@ -26,6 +26,7 @@ from riesz.case.start.columns import (
 )
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
 from riesz.case.start.lines import (
+    Dates,
     crs_line,
     date_lines,
     date_notes,
@@ -35,7 +36,6 @@ from riesz.case.start.lines import (
     relative,
     row_lines,
     site_lines,
-    time_lines,
 )
 from riesz.case.table import table_of
 from riesz.errors import FileFormatError, RieszError, told_of
@@ -63,7 +63,8 @@ class MeasuredRows:
     systems: Systems
     file: OutlineFile | None  # in the coordinates of the problem
     lines: str  # of [observations], each with its end
-    time: str  # the lines of [time], behind #, where there are dates
+    dates: Dates | None
+    sites: list[str] | None  # of the rows
     notes: tuple[str, ...]  # what was guessed, and how many rows there are
 
 
@@ -118,6 +119,7 @@ def measured_rows(
     check_values(table.kept(inside), values[inside], names, outline)
     positive = checked_covariates(table.kept(inside), values[inside], names, asked)
     dates = dates_in(table.kept(inside))
+    check_in_time(asked, table, dates, site)
     repeated = site is not None or len(np.unique(places[inside], axis=0)) < int(inside.sum())
     lines = [
         f"file = {quoted(relative(table_path, folder))}",
@@ -128,15 +130,15 @@ def measured_rows(
         *crs_line(systems.table if systems.moves_table else None),
         f"value = {quoted(names.value)}",
         *row_lines(asked, {name: (raw[name], columns[name]) for name in raw}, good & ~inside),
-        *date_lines(dates),
+        *date_lines(asked, dates),
         *option_lines(asked, unit_of(names.value), positive),
     ]
     text = "".join(f"{line}\n" for line in lines)
     found = read_as_written(text, folder, table_path, systems, outline)
     notes = [*written, *names.why, *systems.notes, *told, *odd, row_note(total, good, inside)]
     notes += outside_notes(table, good & ~inside, site)
-    notes += [*date_notes(dates), *found.notes]
-    if repeated:
+    notes += [*date_notes(asked, dates), *found.notes]
+    if repeated and not asked.in_time:
         by = "their coordinates" if site is None else site
         notes.append(f"observations: {found.told[-1]}, told by {by}")
     return MeasuredRows(
@@ -146,9 +148,27 @@ def measured_rows(
         systems=systems,
         file=file,
         lines=text,
-        time="".join(f"{line}\n" for line in time_lines(dates, aggregated=repeated)),
+        dates=dates,
+        sites=found.sites,
         notes=tuple(notes),
     )
+
+
+def check_in_time(asked: Asked, table: TextTable, dates: Dates | None, site: str | None) -> None:
+    """Raise where readings cannot be those of a model in time, if one is asked for."""
+    if not asked.in_time:
+        return
+    if dates is None or dates.first == dates.last:
+        raise FileFormatError(
+            f"{table.path}: a model in time needs a column of dates, such as 1990-01-15, that is "
+            f"called so; there are {', '.join(table.header)}: leave --recharge and --wells out for "
+            "a map of all readings together."
+        )
+    if site is None:
+        raise FileFormatError(
+            f"{table.path}: a model in time needs to know which readings are of one site: name "
+            f"that column, of {', '.join(table.header)}, by --site."
+        )
 
 
 def read_as_written(

@@ -10,18 +10,20 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from riesz.case.data.prepared import groups_of
 from riesz.case.start.asked import Asked
 from riesz.case.start.coordinates import Systems
 from riesz.case.start.lines import crs_quoted, number, quoted, relative
-from riesz.case.start.rows import measured_rows
-from riesz.errors import RieszError
+from riesz.case.start.rows import MeasuredRows, measured_rows
+from riesz.case.start.stresses import Stresses, read_stresses, share_lines
+from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import is_crs_text
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, simplify_outline
 from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_outline_file
 from riesz.io.store.files import write_bytes
 
-NUM_NODES = 2000
+NUM_NODES, NODES_IN_TIME = 2000, 300
 NODES_PER_SQUARE = 2.8
 """Nodes of a mesh in a square of the longest edge, as our mesher makes them."""
 
@@ -77,6 +79,8 @@ def write_first_problem(
     sites_where: Mapping[str, str] | None = None,
     covariates: Sequence[str] = (),
     log: bool = False,
+    recharge: Path | str | None = None,
+    wells: Path | str | None = None,
 ) -> tuple[str, ...]:
     """Write a first problem file for a table of measurements; returns what was guessed, in words.
 
@@ -99,6 +103,8 @@ def write_first_problem(
         sites_where=sites_where or {},
         covariates=tuple(covariates),
         log=log,
+        recharge=None if recharge is None else Path(recharge),
+        wells=None if wells is None else Path(wells),
     )
     outline = None if polygon is None else Path(polygon)
     made = starter(Path(table), outline, out.absolute().parent, asked)
@@ -118,26 +124,36 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
     file, points, values = measured.file, measured.points, measured.values
     extent = float(np.ptp(np.concatenate(file.outline.rings) if file else points, axis=0).max())
     outline = file.outline if file else hull_outline(points, MARGIN_SHARE * extent)
-    edge = rounded(math.sqrt(NODES_PER_SQUARE * outline.area / NUM_NODES))
+    num_nodes = NODES_IN_TIME if asked.in_time else NUM_NODES
+    edge = rounded(math.sqrt(NODES_PER_SQUARE * outline.area / num_nodes))
     spread = float(values.std())
     length = rounded(LENGTH_SHARE * extent)
+    stresses = read_stresses(asked, folder) if asked.in_time else None
+    own = {} if stresses is None else gaps_in_time(measured, stresses)
     # The words of the file, each line explained, with gaps for the numbers.
-    words = files("riesz.case.start").joinpath("starter.txt").read_text(encoding="utf-8")
-    text = words.format(
-        crs=crs_lines(file, measured.systems, told=asked.polygon_crs is not None),
-        domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
-        edge=number(edge),
-        observations=measured.lines,
-        time=measured.time,
-        local=NOT_LOCAL if measured.num_limits else LOCAL,
-        mean=number(rounded(float(values.mean()), 3)),
-        spread=number(rounded(spread)),
-        trend=number(rounded(spread * extent_beyond(outline, points))),
-        source=number(rounded(SOURCE_FACTOR * spread / length**2)),
-        length=number(length),
-        engine=NUTS if measured.num_limits else CONDITIONAL,
+    name = "starter.txt" if stresses is None else "in_time.txt"
+    text = (
+        files("riesz.case.start")
+        .joinpath(name)
+        .read_text(encoding="utf-8")
+        .format(
+            **own,
+            crs=crs_lines(file, measured.systems, told=asked.polygon_crs is not None),
+            domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
+            edge=number(edge),
+            nodes=num_nodes,
+            observations=measured.lines,
+            local=NOT_LOCAL if measured.num_limits else LOCAL,
+            mean=number(rounded(float(values.mean()), 3)),
+            spread=number(rounded(spread)),
+            trend=number(rounded(spread * extent_beyond(outline, points))),
+            bends=number(rounded(SOURCE_FACTOR * spread / length**2)),
+            length=number(length),
+            engine=NUTS if measured.num_limits else CONDITIONAL,
+        )
     )
     notes = [*measured.notes, f"mesh: edges up to {number(edge)}"]
+    notes += [] if stresses is None else [one.note for one in stresses.each]
     if not asked.log and is_skewed(values):
         notes.append("values are positive and skewed: --log models their logarithm")
     if measured.num_limits:
@@ -154,6 +170,31 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
 
 def is_outline(path: Path) -> bool:
     return path.suffix.lower() in OUTLINES
+
+
+def gaps_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, str]:
+    """What the words of a model in time have beside those of a steady one."""
+    dates, values, sites = measured.dates, measured.values, measured.sites
+    assert dates is not None  # or there are no rows in time
+    assert sites is not None
+    groups = groups_of(sites)
+    within = np.concatenate([values[rows] - values[rows].mean() for rows in groups]).std()
+    start = stresses.start(dates.first)
+    if start > dates.first:
+        late = max(stresses.each, key=lambda one: one.dates.first)
+        raise FileFormatError(
+            f"{late.path} begins on {late.dates.first}, and readings on {dates.first}: give what "
+            "drives the model from there on, or leave earlier readings out of their table."
+        )
+    return {
+        "source": stresses.source,
+        "stresses": stresses.lines(),
+        "start": start.isoformat(),
+        "end": stresses.end(dates.last).isoformat(),
+        "step": dates.step,
+        "shares": share_lines(stresses.shares),
+        "within": number(rounded(float(within) or float(values.std()))),
+    }
 
 
 def is_skewed(values: Float[np.ndarray, " row"]) -> bool:

@@ -32,10 +32,20 @@ from riesz.engines.base import (
     started,
     states_by,
 )
+from riesz.engines.checkpoint import Remembered
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
+from riesz.engines.conditional.in_time import MarchedModel, marched_model
 from riesz.engines.conditional.linear import NAME, Others, linear_system
 from riesz.engines.conditional.points import AbstractAtPoints, at_points, at_sensors
-from riesz.engines.conditional.spread import Cost, Spread, around, spread_about, weighed
+from riesz.engines.conditional.spread import (
+    WEIGHED,
+    Cost,
+    Spread,
+    around,
+    spread_about,
+    spread_by,
+    weighed,
+)
 from riesz.engines.nuts.engine import (
     WIDER,
     AbstractDensity,
@@ -138,9 +148,9 @@ class Conditional(AbstractEngine):
         parts = linear_parts(problem)
         by_lu = isinstance(solver, SparseLU)
         at = at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
-        model = data_model(problem, parts, at)
+        model = data_model(problem, parts, at) or marched_model(problem, parts, at)
         start = started(problem, self.start, work._replace(seed=0))
-        if start is None and by_lu and model is not None:
+        if start is None and by_lu and isinstance(model, DataModel):
             start = rough_mode(problem)
         origin = others_of(parts, start)
         found = other_unknowns(problem, parts, self, search_key, at, model, origin, work)
@@ -148,9 +158,11 @@ class Conditional(AbstractEngine):
         is_sampled = self.over == "nuts" and len(parts.others) > 0
         each = 1 if is_sampled else -(-self.num_draws // count)
         others = found.values.reshape(chains * count, -1)
-        notes = found.notes
+        notes, keys = found.notes, jr.split(draw_key, (chains * count, each))
         if model is None:
-            flat = drawn(problem, parts, others, jr.split(draw_key, (chains * count, each)), at)
+            flat = drawn(problem, parts, others, keys, at)
+        elif isinstance(model, MarchedModel):
+            flat = jnp.stack([model.draws(*own) for own in zip(others, keys, strict=True)])
         else:
             flat = drawn_on_host(model, parts, np.asarray(others), each, work.seed)
             lost = len(others) - len(flat)
@@ -175,37 +187,60 @@ def other_unknowns(
     engine: Conditional,
     key: PRNGKeyArray,
     at: AbstractAtPoints,
-    model: DataModel | None,
+    model: DataModel | MarchedModel | None,
     origin: Others,
     work: Work,
 ) -> FoundOthers:
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, at)
     cost = timely(slope_of(density) if model is None else model.cost)
-    mode, history, notes = most_probable(cost, density, origin, engine.max_steps, work)
+    cost = Remembered(cost, work.checkpoint, "search")
+    held = model if isinstance(model, MarchedModel) else None
+    mode, history, notes = most_probable(cost, density, held, origin, engine.max_steps, work)
+
+    def spread_at(mode: Others) -> Spread:
+        return spread_about(cost, mode) if held is None else spread_by(held.curvature(cost, mode))
+
     if engine.over == "nuts" and len(origin):
-        values, sampling = by_nuts(density, spread_about(cost, mode), mode, engine, key, work)
+        values, sampling = by_nuts(density, spread_at(mode), mode, engine, key, work)
         names = problem.latents.coordinate_names()
         notes += warnings_of(sampling, tuple(names[i] for i in np.asarray(parts.others)))
         return FoundOthers(values, history | sampling, notes)
     if engine.over == "mode" or not len(origin):
         return FoundOthers(mode[None, None], history, notes)
-    log_density = (lambda own: -cost(own)[0]) if model is None else timely(model.log_density)
+    log_density_at = (lambda own: -cost(own)[0]) if model is None else timely(model.log_density)
     count = min(engine.num_others, engine.num_draws)
-    try:
-        with work.deadline.sooner(SPREADING).kept("before draws were weighed"):
-            spread = spread_about(cost, mode)
-            found = weighed(log_density, spread, np.asarray(mode), count, work.seed)
-    except OutOfTimeError:
-        return FoundOthers(mode[None, None], history, (*notes, CUT))
+    log_density = Remembered(lambda own: (log_density_at(own),), work.checkpoint, "weights")
+    with bar(work.progress) as shown:
+        task = shown.add_task("weights", total=WEIGHED * count, terms="")
+
+        def counted(own: Others) -> float:
+            (found,) = log_density(own)
+            shown.update(task, advance=1)
+            return float(found)
+
+        try:
+            with work.deadline.sooner(SPREADING).kept("before draws were weighed"):
+                spread = spread_at(mode)
+                found = weighed(counted, spread, np.asarray(mode), count, work.seed)
+        except OutOfTimeError:
+            return FoundOthers(mode[None, None], history, (*notes, CUT))
     history |= {"k_hat": jnp.asarray(found.k_hat), "log_evidence": jnp.asarray(found.log_integral)}
     return FoundOthers(jnp.asarray(found.values)[None], history, notes + spread.notes + found.notes)
 
 
 def most_probable(
-    cost: Cost, density: MarginalDensity, origin: Others, max_steps: int, work: Work
+    cost: Cost,
+    density: MarginalDensity,
+    model: MarchedModel | None,
+    origin: Others,
+    max_steps: int,
+    work: Work,
 ) -> tuple[Others, dict[str, Array], tuple[str, ...]]:
-    """The mode of the other unknowns, how the search went, and what to warn of."""
+    """The mode of the other unknowns, how the search went, and what to warn of.
+
+    A model in time has a search of its own.
+    """
     value = eqx.filter_jit(density)(origin) if not len(origin) else cost(origin)[0]
     if not np.isfinite(float(value)):
         density.explain(origin)
@@ -227,12 +262,16 @@ def most_probable(
 
         try:
             with work.deadline.sooner(SEARCHING).kept("in the first step of the search"):
-                mode = minimised(origin, counted, max_steps=max_steps)
+                if model is None:
+                    mode = minimised(origin, counted, max_steps=max_steps)
+                else:
+                    quietest = Remembered(model.with_best_noise, work.checkpoint, "noise")
+                    mode = model.mode(origin, quietest, counted, max_steps)
         except OutOfTimeError:
             if not costs:
                 raise
             mode, notes = best[1], (f"{OVER} in the search for the most probable values.",)
-    _, slope = cost(mode)
+    slope = cost(mode)[1]
     steepness = float(np.linalg.norm(slope))
     if not np.isfinite(steepness):
         raise RieszError(

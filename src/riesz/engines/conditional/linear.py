@@ -21,7 +21,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from riesz.engines.conditional.points import AbstractAtPoints, at_points, some_at_once
+from riesz.engines.conditional.points import (
+    NUMBERS_AT_ONCE,
+    AbstractAtPoints,
+    Marched,
+    at_points,
+    some_at_once,
+)
 from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
@@ -63,6 +69,10 @@ class AbstractLinearSystem(eqx.Module):
         """The linear unknowns, given the data."""
 
     @abstractmethod
+    def information(self, columns: Float[Array, "sensor column"]) -> Float[Array, "column column"]:
+        r"""$C^\top S^{-1} C$: what data tell of multiples of columns, in the same units."""
+
+    @abstractmethod
     def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
         """Given the data, of what responds so to the linear unknowns."""
 
@@ -95,6 +105,10 @@ class ByData(AbstractLinearSystem):
         noise = jr.normal(noise_key, self.misfit.shape, dtype)
         return prior + self.update(self.misfit - self.responses @ prior - noise)
 
+    def information(self, columns: Float[Array, "sensor column"]) -> Float[Array, "column column"]:
+        white = jsp.linalg.solve_triangular(self.factor, columns, lower=True)
+        return white.T @ white
+
     def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
         white = jsp.linalg.solve_triangular(self.factor, self.responses @ responses.T, lower=True)
         return jnp.sum(responses**2, axis=1) - jnp.sum(white**2, axis=0)
@@ -126,6 +140,10 @@ class ByUnknowns(AbstractLinearSystem):
         away = jsp.linalg.solve_triangular(self.factor, white, lower=True, trans=1)
         return self.mean() + away
 
+    def information(self, columns: Float[Array, "sensor column"]) -> Float[Array, "column column"]:
+        known = jsp.linalg.solve_triangular(self.factor, self.responses.T @ columns, lower=True)
+        return columns.T @ columns - known.T @ known
+
     def variances(self, responses: Float[Array, "point linear"]) -> Float[Array, " point"]:
         white = jsp.linalg.solve_triangular(self.factor, responses.T, lower=True)
         return jnp.sum(white**2, axis=0)
@@ -140,12 +158,32 @@ def linear_system(
     problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
 ) -> AbstractLinearSystem:
     """For given values of the other unknowns; `at` are the sensors."""
+    return system_of(problem, parts, others, data_map(problem, parts, others, at))
+
+
+class DataMap(NamedTuple):
+    """What data scatter about: a constant part, and how it responds to each linear unknown."""
+
+    offset: Float[Array, " sensor"]
+    responses: Float[Array, "sensor linear"]
+
+
+def data_map(
+    problem: InverseProblem, parts: Parts, others: Others, at: AbstractAtPoints
+) -> DataMap:
     offset, responses = affine_map(problem, parts, others, at)
     shift, by_unknown = affine_shift(problem, parts, others, offset)
-    offset, responses = offset + shift, responses + by_unknown
-    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
+    return DataMap(offset + shift, responses + by_unknown)
+
+
+def system_of(
+    problem: InverseProblem, parts: Parts, others: Others, data: DataMap
+) -> AbstractLinearSystem:
+    z = parts.z(problem.latents, jnp.zeros(len(parts.linear), data.offset.dtype), others)
     noise = problem.likelihood.factor(problem.observed, z)
-    responses, misfit = noise.white(responses), noise.white(problem.observed - offset)
+    # By one loop, where the noise has one.
+    white = noise.white(jnp.column_stack([data.responses, problem.observed - data.offset]))
+    responses, misfit = white[:, :-1], white[:, -1]
     num_data, num_linear = responses.shape
     by_unknowns = num_linear < num_data
     form, square = (ByUnknowns, responses.T) if by_unknowns else (ByData, responses)
@@ -196,7 +234,16 @@ def affine_map(
         return found(parts.z(problem.latents, origin.at[parts.in_state].set(own), others))
 
     num_points, own = at.num_points(), origin[parts.in_state]
-    if len(own) < num_points:
+    if isinstance(at, Marched):
+        # All at once along the one march: derivatives would be a second one beside it.
+        units = jnp.concatenate([own[None], jnp.eye(len(own), dtype=own.dtype)])
+        together = max(NUMBERS_AT_ONCE // len(zeros), 1)
+        if len(units) <= together:
+            values = jax.vmap(at_points)(units)
+        else:
+            values = jax.lax.map(at_points, units, batch_size=together)
+        offset, responses = values[0], (values[1:] - values[:1]).T
+    elif len(own) < num_points:
         offset, push = jax.linearize(at_points, own)
         responses = some_at_once(push, len(own), zeros).T
     else:

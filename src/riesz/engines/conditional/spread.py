@@ -56,13 +56,17 @@ def curvature(cost: Cost, mode: Others) -> Float[np.ndarray, "other other"]:
 
 
 def spread_about(cost: Cost, mode: Others) -> Spread:
-    values, axes = np.linalg.eigh(curvature(cost, mode))
+    return spread_by(curvature(cost, mode))
+
+
+def spread_by(curvature: Float[np.ndarray, "other other"]) -> Spread:
+    values, axes = np.linalg.eigh(curvature)
     flat = int(np.sum(values < FLAT))
     notes = ()
     if flat:
         notes = (
             f"around their most probable values the log-density of the unknowns that are not "
-            f"integrated out is flat or bends upwards in {flat} of {len(mode)} directions: draws "
+            f"integrated out is flat or bends upwards in {flat} of {len(values)} directions: draws "
             "to be weighed there spread as the prior does at most, doubled. Use over='nuts'.",
         )
     return Spread(axes, 1 / np.sqrt(np.maximum(values, FLAT)), notes)

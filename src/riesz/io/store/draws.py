@@ -30,6 +30,7 @@ from riesz.observe.scatter import (
     StudentScatter,
     SummedScatter,
 )
+from riesz.observe.sites import SiteErrors
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.facts import FitFacts
 from riesz.prediction.draws import (
@@ -72,6 +73,7 @@ SAVED = {
         PoissonScatter,
         NegativeBinomialScatter,
         BinomialScatter,
+        SiteErrors,
         FitFacts,
         ImportanceCheck,
         SamplerCheck,

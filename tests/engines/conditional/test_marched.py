@@ -1,0 +1,81 @@
+"""Problems in time with few unknowns in their matrix: marches without derivatives, and resuming."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import riesz as rz
+from riesz.engines.conditional import in_time
+from riesz.engines.conditional.engine import MarginalDensity, slope_of
+from riesz.engines.conditional.in_time import marched_model
+from riesz.engines.conditional.points import at_sensors
+from riesz.io.store.checkpoint import Checkpoint
+from riesz.problem.linearity import linear_parts
+
+SITE = np.repeat([0, 1, 2], 6)
+WHEN = np.tile(0.1 * np.arange(1, 7), 3)
+ENGINE = rz.Conditional(num_draws=40, num_others=5)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Storage and conductivity are not linear, the source is; sites share their errors."""
+    rng = np.random.default_rng(0)
+    values = np.sin(3 * WHEN) + rng.normal(size=3)[SITE] + 0.1 * rng.normal(size=len(SITE))
+    drift = {"drift_sd": 0.1, "correlation_time": 0.2, "times": WHEN}
+    return rz.inverse_problem(
+        rz.interval(8),
+        rz.storage("s") + rz.diffusion("k") - rz.source("f"),
+        latents={
+            "s": dist.LogNormal(0.0, 0.3),
+            "k": dist.LogNormal(-1.0, 0.3),
+            "f": dist.Normal(1.0, 1.0),
+            "sd": dist.LogNormal(-2.0, 0.5),
+            "level": dist.LogNormal(-1.0, 0.5),
+        },
+        dirichlet={"left": 0.0},
+        observations=rz.observations(np.array([0.3, 0.6, 0.9])[SITE], values, times=WHEN),
+        likelihood=rz.GroupedNormal("sd", SITE, level_sd="level", **drift),
+        times=0.1 * np.arange(8),
+        initial=0.0,
+    )
+
+
+def test_density_and_slope_are_those_through_all_steps(problem):
+    parts, at = linear_parts(problem), at_sensors(problem)
+    model = marched_model(problem, parts, at)
+    assert len(model.moving) == 2
+    exact = slope_of(MarginalDensity(problem, parts, at))
+    for others in (jnp.zeros(4), jnp.array([0.5, -0.3, 0.2, 1.0])):
+        value, slope = exact(others)
+        found, by, _ = model.cost(others)
+        assert found == pytest.approx(float(value), rel=1e-10)
+        np.testing.assert_allclose(by, slope, rtol=1e-5, atol=1e-6)
+    # Noise moves no march.
+    count = len(model.known)
+    model.with_best_noise(others)
+    assert len(model.known) == count
+
+
+def test_a_fit_that_was_killed_goes_on_to_the_same_numbers(problem, tmp_path, monkeypatch):
+    whole = rz.fit(problem, ENGINE)
+    marched, calls = in_time.responses_at, []
+
+    def counted(*parts):
+        calls.append(1)
+        if len(calls) > limit:
+            raise KeyboardInterrupt
+        return marched(*parts)
+
+    monkeypatch.setattr(in_time, "responses_at", counted)
+    limit = 30
+    with pytest.raises(KeyboardInterrupt):
+        rz.fit(problem, ENGINE, checkpoint=Checkpoint(tmp_path / "kept", seconds=0.0))
+    calls, limit = [], 10_000
+    again = rz.fit(problem, ENGINE, checkpoint=Checkpoint(tmp_path / "kept", seconds=0.0))
+    after = len(calls)
+    np.testing.assert_array_equal(again.distribution.all(), whole.distribution.all())
+    calls = []
+    rz.fit(problem, ENGINE)
+    assert after <= len(calls) - 20
