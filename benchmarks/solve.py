@@ -4,8 +4,8 @@ Diffusion on the unit square and cube with P1 elements and a log-normal coeffici
 the solution and its gradient by the logarithm of the coefficient at all nodes, to a residual of
 1e-10, in float64. Of other libraries: assembly and the two solves that a value and its gradient
 need, or one solve alone where `what` says so. Further cases are harder: transport, jumps, corners,
-one level only. Each row comes from a process of its own, for its peak of memory; times are the
-best of several rounds after compilation.
+one level only, couplings in one direction. Each row comes from a process of its own, for its peak
+of memory; times are the best of several rounds after compilation.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GRIDS = {  # dimension: cells along a side of the coarsest grid, and levels
     3: ((5, 3), (8, 3), (5, 4), (8, 4), (5, 5)),
 }
 LARGEST_FOR_LU = {2: 2_000_000, 3: 70_000}
-HARD = ("peclet-10", "peclet-100", "jumps", "l-shape", "outline", "p2")
+HARD = ("peclet-10", "peclet-100", "jumps", "l-shape", "outline", "p2", "anisotropy", "layers")
 SOLVERS = ("multigrid", "multigrid-single", "multigrid-aggregated", "sparse-lu")
 
 
@@ -152,6 +152,14 @@ def hard_seconds(case: str) -> dict:
         case "p2":
             nested = rz.hierarchy(rz.rectangle((16, 16)), 4)
             space = rz.P2(nested.meshes[-1])
+        case "anisotropy":
+            form = rz.diffusion(np.diag([1.0, 1e-3])) - rz.source(1.0)
+        case "layers":  # an aquitard between two aquifers, in cells of 1:100
+            nested = rz.hierarchy(rz.box((8, 8, 6), upper=(1.0, 1.0, 0.0075)), 3)
+            space = rz.P1(nested.meshes[-1])
+            height = space.mesh.nodes[space.mesh.cells].mean(axis=1)[:, 2]
+            layer = np.searchsorted([0.0025, 0.005], height)
+            form = rz.diffusion(rz.per_cell(np.array([10.0, 1e-4, 5.0])[layer])) - rz.source(1.0)
     problem = rz.boundary_value_problem(space, form, {"boundary": 0.0})
     zeros = jnp.zeros(space.num_dofs)
     matrix, load = rz.jacobian(problem, zeros), -rz.residual(problem, zeros)[problem.free]
@@ -227,7 +235,9 @@ def skfem_seconds(dim: int, coarsest: int, levels: int, solver: str) -> dict:
 def work(library: str, dim: int, coarsest: int, levels: int, solver: str) -> dict:
     if library == "hard":
         found = hard_seconds(solver)
-        row = {"library": "riesz", "dim": 2, "case": solver, "solver": "multigrid", "what": "solve"}
+        dim = 3 if solver == "layers" else 2
+        row = {"library": "riesz", "dim": dim, "case": solver, "solver": "multigrid"}
+        row["what"] = "solve"
     else:
         seconds = riesz_seconds if library == "riesz" else skfem_seconds
         found = seconds(dim, coarsest, levels, solver)

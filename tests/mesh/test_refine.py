@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from riesz.errors import MeshError
+from riesz.fem.elements.domain import stiffness
 from riesz.fem.elements.space import P1, point_operator
 from riesz.mesh.facets import boundary_facets, facet_measures, find_facets
 from riesz.mesh.mesh import Mesh, cell_volumes, mesh_digest
@@ -99,6 +101,15 @@ def test_repeated_refinement_does_not_flatten_tetrahedra():
     angles = [minimum_angles(mesh).min() for mesh in meshes]
     assert min(angles) > 0.7 * angles[0]
     assert angles[-1] == pytest.approx(angles[-2])
+
+
+@pytest.mark.parametrize("height", [1.0, 0.01])
+def test_parts_of_bricks_have_no_obtuse_angles_however_flat_they_are(height):
+    """So that all entries of the Laplacian's matrix off the diagonal are negative or zero."""
+    mesh = hierarchy(box((2, 2, 2), upper=(1.0, 1.0, height)), 3).meshes[-1]
+    matrix = stiffness(mesh)
+    beside = matrix - sp.diags_array(matrix.diagonal())
+    assert beside.max() <= 1e-12 * matrix.diagonal().max()
 
 
 def test_a_hierarchy_goes_from_coarse_to_fine():

@@ -7,10 +7,13 @@ grows as they do, but it compiles for ten to thirty seconds.
 """
 
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from riesz.fem.elements.space import Space
@@ -19,6 +22,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, Dense
 from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.terms.weakform import MOVING
 from riesz.mesh.refine import hierarchy_of
 
 LARGEST_FOR_LU = {1: 10_000_000, 2: 400_000, 3: 20_000}
@@ -69,12 +73,14 @@ def chosen(
     num_sides: int = 1,
     num_matrices: int = 1,
     platform: str | None = None,
+    z: Any = None,
 ) -> AbstractLinearSolver:
     """The solver that was asked for, or else the one that suits the problem.
 
     `num_sides` is how many right-hand sides each of `num_matrices` meets, `platform` where it is
-    solved, by default where JAX computes. Inside compiled code a problem has no numbers to choose
-    by: sparse LU is taken.
+    solved, by default where JAX computes; `z` are values of the unknowns that stand for others, or
+    a function that gives them. Inside compiled code a problem has no numbers to choose by: sparse
+    LU is taken.
     """
     if solver is not None and not isinstance(solver, Automatic):
         return solver
@@ -83,10 +89,10 @@ def chosen(
     on_host = (platform or jax.default_backend()) == "cpu"
     size, dim = problem.num_free, problem.space.mesh.dim
     if not on_host:
-        return Dense() if size <= LARGEST_DENSE else levels_of(problem, fallback=False)
+        return Dense() if size <= LARGEST_DENSE else levels_of(problem, fallback=False, z=z)
     if size <= largest_for_lu(problem, num_sides, num_matrices):
         return SparseLU()
-    return levels_of(problem, fallback=size <= FITS_IN_MEMORY[dim])
+    return levels_of(problem, fallback=size <= FITS_IN_MEMORY[dim], z=z)
 
 
 def largest_for_lu(problem: BoundaryValueProblem, num_sides: int, num_matrices: int) -> float:
@@ -133,14 +139,29 @@ def one_by_one(function: Callable[..., PyTree], rows: PyTree, size: int) -> PyTr
     return jax.lax.map(function, rows, batch_size=together)
 
 
-def levels_of(problem: BoundaryValueProblem, *, fallback: bool) -> Multigrid:
-    """Multigrid for a problem, remembered: patterns depend on the space and what is fixed."""
+def levels_of(problem: BoundaryValueProblem, *, fallback: bool, z: Any = None) -> Multigrid:
+    """Multigrid for a problem, remembered: levels depend on the space, what is fixed and diffusion.
+
+    Unknown coefficients are those of the first `z`: levels serve other values of them as well.
+    """
     known = _made.setdefault(problem.space, {})
-    key = (problem.dirichlet_tags, problem.form.is_symmetric, str(problem.dtype), fallback)
+    fixed = problem.dirichlet_tags, problem.form.is_symmetric, str(problem.dtype)
+    key = (*fixed, fallback, z is None or is_traced(z), *content_of_diffusion(problem))
     if key not in known:
+        with jax.ensure_compile_time_eval():
+            values = z() if callable(z) else z
         nested = hierarchy_of(problem.space.mesh)
-        known[key] = multigrid(problem, nested, fallback=fallback)
+        known[key] = multigrid(problem, nested, z=values, fallback=fallback)
     return known[key]
+
+
+def content_of_diffusion(problem: BoundaryValueProblem) -> tuple:
+    """The coefficients of diffusion, as something to look up by."""
+    terms = [term for term in problem.form.terms if term.integrand in MOVING]
+    leaves, structure = jax.tree.flatten(terms)
+    return structure, *(
+        hash(np.asarray(leaf).tobytes()) if eqx.is_array(leaf) else leaf for leaf in leaves
+    )
 
 
 def expected_seconds(

@@ -1,17 +1,34 @@
-"""Multigrid for a boundary-value problem: its levels from nested meshes, or from aggregates."""
+"""Multigrid for a boundary-value problem: its levels from nested meshes, or from aggregates.
 
+Smoothing a point at a time levels errors along strong couplings only. Where these go in some
+directions and not in others (flat cells, layers, anisotropy) a mesh that is coarser in all of them
+cannot represent what is left: there aggregates of the matrix itself lead to coarser levels.
+"""
+
+import dataclasses
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Int
 
 from riesz.errors import SolveError
-from riesz.fem.elements.domain import stiffness
-from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation
+from riesz.fem.assembly import jacobian
+from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, strong_part
 from riesz.fem.linear.multigrid.solver import Multigrid, from_prolongations
 from riesz.fem.linear.multigrid.tables import dimensions
-from riesz.fem.problem import BoundaryValueProblem
+from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.fem.terms.coefficient import (
+    AbstractCoefficient,
+    Constant,
+    Function,
+    is_traced,
+    reads_state,
+    with_parts,
+)
+from riesz.fem.terms.weakform import MOVING, diffusion
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, midpoint_prolongation
 
@@ -24,21 +41,33 @@ SMOOTHING = {True: 3, False: 8}
 """Steps of smoothing for symmetric matrices and others: transport at a cell Peclet number of 100
 takes a third of the iterations with eight steps instead of three, and less time."""
 
+ALL_ROUND = 1.5
+"""Strong neighbours that an unknown has in each dimension, at least, where its couplings go in all
+directions: two on a grid."""
+
+MOST_LINKED = 0.25
+"""The share of unknowns with fewer up to which coarser meshes are taken."""
+
 SMOOTHING_OF_JUMPS = 6
 """The same where coefficients are given cell by cell: coarse levels do not see where they jump."""
 
 
 def multigrid(
-    problem: BoundaryValueProblem, hierarchy: Hierarchy | None = None, **settings: Any
+    problem: BoundaryValueProblem,
+    hierarchy: Hierarchy | None = None,
+    *,
+    z: Any = None,
+    **settings: Any,
 ) -> Multigrid:
     """A solver for the matrices of a problem.
 
     With a `hierarchy` whose finest mesh is the problem's, its prolongations lead from level to
-    level; where it ends with too many unknowns, or there is none, aggregates go on. Conjugate
-    gradients need a symmetric matrix: `is_symmetric` says whether it is, where the equation does
-    not.
+    level where couplings go in all directions; otherwise, where it ends with too many unknowns, or
+    where there is none, aggregates do. `z` holds values of the unknowns in whose matrix couplings
+    are looked at; coefficients that it does not tell count as one. Conjugate gradients need a
+    symmetric matrix: `is_symmetric` says whether it is, where the equation does not.
     """
-    prolongations = prolongations_of(problem, hierarchy)
+    prolongations = prolongations_of(problem, hierarchy, z)
     return from_prolongations(problem.pattern, prolongations, **settled(problem, settings))
 
 
@@ -51,26 +80,81 @@ def settled(problem: BoundaryValueProblem, settings: dict[str, Any]) -> dict[str
 
 
 def prolongations_of(
-    problem: BoundaryValueProblem, hierarchy: Hierarchy | None
+    problem: BoundaryValueProblem, hierarchy: Hierarchy | None, z: Any = None
 ) -> list[sp.csr_array]:
     """Between the free unknowns of levels, that to the finest first."""
     mesh, free = problem.space.mesh, np.asarray(problem.free)
+    matrix = representative(problem, z)
     prolongations = []
     if problem.space.element.degree == 2:
         between = midpoint_prolongation(mesh.num_nodes, problem.space.edges)
         free = narrowed(prolongations, between, free)
-    meshes = (mesh,)
+        matrix = coarsened(matrix, prolongations[0])
     if hierarchy is not None:
         check_hierarchy(hierarchy, mesh)
-        meshes = hierarchy.meshes[::-1]
-        for between in hierarchy.prolongations[::-1]:
-            if len(free) <= COARSEST:
-                break
-            free = narrowed(prolongations, between, free)
-            meshes = meshes[1:]
-    if len(free) > COARSEST:
-        prolongations += aggregated(meshes[0], free)
+        if is_all_round(matrix, mesh.dim):
+            for between in hierarchy.prolongations[::-1]:
+                if len(free) <= COARSEST:
+                    break
+                free = narrowed(prolongations, between, free)
+                matrix = coarsened(matrix, prolongations[-1])
+    while len(prolongations) < MOST_LEVELS and dimensions(matrix)[0] > COARSEST:
+        aggregated = smoothed_aggregation(matrix)
+        if not 0 < dimensions(aggregated)[1] <= 0.8 * dimensions(matrix)[0]:
+            break
+        prolongations.append(aggregated)
+        matrix = coarsened(matrix, aggregated)
     return prolongations
+
+
+def representative(problem: BoundaryValueProblem, z: Any = None) -> sp.csr_array:
+    """The matrix of diffusion alone, which says what hangs together how strongly.
+
+    Storage, leakage and the like help smoothing, and transport is what upwinding is for.
+    Coefficients that are not known are one.
+    """
+    z = None if is_traced(z) else z
+
+    def known(part: AbstractCoefficient) -> AbstractCoefficient:
+        arguments = part.num_arguments if isinstance(part, Function) else 0
+        is_open = z is None and (part.names or arguments > 1)
+        return Constant(jnp.ones(())) if is_open or reads_state(part) else part
+
+    def of_diffusion(group: Group) -> Group:
+        terms = tuple(
+            dataclasses.replace(
+                term,
+                coefficients={
+                    name: with_parts(one, known) for name, one in term.coefficients.items()
+                },
+            )
+            for term in group.terms
+            if term.integrand in MOVING
+        )
+        return dataclasses.replace(group, terms=terms)
+
+    with jax.ensure_compile_time_eval():  # whoever asks may be in the middle of being compiled
+        cells, *facets = map(of_diffusion, (problem.cells, *problem.facets))
+        cells = cells if cells.terms else dataclasses.replace(cells, terms=diffusion(1.0).terms)
+        only = dataclasses.replace(
+            problem, cells=cells, facets=tuple(group for group in facets if group.terms)
+        )
+        zeros = jnp.zeros(problem.space.num_dofs, problem.dtype)
+        matrix = sp.csr_array(jacobian(only, zeros, z).to_scipy(), dtype=float)
+    diagonal = matrix.diagonal()
+    if z is not None and not (np.isfinite(matrix.data).all() and (diagonal != 0).all()):
+        return representative(problem)
+    return matrix
+
+
+def is_all_round(matrix: sp.csr_array, dim: int) -> bool:
+    """Whether most unknowns hang together with neighbours in all directions."""
+    neighbours = np.diff(strong_part(matrix).indptr) - 1
+    return float(np.mean(neighbours < ALL_ROUND * dim)) <= MOST_LINKED
+
+
+def coarsened(matrix: sp.csr_array, prolongation: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array(prolongation.T @ matrix @ prolongation)
 
 
 def narrowed(
@@ -83,19 +167,6 @@ def narrowed(
     coarse = free[free < dimensions(between)[1]]
     prolongations.append(sp.csr_array(between[free][:, coarse]))
     return coarse
-
-
-def aggregated(mesh: Mesh, free: Int[np.ndarray, " free"]) -> list[sp.csr_array]:
-    """Prolongations by smoothed aggregation, of linear elements with diffusivity one."""
-    matrix = sp.csr_array(stiffness(mesh)[free][:, free])
-    prolongations = []
-    while dimensions(matrix)[0] > COARSEST and len(prolongations) < MOST_LEVELS:
-        prolongation = smoothed_aggregation(matrix, len(prolongations))
-        if dimensions(prolongation)[1] > 0.8 * dimensions(matrix)[0]:
-            break
-        prolongations.append(prolongation)
-        matrix = sp.csr_array(prolongation.T @ matrix @ prolongation)
-    return prolongations
 
 
 def check_hierarchy(hierarchy: Hierarchy, mesh: Mesh) -> None:

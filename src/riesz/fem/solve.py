@@ -55,7 +55,7 @@ def solve(
     if initial is not None:
         start = start_values(problem.space, initial, problem.dtype)
         problem = dataclasses.replace(problem, start=start)
-    solution = find_root(problem, z, chosen(problem, linear_solver))
+    solution = find_root(problem, z, chosen(problem, linear_solver, z=z))
     return with_dirichlet(problem, raise_if_failed(problem, solution), z)
 
 

@@ -27,6 +27,9 @@ TETRAHEDRON_CORNERS = np.array([[0, 4, 5, 6], [4, 1, 7, 8], [5, 7, 2, 9], [6, 8,
 OCTAHEDRON_DIAGONALS = np.array([[4, 9], [5, 8], [6, 7]])
 OCTAHEDRON_RINGS = np.array([[5, 6, 8, 7], [4, 6, 9, 7], [4, 5, 9, 8]])
 
+TIE = 1e-3
+"""Squares of lengths that differ by less than about this share count as the same."""
+
 
 class Refinement(eqx.Module):
     """A mesh whose cells are parts of a coarser mesh's cells.
@@ -144,13 +147,32 @@ def divide(
 def shortest_diagonals(
     nodes: Float[np.ndarray, "node 3"], local_nodes: Int[np.ndarray, "cell 10"]
 ) -> Int[np.ndarray, " cell"]:
-    """Which of the three diagonals of each octahedron is the shortest."""
-    axes = np.ascontiguousarray(nodes.T)
-    squares = []
-    for start, end in OCTAHEDRON_DIAGONALS:
-        starts, ends = local_nodes[:, start], local_nodes[:, end]
-        squares.append(sum((x.take(ends) - x.take(starts)) ** 2 for x in axes))
-    return np.argmin(squares, axis=0)
+    """Which of the three diagonals of each octahedron is the shortest.
+
+    Of two that are equally long, as in parts of bricks, the one that is more along the longest edge
+    of the tetrahedron: parts of Kuhn's tetrahedra are then such again, with no obtuse angles, which
+    in flat bricks would tie nodes side by side as if they lay one above the other.
+    """
+    edges = np.stack([between(nodes, local_nodes, *pair) for pair in combinations(range(4), 2)])
+    longest = np.argmax((edges**2).sum(axis=1), axis=0)
+    along = np.take_along_axis(edges, longest[None, None], axis=0)[0]
+    sizes = []
+    for ends in OCTAHEDRON_DIAGONALS.tolist():
+        diagonal = between(nodes, local_nodes, *ends)
+        share = (diagonal * along).sum(axis=0) ** 2 / (along**2).sum(axis=0)
+        sizes.append((diagonal**2).sum(axis=0) - TIE * share)
+    return np.argmin(sizes, axis=0)
+
+
+def between(
+    nodes: Float[np.ndarray, "node 3"],
+    local_nodes: Int[np.ndarray, "cell 10"],
+    start: int,
+    end: int,
+) -> Float[np.ndarray, "3 cell"]:
+    """From one local node of each cell to another."""
+    starts, ends = local_nodes[:, start], local_nodes[:, end]
+    return np.stack([x.take(ends) - x.take(starts) for x in nodes.T])
 
 
 def tetrahedron_children() -> Int[np.ndarray, "diagonal 8 4"]:

@@ -109,8 +109,14 @@ class InverseProblem(eqx.Module):
         if not self.others:
             if self.time is not None:  # most steps share their matrix with others
                 num_sides *= self.time.axis.num_steps // self.time.axis.num_kinds
-            return chosen(self.forward, solver, num_sides=num_sides, num_matrices=MANY_DRAWS)
+            counts = {"num_sides": num_sides, "num_matrices": MANY_DRAWS}
+            return chosen(self.forward, solver, **counts, z=self.median)
         return SparseLU() if solver is None or isinstance(solver, Automatic) else solver
+
+    def median(self) -> dict[str, Float[Array, "..."]]:
+        """What the equation reads where all unknowns have their medians; in time, at first."""
+        z = self.z(jnp.zeros(self.num_coordinates))
+        return z if self.time is None else self.time.first(z)
 
     def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""

@@ -6,12 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
 from riesz.fem.elements.space import P1, P2
-from riesz.fem.levels import multigrid
+from riesz.fem.levels import multigrid, prolongations_of, representative
+from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation
+from riesz.fem.linear.multigrid.krylov import conjugate_gradients
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
@@ -21,6 +24,7 @@ from riesz.mesh.refine import Hierarchy, hierarchy
 from riesz.mesh.shapes import box, interval, l_shape, rectangle
 
 FIXED = {"boundary": 0.0}
+QUICK_DIRECTED = ("layers of cells 1:100", "anisotropy, plane")
 GRID = hierarchy(rectangle((4, 4)), 3)
 COEFFICIENTS = {"diffusivity": np.ones(()), "rate": np.asarray(2.0)}
 
@@ -98,6 +102,104 @@ def test_agrees_with_sparse_lu_within_forty_iterations(name):
     np.testing.assert_allclose(found.solution, exact, atol=1e-9 * abs(exact).max(), rtol=0)
     assert found.iterations <= 40
     assert found.relative_residual <= 1e-11
+
+
+def layers(mesh):
+    """An aquitard between two aquifers."""
+    top = mesh.nodes[:, -1].max()
+    part = np.searchsorted([top / 3, 2 * top / 3], mesh.nodes[mesh.cells].mean(axis=1)[:, -1])
+    return diffusion(per_cell(np.array([10.0, 1e-4, 5.0])[part])) - source(1.0)
+
+
+def flat(*ratios):
+    return diffusion(jnp.diag(jnp.asarray(ratios))) - source(1.0)
+
+
+DIRECTED = {
+    "layers of cells 1:100, plane": lambda: nested(
+        hierarchy(rectangle((8, 6), upper=(1.0, 0.0075)), 3), P1, layers, {"left": 0.0}
+    ),
+    "layers of cells 1:100": lambda: nested(
+        hierarchy(box((4, 4, 3), upper=(1.0, 1.0, 0.0075)), 3), P1, layers, {"left": 0.0}
+    ),
+    "layers, one mesh": lambda: alone(
+        box((16, 16, 8), upper=(1.0, 1.0, 0.005)), layers, {"left": 0.0}
+    ),
+    "anisotropy, plane": lambda: nested(
+        hierarchy(rectangle((8, 8)), 4), P1, lambda _: flat(1.0, 1e-3), {"left": 0.0}
+    ),
+    "anisotropy, sheets": lambda: nested(
+        hierarchy(box((4, 4, 4)), 3), P1, lambda _: flat(1.0, 1.0, 1e-3), {"left": 0.0}
+    ),
+    "anisotropy, columns": lambda: nested(
+        hierarchy(box((4, 4, 4)), 3), P1, lambda _: flat(1e-3, 1e-3, 1.0), {"left": 0.0}
+    ),
+}
+"""Couplings in some directions are a thousand times those in others, or more."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK_DIRECTED))
+        for name in DIRECTED
+    ],
+)
+def test_couplings_in_one_direction_take_no_more_than_thirty_iterations(name):
+    problem, levels = DIRECTED[name]()
+    matrix, side = system(problem)
+    found = multigrid(problem, levels).outcome(matrix, side)
+    exact = spla.spsolve(matrix.to_scipy().tocsc(), np.asarray(side))
+    np.testing.assert_allclose(found.solution, exact, atol=1e-6 * abs(exact).max(), rtol=0)
+    assert found.iterations <= 30
+
+
+def test_coarser_meshes_are_taken_where_couplings_go_in_all_directions_and_there_only():
+    meshes = hierarchy(rectangle((8, 8)), 3)
+    problem = boundary_value_problem(P1(meshes.meshes[-1]), diffusion("a") - source(1.0))
+    for ratio, is_nested in ((1.0, True), (0.5, True), (1e-3, False)):
+        own = prolongations_of(problem, meshes, {"a": jnp.diag(jnp.asarray([1.0, ratio]))})[0]
+        assert (own.shape == meshes.prolongations[-1].shape) == is_nested
+
+
+def test_unknown_coefficients_count_as_one_until_values_are_known():
+    meshes = hierarchy(rectangle((8, 8)), 3)
+    problem = boundary_value_problem(
+        P1(meshes.meshes[-1]), diffusion("a") + reaction(lambda x, z: z["b"]) - source(1.0)
+    )
+    np.testing.assert_array_equal(
+        representative(problem).toarray(), representative(problem, {"a": 1.0, "b": 1e9}).toarray()
+    )
+    assert prolongations_of(problem, meshes)[0].shape == meshes.prolongations[-1].shape
+
+
+@pytest.mark.parametrize("contrast", [1.0, 1e12])
+def test_aggregates_of_a_chain_with_weak_links_are_finite_and_keep_constants(contrast):
+    """Weak entries may leave nothing on the diagonal of an unknown between two others."""
+    links = np.where(np.arange(59) % 4 < 2, 1.0, contrast)
+    step = sp.diags_array([-np.ones(59), np.ones(59)], offsets=[0, 1], shape=(59, 60))
+    matrix = sp.csr_array(step.T @ sp.diags_array(links) @ step)
+    prolongation = smoothed_aggregation(matrix)
+    assert np.isfinite(prolongation.data).all()
+    np.testing.assert_allclose(prolongation.sum(axis=1), 1.0, rtol=1e-9)
+    assert prolongation.shape[1] <= 30
+
+
+def test_an_iteration_that_will_not_end_in_time_gives_up_early(flow):
+    _, side = system(flow[0], COEFFICIENTS)
+    eigenvalues = jnp.geomspace(1e-12, 1.0, len(side))
+    ends = [
+        conjugate_gradients(
+            lambda x: eigenvalues * x, lambda r: r, side, 1e-11, 100, gives_up=gives_up
+        )
+        for gives_up in (True, False)
+    ]
+    assert int(ends[0].iterations) <= 30
+    assert int(ends[1].iterations) == 100
+    good = conjugate_gradients(
+        lambda x: (1 + eigenvalues) * x, lambda r: r, side, 1e-11, 100, gives_up=True
+    )
+    assert good.relative_residual <= 1e-11
 
 
 @pytest.fixture(scope="module")

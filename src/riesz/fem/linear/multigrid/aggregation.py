@@ -10,37 +10,59 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Bool, Int
 
-STRONG = 0.08
-"""Entries below this share of their diagonals' geometric mean are weak, on the finest level."""
+STRONG = 0.25
+"""Entries below this share of the largest in their row, or their column, are weak; of entries over
+the geometric mean of their diagonals. Such shares are the same on all levels and in all units."""
+
+LEAST_DIAGONAL = 0.01
+"""The share of a diagonal entry that is left at least when weak entries are added to it, or else
+there are no others, and what is left is rounding."""
 
 
-def smoothed_aggregation(matrix: sp.csr_array, level: int = 0) -> sp.csr_array:
+def smoothed_aggregation(matrix: sp.csr_array) -> sp.csr_array:
     """The prolongation from aggregates of the unknowns of a symmetric matrix."""
-    filtered = strong_part(matrix, STRONG * 0.5**level)
-    members = aggregates(filtered)
-    joined = members >= 0
-    counts = np.bincount(members[joined])
-    rows = np.flatnonzero(joined)
-    weights = np.ones(len(rows))
-    shape = (len(members), len(counts))
-    tentative = sp.csr_array((weights, (rows, members[joined])), shape=shape)
-    inverse_diagonal = 1 / filtered.diagonal()
-    scaled = sp.diags_array(inverse_diagonal) @ filtered
-    damping = 4 / 3 / largest_eigenvalue(sp.csr_array(scaled))
+    filtered, diagonal = strong_part(matrix), matrix.diagonal()
+    members = with_lonely(matrix, aggregates(filtered))
+    rows = np.flatnonzero(members >= 0)
+    shape = (len(members), members.max(initial=-1) + 1)
+    tentative = sp.csr_array((np.ones(len(rows)), (rows, members[rows])), shape=shape)
+    left = filtered.diagonal()
+    inverse_diagonal = 1 / np.where(left / diagonal > LEAST_DIAGONAL, left, diagonal)
+    scaled = sp.csr_array(sp.diags_array(inverse_diagonal) @ filtered)
+    damping = 4 / 3 / largest_eigenvalue(scaled)
     prolongation = sp.csr_array(tentative - damping * (scaled @ tentative))
     prolongation.sort_indices()
     return prolongation
 
 
-def strong_part(matrix: sp.csr_array, threshold: float) -> sp.csr_array:
+def strong_part(matrix: sp.csr_array) -> sp.csr_array:
     """Without weak entries, which are added to the diagonal: row sums stay."""
+    entries, diagonal = sp.coo_array(matrix), matrix.diagonal()
+    rows, columns, size = entries.row, entries.col, len(diagonal)
+    beside = rows != columns
+    root = np.sqrt(np.abs(diagonal))
+    shares = np.where(beside, np.abs(entries.data) / (root[rows] * root[columns]), 0.0)
+    largest = np.maximum.reduceat(shares, matrix.indptr[:-1])
+    least = STRONG * np.maximum(largest[rows], largest[columns])
+    strong = beside & (shares >= least) & (shares > 0)
+    weak = beside & ~strong
+    lumped = diagonal + np.bincount(rows[weak], entries.data[weak], minlength=size)
+    every = np.arange(size)
+    places = np.append(rows[strong], every), np.append(columns[strong], every)
+    return sp.csr_array((np.append(entries.data[strong], lumped), places), shape=matrix.shape)
+
+
+def with_lonely(
+    matrix: sp.csr_array, members: Int[np.ndarray, " unknown"]
+) -> Int[np.ndarray, " unknown"]:
+    """Unknowns without an aggregate in that of the neighbour that they hang together with most."""
     entries = sp.coo_array(matrix)
-    rows, columns = entries.row, entries.col
-    root = np.sqrt(np.abs(matrix.diagonal()))
-    kept = (np.abs(entries.data) >= threshold * root[rows] * root[columns]) | (rows == columns)
-    lumped = np.bincount(rows[~kept], entries.data[~kept], minlength=len(root))
-    strong = sp.csr_array((entries.data[kept], (rows[kept], columns[kept])), shape=matrix.shape)
-    return sp.csr_array(strong + sp.diags_array(lumped))
+    wanted = (members[entries.row] < 0) & (members[entries.col] >= 0)
+    rows, columns = entries.row[wanted], entries.col[wanted]
+    order = np.lexsort((np.abs(entries.data[wanted]), rows))  # the largest of a row last
+    members = members.copy()
+    members[rows[order]] = members[columns[order]]
+    return members
 
 
 def largest_eigenvalue(scaled: sp.csr_array) -> float:
@@ -50,7 +72,7 @@ def largest_eigenvalue(scaled: sp.csr_array) -> float:
 
 def aggregates(graph: sp.csr_array) -> Int[np.ndarray, " unknown"]:
     """The aggregate of each unknown; -1 for those that nothing is joined to."""
-    roots = independent_at_distance_two(graph)
+    roots = independent_at_distance_two(graph) & (np.diff(graph.indptr) > 1)
     number = np.where(roots, np.cumsum(roots) - 1, -1)
     for _ in range(2):  # neighbours of roots, and theirs
         neighbours = largest_neighbour(graph, number)

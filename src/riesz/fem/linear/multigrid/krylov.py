@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 Vector = Float[Array, " size"]
 Operator = Callable[[Vector], Vector]
@@ -14,6 +14,12 @@ Operator = Callable[[Vector], Vector]
 
 MOST_KEPT = 40
 """Directions that conjugate residuals remember: two vectors each."""
+
+STEPS_BETWEEN_LOOKS = 15
+"""After so many steps, each time, it is asked whether an iteration will end in time."""
+
+FASTER = 2
+"""By so many times the residual may fall faster in the steps that are left than in the last."""
 
 
 class Outcome(eqx.Module):
@@ -34,6 +40,15 @@ class Measures(NamedTuple):
 PLAIN = Measures()
 
 
+class Progress(NamedTuple):
+    """An iteration's state, and how its residual falls."""
+
+    at: Any
+    left: Float[Array, ""]  # the size of the residual
+    before: Float[Array, ""]  # that at the last look
+    hopeless: Bool[Array, ""]
+
+
 def iterated(
     advance: Callable[[Any], Any],
     begin: Any,
@@ -41,17 +56,33 @@ def iterated(
     tolerance: float,
     max_steps: int,
     measures: Measures = PLAIN,
+    *,
+    gives_up: bool = False,
 ) -> Outcome:
-    """From one state to the next until its residual is small beside the right-hand side."""
+    """From one state to the next until its residual is small beside the right-hand side.
+
+    Where it `gives_up`, it ends as soon as `max_steps` steps will not do.
+    """
     norm = measures.norm
     size = norm(side)
 
-    def unfinished(at: Any):
-        return (norm(at.residual) > tolerance * size) & (at.step < max_steps)
+    def unfinished(now: Progress):
+        is_short = (now.left > tolerance * size) & (now.at.step < max_steps)
+        return is_short & ~now.hopeless
 
-    end = jax.lax.while_loop(unfinished, advance, begin)
-    left = jnp.where(size > 0, norm(end.residual) / size, 0.0)
-    return Outcome(end.solution, end.step, left)
+    def step(now: Progress) -> Progress:
+        at = advance(now.at)
+        left = norm(at.residual)
+        if not gives_up:
+            return Progress(at, left, now.before, now.hopeless)
+        looks = at.step % STEPS_BETWEEN_LOOKS == 0
+        ahead = FASTER / STEPS_BETWEEN_LOOKS * (max_steps - at.step).astype(left.dtype)
+        hopeless = looks & (left * (left / now.before) ** ahead > tolerance * size)
+        return Progress(at, left, jnp.where(looks, left, now.before), hopeless)
+
+    begun = Progress(begin, norm(begin.residual), size, jnp.zeros((), bool))
+    end = jax.lax.while_loop(unfinished, step, begun)
+    return Outcome(end.at.solution, end.at.step, jnp.where(size > 0, end.left / size, 0.0))
 
 
 class Search(NamedTuple):
@@ -71,6 +102,8 @@ def conjugate_gradients(
     tolerance: float,
     max_steps: int,
     measures: Measures = PLAIN,
+    *,
+    gives_up: bool = False,
 ) -> Outcome:
     """Flexible conjugate gradients (Notay 2000), for symmetric positive matrices."""
 
@@ -96,7 +129,7 @@ def conjugate_gradients(
 
     zeros, zero = jnp.zeros_like(side), jnp.zeros((), side.dtype)
     begin = Search(zeros, side, zeros, zeros, zero, zero + 1, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, side, tolerance, max_steps, measures)
+    return iterated(advance, begin, side, tolerance, max_steps, measures, gives_up=gives_up)
 
 
 class Basis(NamedTuple):
@@ -113,6 +146,8 @@ def conjugate_residuals(
     side: Vector,
     tolerance: float,
     max_steps: int,
+    *,
+    gives_up: bool = False,
 ) -> Outcome:
     """Generalised conjugate residuals (Eisenstat, Elman & Schultz 1983), for any matrix.
 
@@ -142,4 +177,4 @@ def conjugate_residuals(
 
     zeros = jnp.zeros((num_kept, len(side)), side.dtype)
     begin = Basis(jnp.zeros_like(side), side, zeros, zeros, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, side, tolerance, max_steps)
+    return iterated(advance, begin, side, tolerance, max_steps, gives_up=gives_up)

@@ -123,7 +123,8 @@ class Multigrid(AbstractLinearSolver):
         own = side.at[self.order].get(mode="fill", fill_value=0.0)
         iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
         precondition = self.preconditioner(prepared)
-        found = iterate(rows.__matmul__, precondition, own, self.tolerance, self.max_steps)
+        limits = self.tolerance, self.max_steps
+        found = iterate(rows.__matmul__, precondition, own, *limits, gives_up=self.fallback)
         solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
         return Outcome(gather(solution, self.position), found.iterations, found.relative_residual)
 
