@@ -10,7 +10,7 @@ DOCS_READY := $(VENV)/.docs-ready
 TUTORIALS := $(wildcard examples/tutorials/*.py)
 OUT ?= out
 
-.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce clean
+.PHONY: demo test test-paper test-journeys test-slow test-slow-engines test-slow-product test-slow-paper test-browser test-alone test-oldest docs qgis-plugin lint format bench-assembly bench-step bench-precision bench-laplace bench-setup bench-aquifer-step bench-aquifer-mesh bench-covariates bench-compare bench-latency bench-solve bench-check bench-space bench-device bench-first-map bench-walks bench-sampler bench-many-unknowns bench-auto bench-reduced bench-emulate-in-time bench-transient bench-mesh-parts bench-many bench-next bench-misfit reproduce reproduce-smoke clean
 
 demo: $(READY)
 	$(BIN)/riesz demo --out demo-output
@@ -173,25 +173,34 @@ bench-next: $(READY)
 bench-misfit: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/misfit.py --out results/bench-misfit.json
 
+# All experiments of the paper, hours; reproduce-smoke goes the same way in minutes, and means nothing.
+SIZE ?= --full --resume
+DATA_SETS ?= --data-sets 500
+RESULTS ?= paper/results
+CALIBRATION ?= results/calibration
+
+reproduce-smoke:
+	$(MAKE) reproduce SIZE=--smoke DATA_SETS="--data-sets 20" RESULTS=$(OUT)/smoke CALIBRATION=$(OUT)/smoke/calibration
+
 reproduce: $(READY)
-	$(BIN)/riesz experiment smoother --full --resume --out paper/results/smoother
-	$(BIN)/riesz experiment taper --full --resume --out paper/results/taper
-	$(BIN)/riesz experiment norms --full --resume --out paper/results/norms
-	$(BIN)/riesz experiment transport --full --resume --out paper/results/transport
-	$(BIN)/riesz experiment field --full --resume --out paper/results/field
-	$(BIN)/riesz experiment amortised --full --resume --out paper/results/amortised
-	$(BIN)/riesz experiment checkerboard --full --resume --out paper/results/checkerboard
-	$(BIN)/riesz experiment blocks --full --resume --out paper/results/blocks
-	$(BIN)/riesz experiment hanford --full --resume --out paper/results/hanford
-	$(BIN)/riesz experiment pumping --full --resume --out paper/results/pumping
-	$(BIN)/riesz check examples/transport/problem.toml --calibrate --out results/calibration
-	$(BIN)/riesz experiment misspecified --full --resume --out paper/results/misspecified
-	$(BIN)/riesz experiment jura --select --full --resume --out paper/results/jura-select
-	$(BIN)/riesz experiment jura --full --resume --out paper/results/jura
-	$(BIN)/riesz experiment agreement --full --resume --out paper/results/agreement
-	$(BIN)/riesz experiment aquifer --select --full --resume --out paper/results/aquifer-select
-	$(BIN)/riesz experiment aquifer --full --resume --out paper/results/aquifer
-	OPENBLAS_NUM_THREADS=1 $(BIN)/riesz experiment aquifer-time --full --resume --out paper/results/aquifer-time
+	$(BIN)/riesz experiment smoother $(SIZE) --out $(RESULTS)/smoother
+	$(BIN)/riesz experiment taper $(SIZE) --out $(RESULTS)/taper
+	$(BIN)/riesz experiment norms $(SIZE) --out $(RESULTS)/norms
+	$(BIN)/riesz experiment transport $(SIZE) --out $(RESULTS)/transport
+	$(BIN)/riesz experiment field $(SIZE) --out $(RESULTS)/field
+	$(BIN)/riesz experiment amortised $(SIZE) --out $(RESULTS)/amortised
+	$(BIN)/riesz experiment checkerboard $(SIZE) --out $(RESULTS)/checkerboard
+	$(BIN)/riesz experiment blocks $(SIZE) --out $(RESULTS)/blocks
+	$(BIN)/riesz experiment hanford $(SIZE) --out $(RESULTS)/hanford
+	$(BIN)/riesz experiment pumping $(SIZE) --out $(RESULTS)/pumping
+	$(BIN)/riesz check examples/transport/problem.toml --calibrate $(DATA_SETS) --out $(CALIBRATION)
+	$(BIN)/riesz experiment misspecified $(SIZE) --out $(RESULTS)/misspecified
+	$(BIN)/riesz experiment jura --select $(SIZE) --out $(RESULTS)/jura-select
+	$(BIN)/riesz experiment jura $(SIZE) --out $(RESULTS)/jura
+	$(BIN)/riesz experiment agreement $(SIZE) --out $(RESULTS)/agreement
+	$(BIN)/riesz experiment aquifer --select $(SIZE) --out $(RESULTS)/aquifer-select
+	$(BIN)/riesz experiment aquifer $(SIZE) --out $(RESULTS)/aquifer
+	OPENBLAS_NUM_THREADS=1 $(BIN)/riesz experiment aquifer-time $(SIZE) --out $(RESULTS)/aquifer-time
 
 clean:
 	rm -rf $(VENV) $(ALONE) $(OLDEST) $(OUT) demo-output

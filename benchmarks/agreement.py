@@ -5,20 +5,20 @@ the solver that suits it is taken: sparse LU on a host, multigrid on an accelera
 keeps its numbers in a file; the second, given that file, tells by how much its own differ.
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from bench import parser_of, save
 
 import riesz as rz
 from riesz.diagnose.importance import importance_check
 from riesz.engines.nuts.engine import log_density
-from riesz.io.store.results import results, write_results
 
 NUM_SENSORS, NOISE, SEED, LENGTH = 20, 0.01, 0, 0.3
+LEVELS, NUM_MODES, NUM_DRAWS = 4, 20, 64
 
 
 def posed(form, latents):
@@ -26,7 +26,7 @@ def posed(form, latents):
     points = rng.uniform(0.1, 0.9, (NUM_SENSORS, 2))
     values = 0.05 + NOISE * rng.normal(size=NUM_SENSORS)
     return rz.inverse_problem(
-        rz.hierarchy(rz.rectangle((8, 8)), 4),
+        rz.hierarchy(rz.rectangle((8, 8)), LEVELS),
         form,
         latents=latents,
         dirichlet={"boundary": 0.0},
@@ -47,8 +47,8 @@ def numbers() -> dict[str, np.ndarray]:
 
     at = np.random.default_rng(SEED + 1).normal(size=(8, problem.num_coordinates))
     found = [density_and_slope(jnp.asarray(one)) for one in at]
-    normal = rz.Laplace(num_modes=20, tolerance=1e-8).run(problem, seed=SEED, progress=False)
-    checked = importance_check(normal, num_draws=64, seed=SEED)
+    normal = rz.Laplace(num_modes=NUM_MODES, tolerance=1e-8).run(problem, seed=SEED, progress=False)
+    checked = importance_check(normal, num_draws=NUM_DRAWS, seed=SEED)
     source = posed(rz.diffusion(1.0) - rz.source("f"), {"f": rz.SPDEField(1.0, LENGTH)})
     linear = rz.Conditional(num_draws=20).run(source, seed=SEED, progress=False)
     return {
@@ -62,19 +62,21 @@ def numbers() -> dict[str, np.ndarray]:
     }
 
 
+SMOKE = {"LEVELS": 1, "NUM_SENSORS": 4, "NUM_MODES": 2, "NUM_DRAWS": 4}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(globals(), "results/bench-agreement.json")
     parser.add_argument("--keep", type=Path, help="Where to keep the numbers (.npz).")
     parser.add_argument("--against", type=Path, help="Numbers of another machine.")
-    parser.add_argument("--out", type=Path, default=Path("results/bench-agreement.json"))
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     device, found = jax.devices()[0].device_kind, numbers()
     if options.keep:
         np.savez(options.keep, device=device, **found)
-    if not options.against:
+    if not (options.against or options.smoke):
         return
-    other = np.load(options.against)
+    other = np.load(options.against) if options.against else {"device": device, **found}
     rows = [
         {
             "what": name,
@@ -85,7 +87,7 @@ def main() -> None:
         for name, own in found.items()
     ]
     summary = {"largest": max(row["relative_difference"] for row in rows)}
-    write_results(options.out, results("benchmarks/agreement.py", {}, SEED, rows, summary))
+    save(options.out, {}, SEED, rows, summary)
     print(json.dumps(rows, indent=1))
 
 

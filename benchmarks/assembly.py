@@ -6,26 +6,29 @@ own; every time is the best of several rounds after compilation. `threads` is th
 the process may use.
 """
 
-import argparse
 import json
 import os
 import resource
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+from bench import in_process, is_there, parser_of, save
+
 SIDES = (32, 100, 316, 1000)  # nodes along each side: 1e3 to 1e6 in all
-ROUNDS = 9
+ROUNDS, LEAST_SECONDS = 9, 1.0
+FLAT_FROM = 9_000
+"""Nodes from which on the cost of a node should not grow."""
+
 SYSTEM_PYTHON = "/usr/bin/python3"
 HERE = Path(__file__).parent
 
 
 def best(action, rounds: int) -> float:
-    """The shortest of `rounds` runs, or of as many as fit into a second."""
+    """The shortest of `rounds` runs, or of as many as fit into some time."""
     action()
     seconds = []
-    while len(seconds) < rounds or sum(seconds) < 1.0:
+    while len(seconds) < rounds or sum(seconds) < LEAST_SECONDS:
         start = time.perf_counter()
         action()
         seconds.append(time.perf_counter() - start)
@@ -124,34 +127,25 @@ def work(library: str, side: int, rounds: int, threads: int) -> list[dict]:
     ]
 
 
-def in_process(command: list[str]) -> list[dict]:
+def by_dolfinx(side: int, rounds: int) -> list[dict]:
+    command = [SYSTEM_PYTHON, str(HERE / "dolfinx_worker.py"), str(side), str(rounds)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(answer.stdout.splitlines()[-1])
-
-
-def dolfinx_is_there() -> bool:
-    answer = subprocess.run(
-        [SYSTEM_PYTHON, "-c", "import dolfinx.fem.petsc"], capture_output=True, check=False
-    )
-    return answer.returncode == 0
 
 
 def all_rows(sides: tuple[int, ...], rounds: int) -> list[dict]:
     """Every library at every size, size by size, so that drifts of the machine hit all alike."""
     cores = len(os.sched_getaffinity(0))
-    with_dolfinx = dolfinx_is_there()
+    with_dolfinx = is_there(SYSTEM_PYTHON, "dolfinx.fem.petsc")
     if not with_dolfinx:
         print("dolfinx is absent and left out: Debian has it as python3-dolfinx-real")
     rows = []
     for side in sides:
-        me = [sys.executable, __file__, "--worker"]
-        jobs = [[*me, "riesz", str(side), str(rounds), str(n)] for n in sorted({1, cores})]
-        jobs.append([*me, "scikit-fem", str(side), str(rounds), "1"])
-        if with_dolfinx:
-            worker = str(HERE / "dolfinx_worker.py")
-            jobs.append([SYSTEM_PYTHON, worker, str(side), str(rounds)])
-        for job in jobs:
-            for row in in_process(job):
+        jobs = [("riesz", n) for n in sorted({1, cores})] + [("scikit-fem", 1)]
+        found = [in_process("--worker", name, *map(str, (side, rounds, n))) for name, n in jobs]
+        found += [by_dolfinx(side, rounds)] if with_dolfinx else []
+        for own in found:
+            for row in own:
                 print("{library:<12}{operation:<11}{variant:<24}{nodes:>9}{threads:>3}"
                       "{seconds:>12.5f} s{peak_mb:>8.0f} MB".format(**row), flush=True)  # fmt: skip
                 rows.append(row)
@@ -178,7 +172,7 @@ def summary(rows: list[dict]) -> dict:
         row["seconds"] / row["nodes"]
         for row in rows
         if (row["library"], row["variant"], row["threads"]) == ("riesz", "matrix-free", most)
-        and row["nodes"] >= 9_000
+        and row["nodes"] >= FLAT_FROM
     ]
     ratios = {
         "skfem_assemble_and_multiply": seconds("scikit-fem", "residual", "assemble and multiply"),
@@ -198,9 +192,11 @@ def summary(rows: list[dict]) -> dict:
     return result
 
 
+SMOKE = {"SIDES": (4, 6), "ROUNDS": 1, "LEAST_SECONDS": 0.0, "FLAT_FROM": 0}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-assembly.json"))
+    parser = parser_of(globals(), "results/bench-assembly.json")
     parser.add_argument("--sides", type=int, nargs="+", default=SIDES)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--worker", nargs=4, metavar=("LIBRARY", "SIDE", "ROUNDS", "THREADS"))
@@ -210,14 +206,9 @@ def main() -> None:
         print(json.dumps(work(library, *map(int, numbers))))
         return
     rows = all_rows(tuple(options.sides), options.rounds)
-    # Imported only now: a child process starts with its parent's memory on its account.
-    from riesz.io.store.results import results, write_results
-
     config = {"sides": list(options.sides), "rounds": options.rounds}
-    content = results("make bench-assembly", config, 0, rows, summary(rows))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, content)
-    print(json.dumps(content["summary"], indent=1))
+    save(options.out, config, 0, rows, summary(rows))
+    print(json.dumps(summary(rows), indent=1))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ passes where `auto` would have ended with it. Rows are printed as they come, and
     python benchmarks/auto.py --rows rows.jsonl      (goes on where it was stopped)
 """
 
-import argparse
 import json
 import time
 import warnings
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from check import in_process
+from bench import in_process, parser_of, save, told
 from many_unknowns import posed as with_terms
 from sampler import field_problem
 
@@ -183,9 +182,11 @@ def summarised(rows: list[dict]) -> dict:
     return found
 
 
+SMOKE = {"PROBLEMS": {"transport": (transport, ("laplace",))}, "SECONDS": 20.0}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-auto.json"))
+    parser = parser_of(globals(), "results/bench-auto.json")
     parser.add_argument("--rows", type=Path, help="Keep rows here, and leave out those it has.")
     parser.add_argument("--problem", choices=PROBLEMS, help="Print one row.")
     parser.add_argument("--engine", default="auto")
@@ -201,15 +202,12 @@ def main() -> None:
     wanted += [(name, engine) for name, (_, engines) in PROBLEMS.items() for engine in engines]
     for name, engine in wanted:
         if (name, engine) not in done:
-            rows.append(in_process(__file__, "--problem", name, "--engine", engine))
+            rows.append(told(in_process("--problem", name, "--engine", engine)))
             if options.rows:
                 with options.rows.open("a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
-    from riesz.io.store.results import results, write_results
-
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     config = {"seconds_of_sampling": SECONDS}
-    write_results(options.out, results("make bench-auto", config, SEED, rows, summarised(rows)))
+    save(options.out, config, SEED, rows, summarised(rows))
     print(json.dumps(summarised(rows), indent=1))
 
 

@@ -5,13 +5,11 @@ importance check with as many draws as `fit` takes. Each size has a process of i
 compilation and the peak of memory are its own; nothing is compiled beforehand.
 """
 
-import argparse
 import json
 import resource
-import subprocess
-import sys
 import time
-from pathlib import Path
+
+from bench import in_process, parser_of, save, told
 
 SIZES = ((2, 16, 4), (2, 16, 5), (2, 16, 6), (2, 16, 7), (3, 4, 4), (3, 4, 5))
 """Dimension, cells along a side of the coarsest mesh, levels."""
@@ -96,34 +94,24 @@ def measure(dim: int, sides: int, levels: int) -> dict:
     }
 
 
-def in_process(script: str, *arguments: str) -> dict:
-    """A row that a process of its own prints last."""
-    command = [sys.executable, script, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    row = json.loads(done.stdout.splitlines()[-1])
-    print(json.dumps(row), flush=True)
-    return row
+SMOKE = {"SIZES": ((2, 2, 2), (3, 2, 2)), "NUM_SENSORS": 4}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-check.json"))
+    parser = parser_of(globals(), "results/bench-check.json")
     parser.add_argument("--size", type=int, nargs=3, help="Print the row of one size.")
     options = parser.parse_args()
     if options.size:
         print(json.dumps(measure(*options.size)))
         return
-    from riesz.io.store.results import results, write_results
-
-    rows = [in_process(__file__, "--size", *map(str, size)) for size in SIZES]
+    rows = [told(in_process("--size", *map(str, size))) for size in SIZES]
     summary = {
         f"{row['dim']}D, {row['nodes']} nodes: {key}": row[key]
         for row in rows
         for key in ("draws", "fit_seconds", "check_seconds")
     }
     config = {"sensors": NUM_SENSORS, "relative_noise": RELATIVE_NOISE}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-check", config, SEED, rows, summary))
+    save(options.out, config, SEED, rows, summary)
 
 
 if __name__ == "__main__":

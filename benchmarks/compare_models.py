@@ -7,15 +7,18 @@ left-out sample does; those of the plain's split D are blocks. Rows are of both 
 must hold esrp.
 """
 
-import argparse
 import csv
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from bench import parser_of, save
+
+DATA = ("jura-Cd", "jura-Pb", "plain")
 BETTER, TIE = "better", "tie"
 ONE, BLOCKS = "one at a time", "by blocks"
 
@@ -151,11 +154,21 @@ def blocks_of(data: str, folder: Path) -> list[int] | None:
         return [int(row["block"]) for row in csv.DictReader(file) if row["role"] == "test"]
 
 
+COARSE = {
+    "8_000": "60_000",
+    "inducing = 120": "inducing = 4",
+    "inducing = 30": "inducing = 4",
+}
+SMOKE = {
+    "DATA": ("plain",),
+    "PLAIN": re.sub("|".join(COARSE), lambda found: COARSE[found[0]], PLAIN),
+}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-compare-models.json"))
+    parser = parser_of(globals(), "results/bench-compare-models.json")
     parser.add_argument("--folder", type=Path, default=Path("out/compare-models"))
-    parser.add_argument("--data", help="one of them alone: jura-Cd, jura-Pb or plain")
+    parser.add_argument("--data", nargs="*", choices=DATA, default=DATA)
     options = parser.parse_args()
     import jax
 
@@ -165,7 +178,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     rows, scores, verdicts = [], [], {}
     for data, models in write_problems(options.folder).items():
-        if options.data not in (None, data):
+        if data not in options.data:
             continue
         runs = []
         for model, path in models.items():
@@ -183,9 +196,9 @@ def main() -> None:
         for claim in CLAIMS:
             if claim.data == data:
                 rows += [judged(claim, found, how) for how in (ONE, BLOCKS)]
-    content = rz.io.results(
-        "python benchmarks/compare_models.py",
-        {"data": options.data},
+    save(
+        options.out,
+        {"data": list(options.data)},
         0,
         rows,
         {
@@ -195,7 +208,6 @@ def main() -> None:
             "models": scores,
         },
     )
-    rz.io.write_results(options.out, content)
 
 
 def judged(claim: Claim, found, how: str) -> dict:

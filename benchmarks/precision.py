@@ -6,13 +6,15 @@ penalty of one network in both precisions on the same patches. Every fit is run 
 one compiles.
 """
 
-import argparse
 import json
 import time
-from pathlib import Path
+
+from bench import parser_of, save
 
 LEVELS, SEED, REPLICATES = 5, 0, 3
 PRECISIONS = ("float64", "float32")
+ENGINE = {}
+"""Settings of `emulate` that are not the default."""
 
 
 def problem_of(replicate: int, dtype: str):
@@ -55,7 +57,7 @@ def fitted(replicate: int, dtype: str) -> dict:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        posterior = jax.block_until_ready(rz.Emulate().run(problem, seed=SEED))
+        posterior = jax.block_until_ready(rz.Emulate(**ENGINE).run(problem, seed=SEED))
         seconds.append(time.perf_counter() - start)
     mean = np.asarray(posterior.coordinate_mean(), float)
     sd = np.sqrt(np.diag(np.asarray(posterior.coordinate_covariance(), float)))
@@ -140,15 +142,20 @@ def figures_of(rows: list[dict]) -> dict:
     }
 
 
+SMALL = {"width": 8, "features": 8, "num_samples": 20, "readout_batches": 4, "rounds": 1}
+SMOKE = {"LEVELS": 2, "REPLICATES": 1, "ENGINE": SMALL | {"tries_states": False}}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-precision.json"))
+    parser = parser_of(globals(), "results/bench-precision.json")
     options = parser.parse_args()
     import jax
 
-    jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import results, write_results
+    from riesz_paper.smoke import shrink
 
+    jax.config.update("jax_enable_x64", True)
+    if options.smoke:
+        shrink("transport")
     rows = [penalised(dtype) for dtype in PRECISIONS]
     for replicate in range(REPLICATES):
         for dtype in PRECISIONS:
@@ -156,8 +163,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     figures = figures_of(rows)
     config = {"levels": LEVELS, "replicates": REPLICATES, "precisions": list(PRECISIONS)}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-precision", config, SEED, rows, figures))
+    save(options.out, config, SEED, rows, figures)
     print(json.dumps(figures, indent=1))
 
 

@@ -7,13 +7,13 @@ that at 200 others, in standard deviations of the noise at the sensors (root mea
 gradient's processor time is beside that of an exact one, without compilation.
 """
 
-import argparse
-import json
 import time
-from pathlib import Path
+
+from bench import parser_of, save, told
 
 LEVELS = (3, 4, 5)
 NUM_SNAPSHOTS, NUM_MODES, NUM_TESTED = 500, 250, 200
+REPEATS = 30
 NUM_TERMS, LENGTH_SCALE, NUM_SENSORS, RELATIVE_NOISE = 20, 0.3, 40, 0.02
 
 
@@ -112,31 +112,30 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     }
 
 
+SMOKE = {"LEVELS": (1,), "NUM_SNAPSHOTS": 80, "NUM_MODES": 4, "NUM_TESTED": 4, "REPEATS": 2}
+SMOKE |= {"NUM_TERMS": 2, "NUM_SENSORS": 4}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-reduced.json"))
+    parser = parser_of(globals(), "results/bench-reduced.json")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--levels", type=int, nargs="*", default=list(LEVELS))
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
     options = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import results, write_results
-
     rows = []
     for name in options.problems:
         for levels in options.levels:
-            rows.append(one_row(name, levels, options.seed, options.repeats))
-            print(json.dumps(rows[-1]), flush=True)
+            rows.append(told(one_row(name, levels, options.seed, options.repeats)))
     figures = {
         f"{row['problem']} {row['nodes']}: exact over reduced": row["exact_over_reduced"]
         for row in rows
     }
     config = {"snapshots": NUM_SNAPSHOTS, "modes": NUM_MODES, "repeats": options.repeats}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-reduced", config, options.seed, rows, figures))
+    save(options.out, config, options.seed, rows, figures)
 
 
 if __name__ == "__main__":

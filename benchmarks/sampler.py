@@ -6,15 +6,18 @@ fit, compilation included; gradients those of searches left out. Moments of the 
 rows, so that a run can be held against a longer one of the same data (`--against`).
 """
 
-import argparse
 import json
 import time
 from pathlib import Path
 from typing import Any
 
+from bench import parser_of, save
+
 SIDES = (32, 64, 128)
 FINER = {2: 192, 3: 56}
 NUM_SENSORS, RELATIVE_NOISE = 50, 0.02
+BLOCK_LEVELS, BLOCK_DRAWS = 3, 1100
+FIELD_DRAWS, FIELD_WARMUP, SEARCHES = 300, 150, 6
 FIELD_SD, LENGTH_SCALE = 1.0, 0.3
 
 
@@ -124,7 +127,7 @@ def blocks_row(engine, seed: int, reference: dict | None, seconds: float) -> dic
     from riesz_paper.experiments.blocks.problem import PRIOR_SD, block_problem
 
     own = seed + (reference is not None)
-    row, posterior = timed(engine, block_problem(seed), own, seconds)
+    row, posterior = timed(engine, block_problem(seed, levels=BLOCK_LEVELS), own, seconds)
     draws = np.asarray(posterior.distribution.by_chain)
     moments = {
         "log_mean": (PRIOR_SD * draws.mean(axis=(0, 1))).tolist(),
@@ -155,15 +158,24 @@ def shown(row: dict) -> dict:
     return row
 
 
+SMOKE = {"SIDES": (4,), "FINER": {2: 8}, "NUM_SENSORS": 4, "BLOCK_LEVELS": 1, "BLOCK_DRAWS": 10}
+SMOKE |= {"FIELD_DRAWS": 10, "FIELD_WARMUP": 10, "SEARCHES": 1}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-sampler.json"))
+    parser = parser_of(globals(), "results/bench-sampler.json")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--draws", type=int, default=1100, help="of each chain, for the blocks")
-    parser.add_argument("--field-draws", type=int, default=300, help="of each chain, for fields")
-    parser.add_argument("--field-warmup", type=int, default=150, help="the same, before them")
+    parser.add_argument(
+        "--draws", type=int, default=BLOCK_DRAWS, help="of each chain, for the blocks"
+    )
+    parser.add_argument(
+        "--field-draws", type=int, default=FIELD_DRAWS, help="of each chain, for fields"
+    )
+    parser.add_argument(
+        "--field-warmup", type=int, default=FIELD_WARMUP, help="the same, before them"
+    )
     parser.add_argument("--field-chains", type=int, default=4, help="more of them on a GPU")
-    parser.add_argument("--searches", type=int, default=6, help="for peaks of fields")
+    parser.add_argument("--searches", type=int, default=SEARCHES, help="for peaks of fields")
     parser.add_argument("--sides", type=int, nargs="*", default=list(SIDES))
     parser.add_argument("--dim", type=int, default=2, help="of the domain of fields")
     parser.add_argument("--no-blocks", action="store_true")
@@ -176,7 +188,6 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     from riesz.engines.nuts.engine import Nuts
     from riesz.engines.sample.engine import Sample
-    from riesz.io.store.results import results, write_results
 
     reference, engines = None, [] if options.no_blocks else [Sample(num_samples=options.draws)]
     if options.against is not None:
@@ -212,8 +223,7 @@ def main() -> None:
         "field_sd": FIELD_SD,
         "length_scale": LENGTH_SCALE,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-sampler", config, options.seed, rows, figures))
+    save(options.out, config, options.seed, rows, figures)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ must be uniform. `transport` is the problem of `many_batched.py` (two unknowns);
 log-diffusivity of 16 unknowns on 33 x 33 nodes with 40 sensors.
 """
 
-import argparse
 import json
 import time
 from collections import Counter
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from bench import parser_of, save
 
 import riesz as rz
 from riesz.devices import devices_of
@@ -24,6 +23,7 @@ from riesz.engines.amortise.parts import by_parts
 from riesz.engines.amortise.simulate import Simulator
 from riesz.engines.amortise.warranty import exact_predictions
 
+COUNT, LEVELS = 1000, 4
 NUM_UNKNOWNS, NUM_SENSORS, NOISE_SD = 16, 40, 0.002
 PART = 100
 """Data sets that are fitted together; the first ones a second time, and means must agree."""
@@ -34,7 +34,7 @@ def field(seed: int):
     points = np.random.default_rng([seed, 0]).uniform(0.05, 0.95, size=(NUM_SENSORS, 2))
     kernel = rz.Matern32(length_scale=0.4, sd=0.7)
     return rz.inverse_problem(
-        rz.hierarchy(rz.rectangle((4, 4)), 4),
+        rz.hierarchy(rz.rectangle((4, 4)), LEVELS),
         rz.diffusion("a") - rz.source(1.0),
         latents={"a": rz.KarhunenLoeve(kernel, num_terms=NUM_UNKNOWNS, transform=jnp.exp)},
         dirichlet={"boundary": 0.0},
@@ -85,14 +85,16 @@ def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:
     return found, {**counts, "contradict": int(sum(one.contradict.sum() for one in each))}
 
 
+SMOKE = {"COUNT": 3, "LEVELS": 2, "NUM_UNKNOWNS": 2, "NUM_SENSORS": 4}
+
+
 def main() -> None:
     from many_batched import transport
 
     problems = {"transport": transport, "field": field}
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problem", choices=problems)
-    parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser = parser_of(globals(), "results/sbc.json")
+    parser.add_argument("problem", choices=problems, nargs="?", default="field")
+    parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -101,13 +103,9 @@ def main() -> None:
     )
     print(found)
     print(json.dumps(counts))
-    from riesz.io.store.results import results, write_results
-
     config = {"problem": options.problem, "device": jax.devices()[0].device_kind}
-    command = f"python benchmarks/sbc.py {options.problem} --count {options.count}"
     figures = {**found.figures(), **counts}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results(command, config, options.seed, found.rows(), figures))
+    save(options.out, config, options.seed, found.rows(), figures)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,10 @@ A square or a cube from coarse to fine, and diffusion with an unknown coefficien
 held fixed all around. Each size has a process of its own, so that the peak of memory is its own.
 """
 
-import argparse
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
+
+from bench import in_process, parser_of, save, told
 
 SIZES = ((2, 24, 5), (2, 24, 6), (2, 24, 7), (3, 4, 4), (3, 4, 5), (3, 5, 5))
 """Dimension, cells along a side of the coarsest mesh, levels."""
@@ -52,14 +50,6 @@ def measure(dim: int, sides: int, levels: int) -> dict:
     }
 
 
-def in_process(size: tuple[int, int, int]) -> dict:
-    command = [sys.executable, __file__, "--size", *map(str, size)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    row = json.loads(done.stdout.splitlines()[-1])
-    print(json.dumps(row), flush=True)
-    return row
-
-
 def summary(rows: list[dict]) -> dict[str, float]:
     """By size: seconds of the clock, and of all cores together."""
     found = {}
@@ -71,21 +61,21 @@ def summary(rows: list[dict]) -> dict[str, float]:
     return found
 
 
+SMOKE = {"SIZES": ((2, 2, 2), (3, 2, 2))}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-setup.json"))
+    parser = parser_of(globals(), "results/bench-setup.json")
     parser.add_argument("--large", action="store_true", help="Also 9.4 million nodes: 9 GB.")
     parser.add_argument("--size", type=int, nargs=3, help="Print the row of one size.")
     options = parser.parse_args()
     if options.size:
         print(json.dumps(measure(*options.size)))
         return
-    from riesz.io.store.results import results, write_results
-
-    rows = [in_process(size) for size in (*SIZES, *(LARGE if options.large else ()))]
+    sizes = (*SIZES, *(LARGE if options.large else ()))
+    rows = [told(in_process("--size", *map(str, size))) for size in sizes]
     config = {"large": options.large, "equation": "diffusion of an unknown field, and a source"}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-setup", config, 0, rows, summary(rows)))
+    save(options.out, config, 0, rows, summary(rows))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ one level only, couplings in one direction. Each row comes from a process of its
 of memory; times are the best of several rounds after compilation.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from bench import in_process, is_there, parser_of, save
 
 TOLERANCE = 1e-10
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -28,6 +28,8 @@ GRIDS = {  # dimension: cells along a side of the coarsest grid, and levels
     3: ((5, 3), (8, 3), (5, 4), (8, 4), (5, 5)),
 }
 LARGEST_FOR_LU = {2: 2_000_000, 3: 70_000}
+FLAT_FROM = 9_000  # nodes from which on costs of a node are compared
+COARSEST, VERTICES, EDGE = 16, 1926, 0.02  # of harder cases
 HARD = ("peclet-10", "peclet-100", "jumps", "l-shape", "outline", "p2", "anisotropy", "layers")
 SOLVERS = ("multigrid", "multigrid-single", "multigrid-aggregated", "sparse-lu")
 
@@ -131,8 +133,8 @@ def hard_seconds(case: str) -> dict:
 
     import riesz as rz
 
-    side = 256
-    nested = rz.hierarchy(rz.rectangle((16, 16)), 5)
+    side = 16 * COARSEST
+    nested = rz.hierarchy(rz.rectangle((COARSEST, COARSEST)), 5)
     space, form = rz.P1(nested.meshes[-1]), rz.diffusion(1.0) - rz.source(1.0)
     match case:
         case "peclet-10" | "peclet-100":
@@ -145,12 +147,12 @@ def hard_seconds(case: str) -> dict:
             per_cell = np.repeat(1e4**chosen, 4**2)  # blocks of cells, down to the finest
             form = rz.diffusion(rz.per_cell(per_cell.astype(float))) - rz.source(1.0)
         case "l-shape":
-            nested = rz.hierarchy(rz.l_shape(16), 5)
+            nested = rz.hierarchy(rz.l_shape(COARSEST), 5)
             space = rz.P1(nested.meshes[-1])
         case "outline":
             nested, space = None, rz.P1(wiggly())
         case "p2":
-            nested = rz.hierarchy(rz.rectangle((16, 16)), 4)
+            nested = rz.hierarchy(rz.rectangle((COARSEST, COARSEST)), 4)
             space = rz.P2(nested.meshes[-1])
         case "anisotropy":
             form = rz.diffusion(np.diag([1.0, 1e-3])) - rz.source(1.0)
@@ -174,14 +176,14 @@ def hard_seconds(case: str) -> dict:
 
 
 def wiggly():
-    """An outline of 1,926 vertices, meshed as one level."""
+    """An outline of many vertices, meshed as one level."""
     import riesz as rz
 
-    angle = np.linspace(0, 2 * np.pi, 1926, endpoint=False)
+    angle = np.linspace(0, 2 * np.pi, VERTICES, endpoint=False)
     rng = np.random.default_rng(0)
     radius = 1 + sum(rng.normal() * 0.3 / k * np.cos(k * angle + k * k) for k in range(3, 40))
     outline = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    return rz.mesh_from_polygon(outline, max_edge=0.02)
+    return rz.mesh_from_polygon(outline, max_edge=EDGE)
 
 
 def skfem_seconds(dim: int, coarsest: int, levels: int, solver: str) -> dict:
@@ -247,15 +249,13 @@ def work(library: str, dim: int, coarsest: int, levels: int, solver: str) -> dic
     return row | found | {"peak_mb": peak}
 
 
-def is_there(python: str, module: str) -> bool:
-    answer = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
-    return answer.returncode == 0
+Job = tuple[str, ...]
+"""Words for a worker of this script, or what begins with `dolfinx` and is for its own."""
 
 
-def jobs(dims: list[int], largest: int) -> list[list[str]]:
-    """A command for each row, size by size."""
-    me = [sys.executable, __file__, "--worker"]
-    found = []
+def jobs(dims: list[int], largest: int) -> list[Job]:
+    """One for each row, size by size."""
+    found: list[Job] = []
     with_pyamg = is_there(sys.executable, "pyamg")
     with_dolfinx = is_there(SYSTEM_PYTHON, "dolfinx.fem.petsc")
     for name, there in (("pyamg", with_pyamg), ("dolfinx", with_dolfinx)):
@@ -267,27 +267,30 @@ def jobs(dims: list[int], largest: int) -> list[list[str]]:
             nodes = (along + 1) ** dim
             if nodes > largest:
                 continue
-            grid = [str(dim), str(coarsest), str(levels)]
+            grid = (str(dim), str(coarsest), str(levels))
             is_small = nodes <= LARGEST_FOR_LU[dim]
             for solver in SOLVERS if is_small else SOLVERS[:-1]:
-                found.append([*me, "riesz", *grid, solver])
+                found.append(("riesz", *grid, solver))
             if is_small:
-                found.append([*me, "scikit-fem", *grid, "spsolve"])
+                found.append(("scikit-fem", *grid, "spsolve"))
             if with_pyamg:
-                found.append([*me, "scikit-fem", *grid, "pyamg"])
+                found.append(("scikit-fem", *grid, "pyamg"))
             if with_dolfinx:
-                worker = str(HERE / "dolfinx_solve.py")
-                for solver in ("hypre", "gamg"):
-                    found.append([SYSTEM_PYTHON, worker, str(dim), str(along), solver])
-    return found + [[*me, "hard", "0", "0", "0", case] for case in HARD]
+                found += [("dolfinx", str(dim), str(along), one) for one in ("hypre", "gamg")]
+    return found + [("hard", "0", "0", "0", case) for case in HARD]
 
 
-def answer_of(command: list[str]) -> dict | None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{' '.join(command[-5:])} failed: {done.stderr.strip().splitlines()[-1:]}")
+def answer_of(job: Job) -> dict | None:
+    library, *words = job
+    try:
+        if library != "dolfinx":
+            return in_process("--worker", *job)
+        command = [SYSTEM_PYTHON, str(HERE / "dolfinx_solve.py"), *words]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        print(f"{' '.join(job)} failed: {error}")
         return None
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def told(row: dict) -> str:
@@ -303,7 +306,7 @@ def summary(rows: list[dict]) -> dict:
     result = {}
     for dim in sorted({row["dim"] for row in rows}):
         smooth = [row for row in rows if row["dim"] == dim and row["case"] == "log-normal"]
-        own = [row for row in smooth if row["solver"] == "multigrid" and row["nodes"] >= 9_000]
+        own = [row for row in smooth if row["solver"] == "multigrid" and row["nodes"] >= FLAT_FROM]
         if not own:
             continue
         counts = [row["iterations"] for row in own]
@@ -320,9 +323,12 @@ def summary(rows: list[dict]) -> dict:
     return result
 
 
+SMOKE = {"GRIDS": {2: ((4, 2),), 3: ((2, 2),)}, "COARSEST": 2, "VERTICES": 60, "EDGE": 0.5}
+SMOKE |= {"FLAT_FROM": 0, "HARD": HARD[:-1]}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-solve.json"))
+    parser = parser_of(globals(), "results/bench-solve.json")
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--largest", type=int, default=2_000_000, help="nodes at most")
     parser.add_argument("--worker", nargs=5, metavar="PART")
@@ -337,14 +343,9 @@ def main() -> None:
         if row is not None:
             print(told(row), flush=True)
             rows.append(row)
-    # Imported only now: a child process starts with its parent's memory on its account.
-    from riesz.io.store.results import results, write_results
-
     config = {"dims": options.dims, "largest": options.largest, "cores": os.cpu_count()}
-    content = results("make bench-solve", config, 0, rows, summary(rows))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, content)
-    print(json.dumps(content["summary"], indent=1))
+    save(options.out, config, 0, rows, summary(rows))
+    print(json.dumps(summary(rows), indent=1))
 
 
 if __name__ == "__main__":

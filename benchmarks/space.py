@@ -5,14 +5,14 @@ The problem is that of `check.py`. `laplace` with its check, `nuts` that starts 
 are those of standard normal coordinates; `nuts` is the one to compare with.
 """
 
-import argparse
 import json
-from pathlib import Path
 
-from check import SEED, in_process, now, posed, spent
+from bench import in_process, is_smoke, parser_of, save, small_emulate, told
+from check import SEED, now, posed, spent
 
 SIZE = (3, 4, 4)
 ENGINES = ("laplace", "nuts", "emulate")
+NUTS = {"num_warmup": 50, "num_samples": 100, "num_chains": 2}
 
 
 def measure(name: str) -> dict:
@@ -26,8 +26,8 @@ def measure(name: str) -> dict:
 
     engines = {
         "laplace": rz.Laplace(),
-        "nuts": rz.Nuts(start=rz.Laplace(), num_warmup=50, num_samples=100, num_chains=2),
-        "emulate": rz.Emulate(),
+        "nuts": rz.Nuts(start=rz.Laplace(), **NUTS),
+        "emulate": small_emulate() if is_smoke() else rz.Emulate(),
     }
     problem = posed(*SIZE)
     start = now()
@@ -47,20 +47,19 @@ def measure(name: str) -> dict:
     }
 
 
+SMOKE = {"SIZE": (3, 2, 2), "NUTS": {"num_warmup": 10, "num_samples": 10, "num_chains": 1}}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-space.json"))
+    parser = parser_of(globals(), "results/bench-space.json")
     parser.add_argument("--engine", choices=ENGINES, help="Print the row of one engine.")
     options = parser.parse_args()
     if options.engine:
         print(json.dumps(measure(options.engine)))
         return
-    from riesz.io.store.results import results, write_results
-
-    rows = [in_process(__file__, "--engine", name) for name in ENGINES]
+    rows = [told(in_process("--engine", name)) for name in ENGINES]
     summary = {f"{row['engine']}: CPU seconds": row["cpu_seconds"] for row in rows}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-space", {"size": SIZE}, SEED, rows, summary))
+    save(options.out, {"size": SIZE}, SEED, rows, summary)
 
 
 if __name__ == "__main__":

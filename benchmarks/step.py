@@ -8,14 +8,13 @@ mesh batches of several sizes are timed as well, and the batches that `emulate` 
 with a whole fit of it, after compilation. Runs on whatever device JAX finds.
 """
 
-import argparse
 import itertools
 import json
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
+
+from bench import in_process, is_smoke, parser_of, save, small_emulate
 
 MESHES = ((5, 4), (3, 6), (5, 7), (4, 9))
 """Cells along a side of the coarsest mesh, and levels: 1681, 9409, 103041 and 1050625 nodes.
@@ -271,7 +270,7 @@ def of_emulate(levels: int) -> dict:
     from riesz.engines.emulate.least_squares import normal_equations
     from riesz.engines.emulate.start import default_penalty
 
-    problem, engine = transport_problem(levels), rz.Emulate()
+    problem, engine = transport_problem(levels), small_emulate() if is_smoke() else rz.Emulate()
     posterior = engine.run(problem, seed=0)  # compiles
     start = time.perf_counter()
     posterior = jax.block_until_ready(engine.run(problem, seed=1))
@@ -320,16 +319,12 @@ def summary(dtype: str, rows: list[dict], table: list[list[float]]) -> dict:
     }
 
 
-def in_process(mesh: tuple[int, int], dtype: str, num_steps: int) -> dict:
-    words = ["--memory", *map(str, mesh), dtype, str(num_steps)]
-    command = [sys.executable, __file__, *words]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(answer.stdout.splitlines()[-1])
+SMOKE = {"MESHES": ((2, 2), (2, 3)), "STEPS": 2, "ROUNDS": 1, "BATCHES": ((2, 1),), "FIT_LEVELS": 2}
+SMOKE |= {"NUM_SAMPLES": 2, "NUM_PATCHES": 1, "PATCH_NODES": 9, "HIDDEN": 4, "FEATURES": 4}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-step.json"))
+    parser = parser_of(globals(), "results/bench-step.json")
     parser.add_argument("--precisions", nargs="+", default=("float64", "float32"))
     parser.add_argument("--num-meshes", type=int, default=len(MESHES), help="the smallest first")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps in one timed run")
@@ -343,7 +338,11 @@ def main() -> None:
         return
     meshes = MESHES[: options.num_meshes]
     # Memory first: a child process starts with its parent's memory on its account.
-    memory = {(d, m): in_process(m, d, options.steps) for d in options.precisions for m in meshes}
+    memory = {
+        (d, m): in_process("--memory", *map(str, m), d, str(options.steps))
+        for d in options.precisions
+        for m in meshes
+    }
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -375,8 +374,6 @@ def main() -> None:
             "emulate_fit_seconds": row["fit_seconds"],
             "emulate_mean_shift": row["mean_shift"],
         }
-    from riesz.io.store.results import results, write_results
-
     config = {
         "meshes": [list(mesh) for mesh in meshes],
         "steps": options.steps,
@@ -387,9 +384,7 @@ def main() -> None:
         "patch_nodes": PATCH_NODES,
         "surrogate": f"trunk 2-{HIDDEN}-{HIDDEN}-{FEATURES}, branch 2-{HIDDEN}-{FEATURES}, tanh",
     }
-    content = results("make bench-step", config, 0, all_rows, figures)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, content)
+    save(options.out, config, 0, all_rows, figures)
     print(json.dumps(figures, indent=1))
 
 

@@ -7,19 +7,21 @@ Python has it. Then readings of 100 places in a linear problem: 10,000 of them a
 table of what sensors would record, and 100 more without a solve.
 """
 
-import argparse
 import json
 import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
-from solve import SYSTEM_PYTHON, is_there
+from bench import is_there, parser_of, save
+from solve import SYSTEM_PYTHON
 
 HERE = Path(__file__).parent
 ALONG, NUM_STEPS = 316, 100
 PEERS = ("lu", "hypre", "gamg")
 REPEATS = 3
+NUM_PLACES, NUM_TIMES, NUM_TERMS, CELLS = 100, 100, 60, 32
+"""Of the readings."""
 
 
 def marched(along: int, num_steps: int, solver: str) -> list[dict]:
@@ -78,7 +80,7 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
     return rows
 
 
-def assimilated(num_places: int = 100, num_times: int = 100) -> dict:
+def assimilated() -> dict:
     """Readings at places and times of a linear problem, and another hundred after them."""
     import jax
     import numpyro.distributions as dist
@@ -86,20 +88,20 @@ def assimilated(num_places: int = 100, num_times: int = 100) -> dict:
     import riesz as rz
 
     rng = np.random.default_rng(0)
-    places = rng.uniform(0.1, 0.9, (num_places, 2))
-    times = np.linspace(0, 1, num_times + 2)
+    places = rng.uniform(0.1, 0.9, (NUM_PLACES, 2))
+    times = np.linspace(0, 1, NUM_TIMES + 2)
 
     def readings(when):
         points = np.repeat(places, len(when), axis=0)
         values = rng.normal(size=len(points))
-        return rz.observations(points, values, times=np.tile(when, num_places))
+        return rz.observations(points, values, times=np.tile(when, NUM_PLACES))
 
     problem = rz.inverse_problem(
-        rz.rectangle((32, 32)),
+        rz.rectangle((CELLS, CELLS)),
         rz.storage(1.0) + rz.diffusion(0.2) - rz.source("f"),
         latents={
-            "f": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=60),
-            "start": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=60),
+            "f": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=NUM_TERMS),
+            "start": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=NUM_TERMS),
             "level": dist.Normal(0.0, 1.0),
         },
         dirichlet={"boundary": "level"},
@@ -136,9 +138,12 @@ def peer(along: int, num_steps: int, solver: str) -> dict | None:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+SMOKE = {"ALONG": 4, "NUM_STEPS": 3, "REPEATS": 1, "NUM_PLACES": 3, "NUM_TIMES": 3}
+SMOKE |= {"NUM_TERMS": 2, "CELLS": 4}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-transient.json"))
+    parser = parser_of(globals(), "results/bench-transient.json")
     parser.add_argument("--along", type=int, default=ALONG, help="cells on each side")
     parser.add_argument("--steps", type=int, default=NUM_STEPS)
     parser.add_argument("--solvers", nargs="*", default=["lu"], help="or multigrid")
@@ -146,8 +151,6 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import results, write_results
-
     rows: list[dict] = []
     for solver in options.solvers:
         rows += marched(options.along, options.steps, solver)
@@ -174,8 +177,7 @@ def main() -> None:
             ratio = ours[row["solver"]] / row["seconds"]
             figures[f"gradient over forward, {row['solver']}"] = ratio
     config = {"along": options.along, "steps": options.steps}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-transient", config, 0, rows, figures))
+    save(options.out, config, 0, rows, figures)
     print(json.dumps(figures, indent=1))
 
 

@@ -5,7 +5,6 @@ an empty folder with nothing but its data. RIESZ_DATA must hold esrp. Maps are d
 are photographed where there is Chromium.
 """
 
-import argparse
 import os
 import re
 import shlex
@@ -16,9 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench import parser_of, save
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "walks.md"
 WINDOW = "1080,1097"
+MOST_COMMANDS = None  # of a walk; all of them
 ESRP = ("levels_pre2000.csv.gz", "wells.csv", "boundary_simplified.geojson")
 
 
@@ -69,7 +71,8 @@ def walked(name: str, commands: list[str], files: list[Path], pictures: Path) ->
             )
         for raster in folder.glob("*.tif"):
             draw(raster, pictures / f"{raster.stem}.png")
-        photograph(folder / "run" / "report.html", pictures / f"{name}-report.png")
+        if (report := folder / "run" / "report.html").exists():
+            photograph(report, pictures / f"{name}-report.png")
     return rows
 
 
@@ -104,28 +107,27 @@ def draw(raster: Path, picture: Path) -> None:
     figure.savefig(picture, dpi=80)
 
 
+SMOKE = {"MOST_COMMANDS": 1}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/walks"))
+    parser = parser_of(globals(), "results/walks")
     parser.add_argument("--photograph", nargs=2, type=Path, metavar=("PAGE", "PICTURE"))
     options = parser.parse_args()
     if options.photograph:
         page, picture = options.photograph
         photograph(page.absolute(), picture)
         return
-    from riesz.io.store.results import results, write_results
-
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
     walks = zip(data_of().items(), commands_of(PAGE.read_text()), strict=True)
     for (name, files), commands in walks:
-        rows += walked(name, commands, files, options.out)
+        rows += walked(name, commands[:MOST_COMMANDS], files, options.out)
     totals = {
         f"seconds, {name}": round(sum(row["seconds"] for row in rows if row["walk"] == name), 1)
         for name in data_of()
     }
-    command = f"python benchmarks/walks.py --out {options.out}"
-    write_results(options.out / "results.json", results(command, {}, 0, rows, totals))
+    save(options.out / "results.json", {}, 0, rows, totals)
 
 
 if __name__ == "__main__":

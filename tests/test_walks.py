@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_commands_of_the_page_are_those_that_were_recorded():
+def test_the_commands_of_the_page_are_those_that_were_recorded(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     commands_of = runpy.run_path(str(ROOT / "benchmarks" / "walks.py"))["commands_of"]
     printed = commands_of((ROOT / "docs" / "walks.md").read_text())
     recorded = json.loads((ROOT / "results" / "walks" / "results.json").read_text())["rows"]

@@ -4,8 +4,8 @@ Split B1, heads: the mesh of the experiment, and one whose edges are half as lon
 hold the wells.
 """
 
-import argparse
 import json
+import sys
 from pathlib import Path
 
 SPLIT, REFINEMENTS = "B1", (1.0, 2.0)
@@ -32,14 +32,18 @@ def scores_on(aquifer, name: str, refinement: float) -> dict:
     return row
 
 
+SMOKE = {"REFINEMENTS": (0.05, 0.1)}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-aquifer-mesh.json"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    from bench import parser_of, save
+
+    parser = parser_of(globals(), "results/bench-aquifer-mesh.json")
     options = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import results, write_results
     from riesz_paper.data.esrp import esrp
     from riesz_paper.experiments.aquifer.select import frozen_choice
 
@@ -58,9 +62,8 @@ def main() -> None:
         "largest": max(moved.values()),
         "within_limit": max(moved.values()) < LIMIT,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     config = {"split": SPLIT, "refinements": list(REFINEMENTS), "limit": LIMIT}
-    write_results(options.out, results("make bench-aquifer-mesh", config, 0, rows, figures))
+    save(options.out, config, 0, rows, figures)
     print(json.dumps(figures, indent=1))
 
 

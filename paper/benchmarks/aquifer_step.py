@@ -6,9 +6,9 @@ of the aquifer where RIESZ_DATA has it and a made-up one otherwise, are timed in
 process, so that whatever else the machine does disturbs both alike.
 """
 
-import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -76,9 +76,14 @@ class Run:
         return seconds / self.num_steps
 
 
+SMOKE = {"MAX_EDGE": 60e3, "LEVELS": (2, 3), "STEPS": 1, "ROUNDS": 1}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-aquifer-step.json"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    from bench import parser_of, save
+
+    parser = parser_of(globals(), "results/bench-aquifer-step.json")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps in one timed run")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_args()
@@ -86,7 +91,6 @@ def main() -> None:
     import numpy as np
 
     jax.config.update("jax_enable_x64", True)
-    from riesz.io.store.results import results, write_results
     from riesz.mesh.refine import hierarchy
     from riesz.mesher.polygon import mesh_from_polygon
     from riesz_paper.baselines.gp_physics.settings import PAPER
@@ -128,8 +132,7 @@ def main() -> None:
         "inducing": PAPER.num_inducing,
         "limit_ratio": LIMIT_RATIO,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_results(options.out, results("make bench-aquifer-step", config, 0, rows, figures))
+    save(options.out, config, 0, rows, figures)
     print(json.dumps(figures, indent=1))
 
 

@@ -6,14 +6,17 @@ process of places and covariates, and problem files as `riesz init --covariates`
 they were before logarithms of covariates and local effects, with the former, and with both.
 """
 
-import argparse
 import re
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 NUM_FOLDS = 7  # 259 samples in folds of one size: one compilation
 MAX_EDGE = 0.4  # km: about 350 nodes, finer than the smooth field of the file needs
+METALS, ONLY = "Cd,Cu,Pb,Co", ""
+"""By commas, and what the names of methods hold."""
+
 FILES = {
     "file, as it was": ("log_covariates", "local"),
     "file, logged, not local": ("local",),
@@ -176,17 +179,22 @@ def summary_of(rows: list[dict]) -> dict:
     return summary
 
 
+SMOKE = {"NUM_FOLDS": 2, "MAX_EDGE": 3.0, "METALS": "Cd", "ONLY": "file, as it was"}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/bench-covariates.json"))
-    parser.add_argument("--metals", default="Cd,Cu,Pb,Co", help="by commas")
-    parser.add_argument("--methods", help="only those whose name holds this text")
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    from bench import parser_of, save
+
+    parser = parser_of(globals(), "results/bench-covariates.json")
+    parser.add_argument("--metals", default=METALS, help="by commas")
+    parser.add_argument("--methods", default=ONLY, help="only those whose name holds this text")
     options = parser.parse_args()
     import jax
 
     jax.config.update("jax_enable_x64", True)
     from riesz.datasets.jura import jura
-    from riesz.io.store.results import read_results, results, write_results
+    from riesz.io.store.results import read_results
     from riesz_paper.experiments.jura.cases import CASES
 
     samples = jura()
@@ -195,15 +203,14 @@ def main() -> None:
     for metal in options.metals.split(","):
         case = [c for c in CASES if c.metal == metal and c.categories][-1]
         for name, method in methods_for(case, samples, training).items():
-            if options.methods and options.methods not in name:
+            if options.methods not in name:
                 continue
             row = scored(case, name, method(), training)
             print({key: value for key, value in row.items() if key != "errors"}, flush=True)
             same = (row["metal"], row["method"])
             rows = [old for old in rows if (old["metal"], old["method"]) != same] + [row]
-            command = f"python paper/benchmarks/covariates.py --out {options.out}"
             config = {"folds": NUM_FOLDS, "max_edge": MAX_EDGE}
-            write_results(options.out, results(command, config, 0, rows, summary_of(rows)))
+            save(options.out, config, 0, rows, summary_of(rows))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from riesz.cli.options import JsonOption, OutOption, QuietOption, SeedOption, json_of, use_float64
+from riesz.errors import RieszError
 from riesz_paper.catalogue import ExperimentName, Request, experiment_of
 from riesz_paper.data_command import data_app
+from riesz_paper.smoke import shrink
 
 if TYPE_CHECKING:
     from riesz_paper.running.task import Experiment
     from riesz_paper.running.workers import Build
+
+SMOKE = "smoke"
 
 DomainOption = Annotated[
     Path | None,
@@ -34,6 +38,9 @@ def experiment(
     out: OutOption,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="All replicates and meshes, or a small case.")
+    ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Seconds: all of it, too small to mean anything.")
     ] = False,
     seed: SeedOption = 0,
     domain: DomainOption = None,
@@ -75,7 +82,9 @@ def experiment(
     as_json: JsonOption = False,
 ) -> None:
     """Re-run an experiment: one row a replicate, a table and figures."""
-    mode = "full" if full else "quick"
+    if smoke and full:
+        raise RieszError("--full and --smoke are two sizes of one experiment: take one.")
+    mode = SMOKE if smoke else "full" if full else "quick"
     request = Request(
         *(name, mode, seed, domain, metal, split, data, settings, which),
         select=select,
@@ -101,6 +110,8 @@ def experiment(
 def prepare(request: Request) -> "Experiment":
     """The experiment that is asked for, ready to run, in any process."""
     use_float64()
+    if request.mode == SMOKE:
+        shrink(request.name)
     return experiment_of(request)
 
 

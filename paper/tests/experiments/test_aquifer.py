@@ -23,7 +23,7 @@ from riesz_paper.experiments.aquifer.later import (
     at_another_time,
     change_between_decades,
 )
-from riesz_paper.experiments.aquifer.methods import BY_NAME, ENTRIES, GP_LINEAR, NETWORK, STRUCTURES
+from riesz_paper.experiments.aquifer.methods import BY_NAME, GP_LINEAR, NETWORK, STRUCTURES
 from riesz_paper.experiments.aquifer.model import KM, Structure, conditional_head, head_problem
 from riesz_paper.experiments.aquifer.select import blocks_of, chosen, frozen_choice
 from riesz_paper.experiments.aquifer.tables import comparisons, mean_scores, paired, published_tasks
@@ -128,7 +128,7 @@ def test_the_quick_run_has_split_b1_and_every_method_once():
     tasks = aquifer_experiment(PLAIN, 0, "quick").tasks
     own = [task.identity for task in tasks if task.identity["role"] != "published"]
     assert {t["split"] for t in own} == {"B1"}
-    assert len(own) == 4 * len(ENTRIES)  # two quantities, two subsets
+    assert len(own) == 4 * len(BY_NAME)  # two quantities, two subsets
     assert {t["method"] for t in own if t["selected"]} == {frozen_choice()}
     full = aquifer_experiment(PLAIN, 0, "full", "A").tasks
     restarts = {t.identity["restart"] for t in full if t.identity["method"] == NETWORK}

@@ -48,9 +48,11 @@ BOUNDARY = Matern52(60.0, 3.0)
 DIFFUSIVITY = Matern52(60.0, 0.5)
 INDUCING = {"source": 16, "boundary": 10, "diffusivity": 4}
 NUM_REPLICATES = {
+    "smoke": {"log-gp": 1},
     "quick": {"constant": 1, "log-gp": 1},
     "full": {"constant": 3, "log-gp": 1},  # sampling a diffusivity takes ten minutes
 }
+EMULATE, CONDITIONAL = Emulate(), Conditional(over="nuts")
 REFERENCE_VALUES = 300
 """Of the diffusivity, over which the reference is averaged: its own error is a 17th of their sd."""
 
@@ -107,10 +109,10 @@ def data_problem(kind: str, seed: int, replicate: int) -> InverseProblem:
 def row(kind: str, seed: int, replicate: int) -> Row:
     problem = data_problem(kind, seed, replicate)
     clock = process_time()
-    found = Emulate().run(problem, seed=replicate)
+    found = EMULATE.run(problem, seed=replicate)
     ours, seconds = by_draws(found), process_time() - clock
     clock = process_time()
-    exact = Conditional(over="nuts").run(problem, seed=replicate)
+    exact = CONDITIONAL.run(problem, seed=replicate)
     theirs, exact_seconds = exactly(exact), process_time() - clock
     return {
         "unknowns": problem.num_coordinates,

@@ -46,7 +46,7 @@ METHOD = "amortised"
 DOMAIN = "square"
 LEVELS = 4
 """Nested meshes: 33 x 33 nodes are fitted."""
-NUM_DATA = {"quick": 20, "full": 100}
+NUM_DATA = {"smoke": 2, "quick": 20, "full": 100}
 LARGEST_STATE = 0.0737  # of the state that nothing carries away, at the centre of the square
 NOISE_SD = RELATIVE_NOISE * LARGEST_STATE
 ENGINE = Amortise()

@@ -33,7 +33,7 @@ from riesz_paper.experiments.aquifer.later import (
     change_between_decades,
 )
 from riesz_paper.experiments.aquifer.map import draw_maps
-from riesz_paper.experiments.aquifer.methods import BY_NAME, ENTRIES, Entry
+from riesz_paper.experiments.aquifer.methods import BY_NAME, Entry
 from riesz_paper.experiments.aquifer.select import frozen_choice
 from riesz_paper.experiments.aquifer.tables import (
     COMPARED,
@@ -76,13 +76,13 @@ def aquifer_experiment(
         raise RieszError(
             f"there is no split {split!r}: {nearest(split, SPLITS)}It is {listed(SPLITS)}."
         )
-    split = QUICK_SPLIT if split is None and mode == "quick" else split
+    split = QUICK_SPLIT if split is None and mode != "full" else split
     splits = SPLITS if split is None else (split,)
     selected = frozen_choice()
     tasks = [
         task(aquifer, seed, selected, entry, name, restart, quantity, subset)
         for name in splits
-        for entry in ENTRIES
+        for entry in BY_NAME.values()
         for restart in range(restarts_of(entry, name, mode))
         for quantity in QUANTITIES
         for subset in subsets_of(name)
@@ -99,7 +99,7 @@ def aquifer_experiment(
 
 
 def restarts_of(entry: Entry, split: str, mode: str) -> int:
-    if mode == "quick":
+    if mode != "full":
         return 1
     return entry.block_restarts if split == BLOCKS else entry.restarts
 

@@ -14,11 +14,10 @@ from riesz.plot.fields import draw_field, draw_vectors
 from riesz.plot.figure import new_figure, save_figure
 from riesz.prediction.predict import predict
 from riesz_paper.baselines.gaussian_process import gp_on_coordinates
-from riesz_paper.baselines.gp_physics.model import gp_dt
 from riesz_paper.baselines.standard import standard_of
 from riesz_paper.data.esrp import Aquifer, Split, Wells, splits_of
-from riesz_paper.experiments.aquifer.data import mesh_of, meshes_of, places_of
-from riesz_paper.experiments.aquifer.methods import STRUCTURES
+from riesz_paper.experiments.aquifer.data import mesh_of, places_of
+from riesz_paper.experiments.aquifer.methods import BY_NAME, STRUCTURES
 from riesz_paper.experiments.aquifer.model import KM, head_problem
 from riesz_paper.regression.covariates import Covariates
 
@@ -76,7 +75,7 @@ def compared(
     """Mean heads by a Gaussian process of places, and by GP-DT as in the paper."""
     mesh = mesh_of(aquifer)
     everywhere = Covariates(mesh.nodes * KM, {}, {})
-    methods = (gp_on_coordinates(Matern52(), trend="zero"), gp_dt(meshes_of(aquifer)))
+    methods = (gp_on_coordinates(Matern52(), trend="zero"), BY_NAME["gp-dt-paper"].build(aquifer))
     by_gp, by_gp_dt = (
         train(places_of(wells), wells.head, seed=0)(everywhere).mean(axis=0) for train in methods
     )

@@ -57,25 +57,27 @@ def integrated(structure: Structure, aquifer: Aquifer) -> Method:
     return conditional_head(mesh_of(aquifer), structure)
 
 
-ENTRIES = (
-    *(Entry(name, "ours", partial(integrated, each)) for name, each in STRUCTURES.items()),
-    Entry("gp-d-paper", "paper-method", lambda aquifer: gp_d(meshes_of(aquifer))),
-    Entry("gp-dt-paper", "paper-method", lambda aquifer: gp_dt(meshes_of(aquifer))),
-    Entry(NETWORK, "baseline", always(spatial_network())),
-    Entry("deep-gp", "baseline", always(deep_gp())),
-    Entry(GP_ZERO, "baseline", always(gp_on_coordinates(Matern52(), trend="zero"))),
-    Entry(
-        "gp-zero-iso",
-        "baseline",
-        always(gp_on_coordinates(Matern52(), trend="zero", one_length=True)),
-    ),
-    Entry(GP_LINEAR, "baseline", always(gp_on_coordinates(Matern52(), trend="linear"))),
-    Entry(
-        "gp-linear-iso",
-        "baseline",
-        always(gp_on_coordinates(Matern52(), trend="linear", one_length=True)),
-    ),
-    Entry("linear-trend", "baseline", always(linear_trend()), restarts=1),
-    Entry("nearest-well", "baseline", always(nearest_well()), restarts=1),
-)
-BY_NAME = {entry.name: entry for entry in ENTRIES}
+BY_NAME = {
+    entry.name: entry
+    for entry in (
+        *(Entry(name, "ours", partial(integrated, each)) for name, each in STRUCTURES.items()),
+        Entry("gp-d-paper", "paper-method", lambda aquifer: gp_d(meshes_of(aquifer))),
+        Entry("gp-dt-paper", "paper-method", lambda aquifer: gp_dt(meshes_of(aquifer))),
+        Entry(NETWORK, "baseline", always(spatial_network())),
+        Entry("deep-gp", "baseline", always(deep_gp())),
+        Entry(GP_ZERO, "baseline", always(gp_on_coordinates(Matern52(), trend="zero"))),
+        Entry(
+            "gp-zero-iso",
+            "baseline",
+            always(gp_on_coordinates(Matern52(), trend="zero", one_length=True)),
+        ),
+        Entry(GP_LINEAR, "baseline", always(gp_on_coordinates(Matern52(), trend="linear"))),
+        Entry(
+            "gp-linear-iso",
+            "baseline",
+            always(gp_on_coordinates(Matern52(), trend="linear", one_length=True)),
+        ),
+        Entry("linear-trend", "baseline", always(linear_trend()), restarts=1),
+        Entry("nearest-well", "baseline", always(nearest_well()), restarts=1),
+    )
+}

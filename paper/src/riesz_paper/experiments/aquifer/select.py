@@ -32,7 +32,7 @@ from riesz_paper.experiments.aquifer.model import conditional_head
 from riesz_paper.running.scores import absolute_errors, crps, is_inside, negative_log_densities
 from riesz_paper.running.task import Experiment, Task
 
-NUM_BLOCKS = {"quick": 4, "full": 6}
+NUM_BLOCKS = {"smoke": 2, "quick": 4, "full": 6}
 CHOSEN_ON = "B1"
 
 FILE = "settings.json"

@@ -72,7 +72,7 @@ def aquifer_time_experiment(
             f"there is no split {split!r} in time: {nearest(split, SPLITS)}It is {listed(SPLITS)}."
         )
     record_of(aquifer)  # says what is missing before any work
-    split = QUICK_SPLIT if split is None and mode == "quick" else split
+    split = QUICK_SPLIT if split is None and mode != "full" else split
     splits = SPLITS if split is None else (split,)
     tasks = [
         task(aquifer, seed, entry, name, kind)

@@ -13,7 +13,7 @@ from riesz_paper.experiments.blind.share import done_row, share_of
 from riesz_paper.experiments.blind.tables import spoken, summarise
 from riesz_paper.running.task import Experiment, Task
 
-PROBLEMS = {"quick": 8, "full": 300}
+PROBLEMS = {"smoke": 2, "quick": 8, "full": 300}
 TABLES = "tables.md"
 
 

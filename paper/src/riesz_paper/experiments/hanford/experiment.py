@@ -41,6 +41,7 @@ from riesz_paper.running.task import Experiment, Task
 
 NUM_SETS = 10
 CASES = {
+    "smoke": (("1x", "exact", 100), ("1x", "noisy", 25), ("1x", "finite-volume", 25)),
     "quick": (("1x", "exact", 100),),
     "full": (
         *(("1x", "exact", 100), ("4x", "exact", 100), ("1x", "noisy", 100)),

@@ -42,8 +42,8 @@ from riesz_paper.running.task import Experiment, Task
 
 ENSEMBLE = "ensemble"
 ENSEMBLED = (PLAIN, "vae-dt", "vae-nld")
-NUM_RESPLITS = {"quick": 0, "full": 20}
-MAX_RESTARTS = {"quick": 3, "full": 10}
+NUM_RESPLITS = {"smoke": 1, "quick": 0, "full": 20}
+MAX_RESTARTS = {"smoke": 1, "quick": 3, "full": 10}
 
 
 def jura_experiment(
@@ -57,7 +57,7 @@ def jura_experiment(
 
     `choices` are settings of one's own; those of the package are the default.
     """
-    metal = "Cd" if metal is None and mode == "quick" else metal
+    metal = "Cd" if metal is None and mode != "full" else metal
     check_samples(samples, cases_of(metal))
     own = choices is not None
     choices = frozen_choices() if choices is None else choices

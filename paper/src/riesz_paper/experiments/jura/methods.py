@@ -59,27 +59,31 @@ def always(method: Method) -> Build:
     return build
 
 
-ENTRIES = (
-    Entry(OURS, "ours", ours),
-    Entry("field-regression-no-field", "ours", without(field="none", local=False), restarts=1),
-    Entry("field-regression-no-physics", "ours", without(field="stationary"), restarts=1),
-    Entry("field-regression-no-local", "ours", without(local=False), restarts=1),
-    Entry("field-regression-transport", "ours", with_transport, restarts=1),
-    Entry(ADDITIVE, "baseline", always(additive_log_gp())),
-    Entry(PLAIN, "paper-method", always(vae(MODERN))),
-    Entry("vae-dt", "paper-method", always(vae_dt(MODERN))),
-    Entry("vae-nld", "paper-method", always(vae_nld(MODERN))),
-    Entry("vae-paper", "paper-method", always(vae(PAPER)), restarts=5, categories=False),
-    Entry("vae-dt-paper", "paper-method", always(vae_dt(PAPER)), restarts=5, categories=False),
-    Entry("vae-nld-paper", "paper-method", always(vae_nld(PAPER)), restarts=5, categories=False),
-    Entry(GPDK, "paper-method", always(diffusion_kernel()), restarts=5, categories=False),
-    Entry("gp-coordinates", "baseline", always(gp_on_coordinates()), categories=False),
-    Entry("kriging", "baseline", always(kriging()), categories=False),
-    Entry("co-kriging", "baseline", always(co_kriging()), restarts=3, categories=False),
-    Entry("random-forest", "baseline", always(random_forest())),
-)
-BY_NAME = {entry.name: entry for entry in ENTRIES}
+BY_NAME = {
+    entry.name: entry
+    for entry in (
+        Entry(OURS, "ours", ours),
+        Entry("field-regression-no-field", "ours", without(field="none", local=False), restarts=1),
+        Entry("field-regression-no-physics", "ours", without(field="stationary"), restarts=1),
+        Entry("field-regression-no-local", "ours", without(local=False), restarts=1),
+        Entry("field-regression-transport", "ours", with_transport, restarts=1),
+        Entry(ADDITIVE, "baseline", always(additive_log_gp())),
+        Entry(PLAIN, "paper-method", always(vae(MODERN))),
+        Entry("vae-dt", "paper-method", always(vae_dt(MODERN))),
+        Entry("vae-nld", "paper-method", always(vae_nld(MODERN))),
+        Entry("vae-paper", "paper-method", always(vae(PAPER)), restarts=5, categories=False),
+        Entry("vae-dt-paper", "paper-method", always(vae_dt(PAPER)), restarts=5, categories=False),
+        Entry(
+            "vae-nld-paper", "paper-method", always(vae_nld(PAPER)), restarts=5, categories=False
+        ),
+        Entry(GPDK, "paper-method", always(diffusion_kernel()), restarts=5, categories=False),
+        Entry("gp-coordinates", "baseline", always(gp_on_coordinates()), categories=False),
+        Entry("kriging", "baseline", always(kriging()), categories=False),
+        Entry("co-kriging", "baseline", always(co_kriging()), restarts=3, categories=False),
+        Entry("random-forest", "baseline", always(random_forest())),
+    )
+}
 
 
 def entries_for(case: Case) -> tuple[Entry, ...]:
-    return tuple(entry for entry in ENTRIES if entry.categories or not case.categories)
+    return tuple(entry for entry in BY_NAME.values() if entry.categories or not case.categories)

@@ -29,11 +29,12 @@ from riesz_paper.running.scores import absolute_errors, crps, share_inside
 from riesz_paper.running.task import Experiment, Task
 
 NUM_FOLDS = 7  # 259 samples in folds of one size: one compilation
-NUM_REPEATS = {"quick": 1, "full": 2}
+NUM_REPEATS = {"smoke": 1, "quick": 1, "full": 2}
 
 
 def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
     """One row a case and candidate."""
+    metal = "Cd" if metal is None and mode == "smoke" else metal
     check_samples(samples, cases_of(metal))
     training = samples.subset(samples.is_training)
     repeats = NUM_REPEATS[mode]

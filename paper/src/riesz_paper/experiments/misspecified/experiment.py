@@ -40,6 +40,7 @@ EXACT, ORACLE = "laplace", "oracle"
 NUM_DRAWS = 400
 NUM_DATA = {
     "quick": {"laplace": 3, "oracle": 3, "relax-learned": 3},
+    "smoke": {name: 1 for name in METHODS if name not in ("relax-0.3", "relax-3")},
     "full": {
         **dict.fromkeys(("laplace", "oracle", "relax-learned", "relax-learned-white"), 50),
         **dict.fromkeys(("relax-0.3", "relax-1", "relax-3"), 20),

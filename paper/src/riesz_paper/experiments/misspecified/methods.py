@@ -31,6 +31,7 @@ NODAL = Relax(
 )
 """A nodal surrogate is polished to the minimum from nearly anywhere, if draws are more than twice
 as many as unknowns: gradient steps only make room for a learned epsilon."""
+NETWORK, ENGINE = Relax(epsilon_rel=Learned()), Emulate()
 WHITE = Gram(diffusivity=0.0, reaction=1.0)
 """Errors of the source that are white noise."""
 NUTS_LENGTH = (200, 250)  # warm-up and draws, in each of two chains
@@ -74,7 +75,7 @@ def by_nuts(data: DataSet, seed: int) -> Posterior:
 
 
 def by_emulate(data: DataSet, seed: int) -> Posterior:
-    return Emulate().run(posed(data, knows_eddy=False), seed=seed)
+    return ENGINE.run(posed(data, knows_eddy=False), seed=seed)
 
 
 def by_relax(
@@ -87,8 +88,7 @@ def by_relax(
 
 def by_network(data: DataSet, seed: int) -> Posterior:
     """As people run it: a network on mini-patches."""
-    problem = posed(data, knows_eddy=False)
-    return Relax(epsilon_rel=Learned()).run(problem, seed=seed)
+    return NETWORK.run(posed(data, knows_eddy=False), seed=seed)
 
 
 METHODS: Mapping[str, Method] = {

@@ -24,7 +24,7 @@ from riesz_paper.experiments.pumping.fit import Fit, fit
 from riesz_paper.running.comparison import grouped, write_tables
 from riesz_paper.running.task import Experiment, Task
 
-NOISES = {"quick": (INDEPENDENT,), "full": (INDEPENDENT, DRIFT)}
+NOISES = {"smoke": (INDEPENDENT, DRIFT), "quick": (INDEPENDENT,), "full": (INDEPENDENT, DRIFT)}
 
 
 def pumping(seed: int, mode: str, folder: Path | None = None) -> Experiment:

@@ -33,8 +33,8 @@ from riesz_paper.experiments.smoother.forward import (
 )
 from riesz_paper.running.task import Experiment, Task
 
-EDGES = {"quick": (0.02,), "full": (0.04, 0.02, 0.01)}
-REPLICATES = {"quick": 1, "full": 3}
+EDGES = {"smoke": (0.1,), "quick": (0.02,), "full": (0.04, 0.02, 0.01)}
+REPLICATES = {"smoke": 1, "quick": 1, "full": 3}
 
 
 def smoother(

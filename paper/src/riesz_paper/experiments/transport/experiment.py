@@ -81,6 +81,10 @@ def plans(mode: str) -> list[Plan]:
     """What is run, the cases of acceptance first."""
     if mode == "quick":
         return [("emulate", "square", 5, 3), ("quadrature", "square", 5, 3)]
+    if mode == "smoke":
+        names = ("emulate", "nuts-sparse", "quadrature", "pinn", *TAPERED[:: len(TAPER_NODES)])
+        more = [("quadrature", "disc", 2, 1), ("nuts-dense", "square", 3, 1)]
+        return [*((name, "square", 2, 1) for name in names), *more]
     small, large = (3, 4, 5), (6, 7)
     return [
         *(("emulate", "square", levels, 10) for levels in (5, 6)),
