@@ -219,6 +219,7 @@ def timed() -> list[dict]:
 
 SMOKE = {"SIDES": 4, "NUM_TERMS": 2, "NUM_SENSORS": 3, "NUM_PLACES": 1, "NUM_VALUES": 1}
 SMOKE |= {"NUM_DRAWS": 50, "NUM_WEIGHTED": 50, "TIMED": ()}
+SMOKE |= {"QUANTITIES": {"source": ("u", "f"), "diffusivity": ("u", "a")}}
 
 
 def main() -> None:

@@ -22,10 +22,20 @@ BESIDE = {"dolfinx_solve", "dolfinx_transient", "dolfinx_worker"}
 ALONE = {"mesh_parts", "precision"}
 """They force devices, or change modules: not in this process."""
 
+LONG = {
+    *("agreement", "auto", "check", "compare_models", "covariates", "emulate_in_time", "first_map"),
+    *("latency", "many", "many_batched", "many_unknowns", "misfit", "next", "precision", "reduced"),
+    *("sampler", "sbc", "space", "step", "aquifer_mesh", "aquifer_step", "mesh_parts", "walks"),
+}
+"""They are among the slow tests."""
+
 NEEDS_ESRP = {"compare_models", "walks", "aquifer_mesh"}
-SCRIPTS = sorted(
-    path for folder in FOLDERS for path in folder.glob("*.py") if path.stem not in SHARED | BESIDE
-)
+SCRIPTS = [
+    pytest.param(path, marks=[pytest.mark.slow] * (path.stem in LONG), id=path.stem)
+    for folder in FOLDERS
+    for path in sorted(folder.glob("*.py"))
+    if path.stem not in SHARED | BESIDE
+]
 
 
 @pytest.fixture
@@ -42,7 +52,7 @@ def like_a_script(monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.filterwarnings("ignore")  # of figures that mean nothing
 @pytest.mark.usefixtures("like_a_script")
 def test_a_benchmark_writes_its_rows(script, tmp_path, monkeypatch):

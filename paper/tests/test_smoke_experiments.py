@@ -20,7 +20,7 @@ NEEDS = {"hanford": "hanford", "pumping": "pumping", "aquifer": "esrp", "aquifer
 
 def reproduced() -> list[list[str]]:
     """The words of each command that `make reproduce-smoke` would run, and of blind problems."""
-    words = ["make", "--dry-run", "reproduce-smoke", "MAKEFLAGS="]
+    words = ["make", "--dry-run", "reproduce-smoke"]
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines = [line.partition("/riesz ")[2] for line in told.splitlines() if "/riesz " in line]
     return [shlex.split(line) for line in lines]
@@ -34,7 +34,18 @@ def test_every_experiment_is_run():
     assert named == set(ExperimentName)
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+QUICK = ("smoother", "norms", "transport")
+"""Others are among the slow tests."""
+
+
+def marked(words: list[str]):
+    marks = [] if words[1] in QUICK else [pytest.mark.slow]
+    return pytest.param(
+        words, marks=marks, id=" ".join(words[:2]) + " --select" * ("--select" in words)
+    )
+
+
+@pytest.mark.parametrize("words", [marked(words) for words in COMMANDS])
 def test_a_command_leaves_rows_like_those_that_are_kept(words, tmp_path):
     folder = NEEDS.get(words[1])
     data = Path(os.environ.get("RIESZ_DATA", "nowhere")).resolve()
