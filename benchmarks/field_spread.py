@@ -53,7 +53,7 @@ def field_variances(
 ) -> Float[Array, " weight"]:
     """As many fields at once as there is room for; none of them is kept."""
     start, draw = jr.split(key)
-    _, field = jax.linearize(lambda own: problem.z(own)[name], update.mean)
+    _, field = jax.linearize(lambda own: problem.z(own)[name].weights, update.mean)
     transposed = jax.linear_transpose(field, update.mean)
     directions = update.directions
     count = max(0, min(NUM_DIRECTIONS, update.num_coordinates - directions.shape[1]))

@@ -184,7 +184,7 @@ def measured(problem, posterior, at: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
     there = at_points(problem, point_operator(problem.forward.space, at), SparseLU())
     z = problem.latents.of_draws(jnp.asarray(posterior.distribution.all()))
-    mean = np.asarray(states_of(eqx.filter_jit, jax)(problem, there, z))
+    mean = np.asarray(states_of(eqx.filter_jit, jax)(problem, there, problem.latents.entries(z)))
     variance = np.asarray(z["noise"]).reshape(-1, 1) ** 2
     if "local" in z:
         found = problem.likelihood.local.moments_at(at, np.asarray(z["local"]))

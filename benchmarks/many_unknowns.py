@@ -72,7 +72,7 @@ def log_field(problem, coordinates):
     import numpy as np
 
     field = problem.latents.latents["a"].coefficient("a").field
-    weights = jax.vmap(lambda one: problem.z(one)["a"])(coordinates)
+    weights = jax.vmap(lambda one: problem.z(one)["a"].weights)(coordinates)
     return np.log(field.nodal_draws(np.asarray(weights)))
 
 

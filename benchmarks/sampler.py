@@ -67,7 +67,7 @@ def field_draws(problem, posterior):
     draws = posterior.distribution.by_chain
 
     def one(coordinates):
-        return problem.z(coordinates)["a"][jnp.asarray(near)]
+        return problem.z(coordinates)["a"].weights[jnp.asarray(near)]
 
     flat = draws.reshape(-1, draws.shape[2])
     return np.asarray(jax.lax.map(one, flat)).reshape(*draws.shape[:2], -1)

@@ -12,7 +12,6 @@ import jax
 
 jax.config.update("jax_enable_x64", True)  # exact solves need float64
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
@@ -54,10 +53,8 @@ def plume(values, noise_sd):
 
 # %%
 true_history = np.interp(knots, [0.0, 0.5, 1.0, 2.0, 2.5, 4.0], [0.0, 0.0, 1.5, 1.5, 0.0, 0.0])
-truth = {"D": jnp.asarray(0.03), "q": jnp.asarray(true_history)}
 empty = plume(np.zeros(len(points)), 1.0)
-record = empty.time.recorded(empty.forward, truth, None)
-clean = np.asarray(empty.operator @ record)
+clean = np.asarray(empty.simulate({"D": 0.03, "q": true_history}))
 noise_sd = 0.03 * clean.max()
 problem = plume(clean + noise_sd * np.random.default_rng(1).normal(size=len(clean)), noise_sd)
 print(problem)

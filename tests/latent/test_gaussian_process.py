@@ -76,7 +76,7 @@ def test_a_field_in_an_equation_is_the_function_of_the_place(normals):
     """The same residual and Dirichlet values as with the formula written by hand."""
     latent = LogGP(Matern52(0.4), inducing=6).on(MESH)
     weights = latent.value(normals(0, 6))
-    field, z = latent.coefficient("a"), {"a": weights}
+    field, z = latent.coefficient("a"), {"a": latent.entry(weights)}
     by_hand = Function(lambda x: latent.field.at_place(x, weights), 1)
     state = normals(1, MESH.num_nodes)
     form = diffusion(field) - diffusion(by_hand)

@@ -11,6 +11,7 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, neumann
+from riesz.latent.field import FieldWeights
 from riesz.latent.karhunen_loeve import KarhunenLoeve, scaled_eigenfunctions, variance_kept
 from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.latent.representatives import node_volumes
@@ -83,7 +84,9 @@ def test_the_field_in_an_equation_is_the_interpolant_of_its_nodal_values(normals
     state = normals(1, MESH.num_nodes)
     form = diffusion(field) + neumann(field, on="right")
     form = form - diffusion(values) - neumann(values, on="right")
-    difference = residual(boundary_value_problem(P1(MESH), form), state, {"a": weights})
+    difference = residual(
+        boundary_value_problem(P1(MESH), form), state, {"a": latent.entry(weights)}
+    )
     np.testing.assert_allclose(difference, 0.0, atol=1e-13)
 
 
@@ -119,4 +122,4 @@ def test_an_expansion_cannot_be_a_dirichlet_value():
     field = KarhunenLoeve(RBF(1.0), 2).on(MESH).coefficient("g")
     problem = boundary_value_problem(P1(MESH), diffusion(1.0), {"left": field})
     with pytest.raises(RieszError, match="cannot be a Dirichlet value: use GP"):
-        dirichlet_values(problem, {"g": jnp.zeros(2)})
+        dirichlet_values(problem, {"g": FieldWeights(jnp.zeros(2))})

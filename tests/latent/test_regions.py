@@ -11,6 +11,7 @@ from riesz.fem.elements.space import P1
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.weakform import diffusion, neumann
+from riesz.latent.field import FieldWeights
 from riesz.latent.latent import latent_space
 from riesz.latent.regions import Regions
 from riesz.mesh.mesh import Mesh
@@ -40,7 +41,9 @@ def test_the_field_in_an_equation_is_one_value_a_cell(normals):
     field = latent.coefficient("a")
     form = diffusion(field) + neumann(field, on="right")
     form = form - diffusion(values) - neumann(values, on="right")
-    difference = residual(boundary_value_problem(P1(BOTH), form), state, {"a": weights})
+    difference = residual(
+        boundary_value_problem(P1(BOTH), form), state, {"a": FieldWeights(weights)}
+    )
     np.testing.assert_allclose(difference, 0.0, atol=1e-13)
 
 
@@ -56,7 +59,7 @@ def test_each_region_has_its_own_prior_and_name():
     space = latent_space(
         {"a": Regions({"east": dist.Uniform(2.0, 4.0)}, rest=dist.Normal(7.0, 1.0))}, BOTH
     )
-    np.testing.assert_allclose(space.z(jnp.zeros(2))["a"], [3.0, 7.0])
+    np.testing.assert_allclose(space.z(jnp.zeros(2))["a"].weights, [3.0, 7.0])
     assert space.coordinate_names() == ("a[east]", "a[rest]")
     assert "east: Uniform, 95 % within 2.05 .. 3.95" in space.latents["a"].describe()
 

@@ -18,6 +18,10 @@ DRAWS = jnp.asarray(np.random.default_rng(3).normal(size=(5, 2)))
 POSITIVE = dist.LogNormal(0.0, 0.5)
 
 
+def of_draws(problem, draws):
+    return problem.latents.entries(problem.latents.of_draws(draws))
+
+
 def posed(equation, first=POSITIVE):
     return rz.inverse_problem(
         MESH,
@@ -39,7 +43,7 @@ def posed(equation, first=POSITIVE):
 def test_linear_equations_have_the_states_of_newtons_iteration(equation):
     problem = posed(equation)
     expected = jax.jit(lambda rows: jax.lax.map(lambda c: problem.solved(c, SparseLU()), rows))
-    found = linear_states(problem, problem.latents.of_draws(DRAWS))
+    found = linear_states(problem, of_draws(problem, DRAWS))
     np.testing.assert_allclose(found, expected(DRAWS), rtol=1e-10, atol=1e-12)
 
 
@@ -47,7 +51,7 @@ def test_where_there_is_no_solution_the_state_is_nan_and_others_are_not():
     with pytest.warns(UserWarning, match="must be positive"):
         problem = posed(rz.diffusion("a") - rz.source(1.0), dist.Normal(1.0, 1.0))
     draws = jnp.array([[-1.0, 0.0], [0.0, 0.0]])  # a is 0, then 1
-    found = linear_states(problem, problem.latents.of_draws(draws))
+    found = linear_states(problem, of_draws(problem, draws))
     assert np.isnan(found[0]).any()
     assert np.isfinite(found[1]).all()
 
@@ -55,4 +59,4 @@ def test_where_there_is_no_solution_the_state_is_nan_and_others_are_not():
 def test_equations_that_are_not_linear_are_left_to_programs():
     curved = rz.diffusion("a") - rz.source(1.0) + rz.reaction(lambda x, z, u, du: u**2)
     problem = posed(curved)
-    assert linear_states(problem, problem.latents.of_draws(DRAWS)) is None
+    assert linear_states(problem, of_draws(problem, DRAWS)) is None

@@ -182,9 +182,9 @@ def test_single_precision_goes_through_all_latents():
         noise=[0.1, 0.2, 0.3],
     )
     c = jnp.ones(problem.num_coordinates, jnp.float32)
-    assert {leaf.dtype for leaf in problem.z(c).values()} == {jnp.dtype(jnp.float32)}
+    assert {leaf.dtype for leaf in jax.tree.leaves(problem.z(c))} == {jnp.dtype(jnp.float32)}
     latent = problem.latents.latents["f"]
-    assert latent.field.nodal(problem.z(c)["f"]).dtype == jnp.float32
+    assert latent.field.nodal(problem.z(c)["f"].weights).dtype == jnp.float32
     assert problem.log_likelihood(c, jnp.zeros(25, jnp.float32)).dtype == jnp.float32
 
 

@@ -47,7 +47,7 @@ def test_the_truth_has_a_soft_and_a_hard_square():
 
 def test_a_coordinate_is_the_log_diffusivity_of_its_block_in_prior_sd(coarse):
     """Columns go with x and rows with y: the ninth unknown is that of row 2, column 1."""
-    weights = coarse.z(jnp.zeros(64).at[8].set(1.5))["a"]
+    weights = coarse.z(jnp.zeros(64).at[8].set(1.5))["a"].weights
     np.testing.assert_allclose(weights[8], np.exp(1.5 * PRIOR_SD))
     mesh = coarse.forward.space.mesh
     centres = mesh.nodes[mesh.cells[mesh.regions["row 2 column 1"]]].mean(axis=1)

@@ -157,7 +157,7 @@ def test_the_problem_has_the_field_of_the_prior(site, problem, known):
     posed = measured(site, problem, prior, np.zeros(len(site.wells)), 1.0)
     xi = np.random.default_rng(0).normal(size=prior.num_coordinates)
     field = prior.mean + prior.deviations(xi[:, None])[:, 0]
-    np.testing.assert_allclose(jnp.log(posed.z(jnp.asarray(xi))[UNKNOWN]), field)
+    np.testing.assert_allclose(jnp.log(posed.z(jnp.asarray(xi))[UNKNOWN].weights), field)
 
 
 def test_the_marginal_likelihood_is_that_of_a_normal_vector(site, known):

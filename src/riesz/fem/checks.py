@@ -17,10 +17,12 @@ from riesz.fem.terms.coefficient import (
     Function,
     Nodal,
     PerCell,
+    Product,
     WeightedSum,
     check_count,
     check_finite,
     is_traced,
+    parts_of,
     resolve,
 )
 from riesz.fem.terms.pointwise import Point, nowhere
@@ -51,10 +53,11 @@ def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree) -> None:
 def checked_apart(
     coefficient: AbstractCoefficient, allowed: tuple[Shape, ...]
 ) -> list[tuple[AbstractCoefficient, tuple[Shape, ...]]]:
-    """What must have which shapes; of a sum its weights together, and each part."""
-    if not isinstance(coefficient, WeightedSum):
+    """What must have which shapes; of a sum its weights together, and each part or factor."""
+    if not isinstance(coefficient, WeightedSum | Product):
         return [(coefficient, allowed)]
-    return [(coefficient.with_ones(), allowed), *((part, SCALAR) for part in coefficient.parts)]
+    whole = [(coefficient.with_ones(), allowed)] if isinstance(coefficient, WeightedSum) else []
+    return [*whole, *((part, SCALAR) for part in parts_of(coefficient))]
 
 
 def check_prescribed(
@@ -102,7 +105,7 @@ def known_values(
         return coefficient.value[None]
     if isinstance(coefficient, Nodal | PerCell):
         return coefficient.values
-    if isinstance(coefficient, Function):
+    if isinstance(coefficient, Function) and not coefficient.fields:
         last_known_argument = 1 if z is None else 2
         if coefficient.num_arguments <= last_known_argument:
             parts = [sampled(coefficient, some, z) for some in places]

@@ -15,9 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
-from riesz.errors import RieszError
+from riesz.errors import FormError, RieszError
 from riesz.fem.elements.domain import Domain
-from riesz.fem.terms.coefficient import FUNCTION_DEGREE, AbstractCoefficient
+from riesz.fem.terms.coefficient import (
+    FUNCTION_DEGREE,
+    AbstractCoefficient,
+    Latent,
+    as_coefficient,
+    latent_value,
+)
 from riesz.fem.terms.pointwise import Point
 from riesz.latent.latent import AbstractLatent
 from riesz.mesh.mesh import Mesh
@@ -90,8 +96,29 @@ class AbstractPlaceField(AbstractField):
         return self.at_place(point.x, weights)
 
 
+class FieldWeights(eqx.Module):
+    """What `z` holds of an unknown field: prior mean and transform come on top of its weights.
+
+    A kind of its own, so that weights and values cannot be taken for each other.
+    """
+
+    weights: Weights
+
+    def __jax_array__(self) -> Array:
+        raise RieszError(
+            "z holds the weights of a field where a number was wanted: in a function of (x, z) "
+            "name the field by itself, for its value at x; rz.predict and Posterior.draws give "
+            "values elsewhere."
+        )
+
+
+def numbers_in(entry: PyTree[Array]) -> Float[Array, " number"]:
+    """What `z` holds of an unknown, as one row of numbers."""
+    return jnp.ravel(entry.weights if isinstance(entry, FieldWeights) else entry)
+
+
 class FieldCoefficient(AbstractCoefficient):
-    """A field in an equation; its weights are the entry of `z` with this name."""
+    """A field in an equation; the entry of `z` with this name has its weights, or its values."""
 
     field: AbstractField
     name: str = eqx.field(static=True)
@@ -100,12 +127,27 @@ class FieldCoefficient(AbstractCoefficient):
         return self.field.gather(domain)
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
-        return self.field.at(local, point, point.z[self.name])
+        return self.field.at(local, point, point.z[self.name].weights)
+
+    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+        if z is None:
+            return self
+        given = latent_value(Latent(self.name), z, label)
+        if isinstance(given, FieldWeights):
+            return self
+        if not (isinstance(given, AbstractCoefficient) or callable(given)) and jnp.ndim(given):
+            raise FormError(
+                f"the field {self.name!r} is given as a bare array of shape {jnp.shape(given)}: "
+                "wrap values at the nodes in rz.nodal(...), values of the cells in "
+                "rz.per_cell(...), or give a number or a function of the place; "
+                "problem.z(coordinates) has its weights."
+            )
+        return as_coefficient(given, f"{label} {self.name!r}")
 
     def nodal(self, z: PyTree) -> Float[Array, " node"] | None:
-        return (
-            None if isinstance(self.field, AbstractPlaceField) else self.field.nodal(z[self.name])
-        )
+        if isinstance(self.field, AbstractPlaceField):
+            return None
+        return self.field.nodal(z[self.name].weights)
 
     def degree(self) -> int:
         return self.field.degree()
@@ -115,6 +157,12 @@ class AbstractFieldLatent(AbstractLatent):
     """An unknown field: what `z` holds are its weights."""
 
     field: eqx.AbstractVar[AbstractField]
+
+    def entry(self, value: Float[Array, "..."]) -> FieldWeights:
+        return FieldWeights(value)
+
+    def shown(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, " node"]:
+        return self.field.nodal(entry.weights)
 
     def coefficient(self, name: str) -> AbstractCoefficient:
         return FieldCoefficient(self.field, name)

@@ -16,13 +16,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
 from riesz.latent.quantiles import quantile
 from riesz.mesh.mesh import Mesh
+
+Z = dict[str, PyTree[Float[Array, "..."]]]
+"""What equations read, by the names of the unknowns."""
+
+ManyZ = dict[str, PyTree[Float[Array, "draw ..."]]]
+"""The same of many draws."""
 
 
 class AbstractLatent(eqx.Module):
@@ -35,7 +41,15 @@ class AbstractLatent(eqx.Module):
 
     @abstractmethod
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
-        """What `z` holds for these coordinates: a number, a vector, or the weights of a field."""
+        """For these coordinates: a number, a vector, or the weights of a field."""
+
+    def entry(self, value: Float[Array, "..."]) -> PyTree[Float[Array, "..."]]:
+        """What `z` holds for a value, under the unknown's name."""
+        return value
+
+    def shown(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, "..."]:
+        """The quantity itself, for what `z` holds of it: a field at the nodes."""
+        return jnp.asarray(entry)
 
     @property
     def num_scales(self) -> int:
@@ -196,17 +210,23 @@ class LatentSpace(eqx.Module):
             marks[part.start : part.start + self.latents[name].num_scales] = True
         return marks
 
-    def z(self, coordinates: Float[Array, " coordinate"]) -> dict[str, Float[Array, "..."]]:
+    def z(self, coordinates: Float[Array, " coordinate"]) -> Z:
         """The values of all unknowns, as equations read them."""
-        return {
-            name: self.latents[name].value(coordinates[part])
-            for name, part in self.slices().items()
-        }
+        return self.entries(
+            {
+                name: self.latents[name].value(coordinates[part])
+                for name, part in self.slices().items()
+            }
+        )
+
+    def entries(self, values: Mapping[str, Float[Array, "..."]]) -> Z:
+        """`z` from the value of each unknown, or from those of many draws."""
+        return {name: self.latents[name].entry(value) for name, value in values.items()}
 
     def of_draws(
         self, draws: Float[Array, "draw coordinate"]
     ) -> dict[str, Float[Array, " draw *value"]]:
-        """`z` for many draws, a first axis of each value; asked for by Python, not in a program."""
+        """The values for many draws, a first axis each; asked for by Python, not in a program."""
         parts = {name: draws[:, part] for name, part in self.slices().items()}
         by_host = {n: self.latents[n].of_draws(np.asarray(own, float)) for n, own in parts.items()}
         left = {n: own for n, own in parts.items() if by_host[n] is None}

@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
+from riesz.latent.field import numbers_in
 from riesz.latent.local import LocalEffect
 from riesz.observe.factors import AbstractFactor
 from riesz.observe.likelihood import AbstractLikelihood, Scale
@@ -83,7 +84,7 @@ class WithEffects(AbstractLikelihood):
     def shifts(self, z: PyTree) -> dict[str, Float[Array, "sensor value"]]:
         found = {} if self.design is None else {self.name: self.design}
         if self.local is not None:
-            found[self.local_name] = self.local.by_weight(z[self.local_name])
+            found[self.local_name] = self.local.by_weight(numbers_in(z[self.local_name]))
         return found
 
     @property
@@ -97,7 +98,7 @@ class WithEffects(AbstractLikelihood):
         if self.design is not None:
             predicted = predicted + self.design.astype(predicted.dtype) @ z[self.name]
         if self.local is not None:
-            predicted = predicted + self.local.at_sensors(z[self.local_name])
+            predicted = predicted + self.local.at_sensors(numbers_in(z[self.local_name]))
         return predicted
 
     def elsewhere(

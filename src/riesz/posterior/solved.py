@@ -16,13 +16,12 @@ from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.newton import ROUNDING_UNITS
 from riesz.fem.problem import Newton
+from riesz.latent.latent import ManyZ
 from riesz.problem.linearity import by_equation
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
 
 NodeDraws = Float[np.ndarray, "draw node"]
-ManyZ = dict[str, Float[Array, " draw *value"]]
-"""`z` for each draw."""
 
 
 def linear_states(problem: InverseProblem, z: ManyZ) -> NodeDraws | None:

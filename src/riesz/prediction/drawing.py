@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.flux import budget
-from riesz.fem.terms.coefficient import parts_of
-from riesz.latent.field import FieldCoefficient
+from riesz.fem.terms.coefficient import Function, parts_of
+from riesz.latent.field import FieldCoefficient, numbers_in
 from riesz.latent.regions import PiecewiseConstant
 from riesz.observe.effects import WithEffects
 from riesz.observe.grouped import GroupedNormal
@@ -96,7 +96,7 @@ class Everything(eqx.Module):
     def __call__(
         self, key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree
     ) -> dict[str, Any]:
-        effects = effects_of(problem.likelihood)
+        effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
         read = {}
         if problem.time is None:
             seen = at_sensors(key, problem, state, z)
@@ -110,14 +110,14 @@ class Everything(eqx.Module):
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
             "state": at_nodes(problem, state),
-            "unknowns": {name: jnp.ravel(z[name]) for name in drawn_names(problem)},
+            "unknowns": {name: numbers_in(z[name]) for name in drawn_names(problem)},
             "sensors": seen,
             "noise": {
                 name: jnp.ravel(value)
                 for name, value in problem.likelihood.noise.parameters(z).items()
             },
             "effects": z[effects.name] if effects and effects.design is not None else (),
-            "local": z[effects.local_name] if effects and effects.local is not None else (),
+            "local": numbers_in(z[beside]) if beside else (),
             "read": read,
         }
         if self.for_summary or problem.time is not None:
@@ -385,6 +385,7 @@ def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
         if term.on is None
         for coefficient in term.coefficients.values()
         for part in parts_of(coefficient)
+        for part in (part, *(part.fields.values() if isinstance(part, Function) else ()))
         if isinstance(part, FieldCoefficient)
     }
     return tuple(name for name in problem.latents.names if name in names)

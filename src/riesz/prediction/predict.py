@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
 from riesz.fem.places import Places, places, states_at
+from riesz.latent.latent import Z
 from riesz.mesh.grid import Grid
 from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import Draws
@@ -184,7 +185,7 @@ def drawn_chunks(
         rows = np.minimum(np.arange(start, start + size), num_draws - 1)
         key = jr.fold_in(state_key, number)
         own, now = coordinates[rows], jr.split(key)
-        z = problem.latents.of_draws(own)
+        z = problem.latents.entries(problem.latents.of_draws(own))
         found = states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
         shared, own = shared_and_own(z, together)
         keys = jr.split(now[1], size).reshape(-1, together)
@@ -216,7 +217,7 @@ def num_values(problem: InverseProblem) -> int:
     return len(problem.forwards) * problem.forward.space.num_dofs
 
 
-def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, jax.ShapeDtypeStruct]:
+def unknowns_like(problem: InverseProblem, coordinates: Draws) -> dict[str, Any]:
     """Shapes and types of what one draw stands for."""
     own = jax.ShapeDtypeStruct((coordinates.shape[1],), coordinates.dtype)
     # Not the bound method: JAX would compare the whole problem, array by array.
@@ -241,17 +242,15 @@ def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
     return max(size for size in range(1, MOST_TOGETHER + 1) if found % size == 0)
 
 
-Z = dict[str, Array]
-"""What draws stand for, with leading axes of draws, of blocks, or of blocks and draws in them."""
-
-
 def shared_and_own(z: Z, together: int) -> tuple[Z, Z]:
     """What so many draws in a row share, once for each block of them; and the rest, by blocks."""
     shared, own = {}, {}
-    for name, leaf in z.items():
-        blocks = leaf.reshape(-1, together, *leaf.shape[1:])
-        is_shared = together > 1 and bool(jnp.all(blocks == blocks[:, :1]))
-        (shared if is_shared else own)[name] = blocks[:, 0] if is_shared else blocks
+    for name, entry in z.items():
+        blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, together, *leaf.shape[1:]), entry)
+        first = jax.tree.map(lambda leaf: leaf[:, 0], blocks)
+        alike = jax.tree.map(lambda leaf: bool(jnp.all(leaf == leaf[:, :1])), blocks)
+        is_shared = together > 1 and all(jax.tree.leaves(alike))
+        (shared if is_shared else own)[name] = first if is_shared else blocks
     return shared, own
 
 
@@ -291,7 +290,7 @@ def num_numbers(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -
         jr.split(jr.key(0), (1, 1)),
     )
     z = unknowns_like(problem, coordinates)
-    z = {name: jax.ShapeDtypeStruct((1, 1, *leaf.shape), leaf.dtype) for name, leaf in z.items()}
+    z = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, *leaf.shape), leaf.dtype), z)
     one = eqx.filter_eval_shape(of_chunk, problem, sampler, keys, {}, z, state)
     return max(size, sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(one)))
 

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import RieszError
 from riesz.fem.flux import budget, flux_through
 from riesz.fem.places import AtPoints, Places, centroids, coefficients_at, fluxes_at, states_at
-from riesz.latent.field import FieldCoefficient
 from riesz.posterior.posterior import check_unknown
 from riesz.problem.problem import InverseProblem, NodeValues
 from riesz.problem.unknowns import FLUX, STATE
@@ -48,12 +47,11 @@ class UnknownAt(eqx.Module):
     def __call__(
         self, problem: InverseProblem, state: NodeValues, z: PyTree
     ) -> Float[Array, "*shape"]:
-        coefficient = problem.latents.latents[self.name].coefficient(self.name)
-        if self.where is not None:
-            return coefficients_at(problem.forward, self.where, coefficient, state, z)
-        if isinstance(coefficient, FieldCoefficient):
-            return coefficient.field.nodal(z[self.name])
-        return jnp.asarray(z[self.name])
+        latent = problem.latents.latents[self.name]
+        if self.where is None:
+            return latent.shown(z[self.name])
+        coefficient = latent.coefficient(self.name)
+        return coefficients_at(problem.forward, self.where, coefficient, state, z)
 
 
 class FluxAt(eqx.Module):

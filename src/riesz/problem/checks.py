@@ -20,7 +20,7 @@ from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import WeakForm
 from riesz.fem.time.problem import at_time, initial_values
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
-from riesz.latent.latent import LatentSpace, value_of
+from riesz.latent.latent import LatentSpace, Z, value_of
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
@@ -172,9 +172,7 @@ def check_parts(parts: Described, latents: LatentSpace) -> None:
     tell_unused(parts, then[0])
 
 
-def unknowns_in_the_middle(
-    latents: LatentSpace, parts: Described
-) -> dict[str, Float[Array, "..."]]:
+def unknowns_in_the_middle(latents: LatentSpace, parts: Described) -> Z:
     """Unknowns at the centre of their priors.
 
     Fields have zeros for weights where nothing but their own place in the equation reads them, and
@@ -186,7 +184,7 @@ def unknowns_in_the_middle(
     # Not the bound method: JAX would compare all unknowns, array by array.
     shapes = jax.eval_shape(lambda own: latents.z(own), origin)  # noqa: PLW0108
     return {
-        name: on_device(np.zeros(shapes[name].shape), origin.dtype)
+        name: jax.tree.map(lambda own: on_device(np.zeros(own.shape), origin.dtype), shapes[name])
         if isinstance(latents.latents[name], AbstractFieldLatent)
         else value_of(latents.latents[name], on_device(np.zeros(part.stop - part.start)))
         for name, part in latents.slices().items()
@@ -194,7 +192,7 @@ def unknowns_in_the_middle(
 
 
 @eqx.filter_jit
-def all_unknowns(latents: LatentSpace, coordinates: Coordinates) -> dict[str, Float[Array, "..."]]:
+def all_unknowns(latents: LatentSpace, coordinates: Coordinates) -> Z:
     """In one go: operation by operation, each would be compiled by itself."""
     return latents.z(coordinates)
 
@@ -255,7 +253,7 @@ def trace(parts: Described, z: PyTree) -> None:
     jax.eval_shape(everything, z)
 
 
-def tell_unused(parts: Described, z: Mapping[str, Array]) -> None:
+def tell_unused(parts: Described, z: Z) -> None:
     """Warn of unknowns without which everything can be evaluated."""
     named = set()
     for forward in parts.forwards:

@@ -19,7 +19,7 @@ from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.problem import initial_values, with_history
-from riesz.latent.latent import LatentSpace
+from riesz.latent.latent import LatentSpace, Z
 from riesz.problem.dependence import Dependence, dependence, together
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
@@ -69,10 +69,12 @@ def of_unknowns(
     state = jax.ShapeDtypeStruct((problem.forward.space.num_dofs,), dtype)
 
     def asked(given: dict[str, Array]) -> Any:
-        z = {
-            name: latent.given(given.get(scales_of(name), jnp.zeros(0, dtype)), given[name])
-            for name, latent in latents.latents.items()
-        }
+        z = latents.entries(
+            {
+                name: latent.given(given.get(scales_of(name), jnp.zeros(0, dtype)), given[name])
+                for name, latent in latents.latents.items()
+            }
+        )
         return function(given[STATE], z) if of_state else function(z)
 
     inputs |= {STATE: state} if of_state else {}
@@ -198,7 +200,7 @@ class Parts(eqx.Module):
 
     def z(
         self, latents: LatentSpace, linear: Float[Array, " linear"], others: Float[Array, " other"]
-    ) -> dict[str, Float[Array, "..."]]:
+    ) -> Z:
         """What equations read; derivatives by the linear coordinates go through them alone.
 
         By way of one vector of coordinates they would also go through scales and coefficients, as
@@ -214,7 +216,7 @@ class Parts(eqx.Module):
             found[name] = (
                 latent.given(own[:count], whole[part][count:]) if linear_too else latent.value(own)
             )
-        return found
+        return latents.entries(found)
 
 
 @once_per_problem

@@ -17,7 +17,7 @@ from riesz.fem.problem import (
     check_kinds,
     working_dtype,
 )
-from riesz.fem.terms.coefficient import AbstractCoefficient, as_coefficient
+from riesz.fem.terms.coefficient import as_coefficient
 from riesz.fem.terms.weakform import WeakForm
 from riesz.fem.time.problem import INITIAL, SteadyState, TransientProblem, has_storage, in_time
 from riesz.fem.time.scheme import SDIRK2
@@ -154,12 +154,12 @@ def posed(
     for one, values in zip(experiments, boundaries, strict=True):
         check_names(one.equation, values, likelihood, tuple(every))
     space = in_precision(latent_space(every, finite_elements.mesh), precision)
-    coefficients = {name: latent.coefficient(name) for name, latent in space.latents.items()}
+    dim = finite_elements.mesh.dim
     forwards = tuple(
         boundary_value_problem(
             finite_elements,
-            with_fields(one.equation, coefficients),
-            prescribed(values, coefficients),
+            with_fields(one.equation, space, dim),
+            prescribed(values, space, dim),
             dtype=precision,
             newton=one.newton,
             initial=one.initial if timed is None else None,
@@ -167,7 +167,7 @@ def posed(
         for one, values in zip(experiments, boundaries, strict=True)
     )
     if timed is not None:
-        begin = initial_state(timed.initial, space, coefficients)
+        begin = initial_state(timed.initial, space, dim)
         transient = in_time(forwards[0], timed.times, begin, timed.scheme)
         return recorded_problem(transient, space, observed, likelihood, tolerance, hierarchy)
     placed = [
@@ -192,15 +192,13 @@ def posed(
     )
 
 
-def initial_state(
-    given: Any, latents: LatentSpace, coefficients: Mapping[str, AbstractCoefficient]
-) -> Any:
+def initial_state(given: Any, latents: LatentSpace, dim: int) -> Any:
     """With the name of an unknown field replaced by the field."""
     if given is None or isinstance(given, SteadyState):
         return given
     named = as_coefficient(given, INITIAL)
     check_known(named, latents.names)
-    return with_field(named, coefficients)
+    return with_field(named, latents, dim)
 
 
 def recorded_problem(

@@ -1,6 +1,6 @@
 """An inverse problem: an equation with unknowns, their priors, and measurements of its solution."""
 
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import equinox as eqx
 import jax
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, DTypeLike, Float, PyTree
+from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
@@ -19,7 +19,7 @@ from riesz.fem.problem import (
     BoundaryValueProblem,
 )
 from riesz.fem.solve import find_root, solve
-from riesz.latent.latent import LatentSpace
+from riesz.latent.latent import LatentSpace, Z
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
@@ -86,7 +86,7 @@ class InverseProblem(eqx.Module):
         flags = self.likelihood.censored
         return np.zeros(len(self.observed), bool) if flags is None else np.asarray(flags)
 
-    def z(self, coordinates: Coordinates) -> dict[str, Float[Array, "..."]]:
+    def z(self, coordinates: Coordinates) -> Z:
         """The quantities that the equation reads."""
         return self.latents.z(coordinates)
 
@@ -140,6 +140,21 @@ class InverseProblem(eqx.Module):
             return self.linear @ state
         each = zip(self.sensors, self.forwards, self.states(state), strict=True)
         return joined([sensors.predicted(forward, own, z) for sensors, forward, own in each])
+
+    def simulate(self, z: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, " sensor"]:
+        """What the sensors read where the unknowns have these values, with noise if given a key.
+
+        `z` names every unknown: numbers and vectors as they are; a field by `rz.nodal(values)`,
+        `rz.per_cell(values)`, a function of the place, or a number.
+        """
+        if self.time is not None:
+            state = self.time.recorded(self.forward, z, None)
+        else:
+            state = joined([solve(one, z) for one in self.forwards])
+        predicted = self.predicted(state, z)
+        if key is None:
+            return self.likelihood.expected(predicted, z)
+        return self.likelihood.sample(key, predicted, z)
 
     def noise_sd(self, z: PyTree) -> Float[Array, " sensor"]:
         """The scale of additive noise of each observation, in the precision of the state."""
@@ -210,7 +225,7 @@ class InverseProblem(eqx.Module):
             coordinates = jnp.asarray(drawn)
             z = self.z(coordinates)
             for name in self.latents.names:
-                numpyro.deterministic(name, z[name])
+                numpyro.deterministic(name, self.latents.latents[name].shown(z[name]))
             seen = self.predicted(self.state(coordinates), z)
             predicted = numpyro.deterministic("predicted", seen)
             scatter = self.likelihood.distribution(jnp.asarray(predicted), z)

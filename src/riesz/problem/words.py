@@ -13,6 +13,7 @@ from riesz.fem.terms.coefficient import (
     Latent,
     Nodal,
     PerCell,
+    Product,
     WeightedSum,
 )
 from riesz.fem.terms.series import TIME, Series
@@ -146,6 +147,8 @@ def coefficient_text(coefficient: AbstractCoefficient) -> str:
 
 
 def series_text(coefficient: AbstractCoefficient) -> str:
+    if isinstance(coefficient, Product):
+        return " times ".join(map(coefficient_text, coefficient.parts))
     if not isinstance(coefficient, Series):
         return type(coefficient).__name__
     unknown = [f", with the unknown {name!r}" for name in coefficient.names if name != TIME]

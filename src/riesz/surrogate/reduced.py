@@ -26,9 +26,8 @@ from riesz.fem.assembly import jacobian, local_states, residual, source_rates, w
 from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.terms.weakform import PointSource
+from riesz.latent.latent import ManyZ, Z
 
-Z = dict[str, Float[Array, "..."]]
-ManyZ = dict[str, Float[Array, " draw *value"]]
 Weights = Float[Array, "..."]
 """Of the entries of matrices or loads of all entities, whose axis is the last."""
 

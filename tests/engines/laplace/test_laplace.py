@@ -126,7 +126,7 @@ def test_the_sd_of_the_field_is_that_of_the_covariance(
     spread = importlib.import_module("field_spread")
     monkeypatch.setattr(spread, "NUM_DIRECTIONS", num_directions)
     found = spread.field_sd(posterior, "a", seed=num_directions)
-    field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"])(posterior.coordinate_mean()))
+    field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"].weights)(posterior.coordinate_mean()))
     variances = np.sum(field @ np.asarray(posterior.coordinate_covariance()) * field, axis=1)
     np.testing.assert_allclose(found, np.sqrt(variances), rtol=tolerance)
 
@@ -166,7 +166,7 @@ def test_with_289_unknowns_all_agrees_with_dense_algebra():
     told = np.linalg.eigvalsh(dense - np.eye(len(dense)))
     told = told[np.argsort(-np.abs(told))]
     np.testing.assert_allclose(posterior.history["eigenvalues"][:12], told[:12], rtol=1e-3)
-    field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"])(place))
+    field = np.asarray(jax.jacfwd(lambda c: problem.z(c)["a"].weights)(place))
     variances = np.sum(field @ np.linalg.inv(dense) * field, axis=1)
     found = np.sum(field @ np.asarray(posterior.coordinate_covariance()) * field, axis=1)
     np.testing.assert_allclose(found, variances, rtol=0.01)

@@ -236,7 +236,7 @@ def columns_at(
     found = at.given(problem, at.origin)
 
     def at_sensors(rest: Float[Array, " rest"]) -> Float[Array, " sensor"]:
-        z = at.origin | {name: latent.given(scales, rest)}
+        z = at.origin | {name: latent.entry(latent.given(scales, rest))}
         values = found(z)
         return values + problem.likelihood.mean(jnp.zeros_like(values), z)
 

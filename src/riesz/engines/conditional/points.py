@@ -21,6 +21,8 @@ from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.latent.field import numbers_in
+from riesz.latent.latent import ManyZ, Z
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import Parts, linear_parts, once_per_problem
 from riesz.problem.problem import InverseProblem
@@ -104,7 +106,7 @@ class Marched(AbstractAtPoints):
 class Tabulated(AbstractAtPoints):
     """By matrices that no unknown changes."""
 
-    origin: dict[str, Array]  # a z
+    origin: Z  # a z
     offset: Values  # there, with prescribed values of zero
     by_prescribed: Float[Array, "point fixed"]
     by_value: dict[
@@ -115,7 +117,7 @@ class Tabulated(AbstractAtPoints):
         def at_points(z: PyTree) -> Values:
             found = self.offset + self.by_prescribed @ dirichlet_values(problem.forward, z)
             for name, matrix in self.by_value.items():
-                found = found + matrix @ jnp.ravel(z[name] - self.origin[name])
+                found = found + matrix @ (numbers_in(z[name]) - numbers_in(self.origin[name]))
             return found
 
         return at_points
@@ -155,14 +157,14 @@ def at_sensors(problem: InverseProblem) -> AbstractAtPoints:
     return at_points(problem, problem.operator, SparseLU())
 
 
-def origin_of(problem: InverseProblem) -> dict[str, Array]:
+def origin_of(problem: InverseProblem) -> Z:
     zeros = on_device(np.zeros(problem.num_coordinates), problem.forward.dtype)
     return eqx.filter_jit(type(problem.latents).z)(problem.latents, zeros)
 
 
 def tables(
     problem: InverseProblem,
-    origin: dict[str, Array],
+    origin: Z,
     names: tuple[str, ...],
     operator: Operator,
     solver: AbstractLinearSolver,
@@ -186,17 +188,17 @@ def tables(
         )
     offset, by_state, by_z = pulled_back(problem, origin, names, adjoints)
     by_prescribed = (np.asarray(by_state) + rows)[:, np.asarray(forward.fixed)]
-    flat = {name: np.asarray(one).reshape(len(rows), -1) for name, one in by_z.items()}
-    return offset, on_device(by_prescribed), {name: on_device(one) for name, one in flat.items()}
+    by_value = {name: jax.vmap(numbers_in)(one) for name, one in by_z.items()}
+    return offset, on_device(by_prescribed), by_value
 
 
 @eqx.filter_jit
 def pulled_back(
     problem: InverseProblem,
-    origin: dict[str, Array],
+    origin: Z,
     names: tuple[str, ...],
     adjoints: Float[Array, "point free"],
-) -> tuple[Values, Float[Array, "point dof"], dict[str, Float[Array, " point *value"]]]:
+) -> tuple[Values, Float[Array, "point dof"], ManyZ]:
     """What residuals do at the points: of the origin, and by the state and `z`."""
     forward = problem.forward
     zeros = jnp.zeros(forward.space.num_dofs, forward.dtype)

@@ -45,6 +45,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import first_guess, implicit_root
+from riesz.latent.latent import Z
 from riesz.problem.problem import Coordinates, InverseProblem
 
 OVERSAMPLING = 10
@@ -52,7 +53,6 @@ OVERSAMPLING = 10
 
 Directions = Float[Array, "direction coordinate"]
 FreeValues = Float[Array, " free"]
-Z = dict[str, Float[Array, "..."]]
 Action = Callable[[Coordinates], Coordinates]
 
 SUFFICIENT = 1e-4

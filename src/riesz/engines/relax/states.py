@@ -20,9 +20,9 @@ from riesz.engines.relax.in_time import (
     linearised_in_time,
 )
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.latent.latent import ManyZ
 from riesz.posterior.family import Draws
 from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
-from riesz.posterior.solved import ManyZ
 from riesz.problem.problem import Coordinates, InverseProblem
 
 Here = Linearised | LinearisedInTime

@@ -6,6 +6,7 @@ one point; `vmap` does the loop.
 
 import dataclasses
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -108,17 +109,30 @@ class PerCell(AbstractCoefficient):
 
 
 class Function(AbstractCoefficient):
-    """A function of (x), (x, z) or (x, z, u, grad u), told apart by the number of arguments."""
+    """A function of (x), (x, z) or (x, z, u, grad u), told apart by the number of arguments.
+
+    Of `fields`, `z` shows it the values at x.
+    """
 
     function: Callable[..., Any]
     num_arguments: int = eqx.field(static=True)
+    fields: dict[str, AbstractCoefficient] = eqx.field(default_factory=dict)
 
     def gather(self, domain: Domain) -> PyTree[Array]:
-        return ()
+        return {name: field.gather(domain) for name, field in self.fields.items()}
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
-        arguments = (point.x, point.z, point.u.value, point.u.grad)
+        z = point.z
+        if self.fields:
+            inner = local or dict.fromkeys(self.fields, ())  # prescribed values gather nothing
+            here = {name: field.at(inner[name], point) for name, field in self.fields.items()}
+            z = {**z, **here}
+        arguments = (point.x, z, point.u.value, point.u.grad)
         return jnp.asarray(self.function(*arguments[: self.num_arguments]))
+
+    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+        fields = {name: field.resolved(z, label) for name, field in self.fields.items()}
+        return dataclasses.replace(self, fields=fields) if fields else self
 
     def degree(self) -> int:
         return FUNCTION_DEGREE
@@ -196,17 +210,38 @@ def as_rows(known: Constant | PerCell) -> Float[Array, " row *components"]:
     return known.value[None] if isinstance(known, Constant) else known.values
 
 
+class Product(AbstractCoefficient):
+    """Scalar parts, such as two unknowns, multiplied with each other."""
+
+    parts: tuple[AbstractCoefficient, ...]
+
+    def gather(self, domain: Domain) -> PyTree[Array]:
+        return tuple(part.gather(domain) for part in self.parts)
+
+    def at(self, local: PyTree[Array], point: Point) -> Array:
+        inner = local or ((),) * len(self.parts)  # nothing is gathered for prescribed values
+        pairs = zip(self.parts, inner, strict=True)
+        factors = [part.at(own, point).astype(point.x.dtype) for part, own in pairs]
+        return math.prod(factors[1:], start=factors[0])
+
+    def degree(self) -> int:
+        return sum(part.degree() for part in self.parts)
+
+
 def parts_of(coefficient: AbstractCoefficient) -> tuple[AbstractCoefficient, ...]:
-    """What may be a latent in a coefficient: the parts of a sum, otherwise itself."""
-    return coefficient.parts if isinstance(coefficient, WeightedSum) else (coefficient,)
+    """What may be a latent in a coefficient: parts of a sum or a product, otherwise itself."""
+    if isinstance(coefficient, WeightedSum | Product):
+        return sum(map(parts_of, coefficient.parts), ())
+    return (coefficient,)
 
 
 def with_parts(
     coefficient: AbstractCoefficient, change: Callable[[AbstractCoefficient], AbstractCoefficient]
 ) -> AbstractCoefficient:
     """The same with every part changed."""
-    if isinstance(coefficient, WeightedSum):
-        return dataclasses.replace(coefficient, parts=tuple(map(change, coefficient.parts)))
+    if isinstance(coefficient, WeightedSum | Product):
+        parts = tuple(with_parts(part, change) for part in coefficient.parts)
+        return dataclasses.replace(coefficient, parts=parts)
     return change(coefficient)
 
 

@@ -12,6 +12,7 @@ from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
     Constant,
     PerCell,
+    Product,
     WeightedSum,
     as_coefficient,
     as_rows,
@@ -51,16 +52,14 @@ def by_region(mesh: Mesh, values: Mapping[str, Any], *, rest: Any = None) -> Abs
 
 
 def scaled(value: Any, by: Any) -> AbstractCoefficient:
-    """A scalar coefficient, such as a latent's name, times a known tensor or number.
+    """A scalar coefficient, such as a latent's name, times a tensor or a number.
 
-    `by` is one for all of the domain, or one for each cell, as `per_cell` and `by_region` give.
+    `by` is one for all of the domain, or one for each cell, as `per_cell` and `by_region` give; or
+    another scalar that is not known beforehand, such as the name of a second latent.
     """
     coefficient, factor = as_coefficient(value, "value"), as_coefficient(by, "by")
     if not isinstance(factor, Constant | PerCell):
-        raise FormError(
-            f"a coefficient is to be scaled by {words_of(by)}: give known numbers, of the whole "
-            "domain or of each cell."
-        )
+        return Product((coefficient, factor))
     if isinstance(coefficient, Constant | PerCell):
         return product(coefficient, factor)
     if isinstance(coefficient, WeightedSum):

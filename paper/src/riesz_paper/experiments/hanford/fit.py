@@ -133,7 +133,7 @@ def first_problem(site: Site, data_kind: str, number: int) -> InverseProblem:
 
 def warm_up(problem: InverseProblem) -> None:
     """Run each program once, so that fits are timed by what they compute."""
-    logs = jnp.log(problem.z(jnp.zeros(problem.num_coordinates))[UNKNOWN])
+    logs = jnp.log(problem.z(jnp.zeros(problem.num_coordinates))[UNKNOWN].weights)
     state_at(problem, logs, SparseLU())
     linearised(problem, logs, SparseLU())
 

@@ -20,6 +20,7 @@ from riesz.engines.laplace.newton import block_solve, equations, solved
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.choice import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.latent.field import FieldWeights
 from riesz.problem.problem import InverseProblem
 from riesz_paper.experiments.hanford.flow import UNKNOWN
 from riesz_paper.experiments.hanford.prior import CellPrior
@@ -44,7 +45,7 @@ def state_at(
     problem: InverseProblem, logs: Cells, solver: AbstractLinearSolver
 ) -> Float[Array, " node"]:
     """Heads at all nodes for a log-transmissivity."""
-    z = {UNKNOWN: jnp.exp(logs)}
+    z = {UNKNOWN: FieldWeights(jnp.exp(logs))}
     values, _ = solved(problem.forward, z, solver)
     return with_dirichlet(problem.forward, values, z)
 
@@ -62,14 +63,16 @@ def linearised(
     problem: InverseProblem, logs: Cells, solver: AbstractLinearSolver
 ) -> tuple[Float[Array, " well"], Float[Array, "well cell"]]:
     """The same with its derivatives: an adjoint solve for each well, all with one matrix."""
-    forward, z = problem.forward, {UNKNOWN: jnp.exp(logs)}
+    forward, z = problem.forward, {UNKNOWN: FieldWeights(jnp.exp(logs))}
     values, jacobian = solved(forward, z, solver)
 
     def seen(free_values):
         return problem.predicted(with_dirichlet(forward, free_values, z), z)
 
     heads, pull_back = jax.vjp(seen, values)
-    _, by_logs = jax.vjp(lambda own: equations(problem, values, {UNKNOWN: jnp.exp(own)}), logs)
+    _, by_logs = jax.vjp(
+        lambda own: equations(problem, values, {UNKNOWN: FieldWeights(jnp.exp(own))}), logs
+    )
 
     def row(unit):
         (side,) = pull_back(unit)
