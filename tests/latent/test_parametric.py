@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 from jax.scipy.special import ndtr
-from scipy.stats import kstest
+from scipy.stats import kstest, norm
 
 from riesz.errors import RieszError
 from riesz.latent.gaussian_process import LogGP
@@ -22,6 +23,9 @@ MESH = tag_region(rectangle((3, 3)), "all", [[-1, -1], [2, -1], [2, 2], [-1, 2]]
 COORDINATES = jnp.asarray(np.random.default_rng(0).normal(size=(2000, 1)))
 
 PRIORS = [
+    dist.MixtureSameFamily(
+        dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(jnp.array([-2.0, 3.0]), 0.3)
+    ),
     dist.Normal(3.0, 0.5),
     dist.LogNormal(-1.0, 0.7),
     dist.HalfNormal(2.0),
@@ -31,12 +35,81 @@ PRIORS = [
 ]
 
 
+class Triangular(dist.Distribution):
+    """The density 2x on the unit interval."""
+
+    support = dist.constraints.unit_interval
+
+    def sample(self, key, sample_shape=()):
+        return jnp.sqrt(jax.random.uniform(key, sample_shape))
+
+    def log_prob(self, value):
+        return jnp.log(2 * value)
+
+
+class NotNormed(Triangular):
+    def log_prob(self, value):
+        return jnp.log(6 * value)
+
+
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda p: type(p).__name__)
 def test_values_of_normal_coordinates_follow_the_prior(prior):
     latent = parametric(prior, "a")
     values = jax.jit(jax.vmap(latent.value))(COORDINATES)
-    distribution = jax.jit(prior.cdf)
+    distribution = jax.jit(jax.vmap(prior.cdf))
     assert kstest(np.asarray(values), lambda x: np.asarray(distribution(x))).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("prior", "exact"),
+    [
+        (dist.StudentT(2.0, 1.0, 3.0), scipy.stats.t(2, 1, 3)),
+        (dist.Gamma(0.3, 2.0), scipy.stats.gamma(0.3, scale=0.5)),
+        (dist.Beta(0.5, 0.7), scipy.stats.beta(0.5, 0.7)),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_quantiles_by_table_are_exact_far_into_both_tails(prior, exact):
+    at = np.array([-6.0, -3.0, -0.37, 0.0, 1.0, 2.5, 5.0])
+    wanted = np.where(at < 0, exact.ppf(norm.cdf(at)), exact.isf(norm.sf(at)))
+    value = jax.jit(jax.vmap(parametric(prior, "a").value))
+    np.testing.assert_allclose(value(jnp.asarray(at)[:, None]), wanted, rtol=1e-6)
+
+
+def test_the_density_of_the_value_is_that_of_the_prior():
+    """The standard normal density is the prior's times the slope of the map, Jacobian and all."""
+    prior = dist.InverseGamma(3.0, 2.0)
+    value_of = parametric(prior, "a").value
+    value, slope = jax.value_and_grad(lambda at: value_of(at[None]))(jnp.asarray(0.7))
+    found = prior.log_prob(value) + jnp.log(jnp.abs(slope))
+    np.testing.assert_allclose(found, dist.Normal(0.0, 1.0).log_prob(0.7), rtol=1e-6)
+
+
+def test_shares_sum_to_one_and_follow_their_distribution():
+    latent = parametric(dist.Dirichlet(jnp.array([2.0, 1.0, 0.5])), "shares")
+    draws = jnp.asarray(np.random.default_rng(1).normal(size=(2000, 2)))
+    values = np.asarray(jax.jit(jax.vmap(latent.value))(draws))
+    assert latent.num_coordinates == 2
+    np.testing.assert_allclose(values.sum(axis=1), 1.0)
+    for own, alpha in zip(values.T, (2.0, 1.0, 0.5), strict=True):
+        assert kstest(own, scipy.stats.beta(alpha, 3.5 - alpha).cdf).pvalue > 1e-3
+    assert "Dirichlet, 95 % within (" in latent.describe()
+
+
+def test_a_prior_of_ones_own_is_a_density_or_a_transform_of_normal_numbers():
+    own = parametric(Triangular(), "a")
+    np.testing.assert_allclose(own.where_all_are(0.0), np.sqrt(0.5), rtol=1e-6)
+    base = dist.Normal(0.0, 1.0).expand([2]).to_event(1)
+    factor = jnp.array([[1.0, 0.0], [0.5, 0.7]])
+    affine = dist.transforms.LowerCholeskyAffine(jnp.array([1.0, 2.0]), factor)
+    flow = dist.TransformedDistribution(base, [affine, dist.transforms.ExpTransform()])
+    at = jnp.array([0.3, -0.4])
+    wanted = jnp.exp(jnp.array([1.0, 2.0]) + factor @ at)
+    np.testing.assert_allclose(parametric(flow, "b").value(at), wanted)
+    wide = parametric(dist.MultivariateStudentT(4.0, jnp.array([1.0, 2.0]), factor), "c")
+    draws = jnp.asarray(np.random.default_rng(2).normal(size=(2000, 3)))
+    values = np.asarray(jax.jit(jax.vmap(wide.value))(draws))
+    assert kstest(values[:, 1], scipy.stats.t(4, 2, np.sqrt(0.74)).cdf).pvalue > 1e-3
 
 
 def test_a_multivariate_normal_has_its_covariance():
@@ -89,13 +162,14 @@ def test_values_far_out_are_finite(prior):
 def test_values_have_the_precision_of_the_coordinates(prior):
     space = latent_space({"a": prior}, MESH)
     z = space.z(jnp.zeros(space.num_coordinates, jnp.float32))
-    assert z["a"].dtype == jnp.float32
+    assert {leaf.dtype for leaf in jax.tree.leaves(z)} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        (dist.Gamma(2.0, 1.0), "quantiles NumPyro cannot give: use Normal"),
+        (dist.LKJCholesky(3), "over .3, 3. numbers together.*TransformedDistribution"),
+        (NotNormed(), "integrates to 3, not to one"),
         (dist.Normal(jnp.zeros(0), 1.0), "holds no number"),
         (dist.Normal(np.nan, 1.0, validate_args=False), "has the median nan"),
         (dist.DiscreteUniform(1, 5), "is a DiscreteUniform, over whole numbers"),

@@ -35,8 +35,7 @@ WELL = [[0.5, 0.5]]
 
 def tell(equation, **priors):
     latents = latent_space(priors, MESH)
-    coefficients = {name: latent.coefficient(name) for name, latent in latents.latents.items()}
-    form = with_fields(equation, coefficients)
+    form = with_fields(equation, latents, MESH.dim)
     tell_unidentified_scale((boundary_value_problem(P1(MESH), form, {"left": 0.0}),), latents)
 
 

@@ -102,7 +102,7 @@ class FieldWeights(eqx.Module):
     A kind of its own, so that weights and values cannot be taken for each other.
     """
 
-    weights: Weights
+    weights: Float[Array, "*draw weight"]
 
     def __jax_array__(self) -> Array:
         raise RieszError(

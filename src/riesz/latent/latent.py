@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PyTree
+from scipy.special import ndtr
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.terms.coefficient import AbstractCoefficient, Latent
-from riesz.latent.quantiles import quantile
+from riesz.latent.transport import AbstractTransport, ByQuantiles, ByTable, plain, transport
 from riesz.mesh.mesh import Mesh
 
 Z = dict[str, PyTree[Float[Array, "..."]]]
@@ -106,37 +107,46 @@ class AbstractFieldPrior(eqx.Module):
 
 
 class Parametric(AbstractLatent):
-    """A number or vector: each entry is the quantile of a normal coordinate's probability.
-
-    For normal and log-normal priors that is the plain affine map (and its exponential).
-    """
+    """A number or vector with a distribution of NumPyro."""
 
     distribution: dist.Distribution
+    transport: AbstractTransport  # of coordinates to it
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.distribution.batch_shape) + tuple(self.distribution.event_shape)
+        return tuple(self.distribution.shape())
 
     @property
     def num_coordinates(self) -> int:
-        return math.prod(self.shape)
+        return self.transport.num_coordinates
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, "..."]:
-        return quantile(self.distribution, coordinates.reshape(self.shape))
+        return self.transport(coordinates).astype(coordinates.dtype)
 
     def where_all_are(self, place: float) -> Float[Array, "..."]:
         """The value where every coordinate is the same."""
         return value_of(self, on_device(np.full(self.num_coordinates, place)))
 
+    def levels(self) -> list[Float[np.ndarray, "..."]]:
+        """Quantiles by which it is told, of each entry by itself."""
+        prior = self.distribution
+        if isinstance(prior, dist.MultivariateNormal):
+            return [np.asarray(prior.mean + place * prior.variance**0.5) for place in PLACES]
+        if isinstance(self.transport, ByQuantiles | ByTable) or self.num_coordinates == 1:
+            found = np.stack([np.asarray(self.where_all_are(place)) for place in PLACES])
+            return list(np.sort(found, axis=0))  # a transform may fall with the coordinate
+        normals = np.random.default_rng(0).normal(size=(NUM_DRAWS, self.num_coordinates))
+        draws = values_of_draws({"own": self}, {"own": on_device(normals)})["own"]
+        return list(np.quantile(np.asarray(draws), ndtr(PLACES), axis=0))
+
     def describe(self) -> str:
-        prior, places = self.distribution, (-1.96, 0.0, 1.96)
-        if isinstance(prior, dist.MultivariateNormal):  # coordinates are not its entries
-            low, middle, high = (prior.mean + place * prior.variance**0.5 for place in places)
-        else:
-            low, middle, high = (self.where_all_are(place) for place in places)
-        return f"{kind_of(self.distribution)}, 95 % within {spoken(low)} .. {spoken(high)}, " + (
-            f"median {spoken(middle)}"
-        )
+        low, middle, high = map(spoken, self.levels())
+        return f"{kind_of(self.distribution)}, 95 % within {low} .. {high}, median {middle}"
+
+
+PLACES = (-1.96, 0.0, 1.96)
+NUM_DRAWS = 4000
+"""For quantiles of numbers that come together."""
 
 
 def parametric(prior: dist.Distribution, name: str) -> Parametric:
@@ -146,23 +156,15 @@ def parametric(prior: dist.Distribution, name: str) -> Parametric:
             f"the prior of {name!r} is a {kind_of(prior)}, over whole numbers: unknowns must be "
             "able to move a little, so give a continuous one."
         )
-    latent = Parametric(prior)
-    if math.prod(latent.shape) == 0:
-        raise RieszError(f"the prior of {name!r} has shape {latent.shape}: it holds no number.")
-    try:
-        shape = jax.eval_shape(latent.value, jnp.zeros(latent.num_coordinates)).shape
-    except (NotImplementedError, ImportError, AttributeError):
-        raise RieszError(
-            f"the prior of {name!r} is a {kind_of(prior)}, whose quantiles NumPyro cannot give: "
-            "use Normal, LogNormal, HalfNormal, Uniform, LogUniform, Exponential, Laplace, Cauchy, "
-            "TruncatedNormal or MultivariateNormal."
-        ) from None
-    if shape != latent.shape:
-        raise RieszError(f"the prior of {name!r} gives shape {shape}, not {latent.shape}.")
+    if math.prod(prior.shape()) == 0:
+        raise RieszError(f"the prior of {name!r} has shape {prior.shape()}: it holds no number.")
+    latent = Parametric(prior, transport(prior, name))
     middle = latent.where_all_are(0.0)
+    if middle.shape != latent.shape:
+        raise RieszError(f"the prior of {name!r} gives shape {middle.shape}, not {latent.shape}.")
     if not np.isfinite(middle).all():
         raise RieszError(f"the prior of {name!r} has the median {middle}: check its parameters.")
-    if kind_of(prior) != "MultivariateNormal":
+    if isinstance(latent.transport, ByQuantiles) and kind_of(prior) != "MultivariateNormal":
         low, high = (latent.where_all_are(place) for place in (-1.0, 1.0))
         if not np.all(np.asarray(low) < np.asarray(high)):
             raise RieszError(
@@ -173,12 +175,10 @@ def parametric(prior: dist.Distribution, name: str) -> Parametric:
 
 
 def kind_of(prior: dist.Distribution) -> str:
-    if isinstance(prior, dist.Independent | dist.ExpandedDistribution):
-        return kind_of(prior.base_dist)
-    return type(prior).__name__
+    return type(plain(prior)).__name__
 
 
-def spoken(values: Float[Array, "..."]) -> str:
+def spoken(values: Float[Array | np.ndarray, "..."]) -> str:
     if values.ndim == 0:
         return f"{float(values):.4g}"
     return "(" + ", ".join(f"{v:.4g}" for v in np.asarray(values).ravel()) + ")"

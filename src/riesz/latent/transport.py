@@ -1,0 +1,269 @@
+r"""Any continuous distribution of NumPyro as a function of standard normal coordinates.
+
+A number whose quantiles have no formula gets a table of them, from its density on the real line:
+with the bijection $T$ to its support, $p(T(y))\,|T'(y)|$ is integrated from both ends, so that both
+tails keep their relative accuracy. Transformed distributions, and so flows, are transforms of their
+base; a Dirichlet distribution is made by breaking a stick (Connor & Mosimann 1969).
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
+from scipy.integrate import cumulative_simpson
+from scipy.interpolate import CubicHermiteSpline
+from scipy.special import ndtri
+
+from riesz.arrays import on_device
+from riesz.errors import RieszError
+from riesz.latent.quantiles import Numbers, as_dtype_of, quantile
+
+FARTHEST = 9.0
+"""Coordinates that a table reaches: beyond, it goes on as a straight line."""
+
+NUM_KNOTS, NUM_PLACES = 1025, 40001
+"""Of a table, and places at which the density is summed up for it."""
+
+NUM_DRAWS = 2000
+"""By which the middle of a distribution and its spread are found."""
+
+WHOLE = 1e-4
+"""By how much a density may integrate to other than one."""
+
+LOG_SPAN = 700.0
+"""Places reach from the middle to exp of this, in units of the spread: all that is a number."""
+
+
+class AbstractTransport(eqx.Module):
+    """A function that turns independent standard normal coordinates into draws of a prior."""
+
+    @property
+    @abstractmethod
+    def num_coordinates(self) -> int:
+        """How many coordinates it takes."""
+
+    @abstractmethod
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Numbers:
+        """The value."""
+
+
+class ByQuantiles(AbstractTransport):
+    """A distribution whose quantiles are known; for normal ones that is an affine map."""
+
+    distribution: dist.Distribution
+
+    @property
+    def num_coordinates(self) -> int:
+        return math.prod(self.distribution.shape())
+
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Numbers:
+        return quantile(self.distribution, coordinates.reshape(self.distribution.shape()))
+
+
+class ByTable(AbstractTransport):
+    r"""Independent numbers, each $T(m + s \sinh t)$ with $t$ a tabulated function of a coordinate.
+
+    Between knots it is cubic, with the slopes that the density gives.
+    """
+
+    bijection: Any  # T
+    middle: Float[Array, " number"]
+    spread: Float[Array, " number"]
+    values: Float[Array, "number knot"]
+    slopes: Float[Array, "number knot"]
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def num_coordinates(self) -> int:
+        return math.prod(self.shape)
+
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Numbers:
+        kept = as_dtype_of(coordinates, self.middle, self.spread, self.values, self.slopes)
+        middle, spread, values, slopes = kept
+        t = jax.vmap(between_knots)(coordinates, values, slopes)
+        return self.bijection((middle + spread * jnp.sinh(t)).reshape(self.shape))
+
+
+def between_knots(
+    at: Float[Array, ""], values: Float[Array, " knot"], slopes: Float[Array, " knot"]
+) -> Float[Array, ""]:
+    """Cubic Hermite interpolation on equidistant knots; straight on beyond the last."""
+    step = 2 * FARTHEST / (NUM_KNOTS - 1)
+    inside = jnp.clip(at, -FARTHEST, FARTHEST)
+    place = jnp.clip(jnp.floor((inside + FARTHEST) / step).astype(int), 0, NUM_KNOTS - 2)
+    share = (inside + FARTHEST) / step - place
+    low, high = values[place], values[place + 1]
+    rise, fall = step * slopes[place], step * slopes[place + 1]
+    bend = share * (1 - share) * ((1 - share) * (rise - high + low) - share * (fall - high + low))
+    beyond = (at - inside) * jnp.where(at > 0, slopes[-1], slopes[0])
+    return low + share * (high - low) + bend + beyond
+
+
+class Pushed(AbstractTransport):
+    """A transport, and transforms after it."""
+
+    base: AbstractTransport
+    transforms: tuple[Any, ...]
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.base.num_coordinates
+
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Numbers:
+        value = self.base(coordinates)
+        for transform in self.transforms:
+            value = transform(value)
+        return value.astype(coordinates.dtype)
+
+
+class Broken(AbstractTransport):
+    """Shares that sum to one, piece by piece of what is left of a stick."""
+
+    pieces: AbstractTransport
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.pieces.num_coordinates
+
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Numbers:
+        parts = self.pieces(coordinates)
+        left = jnp.cumprod(1 - parts, axis=-1)
+        one = jnp.ones_like(left[..., :1])
+        return jnp.concatenate([parts, one], -1) * jnp.concatenate([one, left], -1)
+
+
+class Stretched(AbstractTransport):
+    """A multivariate Student distribution: a normal one over the root of one more number."""
+
+    normal: AbstractTransport
+    precision: AbstractTransport
+    centre: Numbers
+
+    @property
+    def num_coordinates(self) -> int:
+        return self.normal.num_coordinates + self.precision.num_coordinates
+
+    def __call__(self, coordinates: Float[Array, " coordinate"]) -> Numbers:
+        own, rest = jnp.split(coordinates, [self.normal.num_coordinates])
+        (centre,) = as_dtype_of(coordinates, self.centre)
+        return centre + (self.normal(own) - centre) * self.precision(rest)[..., None] ** -0.5
+
+
+def transport(prior: dist.Distribution, name: str) -> AbstractTransport:
+    """Of coordinates to a prior, found to be one."""
+    inner = plain(prior)
+    if isinstance(inner, dist.TransformedDistribution) and not has_quantiles(inner):
+        base = inner.base_dist
+        base = base.expand((*repeats(prior, inner), *base.batch_shape))
+        return Pushed(transport(base, name), tuple(inner.transforms))
+    if isinstance(inner, dist.Dirichlet):
+        shares = jnp.broadcast_to(inner.concentration, prior.shape())
+        rest = jnp.flip(jnp.cumsum(jnp.flip(shares, -1), -1), -1)
+        return Broken(by_table(dist.Beta(shares[..., :-1], rest[..., 1:]), name))
+    if isinstance(inner, dist.MultivariateStudentT):
+        centre = jnp.broadcast_to(inner.loc, prior.shape())
+        half = jnp.broadcast_to(inner.df, centre.shape[:-1]) / 2
+        normal = dist.MultivariateNormal(centre, scale_tril=inner.scale_tril)
+        return Stretched(ByQuantiles(normal), by_table(dist.Gamma(half, half), name), centre)
+    if has_quantiles(inner):
+        return ByQuantiles(prior)
+    if inner.event_shape:
+        raise RieszError(
+            f"the prior of {name!r} is a {type(inner).__name__}, over {inner.event_shape} numbers "
+            "together, which nothing here turns normal numbers into: write it as "
+            "numpyro.distributions.TransformedDistribution(base, transforms) of normal ones."
+        )
+    return by_table(inner.expand((*repeats(prior, inner), *inner.batch_shape)), name)
+
+
+def plain(prior: dist.Distribution) -> dist.Distribution:
+    """Without what only says how often it is repeated, or which axes belong together."""
+    while isinstance(prior, dist.Independent | dist.ExpandedDistribution):
+        prior = prior.base_dist
+    return prior
+
+
+def repeats(prior: dist.Distribution, inner: dist.Distribution) -> tuple[int, ...]:
+    """The axes that a distribution has before those of the one in it."""
+    whole, own = prior.shape(), inner.shape()
+    return tuple(whole[: len(whole) - len(own)])
+
+
+def has_quantiles(prior: dist.Distribution) -> bool:
+    """Whether values at coordinates can be traced; of some, NumPyro asks for another package."""
+    zeros = jnp.zeros(prior.shape())
+    try:
+        return jax.eval_shape(lambda at: quantile(prior, at), zeros).shape == zeros.shape
+    except (NotImplementedError, ImportError, AttributeError, TypeError):
+        return False
+
+
+def by_table(prior: dist.Distribution, name: str) -> ByTable:
+    """Of a number, or of independent ones, by their density."""
+    shape = tuple(prior.batch_shape)
+    try:
+        bijection = dist.biject_to(prior.support)
+    except NotImplementedError:
+        raise RieszError(
+            f"the prior of {name!r} is a {type(prior).__name__} on {prior.support}, from which "
+            "NumPyro has no bijection to the real line: register one by "
+            "numpyro.distributions.biject_to.register, or give another prior."
+        ) from None
+    # Distributions do not keep to one rank among themselves.
+    with jax.numpy_rank_promotion("allow"):
+        draws = bijection.inv(prior.sample(jax.random.key(0), (NUM_DRAWS,)))
+    draws = np.asarray(draws).reshape(NUM_DRAWS, -1)
+    low, middle, high = np.quantile(draws, (0.1, 0.5, 0.9), axis=0)
+    spread = np.maximum((high - low) / 2, 1e-12 * (1 + np.abs(middle)))
+
+    @jax.jit
+    def log_density(t: Numbers) -> Numbers:
+        y = middle.reshape(shape) + spread.reshape(shape) * jnp.sinh(t)
+        x = bijection(y)
+        slope = bijection.log_abs_det_jacobian(y, x) + jnp.log(spread.reshape(shape))
+        return prior.log_prob(x) + slope + log_cosh(t)
+
+    places = np.linspace(-1.0, 1.0, NUM_PLACES)
+    # Dense in the middle, and out to where nothing is left.
+    grid = 20 * places + LOG_SPAN * places**3
+    wide = np.broadcast_to(grid.reshape(-1, *(1,) * len(shape)), (NUM_PLACES, *shape))
+    with jax.numpy_rank_promotion("allow"):
+        logs = np.asarray(log_density(on_device(wide))).reshape(NUM_PLACES, -1).T
+    tables = [table_of(grid, own, name) for own in np.where(np.isnan(logs), -np.inf, logs)]
+    values, slopes = (on_device(np.stack(part)) for part in zip(*tables, strict=True))
+    return ByTable(bijection, on_device(middle), on_device(spread), values, slopes, shape)
+
+
+def log_cosh(t: Numbers) -> Numbers:
+    return jnp.abs(t) + jnp.log1p(jnp.exp(-2 * jnp.abs(t))) - jnp.log(2.0)
+
+
+def table_of(
+    grid: Float[np.ndarray, " place"], logs: Float[np.ndarray, " place"], name: str
+) -> tuple[Float[np.ndarray, " knot"], Float[np.ndarray, " knot"]]:
+    """Places at equidistant normal coordinates, and slopes there, for a log-density at places."""
+    density = np.exp(np.minimum(logs, LOG_SPAN))
+    below = cumulative_simpson(density, x=grid, initial=0.0)
+    whole = below[-1]
+    if not abs(whole - 1) < WHOLE:
+        raise RieszError(
+            f"the density of the prior of {name!r} integrates to {whole:.6g}, not to one: check "
+            "its log_prob and its support, or spread out peaks that are next to nothing wide."
+        )
+    above = cumulative_simpson(density[::-1], x=-grid[::-1], initial=0.0)[::-1]
+    half = np.searchsorted(below, whole / 2)
+    tails = np.append(below[:half], above[half:]) / whole
+    known = np.flatnonzero((tails > np.finfo(float).tiny) & np.isfinite(logs))
+    coordinates = np.where(known < half, 1, -1) * ndtri(tails[known])
+    rising = np.diff(np.maximum.accumulate(coordinates), prepend=-np.inf) > 0
+    known, coordinates = known[rising], coordinates[rising]
+    slopes = np.exp(-0.5 * (coordinates**2 + np.log(2 * np.pi)) - logs[known])
+    curve = CubicHermiteSpline(coordinates, grid[known], slopes, extrapolate=False)
+    reach = np.clip(np.linspace(-FARTHEST, FARTHEST, NUM_KNOTS), *coordinates[[0, -1]])
+    return curve(reach), curve(reach, 1)
