@@ -184,13 +184,17 @@ class Posterior(eqx.Module):
     def values(
         self, name: str, *, num_draws: int | None = None, seed: int = 0
     ) -> Float[Array, " draw *shape"]:
-        """Draws of a number or vector, in its own units; by default all that a sampler made."""
-        check_number(self.problem, name)
+        """Draws of an unknown in its own units, a field at the mesh nodes.
+
+        By default these are all that a sampler made. `rz.predict(..., keep_draws=True)` gives
+        those of states, fluxes and fields elsewhere.
+        """
+        check_unknown(self.problem, name)
         coordinates = representative(self, jr.key(seed), num_draws)
-        return jax.vmap(lambda one: self.problem.z(one)[name])(coordinates)
+        return shown_draws(self.problem, name, coordinates)
 
     def mean(self, name: str, *, num_draws: int | None = None, seed: int = 0) -> Moment:
-        """The posterior mean of a number or vector."""
+        """The posterior mean of an unknown, of a field at the mesh nodes."""
         values = self.values(name, num_draws=num_draws, seed=seed)
         return np.asarray(np.mean(np.asarray(values), axis=0))
 
@@ -215,6 +219,14 @@ class Posterior(eqx.Module):
     def __repr__(self) -> str:
         names = ", ".join(self.problem.latents.names)
         return f"Posterior({names} by {self.engine}, {type(self.distribution).__name__})"
+
+
+@eqx.filter_jit
+def shown_draws(
+    problem: InverseProblem, name: str, coordinates: Draws
+) -> Float[Array, " draw *shape"]:
+    latent, own = problem.latents.latents[name], problem.latents.slices()[name]
+    return jax.lax.map(lambda one: latent.shown(latent.entry(latent.value(one[own]))), coordinates)
 
 
 def check_levels(levels: Sequence[float]) -> None:
@@ -264,12 +276,3 @@ def label_of(problem: InverseProblem, name: str, index: int, count: int) -> str:
     if not regions and count == 1:
         return name
     return f"{name}[{regions[index] if regions else index}]"
-
-
-def check_number(problem: InverseProblem, name: str) -> None:
-    check_unknown(problem, name)
-    if is_field(problem, name):
-        raise RieszError(
-            f"{name!r} is a function of place: ask for its values there, "
-            f"predict(posterior, {name!r}, points)."
-        )

@@ -1,5 +1,6 @@
 """What new measurements would read, and predictions in time, also under other stresses."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ def predict_data(
     exceed: Sequence[float] = (),
     tolerance: float | None = None,
     design: ArrayLike | None = None,
+    keep_draws: bool = False,
 ) -> Prediction:
     """Posterior-predictive statistics of new measurements, noise included; at the sensors if not
     told where.
@@ -59,14 +61,16 @@ def predict_data(
         return gathered([drawn.observed.measured.values()], drawn.num_draws, quantiles, exceed)
     if at is None or problem.likelihood.noise.scatter is None:
         sampler = new_measurements(problem, at, design, tolerance)
-        return statistics(posterior, sampler, at, num_draws, seed, quantiles, exceed)
+        settings = (num_draws, seed, quantiles, exceed)
+        return statistics(posterior, sampler, at, *settings, keep_draws=keep_draws)
     check_levels(quantiles)
     check_thresholds(exceed)
     words = {"num_draws": num_draws, "seed": seed, "together": True}
     there = new_places(posterior, at, design, tolerance, **words)
     count, num_draws = len(there.points), there.draws.num_draws
-    told = over_places(there.measured, count, num_draws, quantiles, exceed)
-    return jax.tree.map(at.filled, told) if isinstance(at, Grid) else told
+    settings = (count, num_draws, quantiles, exceed)
+    told = over_places(there.measured, *settings, keep_draws=keep_draws)
+    return told.on_grid(at) if isinstance(at, Grid) else told
 
 
 def new_places(
@@ -106,6 +110,7 @@ def predict_in_time(
     quantiles: Sequence[float] = LEVELS,
     exceed: Sequence[float] = (),
     tolerance: float | None = None,
+    keep_draws: bool = False,
 ) -> Prediction:
     """Statistics of the state at times, a row each, at points or else at all nodes.
 
@@ -124,7 +129,7 @@ def predict_in_time(
     if not measured or posterior.problem.likelihood.noise.scatter is None:
         parts = (posed, posterior.states, found, posed.suited(), measured)
         chunks = drawn_chunks(posterior, Marched(*parts), num_draws, seed)
-        return gathered(chunks, num_draws, quantiles, exceed)
+        return gathered(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
     settings = {"num_draws": num_draws, "seed": seed, "for_summary": True, "under": under}
     draws, read = draws_and_readings(posterior, {MEASURED: found}, **settings)
     points = posed.forward.space.mesh.nodes if at is None else as_points(at)
@@ -137,8 +142,12 @@ def predict_in_time(
         site=None if sites is None or at is None else sites.numbers_at(every),
         when=np.repeat(when, len(points)),
     )
-    told = over_places(there.measured, len(every), draws.num_draws, quantiles, exceed)
-    return jax.tree.map(lambda own: own.reshape(len(when), -1), told)
+    sizes = (len(every), draws.num_draws)
+    told = over_places(there.measured, *sizes, quantiles, exceed, keep_draws=keep_draws)
+    kept = None if told.draws is None else told.draws.reshape(-1, len(when), len(points))
+    told = dataclasses.replace(told, draws=None)
+    told = jax.tree.map(lambda own: own.reshape(len(when), -1), told)
+    return dataclasses.replace(told, draws=kept)
 
 
 def check_same_unknowns(known: InverseProblem, other: InverseProblem) -> None:

@@ -86,19 +86,24 @@ def predict(
     quantiles: Sequence[float] = LEVELS,
     exceed: Sequence[float] = (),
     tolerance: float | None = None,
+    experiment: int | None = None,
+    keep_draws: bool = False,
 ) -> Prediction:
     """Statistics of a quantity: "u", an unknown's name, "flux", or a function (problem, state, z).
 
     `at` holds points, one a row, or a grid; without it the state and fields are given at the mesh
     nodes, fluxes on the cells, and numbers as they are. `exceed` lists values whose probability
-    of being exceeded is wanted. Points may lie outside the domain by `tolerance`, a length.
+    of being exceeded is wanted. Points may lie outside the domain by `tolerance`, a length. Of
+    several experiments, `experiment` says whose state it is, counted from 0. With `keep_draws` the
+    draws themselves are in `Prediction.draws`.
     """
     where = located(posterior.problem, at, tolerance)
     if isinstance(quantity, str):
-        quantity = quantity_named(posterior.problem, quantity, where)
+        quantity = quantity_named(posterior.problem, quantity, where, experiment)
     elif at is not None:
         raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
-    return statistics(posterior, Plain(quantity), at, num_draws, seed, quantiles, exceed)
+    settings = (num_draws, seed, quantiles, exceed)
+    return statistics(posterior, Plain(quantity), at, *settings, keep_draws=keep_draws)
 
 
 def new_measurements(
@@ -154,13 +159,15 @@ def statistics(
     seed: int,
     quantiles: Sequence[float],
     exceed: Sequence[float],
+    *,
+    keep_draws: bool = False,
 ) -> Prediction:
     """Statistics over draws, on the grid where one was given."""
     check_levels(quantiles)
     check_thresholds(exceed)
     chunks = drawn_chunks(posterior, sampler, num_draws, seed)
-    found = gathered(chunks, num_draws, quantiles, exceed)
-    return jax.tree.map(at.filled, found) if isinstance(at, Grid) else found
+    found = gathered(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
+    return found.on_grid(at) if isinstance(at, Grid) else found
 
 
 def drawn_chunks(

@@ -27,15 +27,16 @@ def at_nodes(problem: InverseProblem, state: Float[Array, " dof"]) -> NodeValues
 
 
 class StateAt(eqx.Module):
-    """The state at points, or at all nodes."""
+    """The state of an experiment at points, or at all nodes."""
 
     where: Places | None = None
+    experiment: int = eqx.field(static=True, default=0)
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
-        first = problem.states(state)[0]  # of experiments
+        own = problem.states(state)[self.experiment]
         if self.where is None:
-            return at_nodes(problem, first)
-        return states_at(problem.forward, self.where, first, z)
+            return at_nodes(problem, own)
+        return states_at(problem.forwards[self.experiment], self.where, own, z)
 
 
 class UnknownAt(eqx.Module):
@@ -58,12 +59,14 @@ class FluxAt(eqx.Module):
     r"""The vector $-a\nabla u$ at points, or in the middle of every cell."""
 
     where: Places | None = None
+    experiment: int = eqx.field(static=True, default=0)
 
     def __call__(
         self, problem: InverseProblem, state: NodeValues, z: PyTree
     ) -> Float[Array, "point dim"]:
         where = centroids(problem.forward) if self.where is None else self.where
-        return fluxes_at(problem.forward, where, state, z)
+        own = problem.states(state)[self.experiment]
+        return fluxes_at(problem.forwards[self.experiment], where, own, z)
 
 
 def has_flux(problem: InverseProblem) -> bool:
@@ -86,10 +89,11 @@ class Outflow(eqx.Module):
 
     on: str = eqx.field(static=True)
     out_of: str | None = eqx.field(static=True, default=None)
+    experiment: int = eqx.field(static=True, default=0)
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
-        first = problem.states(state)[0]
-        return flux_through(problem.forward, first, z, on=self.on, out_of=self.out_of)
+        forward, own = problem.forwards[self.experiment], problem.states(state)[self.experiment]
+        return flux_through(forward, own, z, on=self.on, out_of=self.out_of)
 
 
 class BudgetTerm(eqx.Module):
@@ -100,9 +104,11 @@ class BudgetTerm(eqx.Module):
 
     name: str = eqx.field(static=True)
     region: str | None = eqx.field(static=True, default=None)
+    experiment: int = eqx.field(static=True, default=0)
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> Float[Array, ""]:
-        found = budget(problem.forward, problem.states(state)[0], z, region=self.region)
+        forward, own = problem.forwards[self.experiment], problem.states(state)[self.experiment]
+        found = budget(forward, own, z, region=self.region)
         lines = found.gains | found.outflows
         if self.name not in lines:
             raise RieszError(
@@ -111,7 +117,9 @@ class BudgetTerm(eqx.Module):
         return lines[self.name]
 
 
-def quantity_named(problem: InverseProblem, name: str, where: Places | None) -> Quantity:
+def quantity_named(
+    problem: InverseProblem, name: str, where: Places | None, experiment: int | None = None
+) -> Quantity:
     """The state "u", an unknown by its name, or the vector "flux"."""
     if problem.time is not None and name in (STATE, FLUX):
         raise RieszError(
@@ -119,9 +127,9 @@ def quantity_named(problem: InverseProblem, name: str, where: Places | None) -> 
             "predict_in_time, which takes times."
         )
     if name == STATE:
-        return StateAt(where)
+        return StateAt(where, which_experiment(problem, experiment))
     if name == FLUX and name not in problem.latents.names:
-        return FluxAt(where)
+        return FluxAt(where, which_experiment(problem, experiment))
     try:
         check_unknown(problem, name)
     except RieszError:
@@ -130,3 +138,18 @@ def quantity_named(problem: InverseProblem, name: str, where: Places | None) -> 
             f"{', '.join(problem.latents.names)}, or pass a function (problem, state, z)."
         ) from None
     return UnknownAt(name, where)
+
+
+def which_experiment(problem: InverseProblem, asked: int | None) -> int:
+    """The one that was asked for; without a word, the only one."""
+    count = len(problem.forwards)
+    if asked is None and count > 1:
+        raise RieszError(
+            f"there are {count} experiments with a state each: say which, by experiment=0 to "
+            f"{count - 1}."
+        )
+    if asked is not None and asked not in range(count):
+        raise RieszError(
+            f"experiment is {asked}, but there are {count}, counted from 0: give 0 to {count - 1}."
+        )
+    return asked or 0

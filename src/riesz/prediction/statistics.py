@@ -1,5 +1,6 @@
 """Statistics of draws: all at once, or as they arrive in chunks."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import RieszError
+from riesz.mesh.grid import Grid
 
 Chunk = Float[np.ndarray, "draw *shape"]
 Statistic = Float[np.ndarray, "*shape"]
@@ -25,13 +27,24 @@ LEVELS = (0.05, 0.5, 0.95)
 
 
 class Prediction(eqx.Module):
-    """A quantity under the posterior: mean, sd, quantiles by level, and P(quantity > value)."""
+    """A quantity under the posterior: mean, sd, quantiles by level, and P(quantity > value).
+
+    `draws` are all that these were taken of, where they were to be kept: the first axis counts.
+    """
 
     mean: Statistic
     sd: Statistic
     quantiles: dict[float, Statistic]
     exceedance: dict[float, Statistic]
     num_draws: int = eqx.field(static=True)
+    draws: Chunk | None = None
+
+    def on_grid(self, grid: Grid) -> "Prediction":
+        """What was predicted at the points of a grid, as arrays on it."""
+        draws = None if self.draws is None else np.stack([*map(grid.filled, self.draws)])
+        return dataclasses.replace(
+            jax.tree.map(grid.filled, dataclasses.replace(self, draws=None)), draws=draws
+        )
 
 
 class Running(eqx.Module):
@@ -60,23 +73,31 @@ def merged(a: Running, b: Running) -> Running:
 
 
 def gathered(
-    chunks: Iterable[Chunk], num_draws: int, quantiles: Sequence[float], exceed: Sequence[float]
+    chunks: Iterable[Chunk],
+    num_draws: int,
+    quantiles: Sequence[float],
+    exceed: Sequence[float],
+    *,
+    keep_draws: bool = False,
 ) -> Prediction:
     """Statistics of draws that arrive in chunks."""
     total, kept, above = None, [], dict.fromkeys(map(float, exceed), 0)
-    for chunk in checked_size(chunks, num_draws, keep=bool(quantiles)):
+    keep = keep_draws or bool(quantiles)
+    for chunk in checked_size(chunks, num_draws, keep=keep):
         check_finite(chunk)
         total = running(chunk) if total is None else merged(total, running(chunk))
         above = {value: count + (chunk > value).sum(axis=0) for value, count in above.items()}
-        kept += [chunk] if quantiles else []
+        kept += [chunk] if keep else []
     if total is None:
         raise RieszError("statistics need at least one draw.")
+    draws = np.concatenate(kept) if kept else None
     return Prediction(
         mean=total.mean,
         sd=np.asarray(np.sqrt(total.squares / max(total.count - 1, 1))),
-        quantiles=quantiles_of(np.concatenate(kept), quantiles) if kept else {},
+        quantiles=quantiles_of(draws, quantiles) if draws is not None and quantiles else {},
         exceedance={value: np.asarray(count / total.count) for value, count in above.items()},
         num_draws=total.count,
+        draws=draws if keep_draws else None,
     )
 
 
@@ -86,6 +107,8 @@ def over_places(
     num_draws: int,
     quantiles: Sequence[float],
     exceed: Sequence[float],
+    *,
+    keep_draws: bool = False,
 ) -> Prediction:
     """Statistics of draws at places, of all draws at once but only some of the places."""
     size = max(NUMBERS_AT_ONCE // num_draws, 1)
@@ -93,7 +116,11 @@ def over_places(
         gathered([draws_at(slice(start, start + size))], num_draws, quantiles, exceed)
         for start in range(0, num_places, size)
     ]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    if not keep_draws:
+        return found
+    every = [draws_at(slice(start, start + size)) for start in range(0, num_places, size)]
+    return dataclasses.replace(found, draws=np.concatenate(every, axis=1))
 
 
 def check_thresholds(exceed: Sequence[float]) -> None:
@@ -115,8 +142,8 @@ def checked_size(chunks: Iterable[Chunk], num_draws: int, *, keep: bool) -> Iter
         size = num_draws * chunk[0].size
         if keep and size > KEPT_NUMBERS:
             raise RieszError(
-                f"quantiles of {num_draws} draws at {chunk[0].size} places would keep {size} "
-                "numbers: take fewer draws or places, or only the mean and sd, quantiles=()."
+                f"{num_draws} draws at {chunk[0].size} places would keep {size} numbers: take "
+                "fewer draws or places, or only the mean and sd, quantiles=()."
             )
         yield chunk
 

@@ -97,15 +97,14 @@ def flux_statistics(
     quantiles: Sequence[float],
     exceed: Sequence[float],
 ) -> Prediction:
-    """The flux at points or on a grid, or in the middle of each cell."""
-    return predict(
-        posterior, FLUX, at, num_draws=num_draws, seed=seed, quantiles=quantiles, exceed=exceed
-    )
+    """The flux at points or on a grid, or in the middle of each cell; of the first experiment."""
+    settings = {"num_draws": num_draws, "seed": seed, "quantiles": quantiles, "exceed": exceed}
+    return predict(posterior, FLUX, at, experiment=0, **settings)
 
 
 def flux_draws(
     posterior: Posterior, at: Where, num_draws: int, seed: int
 ) -> Float[np.ndarray, "draw point 2"]:
     problem = posterior.problem
-    quantity = quantity_named(problem, FLUX, located(problem, at, None))
+    quantity = quantity_named(problem, FLUX, located(problem, at, None), 0)
     return quantity_draws(posterior, Plain(quantity), num_draws=num_draws, seed=seed)
