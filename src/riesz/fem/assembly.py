@@ -4,7 +4,7 @@
 coefficients read. All functions here can be jitted, differentiated and mapped over `state` and `z`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain
-from riesz.fem.elements.space import P1
+from riesz.fem.elements.space import P1, PointOperator, point_operator
 from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
@@ -52,10 +52,34 @@ def residual(problem: BoundaryValueProblem, state: DofValues, z: Any = None) -> 
 def residual_of_wells(problem: BoundaryValueProblem, z: PyTree = None) -> DofValues:
     """The part of the residual that point sources make, whatever the state."""
     total = jnp.zeros(problem.space.num_dofs, problem.dtype)
-    for source, operator in problem.point_sources:
+    for source, operator in wells_of(problem, z):
         rates = jnp.asarray(source_rates(source, z), total.dtype)
         total = total + source.sign * operator.transposed(rates)
     return total
+
+
+def wells_of(
+    problem: BoundaryValueProblem, z: PyTree
+) -> Iterator[tuple[PointSource, PointOperator]]:
+    """Point sources, and the shape functions where they are."""
+    for source, operator in problem.point_sources:
+        if operator is not None:
+            yield source, operator
+            continue
+        places = source_places(source, z).astype(problem.dtype)
+        if places.shape[1] != problem.space.mesh.dim:
+            raise FormError(
+                f"the place of a point source has shape {places.shape}, but the mesh is in "
+                f"{problem.space.mesh.dim} dimensions: give as many coordinates."
+            )
+        yield source, point_operator(problem.space, places, dtype=problem.dtype)
+
+
+def source_places(source: PointSource, z: PyTree) -> Float[Array, "well dim"]:
+    if not isinstance(source.points, Latent):
+        return source.points
+    label = "the place of the point source"
+    return jnp.atleast_2d(as_floats(latent_value(source.points, z, label), label))
 
 
 def check_state(problem: BoundaryValueProblem, state: Float[Array, "..."]) -> None:
@@ -98,18 +122,20 @@ def local_states(domain: Domain, state: DofValues) -> list[Float[Array, " entity
 
 def source_rates(source: PointSource, z: PyTree) -> Float[Array, " well"]:
     """One rate a point, from the form or from `z`; a single point may have a plain number."""
-    if not isinstance(source.rates, Latent | Series):
-        return source.rates
     name = "rates of the point source"
-    if isinstance(source.rates, Latent):
-        label, given = repr(source.rates.name), latent_value(source.rates, z, name)
-    else:
-        label, given = "in time", source.rates.now(z, name)
+    match source.rates:
+        case Latent(name=own):
+            label, given = repr(own), latent_value(source.rates, z, name)
+        case Series():
+            label, given = "in time", source.rates.now(z, name)
+        case known:
+            label, given = "given", known
     rates = jnp.atleast_1d(as_floats(given, name))
-    if rates.shape != source.points.shape[:1]:
+    count = len(source_places(source, z))
+    if rates.shape != (count,):
         raise FormError(
-            f"{name} {label} have shape {rates.shape}, but there are {len(source.points)} points: "
-            "give one rate a point."
+            f"{name} {label} have shape {rates.shape}, but there are {count} points: give one rate "
+            "a point."
         )
     return rates
 

@@ -14,7 +14,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import FormError
-from riesz.fem.assembly import DofValues, check_state, group_residuals, local_states, source_rates
+from riesz.fem.assembly import (
+    DofValues,
+    check_state,
+    group_residuals,
+    local_states,
+    source_rates,
+    wells_of,
+)
 from riesz.fem.elements.domain import Domain, facet_domain
 from riesz.fem.kernel import entity_outflows, resolved
 from riesz.fem.problem import BoundaryValueProblem, Group
@@ -95,7 +102,7 @@ def gains_and_rest(
             label = term.name if term.on is None else f"{term.name} on {term.on}"
             loss = jnp.sum(counted * term_totals(problem, group, term, state, z))
             gains[label] = gains.get(label, jnp.zeros_like(loss)) - loss
-    for source, operator in problem.point_sources:
+    for source, operator in wells_of(problem, z):
         rates = jnp.asarray(source_rates(source, z), problem.dtype)
         rates = source.sign * rates * inside[operator.cells]
         unbalanced = unbalanced + operator.transposed(rates)

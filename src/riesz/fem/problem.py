@@ -23,7 +23,7 @@ from riesz.fem.checks import check_prescribed, check_term
 from riesz.fem.elements.domain import Domain, cell_domain, facet_domain
 from riesz.fem.elements.space import PointOperator, Space, facet_dofs, point_operator
 from riesz.fem.linear.sparse import SparsePattern, cell_pairs, pattern_tables
-from riesz.fem.terms.coefficient import AbstractCoefficient, PerCell, as_coefficient
+from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, PerCell, as_coefficient
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.tags import tagged_facets
 
@@ -59,7 +59,7 @@ class BoundaryValueProblem(eqx.Module):
 
     cells: Group
     facets: tuple[Group, ...]
-    point_sources: tuple[tuple[PointSource, PointOperator], ...]
+    point_sources: tuple[tuple[PointSource, PointOperator | None], ...]  # none: at unknown places
     dirichlet: tuple[DirichletPiece, ...]
     free: Int[Array, " free"]
     fixed: Int[Array, " fixed"]
@@ -166,8 +166,24 @@ def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValuePro
 
 def bound_point_sources(
     space: Space, form: WeakForm, dtype: np.dtype
-) -> tuple[tuple[PointSource, PointOperator], ...]:
-    return tuple((source, source_operator(space, source, dtype)) for source in form.point_sources)
+) -> tuple[tuple[PointSource, PointOperator | None], ...]:
+    return tuple(
+        (one, None if isinstance(one.points, Latent) else source_operator(space, one, dtype))
+        for one in form.point_sources
+    )
+
+
+def known_wells(problem: BoundaryValueProblem) -> tuple[tuple[PointSource, PointOperator], ...]:
+    """Point sources with their shape functions, which there are none of at unknown places."""
+    found = []
+    for source, operator in problem.point_sources:
+        if operator is None:
+            raise FormError(
+                "the place of a point source is unknown, which takes exact solves: use laplace, "
+                "nuts or sample; or a smooth source, source(lambda x, z: ...), wider than a cell."
+            )
+        found.append((source, operator))
+    return tuple(found)
 
 
 def source_operator(space: Space, source: PointSource, dtype: np.dtype) -> PointOperator:

@@ -127,20 +127,20 @@ class Parametric(AbstractLatent):
         """The value where every coordinate is the same."""
         return value_of(self, on_device(np.full(self.num_coordinates, place)))
 
-    def levels(self) -> list[Float[np.ndarray, "..."]]:
+    def levels(self) -> Float[np.ndarray, "level ..."]:
         """Quantiles by which it is told, of each entry by itself."""
         prior = self.distribution
         if isinstance(prior, dist.MultivariateNormal):
-            return [np.asarray(prior.mean + place * prior.variance**0.5) for place in PLACES]
+            return np.stack([prior.mean + place * prior.variance**0.5 for place in PLACES])
         if isinstance(self.transport, ByQuantiles | ByTable) or self.num_coordinates == 1:
             found = np.stack([np.asarray(self.where_all_are(place)) for place in PLACES])
-            return list(np.sort(found, axis=0))  # a transform may fall with the coordinate
+            return np.sort(found, axis=0)  # a transform may fall with the coordinate
         normals = np.random.default_rng(0).normal(size=(NUM_DRAWS, self.num_coordinates))
         draws = values_of_draws({"own": self}, {"own": on_device(normals)})["own"]
-        return list(np.quantile(np.asarray(draws), ndtr(PLACES), axis=0))
+        return np.quantile(np.asarray(draws), ndtr(PLACES), axis=0)
 
     def describe(self) -> str:
-        low, middle, high = map(spoken, self.levels())
+        low, middle, high = (spoken(np.asarray(one)) for one in self.levels())
         return f"{kind_of(self.distribution)}, 95 % within {low} .. {high}, median {middle}"
 
 

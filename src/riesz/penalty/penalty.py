@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from riesz.errors import RieszError
 from riesz.fem.assembly import check_state, dirichlet_values, residual
 from riesz.fem.elements.space import P1, PointOperator
-from riesz.fem.problem import BoundaryValueProblem, source_operator
+from riesz.fem.problem import BoundaryValueProblem, known_wells, source_operator
 from riesz.fem.terms.weakform import PointSource
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, Gram, check_energy, dual_norm
@@ -273,7 +273,7 @@ def weak_form_penalty(
         if hierarchy is None:
             raise RieszError("the norm has coarse levels: pass the hierarchy that it was made of.")
         levels = coarse_part(problem, hierarchy, norm.restriction)
-    operators = tuple(operator for _, operator in problem.point_sources)
+    operators = tuple(operator for _, operator in known_wells(problem))
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
@@ -306,7 +306,7 @@ def coarse_part(
         points=(points_on_cells(hierarchy, indices, problem.dtype), *on_facets),
         operators=tuple(
             joined_operator(hierarchy, indices, source, problem.dtype)
-            for source, _ in problem.point_sources
+            for source, _ in known_wells(problem)
         ),
     )
 

@@ -18,7 +18,7 @@ from riesz.fem.assembly import piece_values, source_rates
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import PointOperator
 from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
-from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.fem.problem import BoundaryValueProblem, Group, known_wells
 from riesz.fem.terms.pointwise import LinearForm, Point, State
 from riesz.penalty.level_points import FinePoints, LevelPoints
 from riesz.penalty.patch import EntityTable, PatchTable
@@ -97,7 +97,7 @@ def interpolant_rows(
     values = values_at_nodes(u, nodes, x, z)
     if prescribed is not None:
         values = with_prescribed(problem, prescribed, nodes, x, values, z)
-    operators = tuple(operator for _, operator in problem.point_sources)
+    operators = tuple(operator for _, operator in known_wells(problem))
     total = point_loads(problem, operators, table.rows[patch], z)
     groups = zip((problem.cells, *problem.facets), (table.cells, *table.facets), strict=True)
     for group, entities in groups:

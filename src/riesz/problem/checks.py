@@ -82,6 +82,8 @@ def names_in(
     for source in equation.point_sources:
         for name in unknowns_of(source.rates):
             yield name, "the rates of a point source"
+        for name in unknowns_of(source.points):
+            yield name, "the place of a point source"
     for tag, value in dirichlet.items():
         for name in (value,) if isinstance(value, str) else unknowns_of(value):
             yield name, f"the Dirichlet value on {tag!r}"

@@ -13,6 +13,7 @@ from riesz.fem.terms.coefficient import Latent, parts_of
 from riesz.fem.terms.weakform import SCALAR, Shape, Term
 from riesz.latent.field import AbstractFieldLatent, FieldCoefficient
 from riesz.latent.latent import AbstractLatent, LatentSpace, value_of
+from riesz.mesh.locate import locate
 from riesz.observe.likelihood import AbstractLikelihood, scale_at
 
 Coordinates = Float[Array, " coordinate"]
@@ -110,8 +111,17 @@ def check_other_priors(forward: BoundaryValueProblem, latents: LatentSpace) -> N
             place, name = f"the Dirichlet value on {piece.tag!r}", piece.value.name
             check_prior_shape(latents.latents[name], name, ((),), forward.space.mesh.dim, place)
     for source, _ in forward.point_sources:
-        if isinstance(source.rates, Latent):
+        dim, place = forward.space.mesh.dim, "the place of a point source"
+        count = 1
+        if isinstance(source.points, Latent):
+            latent = latents.latents[source.points.name]
+            count = latent.num_coordinates // dim
+            require_numbers(latents, source.points.name, [(dim,), (count, dim)], place)
+            middle = values_at(latent, 0.0).reshape(-1, dim)
+            locate(forward.space.mesh, middle, outside="raise")
+        else:
             count = len(source.points)
+        if isinstance(source.rates, Latent):
             wanted = [(), (1,)] if count == 1 else [(count,)]
             place = "the point source, with a rate a point,"
             require_numbers(latents, source.rates.name, wanted, place)

@@ -126,7 +126,11 @@ def point_source_text(source: PointSource) -> str:
     rates = "known"
     if isinstance(source.rates, AbstractCoefficient):
         rates = coefficient_text(source.rates)
-    return f"point_source({len(source.points)} points, rates: {rates})"
+    is_known = not isinstance(source.points, Latent)
+    where = (
+        f"{len(source.points)} points" if is_known else f"at the {coefficient_text(source.points)}"
+    )
+    return f"point_source({where}, rates: {rates})"
 
 
 def coefficient_text(coefficient: AbstractCoefficient) -> str:

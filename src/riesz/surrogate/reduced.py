@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from riesz.arrays import on_device
 from riesz.fem.assembly import jacobian, local_states, residual, source_rates, with_dirichlet
 from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
-from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.fem.problem import BoundaryValueProblem, Group, known_wells
 from riesz.fem.terms.weakform import PointSource
 from riesz.latent.latent import ManyZ, Z
 
@@ -225,7 +225,7 @@ def reduced_equation(
     loads = combined(load_entries, bare, load.of_seen, z) @ basis.modes
     wells = tuple(
         (source, on_device((operator.to_scipy()[:, free] @ basis.modes).T))
-        for source, operator in forward.point_sources
+        for source, operator in known_wells(forward)
     )
     return ReducedEquation(
         matrix.told, load.told, on_device(np.stack(matrices)), on_device(loads), wells

@@ -478,7 +478,7 @@ def test_what_is_held_is_what_the_problem_holds(source):
         jax.jit(jax.jacfwd(way, argnums=(0, 1)))(linear, others) for way in (by_parts, by_all)
     )
     for name in found:
-        for slope, expected in zip(found[name], wanted[name], strict=True):
+        for slope, expected in zip(*map(jax.tree.leaves, (found[name], wanted[name])), strict=True):
             np.testing.assert_allclose(slope, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -12,16 +12,18 @@ from itertools import combinations
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from riesz.arrays import on_device
 from riesz.errors import FormError
 from riesz.mesh.facets import cell_edges
-from riesz.mesh.locate import locate
+from riesz.mesh.locate import ROUNDING, locate
 from riesz.mesh.mesh import Mesh, mesh_digest
 from riesz.mesh.rows import pair_keys
 
@@ -270,8 +272,11 @@ def point_operator(
     """Evaluate functions of a space at points, given by one row of coordinates each.
 
     Raises where a point lies outside the mesh by more than `tolerance` (a length; within it, the
-    nearest point of the boundary is taken).
+    nearest point of the boundary is taken). Inside jit, vmap and grad points may be traced, and
+    values are differentiable in them: those outside are then NaN.
     """
+    if isinstance(points, Tracer):
+        return traced_operator(space, points)
     found = locate(
         space.mesh, np.asarray(points, dtype=float), tolerance=tolerance, outside="raise"
     )
@@ -282,3 +287,34 @@ def point_operator(
         weights=on_device(weights, dtype),
         num_dofs=space.num_dofs,
     )
+
+
+def traced_operator(space: Space, points: Float[Array, "point dim"]) -> PointOperator:
+    """By a search through all cells, in a program.
+
+    Which cell holds a point changes by jumps and has no derivative; where in it the point lies has.
+    """
+    corners = space.mesh.nodes[space.mesh.cells]
+    edges = np.swapaxes(corners[:, 1:] - corners[:, :1], 1, 2)
+    origins, inverses = on_device(corners[:, 0], points.dtype), np.linalg.inv(edges)
+    inverses = on_device(inverses, points.dtype)
+
+    def barycentric(
+        x: Float[Array, "*cell dim"],
+        origin: Float[Array, "*cell dim"],
+        inverse: Float[Array, "*cell dim dim"],
+    ) -> Float[Array, "*cell corner"]:
+        others = jnp.einsum("...ij,...j->...i", inverse, x - origin)
+        return jnp.concatenate([1 - others.sum(axis=-1, keepdims=True), others], axis=-1)
+
+    def weights_at(x: Float[Array, " dim"]) -> tuple[Int[Array, ""], Float[Array, " local"]]:
+        held = jnp.broadcast_to(jax.lax.stop_gradient(x), origins.shape)
+        depth = barycentric(held, origins, inverses).min(axis=-1)
+        cell = jnp.argmax(depth)
+        inside = barycentric(x, origins[cell], inverses[cell])
+        values = jnp.stack(space.element.values(list(inside)))
+        return cell, jnp.where(depth[cell] >= -ROUNDING, values, jnp.nan)
+
+    cells, weights = jax.vmap(weights_at)(points)
+    dofs = on_device(space.cell_dofs, np.int32)[cells]
+    return PointOperator(cells, dofs.T, weights.T, space.num_dofs)

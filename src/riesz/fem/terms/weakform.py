@@ -26,6 +26,7 @@ from riesz.fem.terms.coefficient import (
     WeightedSum,
     as_coefficient,
     as_floats,
+    is_traced,
     reads_state,
 )
 from riesz.fem.terms.pointwise import LinearForm, dot
@@ -68,7 +69,7 @@ def check_shape(shape: tuple[int, ...], allowed: tuple[Shape, ...], dim: int, la
 class PointSource(eqx.Module):
     """Rates at single points, such as pumping wells (negative where water is taken out)."""
 
-    points: Float[Array, "well dim"]
+    points: Float[Array, "well dim"] | Latent
     rates: Float[Array, " well"] | Latent | Series
     tolerance: float | None = eqx.field(static=True, default=None)
     sign: float = eqx.field(static=True, default=1.0)
@@ -334,15 +335,24 @@ def point_source(points: Any, rates: Any, *, tolerance: float | None = None) -> 
     r"""$\sum_k Q_k\,v(x_k)$, for instance wells that inject $Q_k$; subtract it.
 
     `rates` is one number a point, the name of a latent that holds them, or a `series` in time.
-    Points outside the domain by at most `tolerance` (a length) are moved to its boundary.
+    Points outside the domain by at most `tolerance` (a length) are moved to its boundary. Where
+    they are to be inferred, `points` is the name of a latent: coordinates of one, or a row each.
     """
-    places = jnp.atleast_2d(as_floats(points, "points of the point source"))
+    if isinstance(points, str):
+        places = Latent(points)
+    elif is_traced(points):
+        raise FormError(
+            "points of the point source are traced: an equation is made outside of jit, vmap and "
+            "grad. Name the place, point_source('place', rates), and pass z={'place': x}."
+        )
+    else:
+        places = jnp.atleast_2d(as_floats(points, "points of the point source"))
     if isinstance(rates, Series):
         return WeakForm(point_sources=(PointSource(places, rates, tolerance),))
     if isinstance(rates, str):
         return WeakForm(point_sources=(PointSource(places, Latent(rates), tolerance),))
     values = jnp.atleast_1d(as_floats(rates, "rates of the point source"))
-    if values.shape != places.shape[:1]:
+    if not isinstance(places, Latent) and values.shape != places.shape[:1]:
         raise FormError(
             f"a point source has {len(places)} points but rates of shape {values.shape}: "
             "give one rate a point."
