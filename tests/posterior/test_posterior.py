@@ -424,6 +424,15 @@ def test_arviz_gets_chains_in_physical_units():
     np.testing.assert_allclose(told.posterior["w"].values, expected)
     assert told.sample_stats["diverging"].shape == (2, 50)
     assert told.observed_data["observed"].shape == (12,)
+    problem = linear_problem()
+    few = Posterior(problem, EmpiricalDraws(draws.by_chain[:, :4]), ExactStates(), engine="nuts")
+    told = to_arviz(few, predictive=True)
+    assert told.posterior_predictive["observed"].shape == (2, 4, 12)
+    logs = told.log_likelihood["observed"].values
+    for chain, draw in ((0, 0), (1, 3)):
+        own = few.distribution.by_chain[chain, draw]
+        exact = problem.log_likelihood(own, problem.state(own))
+        np.testing.assert_allclose(logs[chain, draw].sum(), exact, rtol=1e-9)
     assert to_arviz(exact_posterior(), num_draws=20).posterior["w"].shape == (1, 20, 3)
 
 

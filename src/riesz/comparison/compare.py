@@ -30,7 +30,6 @@ from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import linear_parts
 from riesz.problem.problem import InverseProblem
 
-EVIDENCE = "log_evidence"
 MOST_PLACES = 1500
 """Observations that kriging takes: its matrices are factorised some thousand times."""
 
@@ -70,7 +69,7 @@ def compare(
         Ours(
             *(name, one.problem, one.engine or "posterior"),
             foretold_by(one, how, (engines or {}).get(name)),
-            evidence_of(one),
+            one.log_evidence,
         )
         for name, one in named.items()
     ]
@@ -178,12 +177,6 @@ def scored_in(found: Foretold, observed: PerSensor, back: Callable[[Any], Any] |
         return scores(found, observed)
     own = Foretold(found.log_densities, back(found.draws), found.k_hat, found.how)
     return scores(own, back(observed))
-
-
-def evidence_of(posterior: Posterior) -> float | None:
-    """As its engine left it."""
-    value = posterior.history.get(EVIDENCE)
-    return float(value) if value is not None and np.isfinite(float(value)) else None
 
 
 def named_posteriors(

@@ -1,17 +1,23 @@
 """Posteriors for ArviZ: one adapter for its two generations."""
 
+import dataclasses
 import inspect
 import warnings
 from importlib import import_module
 from typing import Any
 
-import jax
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from riesz.diagnose.leave_one_out import pointwise
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import NUM_DRAWS, Posterior
+from riesz.prediction.predict import measured, quantity_draws
+from riesz.problem.problem import InverseProblem
+
+OBSERVED = "observed"
 
 SAMPLER_STATISTICS = {
     "log_density": "lp",
@@ -23,20 +29,37 @@ SAMPLER_STATISTICS = {
 """Ours, and what ArviZ calls them."""
 
 
-def to_arviz(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0) -> Any:
+def to_arviz(
+    posterior: Posterior,
+    *,
+    num_draws: int = NUM_DRAWS,
+    seed: int = 0,
+    predictive: bool = False,
+) -> Any:
     """The unknowns as ArviZ reads them: `InferenceData`, or a `DataTree` from version 1 on.
 
     A sampler's draws are kept by chain, with its statistics; of any other distribution so many
-    draws are taken. Fields are given by their weights.
+    draws are taken. Fields are given at the nodes. With `predictive`, which takes a solve a draw,
+    the groups `posterior_predictive`, new data, and `log_likelihood`, that of each observation,
+    are there as well.
     """
     drawn = posterior.distribution
     is_sampled = isinstance(drawn, EmpiricalDraws)
     draws = drawn.by_chain if is_sampled else posterior.sample(jr.key(seed), num_draws)[None]
-    unknowns = jax.vmap(jax.vmap(posterior.problem.z))(draws)
+    chosen = dataclasses.replace(posterior, distribution=EmpiricalDraws(draws))
+
+    def by_chain(values: Any) -> np.ndarray:
+        found = np.asarray(values)
+        return found.reshape(*draws.shape[:2], *found.shape[1:])
+
+    names = posterior.problem.latents.names
     groups = {
-        "posterior": {name: np.asarray(unknowns[name]) for name in posterior.problem.latents.names},
-        "observed_data": {"observed": np.asarray(posterior.problem.observed)},
+        "posterior": {name: by_chain(chosen.values(name)) for name in names},
+        "observed_data": {OBSERVED: np.asarray(posterior.problem.observed)},
     }
+    if predictive:
+        found = quantity_draws(chosen, of_data, num_draws=chosen.distribution.num_draws, seed=seed)
+        groups |= {group: {OBSERVED: by_chain(own)} for group, own in found.items()}
     if is_sampled:
         groups["sample_stats"] = {
             name: np.asarray(posterior.history[ours])
@@ -44,6 +67,16 @@ def to_arviz(posterior: Posterior, *, num_draws: int = NUM_DRAWS, seed: int = 0)
             if ours in posterior.history
         }
     return converted(arviz(), groups)
+
+
+def of_data(
+    key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
+) -> dict[str, Float[Array, " sensor"]]:
+    """New data of one draw, and the log-density of each observation."""
+    return {
+        "posterior_predictive": measured(key, problem, problem.predicted(state, z), z),
+        "log_likelihood": pointwise(key, problem, state, z),
+    }
 
 
 def converted(library: Any, groups: dict[str, dict[str, np.ndarray]]) -> Any:

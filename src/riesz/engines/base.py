@@ -6,9 +6,20 @@ does not have, or would not read, is refused. Each kind of setting says in words
 Engines that chains or searches start from are run first.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import jax.numpy as jnp
 import numpy as np
@@ -174,6 +185,19 @@ class Settings(BaseModel):
                     raise RieszError(
                         f"the setting {name} of {self.name} would do nothing: {why}. Leave it out."
                     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """What `help` shows are the kinds of settings, without how they are checked."""
+        super().__pydantic_init_subclass__(**kwargs)
+        shown = inspect.signature(cls)
+        bare = [
+            one.replace(annotation=get_args(one.annotation)[0])
+            if get_origin(one.annotation) is Annotated
+            else one
+            for one in shown.parameters.values()
+        ]
+        setattr(cls, "__signature__", shown.replace(parameters=bare))  # noqa: B010
 
     def changed(self: Own, **settings: Any) -> Own:
         """The same with other settings."""

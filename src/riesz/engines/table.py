@@ -2,13 +2,27 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from riesz.engines.base import AbstractEngine
 from riesz.errors import RieszError
 from riesz.spelling import listed, nearest
 
 AUTO = "auto"
+
+EngineName = Literal[
+    "auto",
+    "emulate",
+    "relax",
+    "laplace",
+    "conditional",
+    "nuts",
+    "sample",
+    "variational",
+    "reduced",
+    "amortise",
+]
+"""For editors, which offer them."""
 
 ENGINES: Mapping[str, str] = {
     "emulate": "Emulate",

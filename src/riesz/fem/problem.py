@@ -23,7 +23,13 @@ from riesz.fem.checks import check_prescribed, check_term
 from riesz.fem.elements.domain import Domain, cell_domain, facet_domain
 from riesz.fem.elements.space import PointOperator, Space, facet_dofs, point_operator
 from riesz.fem.linear.sparse import SparsePattern, cell_pairs, pattern_tables
-from riesz.fem.terms.coefficient import AbstractCoefficient, Latent, PerCell, as_coefficient
+from riesz.fem.terms.coefficient import (
+    AbstractCoefficient,
+    Latent,
+    PerCell,
+    as_coefficient,
+    is_traced,
+)
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.tags import tagged_facets
 
@@ -104,6 +110,7 @@ def boundary_value_problem(
     starts: a number, or one for each unknown of the state.
     """
     check_kinds(space, form, dirichlet)
+    check_not_compiled()
     dtype = working_dtype(dtype)
     check_terms_exist(form)
     cell_dofs = np.asarray(space.cell_dofs.T, dtype=np.int32, order="C")
@@ -214,6 +221,15 @@ def check_kinds(space: Any, form: Any, dirichlet: Any) -> None:
         raise FormError(
             f"the Dirichlet conditions are a {type(dirichlet).__name__}: give a value for each "
             'tag, as in {"boundary": 0.0}.'
+        )
+
+
+def check_not_compiled() -> None:
+    """Raise inside jit, where tables of a problem cannot be made: numbers are not known there."""
+    if is_traced(jnp.zeros(())):
+        raise FormError(
+            "a problem is put together inside jit: build it outside, name what changes, as in "
+            "diffusion('a'), and pass it as z={'a': value}."
         )
 
 

@@ -18,7 +18,7 @@ from riesz.diagnose.importance import effort, with_importance_check
 from riesz.diagnose.surrogate import with_surrogate_error
 from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondTime
-from riesz.engines.table import AUTO, check_engine, engine_of
+from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of
 from riesz.posterior.facts import TOOK, WILL_DO
@@ -53,7 +53,7 @@ def reason(error: BaseException) -> str:
 
 def fit(
     problem: InverseProblem,
-    engine: AbstractEngine | Choice | str = AUTO,
+    engine: AbstractEngine | Choice | EngineName | str = AUTO,
     *,
     seed: int = 0,
     progress: bool = True,

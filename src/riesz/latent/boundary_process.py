@@ -15,7 +15,7 @@ from riesz.latent.field import (
     Chosen,
     GaussianField,
     Mean,
-    check_mean,
+    as_mean,
     mean_at_nodes,
     over_nodes,
     range_text,
@@ -76,13 +76,12 @@ class BoundaryGP(AbstractFieldPrior):
     """
 
     kernel: AbstractKernel
-    mean: Mean = eqx.field(static=True, default=0.0)
+    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
     trend_sd: float | None = eqx.field(static=True, default=None, converter=as_trend_sd)
     inducing: int = eqx.field(static=True, default=12)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        check_mean(self.mean)
         if self.inducing < 1:
             raise RieszError(f"inducing is {self.inducing}: give at least one point.")
         if self.trend_sd is not None and not 0 < self.trend_sd < np.inf:

@@ -7,6 +7,7 @@ training step evaluates a field only where its mini-patches are.
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -258,9 +259,34 @@ def mean_at_nodes(mean: Mean, mesh: Mesh) -> Float[np.ndarray, " node"]:
     return values
 
 
-def check_mean(mean: Mean) -> None:
-    if not callable(mean) and not np.isfinite(mean):
-        raise RieszError(f"the mean of a field is {mean}: it must be finite.")
+def plain_number(value: Any) -> Any:
+    """NumPy's and JAX's single numbers as Python's; anything else as it is."""
+    is_single = isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0
+    return value.item() if is_single else value
+
+
+def as_mean(given: Any) -> Mean:
+    """What may be the mean of a field."""
+    mean = plain_number(given)
+    if callable(mean) or (isinstance(mean, float | int) and np.isfinite(mean)):
+        return mean
+    found = mean if isinstance(mean, float | int) else f"a {type(mean).__name__}"
+    raise RieszError(
+        f"the mean of a field is {found}: give a finite number or a function of one place, such as "
+        "lambda x: 1.0 + x[0]."
+    )
+
+
+def as_scale(name: str, given: Any) -> float | None:
+    """What may be the sd or the length of a field; None where it is left open."""
+    value = plain_number(given)
+    if value is None or (isinstance(value, float | int) and 0 < value < np.inf):
+        return value
+    found = value if isinstance(value, float | int) else f"a {type(value).__name__}"
+    raise RieszError(
+        f"the {name} of a field is {found}: it must be positive, and finite. Kernels are for GP, "
+        "LogGP and KarhunenLoeve."
+    )
 
 
 def range_text(

@@ -33,7 +33,7 @@ from riesz.latent.field import (
     Scalar,
     Transform,
     Weights,
-    check_mean,
+    as_mean,
     mean_at,
     mean_at_nodes,
     mean_at_places,
@@ -276,13 +276,12 @@ class GP(AbstractFieldPrior):
 
     kernel: AbstractKernel
     inducing: int | Places = eqx.field(default=50, converter=as_inducing)
-    mean: Mean = eqx.field(static=True, default=0.0)
+    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
     transform: Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
     at_nodes: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
-        check_mean(self.mean)
         if isinstance(self.inducing, int) and self.inducing < 1:
             raise RieszError(f"inducing is {self.inducing}: give at least one point.")
 

@@ -23,8 +23,8 @@ from riesz.latent.field import (
     GaussianField,
     Mean,
     Transform,
+    as_mean,
     cell_values,
-    check_mean,
     mean_at_nodes,
     range_text,
     transformed,
@@ -82,11 +82,10 @@ class KarhunenLoeve(AbstractFieldPrior):
 
     kernel: AbstractKernel
     num_terms: int = eqx.field(static=True, default=16)
-    mean: Mean = eqx.field(static=True, default=0.0)
+    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
     transform: Transform | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        check_mean(self.mean)
         if self.num_terms < 1:
             raise RieszError(f"num_terms is {self.num_terms}: give at least one.")
 

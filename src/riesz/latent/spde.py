@@ -6,12 +6,13 @@ $M$, $A g = \tau^{-1} M^{1/2} \xi$: a sparse solve turns standard normal numbers
 the field, and its precision is the bi-Laplacian $\tau^2 A M^{-1} A$.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
 from riesz.fem.choice import chosen, mapped
 from riesz.fem.elements.space import P1
@@ -25,7 +26,8 @@ from riesz.latent.field import (
     Mean,
     NodalField,
     Transform,
-    check_mean,
+    as_mean,
+    as_scale,
     mean_at_nodes,
     range_text,
 )
@@ -120,17 +122,13 @@ class SPDEField(AbstractFieldPrior):
     quantity. With `learned` both scales are unknown as well, the given ones being their medians.
     """
 
-    sd: float = eqx.field(static=True)
-    length_scale: float | None = eqx.field(static=True, default=None)
-    mean: Mean = eqx.field(static=True, default=0.0)
+    sd: float = eqx.field(static=True, converter=partial(as_scale, "sd"))
+    length_scale: float | None = eqx.field(
+        static=True, default=None, converter=partial(as_scale, "length_scale")
+    )
+    mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
     transform: Transform | None = eqx.field(static=True, default=None)
     learned: LearnedScales | None = eqx.field(static=True, default=None)
-
-    def __check_init__(self):
-        check_mean(self.mean)
-        for name, value in (("sd", self.sd), ("length_scale", self.length_scale)):
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise RieszError(f"the {name} of a field is {value}: it must be positive.")
 
     def on(self, mesh: Mesh) -> NodalLatent | ScaledNodalLatent:
         smoothness = 2 - mesh.dim / 2

@@ -169,6 +169,15 @@ class Posterior(eqx.Module):
                 f"the distribution has {found} coordinates, but the problem has {wanted}."
             )
 
+    @property
+    def log_evidence(self) -> float | None:
+        """The logarithm of the data's density under the whole prior, where the engine gives it.
+
+        `conditional` does: exactly, or by importance sampling of what it does not integrate out.
+        """
+        value = self.history.get("log_evidence")
+        return float(value) if value is not None and np.isfinite(float(value)) else None
+
     def sample(self, key: PRNGKeyArray, num_draws: int) -> Draws:
         """Draws of the standard normal coordinates."""
         return self.distribution.sample(key, num_draws)

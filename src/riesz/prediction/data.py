@@ -58,7 +58,8 @@ def predict_data(
         check_levels(quantiles)
         check_thresholds(exceed)
         drawn = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
-        return gathered([drawn.observed.measured.values()], drawn.num_draws, quantiles, exceed)
+        values = [drawn.observed.measured.values()]
+        return gathered(values, drawn.num_draws, quantiles, exceed, keep_draws=keep_draws)
     if at is None or problem.likelihood.noise.scatter is None:
         sampler = new_measurements(problem, at, design, tolerance)
         settings = (num_draws, seed, quantiles, exceed)

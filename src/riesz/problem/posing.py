@@ -15,6 +15,7 @@ from riesz.fem.problem import (
     Newton,
     boundary_value_problem,
     check_kinds,
+    check_not_compiled,
     working_dtype,
 )
 from riesz.fem.terms.coefficient import as_coefficient
@@ -128,6 +129,7 @@ def posed(
     dtype: DTypeLike | None,
     timed: InTime | None = None,
 ) -> InverseProblem:
+    check_not_compiled()
     for one in experiments:
         check_kinds_of_parts(domain, latents, one.observations, one.likelihood)
     data = [each_of(one.observations, Observations) for one in experiments]

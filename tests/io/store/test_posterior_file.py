@@ -133,7 +133,7 @@ def test_checks_read_back_bit_by_bit(tmp_path):
     error = SurrogateError(third, 2 * third, 3 * third)
     posterior = Posterior(small_problem(), STANDARD, ExactStates(), check=check)
     for one in (posterior, dataclasses.replace(posterior, check=None, surrogate_error=error)):
-        save_posterior(tmp_path, one)
+        save_posterior(tmp_path, one, overwrite=True)
         found = load_posterior(tmp_path, one.problem)
         assert type(found.check) is type(one.check)
         assert str(found.check) == str(one.check)
@@ -141,10 +141,13 @@ def test_checks_read_back_bit_by_bit(tmp_path):
         jax.tree.map(np.testing.assert_array_equal, *both)
 
 
-def test_saving_again_replaces_what_was_there(saved):
+def test_saving_again_replaces_what_was_there_only_where_that_is_meant(saved):
     folder, problem, posterior = saved
     changed = dataclasses.replace(posterior, history={"kl": jnp.arange(5.0)})
-    save_posterior(folder, changed)
+    with pytest.raises(RieszError, match=r"holds a posterior already.*overwrite=True"):
+        save_posterior(folder, changed)
+    assert eqx.tree_equal(load_posterior(folder, problem), posterior)
+    save_posterior(folder, changed, overwrite=True)
     assert len(list(folder.iterdir())) == 2
     assert eqx.tree_equal(load_posterior(folder, problem), changed)
 

@@ -245,7 +245,7 @@ def write_run(
         if case.series:
             write_bytes(partial / SERIES, series_content(case.series))
         write_npz(partial / MESH, case.coarse, {}, {})
-        save_posterior(partial / POSTERIOR, posterior)
+        save_posterior(partial / POSTERIOR, posterior, overwrite=True)
         told = found or f"posterior by {posterior.engine}\n{failed or 'no summary'}"
         write_bytes(partial / SUMMARY, "\n".join([str(told), *case.remarks, ""]).encode())
         if kept:

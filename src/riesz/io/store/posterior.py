@@ -75,9 +75,16 @@ SAVED = {
 activation functions are added here, each under a name that never changes."""
 
 
-def save_posterior(folder: Path | str, posterior: Posterior) -> None:
-    """Write a posterior, but not its problem, into a folder."""
+def save_posterior(folder: Path | str, posterior: Posterior, *, overwrite: bool = False) -> None:
+    """Write a posterior, but not its problem, into a folder.
+
+    One that is there already is kept, and an error raised, unless `overwrite` says otherwise.
+    """
     folder = Path(folder)
+    if not overwrite and (folder / MANIFEST).exists():
+        raise RieszError(
+            f"{folder} holds a posterior already: give another folder, or overwrite=True."
+        )
     arrays: dict[str, np.ndarray] = {}
     parts = {name: to_plain(getattr(posterior, name), name, arrays, SAVED) for name in PARTS}
     archive = archived(arrays)
