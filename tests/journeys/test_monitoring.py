@@ -1,7 +1,7 @@
 """A monitoring network in time: from tables to forecasts at its wells, scored by later readings.
 
-The model is the one that `riesz init` writes. It was chosen on the readings of 1990 to 2001 alone:
-those of 1999 to 2001 were left out and forecast; the later ones that are scored here chose nothing.
+The model is the one that `riesz init` writes: by what is known of aquifers, before any forecast
+was scored. The later readings that are scored here chose nothing.
 """
 
 import shutil

@@ -35,7 +35,7 @@ KEPT_NUMBERS = 50_000_000
 LONGEST = 2.0
 """Step of a search, in prior standard deviations."""
 
-FLAT, LEAST_GAIN = 0.02, 1e-4
+FLAT, LEAST_GAIN = 0.04, 1e-3
 """A slope, and a gain in log-density, at which a search ends."""
 
 DIFFERENCE = 1e-3
@@ -133,7 +133,9 @@ class MarchedModel:
             trial = jnp.asarray(best(others.at[self.moving].add(step)))
             there = Priced(*cost(trial))
             gain = float(here.value - there.value)
-            damping = damping / 10 if gain > 0 else max(10 * damping, 1.0)
+            # Steps that gain less than half of what they promise are too long.
+            promised = -0.5 * float(here.slope[self.moving] @ step)
+            damping = damping / 10 if gain > promised / 2 else max(4 * damping, 1.0)
             if gain > 0:
                 others, here = trial, there
             if abs(gain) < LEAST_GAIN:
