@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tokenize
 import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,7 +13,9 @@ grimp = pytest.importorskip("grimp", reason="comes with import-linter")
 
 ROOT = Path(__file__).parents[1]
 SOURCES = (ROOT / "src" / "riesz", ROOT / "paper" / "src" / "riesz_paper")
-MOST_FILES, MOST_LINES = 16, 58_000
+MOST_FILES = 16
+MOST_CODE_LINES = 43_600
+"""Lines that hold code: neither blank, nor comment, nor docstring. To fall, never to rise."""
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +35,22 @@ def test_no_folder_holds_more_files_than_one_looks_over():
     assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}
 
 
+def code_lines(file: Path) -> int:
+    """Lines with a token that is neither a comment nor a docstring."""
+    quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    lines: set[int] = set()
+    with file.open(encoding="utf-8") as text:
+        for token in tokenize.generate_tokens(text.readline):
+            opens = token.line.strip().startswith(('"""', 'r"""'))
+            is_docstring = token.type == tokenize.STRING and opens
+            if token.type not in quiet | {tokenize.ENDMARKER} and not is_docstring:
+                lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines)
+
+
 def test_the_product_stays_small():
-    files = SOURCES[0].rglob("*.py")
-    count = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-    assert count <= MOST_LINES, f"{count} lines: delete or join before adding"
+    count = sum(map(code_lines, SOURCES[0].rglob("*.py")))
+    assert count <= MOST_CODE_LINES, f"{count} lines of code: delete or join before adding"
 
 
 def test_no_import_goes_in_a_circle(graph):

@@ -149,9 +149,9 @@ def levels_of(problem: InverseProblem) -> Callable[[Any], Numbers]:
     found = jax.jit(lambda own: problem.predicted(problem.state(own), problem.z(own)))
 
     def levels(own: Any) -> Numbers:
-        values = np.asarray(found(jnp.asarray(own)))
+        values = found(jnp.asarray(own))
         problem.check_solved(jnp.asarray(own)[None], values[None])
-        return values
+        return np.asarray(values)
 
     return levels
 

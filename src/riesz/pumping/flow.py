@@ -55,7 +55,7 @@ class Resolution:
     early: float  # the first step is shorter than the time of the first reading by this factor
 
 
-FINE = Resolution(240, 1.04, 300.0)
+FINE = Resolution(240, 1.03, 300.0)
 """With which closed forms are met to a thousandth."""
 
 
