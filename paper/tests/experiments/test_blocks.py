@@ -8,6 +8,8 @@ from riesz_paper.experiments.blocks.chains import Chain, side_by_side
 from riesz_paper.experiments.blocks.experiment import (
     NO_CHAINS,
     NOT_CHECKED,
+    SIZES,
+    approximate_row,
     blocks,
     draw_moments,
     errors,
@@ -115,3 +117,10 @@ def numbered(number):
 
 def test_chains_of_other_processes_come_in_their_order():
     assert [chain.num_gradients for chain in side_by_side(numbered, 2)] == [0, 1]
+
+
+@pytest.mark.slow
+def test_approximations_are_checked_by_exact_solves():
+    row = approximate_row("laplace", {}, 0, SIZES["smoke"])
+    assert np.isfinite(row["k_hat"])
+    assert row["weighed_draws"] > 0

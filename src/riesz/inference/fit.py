@@ -132,8 +132,8 @@ class How(NamedTuple):
     seed: int
     progress: bool
     check: bool | None
-    checkpoint: AbstractCheckpoint
-    deadline: Deadline
+    checkpoint: AbstractCheckpoint = NO_CHECKPOINT
+    deadline: Deadline = Deadline()
     devices: Devices | None = None
 
 

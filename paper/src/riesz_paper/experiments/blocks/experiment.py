@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 
 from riesz.engines.sample.engine import Sample
 from riesz.engines.table import engine_of
-from riesz.inference.fit import checked
+from riesz.inference.fit import How, checked
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row, markdown_table
 from riesz.plot.figure import new_figure, save_figure
@@ -161,7 +161,7 @@ def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Siz
         clock, cpu = perf_counter(), process_time()
         fitted = jax.block_until_ready(engine_of(engine, settings).run(problem, seed=seed))
         seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
-        found = checked(fitted, check=True, seed=seed)
+        found = checked(fitted, How(seed, progress=False, check=True))
     variances = np.diag(np.asarray(found.coordinate_covariance()))
     return {
         "seconds": seconds,
