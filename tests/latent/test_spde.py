@@ -63,7 +63,9 @@ def test_it_stands_in_an_equation_with_its_mean_and_transform():
     assert "one unknown a node" in latent.describe()
 
 
-@pytest.mark.parametrize("wrong", [{"sd": 0.0}, {"length_scale": -1.0}, {"sd": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [{"sd": 0.0}, {"length_scale": -1.0}, {"sd": float("nan")}, {"sd": None}]
+)
 def test_scales_must_be_positive(wrong):
     with pytest.raises(RieszError, match="must be positive"):
         SPDEField(**{"sd": 1.0, "length_scale": 0.2, **wrong})

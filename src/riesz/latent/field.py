@@ -35,7 +35,7 @@ Weights = Float[Array, " weight"]
 Transform = Callable[[Array], Array]
 """What turns the value of a Gaussian field at one point into the quantity, such as `jnp.exp`."""
 
-Mean = float | int | Callable[[Array], Array]
+Mean = float | int | Callable[[Array], Any]
 """A number, or a function of one place."""
 
 NODES_AT_ONCE = 4096
@@ -277,10 +277,10 @@ def as_mean(given: Any) -> Mean:
     )
 
 
-def as_scale(name: str, given: Any) -> float | None:
-    """What may be the sd or the length of a field; None where it is left open."""
+def as_scale(name: str, given: Any) -> float:
+    """What may be the sd or the length of a field."""
     value = plain_number(given)
-    if value is None or (isinstance(value, float | int) and 0 < value < np.inf):
+    if isinstance(value, float | int) and 0 < value < np.inf:
         return value
     found = value if isinstance(value, float | int) else f"a {type(value).__name__}"
     raise RieszError(

@@ -124,7 +124,9 @@ class SPDEField(AbstractFieldPrior):
 
     sd: float = eqx.field(static=True, converter=partial(as_scale, "sd"))
     length_scale: float | None = eqx.field(
-        static=True, default=None, converter=partial(as_scale, "length_scale")
+        static=True,
+        default=None,
+        converter=lambda given: None if given is None else as_scale("length_scale", given),
     )
     mean: Mean = eqx.field(static=True, default=0.0, converter=as_mean)
     transform: Transform | None = eqx.field(static=True, default=None)
