@@ -52,14 +52,14 @@ PerSensor = Float[np.ndarray, " sensor"]
 class How(NamedTuple):
     """Which observations are left out together, and whether models may be fitted again."""
 
-    count: int
+    num_observed: int
     block: Block | None
     refit: bool | None
     seed: int
 
     @property
     def singles(self) -> Groups:
-        return list(np.arange(self.count)[:, None])
+        return list(np.arange(self.num_observed)[:, None])
 
     @property
     def blocks(self) -> Groups | None:

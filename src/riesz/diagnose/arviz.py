@@ -46,7 +46,8 @@ def to_arviz(
     drawn = posterior.distribution
     is_sampled = isinstance(drawn, EmpiricalDraws)
     draws = drawn.by_chain if is_sampled else posterior.sample(jr.key(seed), num_draws)[None]
-    chosen = dataclasses.replace(posterior, distribution=EmpiricalDraws(draws))
+    pooled = EmpiricalDraws(draws)
+    chosen = dataclasses.replace(posterior, distribution=pooled)
 
     def by_chain(values: Any) -> np.ndarray:
         found = np.asarray(values)
@@ -58,7 +59,7 @@ def to_arviz(
         "observed_data": {OBSERVED: np.asarray(posterior.problem.observed)},
     }
     if predictive:
-        found = quantity_draws(chosen, of_data, num_draws=chosen.distribution.num_draws, seed=seed)
+        found = quantity_draws(chosen, of_data, num_draws=pooled.num_draws, seed=seed)
         groups |= {group: {OBSERVED: by_chain(own)} for group, own in found.items()}
     if is_sampled:
         groups["sample_stats"] = {

@@ -239,4 +239,4 @@ def where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> Bool[np.ndarr
         return np.zeros(len(degrees), bool)
     area = found.area_of_use
     low, high = (area.west, area.south), (area.east, area.north)
-    return ((degrees >= low) & (degrees <= high)).all(axis=1)
+    return np.asarray(((degrees >= low) & (degrees <= high)).all(axis=1))

@@ -167,8 +167,8 @@ def transport(prior: dist.Distribution, name: str) -> AbstractTransport:
         rest = jnp.flip(jnp.cumsum(jnp.flip(shares, -1), -1), -1)
         return Broken(by_table(dist.Beta(shares[..., :-1], rest[..., 1:]), name))
     if isinstance(inner, dist.MultivariateStudentT):
-        centre = jnp.broadcast_to(inner.loc, prior.shape())
-        half = jnp.broadcast_to(inner.df, centre.shape[:-1]) / 2
+        centre = jnp.broadcast_to(jnp.asarray(inner.loc), prior.shape())
+        half = jnp.broadcast_to(jnp.asarray(inner.df), centre.shape[:-1]) / 2
         normal = dist.MultivariateNormal(centre, scale_tril=inner.scale_tril)
         return Stretched(ByQuantiles(normal), by_table(dist.Gamma(half, half), name), centre)
     if has_quantiles(inner):

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from riesz.observe.factors import Columns
 
@@ -105,7 +105,7 @@ class SiteErrors(eqx.Module):
         places = self.places[known]
         extent = float(np.ptp(places, axis=0).max())
         reach = SAME_PLACE * (extent or float(np.abs(places).max()) or 1.0)
-        near, number = cKDTree(places).query(points, k=min(2, len(places)))
+        near, number = KDTree(places).query(points, k=min(2, len(places)))
         near, number = near.reshape(len(points), -1), number.reshape(len(points), -1)
         return np.where((near <= reach).sum(axis=1) == 1, known[number[:, 0]], UNREAD)
 

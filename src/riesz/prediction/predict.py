@@ -278,8 +278,8 @@ def of_chunk(
     def of_block(given: Any) -> PyTree[Array]:
         keys, shared, own, states = given
         if len(keys) == 1:
-            first = jax.tree.map(lambda leaf: leaf[0], (keys, own, states))
-            return jax.tree.map(lambda leaf: leaf[None], of_draw(*first, shared))
+            key, own, state = jax.tree.map(lambda leaf: leaf[0], (keys, own, states))
+            return jax.tree.map(lambda leaf: leaf[None], of_draw(key, own, state, shared))
         return jax.vmap(of_draw, in_axes=(0, 0, 0, None))(keys, own, states, shared)
 
     # One after the other: several factorisations of many matrices at a time have been seen to wait

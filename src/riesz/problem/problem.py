@@ -109,8 +109,13 @@ class InverseProblem(eqx.Module):
         if not self.others:
             if self.time is not None:  # most steps share their matrix with others
                 num_sides *= self.time.axis.num_steps // self.time.axis.num_kinds
-            counts = {"num_sides": num_sides, "num_matrices": MANY_DRAWS}
-            return chosen(self.forward, solver, **counts, z=self.median)
+            return chosen(
+                self.forward,
+                solver,
+                num_sides=num_sides,
+                num_matrices=MANY_DRAWS,
+                z=self.median,
+            )
         return SparseLU() if solver is None or isinstance(solver, Automatic) else solver
 
     def median(self) -> dict[str, Float[Array, "..."]]:

@@ -126,10 +126,9 @@ def point_source_text(source: PointSource) -> str:
     rates = "known"
     if isinstance(source.rates, AbstractCoefficient):
         rates = coefficient_text(source.rates)
-    is_known = not isinstance(source.points, Latent)
-    where = (
-        f"{len(source.points)} points" if is_known else f"at the {coefficient_text(source.points)}"
-    )
+    points = source.points
+    is_unknown = isinstance(points, Latent)
+    where = f"at the {coefficient_text(points)}" if is_unknown else f"{len(points)} points"
     return f"point_source({where}, rates: {rates})"
 
 

@@ -99,8 +99,8 @@ def draw_fit(
         above.plot(when, predicted[own], color=colour)
         least = LEAST_DRAWN * predicted[own]  # below zero a logarithmic axis has nothing
         for band, alpha in zip(bands, ALPHAS, strict=False):
-            ends = (np.maximum(one[own], least) for one in band)
-            above.fill_between(when, *ends, color=colour, alpha=alpha, linewidth=0)
+            low, high = (np.maximum(one[own], least) for one in band)
+            above.fill_between(when, low, high, color=colour, alpha=alpha, linewidth=0)
         below.plot(when, (seen.level - predicted)[own], ".-", color=colour, linewidth=0.5)
     above.set(xscale="log", yscale="log", xlabel="days")
     below.set(xscale="log", xlabel="days")

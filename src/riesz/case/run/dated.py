@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from riesz.case.file.time_axis import TimeTable, as_moment, check_times
 from riesz.case.run.folder import OPENED, PROBLEM, Run
@@ -107,14 +107,14 @@ def kept_thens(
     assert run.kept is not None
     draws, axis, when = run.kept.draws, course.axis, spelt_times(course.axis.dates(numbers))
     if is_points(at):
-        far, place = cKDTree(course.places).query(np.asarray(at))
+        far, place = KDTree(course.places).query(np.asarray(at))
         if (far > 0).any():
             return ()
         states, (step, share) = course.states(), axis.located(numbers, "dates asked for")
         last = course.map_draws(draws, -1)
         if is_paired:
-            ends = (states[:, step + end, place] for end in (0, 1))
-            values = sum(part * one for part, one in zip((1 - share, share), ends, strict=True))
+            before, after = (states[:, step + end, place] for end in (0, 1))
+            values = (1 - share) * before + share * after
             return (Then(last, values, times=numbers),)
         return tuple(
             Then(

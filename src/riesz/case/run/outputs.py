@@ -109,9 +109,9 @@ def write_table(
         inside = band.values[at.inside] if isinstance(at, Grid) else band.values
         columns.setdefault(band.name, []).append(inside)
     values = {name: np.stack(each, axis=1).ravel().tolist() for name, each in columns.items()}
-    dated = scene.times is not None and not scene.paired
-    when = [[word] for word in spelt_times(scene.times)] if dated else [[]]
-    added = [*([names.date or "date"] if dated else []), *values]
+    times = None if scene.paired else scene.times
+    when = [[]] if times is None else [[word] for word in spelt_times(times)]
+    added = [*([] if times is None else [names.date or "date"]), *values]
     if rows is None:
         header = [*([names.site or "site"] if scene.sites else []), names.x, names.y]
         called = [[site] for site in scene.sites] if scene.sites else [[]] * len(points)

@@ -299,9 +299,14 @@ def drawn_at(
     name, points, draws = request.quantity, scene.points, then.draws
     where = None if scene.at is None else locate(draws.mesh, points)
     design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
-    seeded = {"seed": request.seed, "together": together}
-    at = {"site": scene.numbers, "when": then.times}
-    there = elsewhere(draws, points, where, design, given=then.states, **seeded, **at)
+    there = elsewhere(
+        *(draws, points, where, design),
+        given=then.states,
+        seed=request.seed,
+        together=together,
+        site=scene.numbers,
+        when=then.times,
+    )
 
     def of(part: slice) -> Float[np.ndarray, "draw place *components"]:
         if name in draws.names:

@@ -112,7 +112,7 @@ class Series(AbstractCoefficient):
         shares = mean_shares(np.asarray(self.times), self.kind, spans.reshape(-1, 2))
         ends = np.arange(len(parts) + 1) * parts.shape[1]
         sums = sp.csr_array((parts.ravel(), np.arange(parts.size), ends)) @ shares
-        return dataclasses.replace(self, samples=few_rows(times, sums))
+        return dataclasses.replace(self, samples=few_rows(times, sums, len(self.times)))
 
 
 def mean_shares(
@@ -137,14 +137,14 @@ def mean_shares(
     return sp.coo_array(entries, shape=(len(spans), count)).tocsr()
 
 
-def few_rows(times: Float[np.ndarray, " time"], sums: sp.csr_array) -> Samples:
-    """Sums of rows, one for each time."""
+def few_rows(times: Float[np.ndarray, " time"], sums: sp.csr_array, num_rows: int) -> Samples:
+    """Sums of so many rows, one for each time."""
     sums.eliminate_zeros()
     sums.sort_indices()
     starts, counts = sums.indptr[:-1], np.diff(sums.indptr)
     first, last = sums.indices[starts], sums.indices[starts + counts - 1]
     width = int((last - first).max()) + 1
-    first = np.minimum(first, sums.shape[1] - width)
+    first = np.minimum(first, num_rows - width)
     row = np.repeat(np.arange(len(counts)), counts)
     weights = np.zeros((len(counts), width))
     weights[row, sums.indices - first[row]] = sums.data

@@ -105,9 +105,13 @@ def recorded_in_time(
     axis = problem.axis
     num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
     num_sides = axis.num_steps * num_stages(problem.scheme) // num_matrices
-    counts = {"num_sides": num_sides, "num_matrices": num_matrices}
-    first = at_time(z, on_device(axis.times[0]))
-    solver = chosen(problem.step, linear_solver, **counts, z=first)
+    solver = chosen(
+        problem.step,
+        linear_solver,
+        num_sides=num_sides,
+        num_matrices=num_matrices,
+        z=at_time(z, on_device(axis.times[0])),
+    )
     found = march(problem, z, solver, newton, record)
     return raise_where_halted(problem, found, newton)
 

@@ -21,12 +21,12 @@ there are no others, and what is left is rounding."""
 
 def smoothed_aggregation(matrix: sp.csr_array) -> sp.csr_array:
     """The prolongation from aggregates of the unknowns of a symmetric matrix."""
-    filtered, diagonal = strong_part(matrix), matrix.diagonal()
+    filtered = strong_part(matrix)
     members = with_lonely(matrix, aggregates(filtered))
     rows = np.flatnonzero(members >= 0)
     shape = (len(members), members.max(initial=-1) + 1)
     tentative = sp.csr_array((np.ones(len(rows)), (rows, members[rows])), shape=shape)
-    left = filtered.diagonal()
+    left, diagonal = (np.asarray(one.diagonal(), float) for one in (filtered, matrix))
     inverse_diagonal = 1 / np.where(left / diagonal > LEAST_DIAGONAL, left, diagonal)
     scaled = sp.csr_array(sp.diags_array(inverse_diagonal) @ filtered)
     damping = 4 / 3 / largest_eigenvalue(scaled)
