@@ -72,7 +72,7 @@ def test_an_engine_named_on_the_command_line(engine, states, tmp_path, monkeypat
         words = ("--quantity", quantity, "--stat", stat, "--points", "wells.csv", "--draws", "6")
         riesz(monkeypatch, capsys, "predict", "run", *words, "--out", "at.csv")
         header, *rows = csv.reader((tmp_path / "at.csv").read_text().splitlines())
-        return header[2:], np.array(rows, float)[:, 2:]
+        return header[3:], np.array(rows, float)[:, 3:]  # after those of the table
 
     names, above = predicted("u", "exceed:0.6")
     assert names == ["u_exceed_0.6"]

@@ -60,8 +60,6 @@ def test_what_is_known_stays_an_array_of_cells():
             lambda: rz.by_region(tag_region(MESH, "rest", WEST), {"rest": 1.0}, rest=1.0),
             "rename it",
         ),
-        (lambda: rz.scaled("k", "a"), "scaled by unknown 'a': give known numbers"),
-        (lambda: rz.scaled("k", lambda x: x[0]), "scaled by a function: give known numbers"),
         (lambda: rz.scaled([1.0, 2.0], TENSOR), r"of shape \(2,\) is to be scaled: give a number"),
     ],
 )

@@ -10,7 +10,7 @@ from riesz.cli.options import CheckJsonOption, QuietOption, json_of
 from riesz.errors import RieszError
 
 EXAMPLE = (
-    "Examples: riesz init wells.csv area.geojson --out problem.toml; in time: riesz init heads.csv "
+    "Example: riesz init wells.csv area.geojson --out problem.toml; in time: riesz init heads.csv "
     "--sites wells.csv --recharge recharge.csv --wells pumping.csv"
 )
 

@@ -118,7 +118,7 @@ class InverseProblem(eqx.Module):
             )
         return SparseLU() if solver is None or isinstance(solver, Automatic) else solver
 
-    def median(self) -> dict[str, Float[Array, "..."]]:
+    def median(self) -> dict[str, Any]:
         """What the equation reads where all unknowns have their medians; in time, at first."""
         z = self.z(jnp.zeros(self.num_coordinates))
         return z if self.time is None else self.time.first(z)
@@ -193,7 +193,7 @@ class InverseProblem(eqx.Module):
         )
 
     def check_solved(
-        self, draws: Float[Array, "draw coordinate"], values: Float[Array, "draw ..."]
+        self, draws: Float[Array, "draw coordinate"], values: Float[Array | np.ndarray, "draw ..."]
     ) -> None:
         """Raise where compiled solves came out as NaN, and say what is wrong there."""
         bad = np.flatnonzero(np.isnan(np.asarray(values)).reshape(len(draws), -1).any(axis=1))

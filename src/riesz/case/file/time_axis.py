@@ -162,8 +162,8 @@ def calendar_times(start: np.datetime64, end: np.datetime64, step: str) -> Momen
     unit, count, _ = CALENDAR[step]
     first = start.astype(f"datetime64[{unit}]")
     number = (end.astype(first.dtype) - first).astype(int) // count + 1
-    whole = first + count * np.arange(number + 1)
-    beyond = (whole + 1).astype("datetime64[D]") - np.timedelta64(1, "D")
+    whole = first + (count * np.arange(number + 1)).astype(f"timedelta64[{unit}]")
+    beyond = (whole + np.timedelta64(1, unit)).astype("datetime64[D]") - np.timedelta64(1, "D")
     days = start.astype("datetime64[D]")
     same = whole.astype("datetime64[D]") + (days - first.astype("datetime64[D]"))
     found = (np.minimum(same, beyond) if unit != "D" else same).astype("datetime64[s]")
