@@ -6,7 +6,6 @@ nodes and interpolated between them, numbers and regions as they are.
 
 import dataclasses
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -156,7 +155,7 @@ class Shifts(eqx.Module):
     residuals: Rounded | None = None  # of their readings
     sensor_sd: Float[np.ndarray, "#draw sensor"] | None = None  # where each has one of its own
 
-    @cached_property
+    @property
     def errors(self) -> ErrorsGiven | None:
         """What readings of one site share, given their residuals."""
         if self.sites is None or self.residuals is None:

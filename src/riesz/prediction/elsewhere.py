@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.mesh.locate import Location
+from riesz.observe.sites import ErrorsGiven
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 
 Probabilities = Float[np.ndarray, "draw #place"]
@@ -29,6 +30,7 @@ class Elsewhere:
     given: AtPlaces | None = None
     site: Int[np.ndarray, " place"] | None = None
     when: Float[np.ndarray, " place"] | None = None
+    errors: ErrorsGiven | None = None  # that readings of the sites share
 
     def located(self, part: slice) -> Location | None:
         where = self.where
@@ -56,9 +58,9 @@ class Elsewhere:
     def measured(self, part: slice) -> AtPlaces:
         """New measurements, noise included."""
         shifts, shared = self.draws.shifts, None
-        if self.site is not None and shifts.errors is not None:
+        if self.site is not None and self.errors is not None:
             when = None if self.when is None else self.when[part]
-            shared = shifts.errors.at(self.site[part], when)
+            shared = self.errors.at(self.site[part], when)
         return shifts.measured(self.said(part), of_part(self.noise, part), shared)
 
     def unknown(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
@@ -94,7 +96,8 @@ def elsewhere(
     else:
         local, noise = rng.uniform(size=(2, *shape))
     when = None if when is None else np.broadcast_to(when, len(points))
-    return Elsewhere(draws, points, where, design, local, noise, given, site, when)
+    errors = None if site is None else draws.shifts.errors
+    return Elsewhere(draws, points, where, design, local, noise, given, site, when, errors)
 
 
 def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
