@@ -43,8 +43,7 @@ file = "recharge.csv"
 date = "month"
 value = "m_per_day"
 
-[boundary.lake]
-along = "left"
+[boundary.left]
 value = 50.0
 
 [[wells]]

@@ -46,10 +46,10 @@ def test_a_water_table_gives_its_conductivity_and_heads_between_the_wells():
     heads = level(x) + noise * np.random.default_rng(5).normal(size=len(x))
     equation = rz.diffusion(lambda x, z, u, grad: z["k"] * u) - rz.source(rain)
     problem = rz.inverse_problem(
-        rz.interval(64, upper=length),
+        rz.interval(64, stop=length),
         equation,
         latents={"k": dist.LogNormal(jnp.log(2.0), 1.0)},
-        dirichlet={"boundary": 10.0},
+        dirichlet={"left": 10.0, "right": 10.0},
         observations=rz.observations(x[:, None], heads),
         likelihood=rz.Gaussian(noise),
     )
@@ -82,7 +82,9 @@ log_sd = 0.5
 [engine]
 name = "nuts"
 [engine.nuts]
-num_samples = 4000
+num_warmup = 100
+num_samples = 600
+num_chains = 2
 """
     (riesz.folder / "problem.toml").write_text(problem)
     (riesz.folder / "wells.csv").write_text("x,y,value\n0.5,0.5,0.6\n0.75,0.25,0.5\n")
