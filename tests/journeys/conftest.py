@@ -48,6 +48,7 @@ def riesz(tmp_path, monkeypatch, capsys):
 
 
 def pytest_collection_modifyitems(items):
+    """Those that take many minutes are slow tests instead."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if Path(__file__).parent in item.path.parents and "slow" not in item.keywords:
             item.add_marker("journey")

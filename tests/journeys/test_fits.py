@@ -8,12 +8,14 @@ import time
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pytest
 from tests.journeys import strip
 from tests.journeys.heads import read_column, write_table
 
 import riesz as rz
 
 
+@pytest.mark.slow
 def test_monthly_recharge_tells_storage_and_forecasts_a_well_that_was_not_read(riesz):
     """Monthly steps do; see tests/journeys/strip.py for the truth."""
     strip.write_problem(riesz.folder)
@@ -35,6 +37,7 @@ def test_monthly_recharge_tells_storage_and_forecasts_a_well_that_was_not_read(r
         assert abs(mean - known) < 3 * sd + 0.01 * known
 
 
+@pytest.mark.slow
 def test_a_water_table_gives_its_conductivity_and_heads_between_the_wells():
     r"""$-(K u u')' = R$ between two rivers: $u^2 = 100 + R x (L - x) / K$."""
     length, rain, conductivity, noise = 500.0, 2e-3, 5.0, 0.02

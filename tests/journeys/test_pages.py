@@ -163,7 +163,18 @@ PREPARED = {
 """What a page presumes to be there."""
 
 
-@pytest.mark.parametrize("name", [name for name in PREPARED if name != "walks"])
+LONG = ("pumping", "report", "runs", "time", "trust")
+"""Pages whose commands take many minutes."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name in PREPARED
+        if name != "walks"
+    ],
+)
 def test_commands_of_a_page_work_in_its_order(name, riesz):
     (page,) = [page for page in PAGES if page.stem == name]
     PREPARED[name](riesz)
@@ -171,6 +182,7 @@ def test_commands_of_a_page_work_in_its_order(name, riesz):
         riesz(line)
 
 
+@pytest.mark.slow
 def test_the_walks_map_what_was_left_out(riesz):
     """Wells and samples that no command was given: means are closer than those of simple rules,
     intervals hold most of them."""
