@@ -50,7 +50,7 @@ says "30 rows of points.csv" checked
 says '"observations": 30' fitted
 "$bin/riesz" predict run --stat mean,sd,exceed:4 --points points.csv --out at-points.csv
 [ "$(rows at-points.csv)" = 31 ] || fail "at-points.csv has $(rows at-points.csv) lines, not 31"
-says "x,y,measurement_mean,measurement_sd,measurement_exceed_4" at-points.csv
+says "x,y,value,measurement_mean,measurement_sd,measurement_exceed_4" at-points.csv
 "$bin/riesz" predict run --grid 5x4 --out on-grid.csv
 says "x,y,measurement_mean" on-grid.csv
 refused ".[gis]" "$bin/riesz" predict run --cell 1 --out map.tif
