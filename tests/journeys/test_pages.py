@@ -180,6 +180,8 @@ def test_commands_of_a_page_work_in_its_order(name, riesz):
     PREPARED[name](riesz)
     for line in typed(page):
         riesz(line)
+        for wanted in re.findall(r"--out (\S+)", line):
+            assert (riesz.folder / wanted).exists(), line
 
 
 @pytest.mark.slow
