@@ -223,7 +223,7 @@ def corrected(
     draws, logs = sample
     count = int(np.clip(LARGEST_KEPT / draws.shape[1], FAIR, min(MOST_KEPT, len(draws))))
     start = np.random.default_rng(seed % 2**64).uniform()
-    kept = resampled(smoothed_weights(logs).weights, count, start)
+    kept = resampled(smoothed_weights(logs).weights, count, draws.shape[1], start)
     by_chain = jnp.asarray(draws[kept][None], posterior.distribution.dtype)
     return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=found)
 

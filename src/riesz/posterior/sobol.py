@@ -6,6 +6,7 @@ one in each equally likely range: the share of far draws, which the tail of the 
 then no matter of luck. (Randomised quasi-Monte Carlo; scrambled by SciPy after Matousek 1998.)
 """
 
+from functools import cache
 from importlib import import_module
 
 import numpy as np
@@ -43,24 +44,27 @@ def even_directions(
 
 
 def resampled(
-    weights: Float[np.ndarray, " draw"], count: int, start: float = 0.5
+    weights: Float[np.ndarray, " draw"], count: int, num_coordinates: int, start: float = 0.5
 ) -> Int[np.ndarray, " count"]:
     """So many draws, each as often as its weight says (systematic resampling).
 
-    Every other point of a Sobol sequence lies in one half of the cube, while those of any first
-    half are spread as evenly as all: draws are gone through in an order in which every other one is
-    of the first half, and so on.
+    Points of a Sobol sequence whose next coordinate begins with the same binary digits are spread
+    as evenly as all in those before it, and in the order of their numbers. So draws are gone
+    through by the digits of that coordinate, last ones first: every other one has the same first
+    digit, every fourth the same first two.
     """
-    order = halved_order(len(weights))
+    order = reversed_order(len(weights), min(num_coordinates, MOST_EVEN) + 1)
     ends = np.cumsum(weights[order])
     levels = (np.arange(count) + start) / count
     return order[np.minimum(np.searchsorted(ends / ends[-1], levels), len(order) - 1)]
 
 
-def halved_order(count: int) -> Int[np.ndarray, " draw"]:
-    """Numbers with their binary digits reversed, as far as they are below the count."""
+@cache
+def reversed_order(count: int, coordinate: int) -> Int[np.ndarray, " draw"]:
+    """Numbers of so many points, by the digits of this coordinate from the last to the first."""
     digits = max(1, (count - 1).bit_length())
-    numbers = np.arange(2**digits)
+    sequence = import_module("scipy.stats.qmc").Sobol(coordinate, scramble=False)
+    values = (sequence.random(2**digits)[:, -1] * 2**digits).astype(int)
     places = np.arange(digits)
-    turned = ((numbers[:, None] >> places & 1) << places[::-1]).sum(axis=1)
-    return turned[turned < count]
+    order = np.argsort(((values[:, None] >> places & 1) << places[::-1]).sum(axis=1))
+    return order[order < count]

@@ -239,6 +239,8 @@ def log_normal(values: Float[np.ndarray, "*rows coordinate"]) -> Float[np.ndarra
     return -0.5 * np.sum(values**2 + np.log(2 * np.pi), axis=-1)
 
 
-def picked(weights: Float[np.ndarray, "data draw"], count: int) -> Int[np.ndarray, "data count"]:
+def picked(
+    weights: Float[np.ndarray, "data draw"], count: int, num_coordinates: int
+) -> Int[np.ndarray, "data count"]:
     """Of each data set so many draws, as often as their weights say."""
-    return np.stack([resampled(row, count) for row in weights])
+    return np.stack([resampled(row, count, num_coordinates) for row in weights])

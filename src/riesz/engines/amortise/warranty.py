@@ -145,7 +145,7 @@ def taken(observed: Readings, chosen: Int[np.ndarray, " some"]) -> Readings:
 
 def settled(problem: InverseProblem, own: Judged, num_kept: int) -> Vouched:
     """Moments by all draws, and those that are kept."""
-    chosen = picked(own.weights, num_kept)
+    chosen = picked(own.weights, num_kept, own.draws.shape[-1])
     sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
     nothing = np.full(len(sd), np.nan)
     return Vouched(
@@ -263,7 +263,7 @@ class Looked(NamedTuple):
 
 def looked_at(exact: Exact, observed: Readings, own: Judged) -> Looked:
     """By exact solves for a few draws."""
-    chosen = picked(own.weights, exact.num_draws)
+    chosen = picked(own.weights, exact.num_draws, own.draws.shape[-1])
     seen = seen_by(exact, observed, own, chosen)
     logs = exact_log_weights(exact, seen, own, chosen)
     ratios = logs - np.take_along_axis(own.log_weights, chosen, axis=1)
