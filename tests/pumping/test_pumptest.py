@@ -164,18 +164,34 @@ def test_steps_grow_anew_where_the_rate_changes():
     assert steps[change] < 0.1 * steps[change - 1]
 
 
-def test_readings_of_a_well_share_a_drift():
+def test_readings_of_a_well_share_a_level_and_a_drift():
     seen = read_at(np.geomspace(0.01, 1.0, 4))
     likelihood, priors = noise_of(DRIFT, seen)
-    assert set(priors) == {"noise_sd", "drift_sd", "memory"}
-    z = {"noise_sd": jnp.asarray(0.1), "drift_sd": jnp.asarray(0.2), "memory": jnp.asarray(1.0)}
-    factor = likelihood.factor(jnp.zeros(8), z)
+    z = {"noise_sd": 0.1, "level_sd": 0.3, "drift_sd": 0.2, "memory": 1.0}
+    assert set(priors) == set(z)
+    factor = likelihood.factor(jnp.zeros(8), {name: jnp.asarray(own) for name, own in z.items()})
     root = np.asarray(factor.coloured(jnp.eye(8)))
     covariance = root @ root.T
-    np.testing.assert_allclose(np.diag(covariance), 0.1**2 + 0.2**2)
+    np.testing.assert_allclose(np.diag(covariance), 0.1**2 + 0.3**2 + 0.2**2)
     np.testing.assert_allclose(covariance[:4, 4:], 0.0, atol=1e-12)
     gap = np.log(seen.time[1] / seen.time[0])
-    np.testing.assert_allclose(covariance[0, 1], 0.2**2 * np.exp(-gap))
+    np.testing.assert_allclose(covariance[0, 1], 0.3**2 + 0.2**2 * np.exp(-gap))
+
+
+@pytest.mark.slow
+def test_wells_that_are_off_by_a_level_leave_leakage_open_and_it_is_inside():
+    """Independent errors would be sure of a leakage that is not there."""
+    seen = read_at(np.geomspace(0.003, 0.5, 12), radii=(30.0, 60.0, 90.0, 120.0), well=LEAKY)
+    rng = np.random.default_rng(1)
+    shared, own = 0.03 * rng.normal(size=4), 0.005 * rng.normal(size=len(seen))
+    off = Readings(*(getattr(seen, name) for name in ("wells", "well", "radius", "time")),
+                   seen.level + shared[seen.well] + own)  # fmt: skip
+    found = fit_test(LEAKY, off)
+    assert found.noise == DRIFT
+    assert found.log_evidence[DRIFT] > found.log_evidence[INDEPENDENT] + 10
+    for name in ("k", "Ss", "c"):
+        low, high = np.quantile(found.draws[name], (0.025, 0.975))
+        assert low < VALUES[name] < high
 
 
 @pytest.mark.slow

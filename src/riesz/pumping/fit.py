@@ -1,8 +1,8 @@
 """A fit of one test: a start by closed forms, then the Gaussian about the mode of the equation.
 
-Errors are independent, or readings of a well share a drift as well, which forgets itself over some
-share of a decade of time: what the model lacks is not noise, and intervals that take it for noise
-are too narrow.
+Errors are independent, or readings of a well share some as well: a level, by which all of them are
+off, and a drift, which forgets itself over some share of a decade of time. What the model lacks is
+not noise, and intervals that take it for noise are too narrow.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,10 +28,9 @@ from riesz.pumping.closed_forms import closest, superposed
 from riesz.pumping.flow import PRIORS, pumped_problem
 from riesz.pumping.well import Numbers, Pumped, Readings
 
-NOISE_SD, DRIFT_SD, MEMORY = "noise_sd", "drift_sd", "memory"
+NOISE_SD, LEVEL_SD, DRIFT_SD, MEMORY = SCALES = ("noise_sd", "level_sd", "drift_sd", "memory")
 NOISE_PRIORS = {
-    NOISE_SD: dist.LogNormal(np.log(0.01), 1.5),  # m: from half a millimetre to 20 cm
-    DRIFT_SD: dist.LogNormal(np.log(0.01), 1.5),
+    **dict.fromkeys(SCALES[:3], dist.LogNormal(np.log(0.01), 1.5)),  # m: half a mm to 20 cm
     MEMORY: dist.LogNormal(0.0, 1.0),  # of the drift, in units of the logarithm of time
 }
 
@@ -54,7 +53,7 @@ class Fitted:
     residual: Numbers  # readings less that
     band: tuple[Numbers, Numbers]  # 95 % of what the parameters leave open
     readings_band: tuple[Numbers, Numbers]  # the same of readings, with their errors
-    noise: str  # of errors: independent, or with a drift
+    noise: str  # of errors: independent, or some that a well's readings share
     log_evidence: dict[str, float]  # of each kind of noise that was tried
 
 
@@ -65,6 +64,7 @@ def noise_of(kind: str, seen: Readings) -> tuple[AbstractLikelihood, dict[str, A
     shared = GroupedNormal(
         NOISE_SD,
         [seen.wells[number] for number in seen.well],
+        level_sd=LEVEL_SD,
         drift_sd=DRIFT_SD,
         correlation_time=MEMORY,
         times=np.log(seen.time),
@@ -96,7 +96,7 @@ def fit_test(well: Pumped, seen: Readings, *, noise: str = AUTO, seed: int = 0) 
     coordinates = posterior.sample(jr.key(seed), NUM_DRAWS)
     curves = np.array([levels(one) for one in coordinates[:NUM_CURVES]])
     variance, errors = curves.var(axis=0, ddof=1), problem.z(posterior.coordinate_mean())
-    wide = sum(float(errors[name]) ** 2 for name in (NOISE_SD, DRIFT_SD) if name in errors)
+    wide = sum(float(errors[name]) ** 2 for name in SCALES[:3] if name in errors)
     spread, of_readings = (1.96 * np.sqrt(one) for one in (variance, variance + wide))
     return Fitted(
         posterior=posterior,
@@ -160,7 +160,8 @@ def first_guess(well: Pumped, seen: Readings) -> dict[str, float]:
     """By closed forms; what is left over is half noise."""
     values = closest(well, seen)
     rest = max(rms(seen.level - superposed(well, seen.radius, seen.time, values)), LEAST)
-    return values | {"rc": well.well_radius, NOISE_SD: rest / 2, DRIFT_SD: rest, MEMORY: 1.0}
+    errors = {NOISE_SD: rest / 2, LEVEL_SD: rest, DRIFT_SD: rest / 2, MEMORY: 1.0}
+    return values | {"rc": well.well_radius} | errors
 
 
 def coordinates_of(
