@@ -12,6 +12,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from jaxtyping import Array, Float
+from tests.linear_gaussian import NOISE, PRIOR_MEAN, PRIOR_SD, linear_problem, response
 from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
@@ -102,6 +103,29 @@ def test_without_other_unknowns_moments_are_those_of_dense_algebra(count):
     np.testing.assert_allclose(found.sd, sd, rtol=1e-7)
     np.testing.assert_allclose(found.measured_sd, np.hypot(sd, 0.05), rtol=1e-7)
     np.testing.assert_allclose(posterior.history["log_density"][0], evidence, rtol=1e-9)
+
+
+def test_moments_of_an_unknown_are_those_of_dense_algebra():
+    problem = linear_problem()
+    posterior = rz.Conditional(num_draws=2).run(problem)
+    found = rz.conditional_moments(posterior, "w")
+    matrix, offset = response()
+    covariance = np.linalg.inv(np.eye(3) + matrix.T @ matrix / NOISE**2)
+    mean = covariance @ matrix.T @ (np.asarray(problem.observed) - offset) / NOISE**2
+    np.testing.assert_allclose(found.mean, PRIOR_MEAN + PRIOR_SD * mean, rtol=1e-7)
+    np.testing.assert_allclose(found.sd, PRIOR_SD * np.sqrt(np.diag(covariance)), rtol=1e-7)
+    np.testing.assert_allclose(found.measured_sd, found.sd)
+    with pytest.raises(RieszError, match="'v' is no unknown of the problem: it has w"):
+        rz.conditional_moments(posterior, "v")
+
+
+@pytest.mark.slow
+def test_draws_of_a_field_scatter_as_its_moments_say():
+    posterior = rz.Conditional(num_draws=4000).run(problem_with())
+    found, drawn = rz.conditional_moments(posterior, "f"), np.asarray(posterior.values("f"))
+    assert found.mean.shape == (MESH.num_nodes,)
+    assert np.abs((found.mean - drawn.mean(axis=0)) / found.sd).max() < 5 / np.sqrt(4000)
+    np.testing.assert_allclose(drawn.std(axis=0) / found.sd, 1.0, atol=5 / np.sqrt(2 * 4000))
 
 
 @pytest.mark.slow

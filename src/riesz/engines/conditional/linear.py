@@ -32,7 +32,7 @@ from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.posterior.family import EmpiricalDraws
-from riesz.posterior.posterior import Posterior
+from riesz.posterior.posterior import Posterior, check_unknown
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 
@@ -252,6 +252,20 @@ def affine_map(
     return offset, among(responses, parts.in_state, len(origin))
 
 
+def unknown_map(
+    problem: InverseProblem, parts: Parts, others: Others, name: str
+) -> tuple[Float[Array, " value"], Float[Array, "value linear"]]:
+    """The same of an unknown, of a field at the mesh nodes."""
+    latent, part = problem.latents.latents[name], problem.latents.slices()[name]
+
+    def shown(linear: Linear) -> Float[Array, " value"]:
+        own = parts.together(linear, others)[part]
+        return jnp.ravel(latent.shown(latent.entry(latent.value(own))))
+
+    origin = jnp.zeros(len(parts.linear), problem.forward.dtype)
+    return shown(origin), jax.jacfwd(shown)(origin)
+
+
 class Mixture(NamedTuple):
     """The state at points is a mixture of normal distributions, one for each value of the others.
 
@@ -265,7 +279,7 @@ class Mixture(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of the state at points, and of a new measurement there."""
+    """Of the state at points, and of a new measurement there; an unknown has no measurement."""
 
     mean: Float[np.ndarray, " point"]
     sd: Float[np.ndarray, " point"]
@@ -274,13 +288,15 @@ class Moments(NamedTuple):
 
 def conditional_moments(
     posterior: Posterior,
-    at: ArrayLike,
+    at: ArrayLike | str,
     *,
     max_others: int = MAX_OTHERS,
     tolerance: float | None = None,
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Moments:
-    """Of the state at points, one a row, under a posterior by `conditional`.
+    """Of the state at points, one a row, or of an unknown by its name, under `conditional`.
+
+    A field is at the mesh nodes.
 
     Exact given the unknowns that were not integrated out; averaged over at most `max_others` of
     the posterior's values of these.
@@ -296,7 +312,7 @@ def conditional_moments(
 
 def conditional_mixture(
     posterior: Posterior,
-    at: ArrayLike,
+    at: ArrayLike | str,
     *,
     max_others: int = MAX_OTHERS,
     tolerance: float | None = None,
@@ -326,20 +342,22 @@ def mixture_at(
     problem: InverseProblem,
     parts: Parts,
     others: Float[np.ndarray, "part other"],
-    at: ArrayLike,
+    at: ArrayLike | str,
     *,
     tolerance: float | None = None,
     linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
     """The same for given values of the unknowns that are not integrated out, each alike."""
-    if problem.time is not None:
+    solver, there = SparseLU() if linear_solver is None else linear_solver, at
+    if isinstance(there, str):
+        check_unknown(problem, there)
+    elif problem.time is not None:
         raise RieszError("moments at points are of steady states: use predict_in_time.")
-    solver = SparseLU() if linear_solver is None else linear_solver
-    operator = point_operator(
-        problem.forward.space, at, dtype=problem.forward.dtype, tolerance=tolerance
-    )
+    else:
+        space, dtype = problem.forward.space, problem.forward.dtype
+        operator = point_operator(space, at, dtype=dtype, tolerance=tolerance)
+        there = at_points(problem, operator, solver)
     sensors = at_points(problem, problem.operator, solver)
-    there = at_points(problem, operator, solver)
     found = mixture_of(problem, parts, jnp.asarray(others), sensors, there)
     means, sds, noise = map(np.asarray, found)
     return Mixture(means, sds, noise, np.full(len(others), 1 / len(others)))
@@ -351,16 +369,19 @@ def mixture_of(
     parts: Parts,
     others: Float[Array, "part other"],
     sensors: AbstractAtPoints,
-    there: AbstractAtPoints,
+    there: AbstractAtPoints | str,
 ) -> tuple[Float[Array, "part point"], Float[Array, "part point"], Float[Array, " part"]]:
     """Means, sds and noise for each value of the other unknowns."""
 
     def one(own):
         system = linear_system(problem, parts, own, sensors)
-        offset, responses = affine_map(problem, parts, own, there)
+        is_unknown = isinstance(there, str)
+        affine = unknown_map if is_unknown else affine_map
+        offset, responses = affine(problem, parts, own, there)
         mean = offset + responses @ system.mean()
         sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
         held = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), own)
-        return mean, sd, jnp.sqrt(jnp.mean(problem.noise_sd(held) ** 2))
+        noise = jnp.sqrt(jnp.mean(problem.noise_sd(held) ** 2))
+        return mean, sd, jnp.where(is_unknown, 0.0, noise)
 
     return jax.lax.map(one, others)
