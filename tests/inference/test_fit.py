@@ -3,14 +3,16 @@
 import dataclasses
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 import pytest
 
+import riesz as rz
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.table import ENGINES, check_engine, engine_class, engine_of
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
-from riesz.inference.fit import fit
+from riesz.inference.fit import about_first_order, fit
 from riesz.mesh.refine import hierarchy
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian
@@ -155,3 +157,24 @@ def test_a_posterior_says_which_unknowns_no_gradient_sees():
         posterior = fit(problem, "laplace", check=False, progress=False)
     assert [note for note in posterior.notes if "smoothly" in note]
     assert "'f'" not in posterior.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "step", "is_told"),
+    [("euler", 30.0, True), ("euler", 3.0, False), ("sdirk2", 30.0, False)],
+)
+def test_steps_of_euler_as_long_as_a_series_is_held_are_told(scheme, step, is_told):
+    months = np.arange(0.0, 360.0, 30.0)
+    problem = rz.inverse_problem(
+        rz.interval(2),
+        rz.storage("S") + rz.diffusion(1.0) - rz.source(rz.series(months, np.sin(months))),
+        latents={"S": dist.LogNormal(0.0, 1.0)},
+        dirichlet={"boundary": 0.0},
+        observations=rz.observations([0.5, 0.5], [0.1, 0.2], times=[90.0, 180.0]),
+        likelihood=rz.Gaussian(0.1),
+        times=np.arange(0.0, 361.0, step),
+        initial=0.0,
+        scheme=scheme,
+    )
+    found = about_first_order(problem)
+    assert [("scheme='sdirk2'" in one) for one in found] == [True] * is_told

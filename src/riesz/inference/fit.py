@@ -20,6 +20,8 @@ from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondTime
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError
+from riesz.fem.terms.series import HELD, Series
+from riesz.fem.time.scheme import EULER
 from riesz.inference.auto import Choice, Lack, choose_engine, lacking, seconds_of
 from riesz.posterior.facts import TOOK, WILL_DO
 from riesz.posterior.family import AbstractGaussian
@@ -90,7 +92,25 @@ def fit(
     posterior = noted(posterior, *about_steps(without_derivative(problem)))
     for note in posterior.notes:
         warnings.warn(f"{posterior.engine}: {note}", stacklevel=2)
-    return noted(posterior, *steps)
+    return noted(posterior, *steps, *about_first_order(problem))
+
+
+def about_first_order(problem: InverseProblem) -> tuple[str, ...]:
+    """Steps of Euler's as long as what drives the equation is held err all alike."""
+    if problem.time is None or problem.time.scheme != EULER:
+        return ()
+    parts = jax.tree.leaves(problem.forward, is_leaf=lambda one: isinstance(one, Series))
+    held = [one.times for one in parts if isinstance(one, Series) and one.kind == HELD]
+    periods = np.concatenate([np.zeros(0), *map(np.diff, held)])
+    step = np.diff(problem.time.axis.times).max()
+    if not periods.size or step < np.median(periods) / 2:
+        return ()
+    return (
+        f"steps in time by Euler's scheme, of {step:.3g}, are about as long as a series is held, "
+        f"{np.median(periods):.3g}: their error is of first order in the step, is the same in "
+        "every period, and passes for storage. Take scheme='sdirk2', the default, which is of "
+        "second order, or steps of a tenth.",
+    )
 
 
 def about_steps(names: tuple[str, ...]) -> tuple[str, ...]:
