@@ -68,6 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     flags = f"--xla_force_host_platform_device_count={max(DEVICES)}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    os.environ["JAX_PLATFORMS"] = "cpu"  # where there is a GPU, too: forced devices are the host's
     import jax
 
     jax.config.update("jax_enable_x64", True)

@@ -70,7 +70,9 @@ def test_draws_are_kept_as_often_as_their_weights_say():
     assert np.bincount(kept, minlength=4).tolist() == [1, 0, 5, 4]
 
 
-@pytest.mark.parametrize(("count", "first", "kept"), [(120, 75, 64), (128, 64, 64), (1024, 256, 256)])
+@pytest.mark.parametrize(
+    ("count", "first", "kept"), [(120, 75, 64), (128, 64, 64), (1024, 256, 256)]
+)
 def test_of_draws_in_blocks_each_block_keeps_its_share(count, first, kept):
     """Of two peaks one after the other, say: strides of powers of two must not miss one."""
     found = resampled(np.full(count, 1 / count), kept, 4)
