@@ -101,15 +101,14 @@ def about_first_order(problem: InverseProblem) -> tuple[str, ...]:
         return ()
     parts = jax.tree.leaves(problem.forward, is_leaf=lambda one: isinstance(one, Series))
     held = [one.times for one in parts if isinstance(one, Series) and one.kind == HELD]
-    periods = np.concatenate([np.zeros(0), *map(np.diff, held)])
-    step = np.diff(problem.time.axis.times).max()
-    if not periods.size or step < np.median(periods) / 2:
+    periods = [float(np.median(np.diff(one))) for one in held if len(one) > 1]
+    step = float(np.diff(problem.time.axis.times).max())
+    if step < min(periods, default=np.inf) / 2:
         return ()
     return (
         f"steps in time by Euler's scheme, of {step:.3g}, are about as long as a series is held, "
-        f"{np.median(periods):.3g}: their error is of first order in the step, is the same in "
-        "every period, and passes for storage. Take scheme='sdirk2', the default, which is of "
-        "second order, or steps of a tenth.",
+        f"{min(periods):.3g}: their error, of first order, is alike in all periods and passes for "
+        "storage. Take scheme='sdirk2', the default, of second order, or steps of a tenth.",
     )
 
 

@@ -4,8 +4,6 @@ Who fits writes the row: before it begins, so that a fit that takes its process 
 after its run folder is complete. Nobody needs to survive for the ledger to be right.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +11,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.files import prepared_folder, read_bytes, remove_partials, write_bytes
+from riesz.io.store.files import (
+    csv_content,
+    prepared_folder,
+    read_bytes,
+    remove_partials,
+    write_bytes,
+)
 from riesz.many.locks import BusyError, locked
 from riesz.many.sites import LEDGER, Site
 
@@ -84,11 +88,8 @@ def rows_of(runs: Path, sites: Sequence[Site]) -> list[Row]:
 
 def write_table(runs: Path, rows: Sequence[Row]) -> None:
     """All rows as one table."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [one.name for one in fields(Row)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    write_bytes(runs / TABLE, text.getvalue().encode())
+    header = [one.name for one in fields(Row)]
+    write_bytes(runs / TABLE, csv_content(header, (asdict(row).values() for row in rows)))
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """What a fit of a pumping test is told by: rows, tables and a figure."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from riesz.io.store.files import prepared_folder, write_bytes
-from riesz.io.store.results import Row, write_results
+from riesz.io.store.files import prepared_folder
+from riesz.io.store.results import Row, write_csv, write_results
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.pumping.fit import Fitted
@@ -75,14 +73,6 @@ def write_test(out: Path, seen: Readings, found: Fitted, content: Mapping[str, A
     above.set_ylabel("drawdown, m")
     below.set_ylabel("reading - model, m")
     save_figure(out / "fit.png", figure)
-
-
-def write_csv(path: Path, rows: list[Row]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_bytes(path, text.getvalue().encode())
 
 
 def draw_fit(

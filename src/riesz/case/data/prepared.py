@@ -4,9 +4,7 @@ A run folder keeps this table: the files that it was made from may be large, or 
 number and place is told with its line.
 """
 
-import csv
 import datetime
-import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError, MeshError, told_of
 from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
+from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
 from riesz.io.tables.numbers import is_none, number_in
 from riesz.io.tables.text import TextTable, read_csv
@@ -170,11 +169,7 @@ def prepared_content(prepared: Prepared) -> bytes:
         columns[READINGS] = prepared.readings.tolist()
     for name, cells in prepared.covariates.items():
         columns[COVARIATE + name] = cells if isinstance(cells, list) else cells.tolist()
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    return csv_content(columns, zip(*columns.values(), strict=True))
 
 
 def read_prepared(path: Path, names: ObservationsTable) -> Prepared:

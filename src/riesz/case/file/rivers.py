@@ -3,8 +3,6 @@
 On the mesh a river is as wide as the cells that it crosses: the length in a cell over its area.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from riesz.fem.terms.weakform import WeakForm, leakage
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.lines import Line, lines_of
 from riesz.io.maps.outlines import read_features
+from riesz.io.store.files import csv_content
 from riesz.io.tables.text import read_csv
 from riesz.mesh.line_lengths import stretches_in_cells
 from riesz.mesh.mesh import Mesh, cell_volumes
@@ -191,14 +190,11 @@ def river_exchange(rivers: Sequence[River], changing: Mapping[str, Series] = NOT
 
 def rivers_content(rivers: Sequence[River]) -> bytes:
     """The segments that count, as a run folder keeps them."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(KEPT)
-    for number, one in enumerate(rivers):
-        lines = one.lines
-        rows = np.column_stack([lines.starts, lines.ends, lines.stages])
-        writer.writerows([number, *row] for row in rows.tolist())
-    return text.getvalue().encode()
+    rows = []
+    for number, lines in enumerate(one.lines for one in rivers):
+        own = np.column_stack([lines.starts, lines.ends, lines.stages])
+        rows += [[number, *row] for row in own.tolist()]
+    return csv_content(KEPT, rows)
 
 
 def kept_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:

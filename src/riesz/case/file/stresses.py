@@ -3,8 +3,6 @@
 A value that is held counts by its mean in each step, so that volumes are right wherever it changes.
 """
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from riesz.case.table import Table
 from riesz.errors import FileFormatError
 from riesz.fem.terms.series import HELD, Series, mean_shares, series
 from riesz.fem.time.axis import TimeAxis
+from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import TextTable, read_csv
@@ -95,13 +94,12 @@ def history_in(table: TextTable, name: str, date: str, value: str) -> History:
 
 def series_content(histories: Histories) -> bytes:
     """All of them, as a run folder keeps them: files may change."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((NAME, TIME, VALUE))
-    for name, one in histories.items():
-        rows = zip(one.times.written(), one.values.tolist(), strict=True)
-        writer.writerows([name, *row] for row in rows)
-    return text.getvalue().encode()
+    rows = (
+        (name, *row)
+        for name, one in histories.items()
+        for row in zip(one.times.written(), one.values.tolist(), strict=True)
+    )
+    return csv_content((NAME, TIME, VALUE), rows)
 
 
 def kept_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:

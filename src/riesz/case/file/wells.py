@@ -1,7 +1,5 @@
 """The wells of a problem file: points and rates, from its own entries and from tables."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from riesz.case.table import NumberOrName, Table, table_of
 from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
+from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
 from riesz.io.tables.text import TextTable, read_csv
@@ -231,17 +230,15 @@ def step_rates(wells: WellPoints, axis: TimeAxis) -> Float[np.ndarray, "step wel
 
 def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> bytes:
     """The wells that came from files, as a run folder keeps them: files may change, or be large."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((ENTRY, *AXES, RATE, TIME, NAME))
+    kept = []
     for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
         if table.file is not None:
             rows = one.columns.numbers.tolist()
             times = [""] * len(rows) if one.times is None else one.times.written()
             names = one.names or [""] * len(rows)
             whole = zip(rows, times, names, strict=True)
-            writer.writerows([number, *row, time, name] for row, time, name in whole)
-    return text.getvalue().encode()
+            kept += [[number, *row, time, name] for row, time, name in whole]
+    return csv_content((ENTRY, *AXES, RATE, TIME, NAME), kept)
 
 
 def kept_wells(

@@ -1,11 +1,8 @@
 """Run folders held against each other: tables, a verdict, and files of both."""
 
-import csv
-import io
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +12,8 @@ from riesz.comparison.found import KRIGING, PLANE, Comparison
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import engine_of
 from riesz.errors import RieszError
-from riesz.io.store.files import prepared_folder, write_bytes
-from riesz.io.store.results import results, write_results
+from riesz.io.store.files import prepared_folder
+from riesz.io.store.results import results, write_csv, write_results
 from riesz.plot.comparison import comparison_figure
 from riesz.plot.figure import save_figure
 
@@ -95,16 +92,6 @@ def write_comparison(folder: Path, found: Comparison, command: str) -> None:
     content = results(command, {"models": [m.name for m in found.models]}, found.seed,
                       found.rows(), summary)  # fmt: skip
     write_results(folder / RESULTS, content)
-    write_table(folder / MODELS, found.rows())
-    write_table(folder / PAIRS, pairs)
+    write_csv(folder / MODELS, found.rows())
+    write_csv(folder / PAIRS, pairs)
     save_figure(folder / FIGURE, comparison_figure(found))
-
-
-def write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Without what is a list, which no column holds."""
-    kept = [{k: v for k, v in row.items() if not isinstance(v, list)} for row in rows]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(kept[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(kept)
-    write_bytes(path, text.getvalue().encode())

@@ -1,8 +1,6 @@
 """Where to measure next, from the draws that a run keeps: as a table, a map, and for its report."""
 
-import csv
 import dataclasses
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -33,7 +31,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import projected
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, style_of, write_raster, write_style
-from riesz.io.store.files import write_bytes
+from riesz.io.store.files import csv_content, write_bytes
 from riesz.io.store.results import results, write_results
 from riesz.mesh.grid import Grid
 from riesz.mesh.locate import locate
@@ -276,11 +274,7 @@ def written(asked: Asked, path: Path) -> list[Path]:
     found, scene = asked.found, asked.scene
     if path.suffix.lower() == CSV:
         rows = rows_of(asked)
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(rows[0])
-        writer.writerows(row.values() for row in rows)
-        write_bytes(path, text.getvalue().encode())
+        write_bytes(path, csv_content(rows[0], (row.values() for row in rows), "\r\n"))
         return [path]
     if path.suffix.lower() == PNG:
         plot = import_module(PLOT)

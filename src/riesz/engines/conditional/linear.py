@@ -30,7 +30,7 @@ from riesz.engines.conditional.points import (
 )
 from riesz.errors import RieszError
 from riesz.fem.elements.space import point_operator
-from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.linear.linear_solve import SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior, check_unknown
 from riesz.problem.linearity import Parts, linear_parts
@@ -287,12 +287,7 @@ class Moments(NamedTuple):
 
 
 def conditional_moments(
-    posterior: Posterior,
-    at: ArrayLike | str,
-    *,
-    max_others: int = MAX_OTHERS,
-    tolerance: float | None = None,
-    linear_solver: AbstractLinearSolver | None = None,
+    posterior: Posterior, at: ArrayLike | str, *, max_others: int = MAX_OTHERS
 ) -> Moments:
     """Of the state at points, one a row, or of an unknown by its name, under `conditional`.
 
@@ -301,9 +296,7 @@ def conditional_moments(
     Exact given the unknowns that were not integrated out; averaged over at most `max_others` of
     the posterior's values of these.
     """
-    found = conditional_mixture(
-        posterior, at, max_others=max_others, tolerance=tolerance, linear_solver=linear_solver
-    )
+    found = conditional_mixture(posterior, at, max_others=max_others)
     mean = found.shares @ found.means
     variance = found.shares @ (found.sds**2 + (found.means - mean) ** 2)
     measured = variance + found.shares @ found.noise**2
@@ -311,12 +304,7 @@ def conditional_moments(
 
 
 def conditional_mixture(
-    posterior: Posterior,
-    at: ArrayLike | str,
-    *,
-    max_others: int = MAX_OTHERS,
-    tolerance: float | None = None,
-    linear_solver: AbstractLinearSolver | None = None,
+    posterior: Posterior, at: ArrayLike | str, *, max_others: int = MAX_OTHERS
 ) -> Mixture:
     """The distribution of the state at points itself."""
     drawn = posterior.distribution
@@ -332,9 +320,7 @@ def conditional_mixture(
     if len(others) > max_others:
         kept = np.random.default_rng(0).choice(len(others), max_others, replace=False)
         others, counts = others[kept], counts[kept]
-    found = mixture_at(
-        posterior.problem, parts, others, at, tolerance=tolerance, linear_solver=linear_solver
-    )
+    found = mixture_at(posterior.problem, parts, others, at)
     return found._replace(shares=counts / counts.sum())
 
 
@@ -343,21 +329,17 @@ def mixture_at(
     parts: Parts,
     others: Float[np.ndarray, "part other"],
     at: ArrayLike | str,
-    *,
-    tolerance: float | None = None,
-    linear_solver: AbstractLinearSolver | None = None,
 ) -> Mixture:
     """The same for given values of the unknowns that are not integrated out, each alike."""
-    solver, there = SparseLU() if linear_solver is None else linear_solver, at
-    if isinstance(there, str):
-        check_unknown(problem, there)
+    if isinstance(at, str):
+        check_unknown(problem, at)
+        there = at
     elif problem.time is not None:
         raise RieszError("moments at points are of steady states: use predict_in_time.")
     else:
-        space, dtype = problem.forward.space, problem.forward.dtype
-        operator = point_operator(space, at, dtype=dtype, tolerance=tolerance)
-        there = at_points(problem, operator, solver)
-    sensors = at_points(problem, problem.operator, solver)
+        operator = point_operator(problem.forward.space, at, dtype=problem.forward.dtype)
+        there = at_points(problem, operator, SparseLU())
+    sensors = at_points(problem, problem.operator, SparseLU())
     found = mixture_of(problem, parts, jnp.asarray(others), sensors, there)
     means, sds, noise = map(np.asarray, found)
     return Mixture(means, sds, noise, np.full(len(others), 1 / len(others)))
@@ -375,13 +357,14 @@ def mixture_of(
 
     def one(own):
         system = linear_system(problem, parts, own, sensors)
-        is_unknown = isinstance(there, str)
-        affine = unknown_map if is_unknown else affine_map
-        offset, responses = affine(problem, parts, own, there)
+        if isinstance(there, str):
+            offset, responses = unknown_map(problem, parts, own, there)
+        else:
+            offset, responses = affine_map(problem, parts, own, there)
         mean = offset + responses @ system.mean()
         sd = jnp.sqrt(jnp.maximum(system.variances(responses), 0.0))
         held = parts.z(problem.latents, jnp.zeros(len(parts.linear), mean.dtype), own)
         noise = jnp.sqrt(jnp.mean(problem.noise_sd(held) ** 2))
-        return mean, sd, jnp.where(is_unknown, 0.0, noise)
+        return mean, sd, jnp.zeros_like(noise) if isinstance(there, str) else noise
 
     return jax.lax.map(one, others)

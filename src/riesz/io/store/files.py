@@ -1,13 +1,14 @@
 """Reading and writing whole files, with errors that name the file."""
 
+import csv
 import io
 import os
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -46,6 +47,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def write_bytes(path: Path, content: bytes) -> None:
     with replacing(path) as file:
         file.write(content)
+
+
+def csv_content(header: Iterable[Any], rows: Iterable[Iterable[Any]], end: str = "\n") -> bytes:
+    """A table of text, whose first line names its columns."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=end).writerows([header, *rows])
+    return text.getvalue().encode()
 
 
 def settle(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import riesz
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.files import write_bytes
+from riesz.io.store.files import csv_content, write_bytes
 
 SCHEMA = 1
 KEYS = {"command": str, "config": dict, "seed": int, "rows": list, "summary": dict}
@@ -118,6 +118,12 @@ def markdown_table(rows: Sequence[Row]) -> str:
     lines = [columns, ["---"] * len(columns)]
     lines += [[shown(row.get(column)) for column in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """The same as a file of comma-separated values."""
+    columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
+    write_bytes(path, csv_content(columns, ([row.get(name) for name in columns] for row in rows)))
 
 
 def shown(value: Any) -> str:
