@@ -60,7 +60,7 @@ def measure(shape: str, sides: int, levels: int) -> list[dict]:
     return rows
 
 
-SMOKE = {"CASES": (("square", 4, 2), ("cube", 2, 2)), "DEVICES": (1, 2), "FEWEST": 4}
+SMOKE = {"CASES": (("square", 8, 3), ("cube", 4, 2)), "DEVICES": (1, 2), "FEWEST": 4}
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def heads(x: np.ndarray, days: np.ndarray) -> np.ndarray:
 def write_problem(folder: Path) -> None:
     """Six wells, read in the middle of every third month."""
     rng, x = np.random.default_rng(4), np.array([120.0, 300, 450, 600, 800, 950])
-    y, days = rng.uniform(50, 350, len(x)).round(), MONTHS[1:-1:3] + 14
+    y, days = rng.uniform(50, 350, len(x)).round(), MONTHS[1:-1:3] + np.timedelta64(14, "D")
     read = heads(x, days) + NOISE * rng.normal(size=(len(x), len(days)))
     rows = [
         [f"W{i}", f"{x[i]}", f"{y[i]}", str(day), f"{value:.3f}"]

@@ -61,6 +61,10 @@ SUFFICIENT = 1e-4
 ROUNDING = 10
 """Units of rounding error by which a cost may rise: close to the mode it hardly changes."""
 
+FLAT = 10.0
+"""Times the tolerance, the slope at a mode if rounding allows: times how states bend, it is the
+error of the Hessian, and large within a small part of a standard deviation if data are accurate."""
+
 LOOSEST = 0.5
 """Newton's equation is solved at least so well."""
 
@@ -339,7 +343,9 @@ def most_likely(
                 }
                 curves.append(row)
                 converged = row["decrement"] <= settings.tolerance
-                if converged or number == settings.max_steps:
+                stuck = len(curves) > 1 and row["decrement"] > curves[-2]["decrement"] / 2
+                flat = stuck or row["slope"] <= FLAT * settings.tolerance
+                if (converged and flat) or number == settings.max_steps:
                     break
                 moved = line_search(problem, solver, place, step.direction, settings.max_halvings)
         except OutOfTimeError:

@@ -73,7 +73,7 @@ class Sizes:
 
 
 SIZES = {
-    "smoke": Sizes(1, 5, 5, 5, 10, 2, 10),
+    "smoke": Sizes(2, 5, 5, 5, 10, 2, 10),
     "quick": Sizes(2, 100, 50, 50, 50, 2, 50),
     "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1100),
 }
