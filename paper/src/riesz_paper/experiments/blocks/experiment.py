@@ -70,10 +70,11 @@ class Sizes:
     num_samples: int  # in each chain
     num_chains: int  # a process each
     sampled: int  # by `sample`, in each chain, and half as many before
+    rounds: int = 25  # of `emulate`, at most
 
 
 SIZES = {
-    "smoke": Sizes(2, 5, 5, 5, 10, 2, 10),
+    "smoke": Sizes(2, 5, 5, 5, 10, 2, 10, rounds=2),
     "quick": Sizes(2, 100, 50, 50, 50, 2, 50),
     "full": Sizes(LEVELS, 200, 300, 150, 2000, 2, 1100),
 }
@@ -159,7 +160,8 @@ def approximate_row(engine: str, settings: dict[str, Any], seed: int, sizes: Siz
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are kept as notes
         clock, cpu = perf_counter(), process_time()
-        fitted = jax.block_until_ready(engine_of(engine, settings).run(problem, seed=seed))
+        own = settings | ({"rounds": sizes.rounds} if engine == "emulate" else {})
+        fitted = jax.block_until_ready(engine_of(engine, own).run(problem, seed=seed))
         seconds, cpu_seconds = perf_counter() - clock, process_time() - cpu
         found = checked(fitted, How(seed, progress=False, check=True))
     variances = np.diag(np.asarray(found.coordinate_covariance()))
