@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
 
 import riesz as rz
 from riesz.errors import FormError, SolveError
@@ -54,6 +56,35 @@ def test_the_p_laplacian_is_solved_by_pseudo_time(exponent):
     power = 1 / (exponent - 1) + 1
     exact = (0.5**power - abs(0.5 - X) ** power) / power
     np.testing.assert_allclose(state, exact, atol=2e-3)
+
+
+def conductivity(head, xp=jnp):
+    """Of van Genuchten and Mualem with n = 2: that of a head of -10 is a millionth of the first."""
+    saturation = 1 / xp.sqrt(1 + (2 * head) ** 2)
+    return xp.sqrt(saturation) * (1 - xp.sqrt(1 - saturation**2)) ** 2
+
+
+def height(head, flux):
+    """Above the water table, where as much rises to the surface."""
+    return quad(lambda h: 1 / (1 + flux / conductivity(h, np)), head, 0.0, limit=500)[0]
+
+
+@pytest.mark.parametrize("surface", [-3.0, -10.0])
+def test_water_rises_from_a_water_table_to_a_dry_surface(surface):
+    r"""$K(u)(u' + 1)$ is constant, which Newton reaches neither at once nor in pseudo-time.
+
+    Ever drier cells are a trap: there residuals vanish, and it is no solution.
+    """
+
+    def unsaturated(u, v):
+        return conductivity(jnp.minimum(u.value, -1e-9)) * (u.grad + 1.0) @ v.grad
+
+    mesh = rz.interval(100)
+    ends = {"left": 0.0, "right": surface}
+    state = rz.solve(rz.boundary_value_problem(rz.P1(mesh), rz.integral(unsaturated), ends))
+    flux = brentq(lambda q: height(surface, q) - 1, 1e-6, 1.0)
+    heights = [height(head, flux) for head in state]
+    np.testing.assert_allclose(heights, mesh.nodes[:, 0], atol=0.01)
 
 
 def test_the_gradient_goes_through_whichever_start_was_taken():

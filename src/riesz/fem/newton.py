@@ -9,7 +9,9 @@ $-\nabla\cdot(u \nabla u) = f$ nothing is left at $u = 0$. Until one converges t
 3. the solution of the equation that is linearised about that level, as Picard's method would begin;
 4. pseudo-time from that level: $(J + \sigma M)\,d = -r$ with the lumped mass $M$ and a rate
    $\sigma$ that falls while residuals stay small (pseudo-transient continuation, Kelley & Keyes
-   1998).
+   1998);
+5. continuation: the prescribed values go from that level to their own, by strides that are halved
+   where Newton fails and doubled where it does not; each begins at the state before it.
 
 All go through the same steps, so that no program grows by them.
 """
@@ -31,8 +33,8 @@ from riesz.fem.terms.weakform import LINEAR
 
 FreeValues = Float[Array, " free"]
 
-GIVEN, LEVEL, LINEARISED, PSEUDO_TIME = range(4)
-"""Starts, in the order in which they are tried."""
+GIVEN, LEVEL, LINEARISED, PSEUDO_TIME, CONTINUATION = range(5)
+"""Starts, in the order in which they are tried; all after these are strides of the last one."""
 
 ROUNDING_UNITS = 4
 """How many units of rounding error a residual may have and still count as zero."""
@@ -47,6 +49,13 @@ FASTEST, FASTER, SLOWER, SLOWEST = 0.1, 0.5, 8.0, 1e6
 """What the rate is multiplied by: at the least, after a step that left the residual as it was, and
 after one that may not be taken; and how large it may become, over the first."""
 
+SETTLED = 1e-3
+"""The last step to a solution is shorter, over the state: where a conductivity vanishes for ever
+lower values, residuals fall on a way that never ends."""
+
+STRIDE_STEPS, MOST_STRIDES, SHORTEST_STRIDE = 10, 100, 2.0**-12
+"""Of continuation: Newton steps in a stride, and how many and how short they may become."""
+
 
 class Iterate(eqx.Module):
     """Where the iteration stands."""
@@ -58,6 +67,7 @@ class Iterate(eqx.Module):
     step: Int[Array, ""]
     stuck: Bool[Array, ""]  # no step length reduced the residual
     unsolved: Bool[Array, ""]  # because the linear solve failed
+    settled: Bool[Array, ""]  # the step before was short
 
 
 class Solution(eqx.Module):
@@ -111,6 +121,9 @@ class Attempt(eqx.Module):
     end: Iterate
     goal: Float[Array, ""]  # of the residual
     unsolved: Bool[Array, ""]  # linear solves failed from all starts until now
+    reached: FreeValues  # where the prescribed values have gone the share of their way
+    share: Float[Array, ""]
+    stride: Float[Array, ""]
 
 
 def level_of(problem: BoundaryValueProblem, z: PyTree, start: FreeValues) -> Float[Array, ""]:
@@ -120,6 +133,13 @@ def level_of(problem: BoundaryValueProblem, z: PyTree, start: FreeValues) -> Flo
     empty, full = (jnp.sum(free_residual(problem, jnp.full_like(start, u), z)) for u in (0.0, 1.0))
     balance = empty / (empty - full)
     return jnp.where(jnp.isfinite(balance), balance, jnp.mean(start))
+
+
+def has_contrast(problem: BoundaryValueProblem, z: PyTree) -> Bool[Array, ""]:
+    """Whether prescribed values differ: there is no way to go from their mean if they do not."""
+    if not len(problem.fixed):
+        return jnp.zeros((), bool)
+    return jnp.ptp(dirichlet_values(problem, z)) > 0
 
 
 def residual_about(problem: BoundaryValueProblem, z: PyTree, level: Float[Array, ""]) -> FreeValues:
@@ -147,30 +167,41 @@ def newton_iteration(
     start: FreeValues,
 ) -> Root:
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
-
-    def residual_at(free_values: FreeValues) -> FreeValues:
-        return free_residual(problem, with_dirichlet(problem, free_values, z), z)
-
     if is_linear(problem, z):
         constant = prepared_jacobian(problem, z, start, linear_solver)
-        return Root(linear_iteration(residual_at, constant, linear_solver, newton, start), constant)
+
+        def linear_residual(free_values: FreeValues) -> FreeValues:
+            return free_residual(problem, with_dirichlet(problem, free_values, z), z)
+
+        found = linear_iteration(linear_residual, constant, linear_solver, newton, start)
+        return Root(found, constant)
     level, mass = level_of(problem, z, start), lumped_mass(problem)
 
     def attempt(last: Attempt) -> Attempt:
         number = last.number + 1
-        in_time = number == PSEUDO_TIME
-        values = jnp.where(number == GIVEN, start, level)
+        in_time, is_stride = number == PSEUDO_TIME, number >= CONTINUATION
+        share = jnp.where(is_stride, jnp.minimum(last.share + last.stride, 1.0), 1.0)
+
+        def state_at(free_values: FreeValues) -> Float[Array, " dof"]:
+            state = with_dirichlet(problem, free_values, z)
+            return state.at[problem.fixed].add((1 - share) * (level - state[problem.fixed]))
+
+        def residual_at(free_values: FreeValues) -> FreeValues:
+            return free_residual(problem, state_at(free_values), z)
+
+        values = jnp.where(number == GIVEN, start, last.reached)
         begin = iterate_at(values, residual_at(values))
         first = jnp.linalg.norm(begin.residual)
-        # The smallest of all: far away a large residual would pass for a small one.
-        goal = jnp.fmin(last.goal, newton.tolerance * first)
+        # The smallest of all: far away a large residual would pass for a small one. A stride has
+        # its own, but for the last one: close to its start all residuals are small.
+        smallest = jnp.fmin(last.goal, newton.tolerance * jnp.where(is_stride, jnp.inf, first))
+        goal = jnp.where(share < 1, newton.tolerance * first, smallest)
         first_rate = first / (jnp.linalg.norm(mass) * jnp.maximum(1.0, abs(level)))
         begin = eqx.tree_at(lambda own: own.rate, begin, jnp.where(in_time, first_rate, 0.0))
 
         def step(it: Iterate) -> Iterate:
             is_flat = (number == LINEARISED) & (it.step == 0)
-            state = with_dirichlet(problem, it.free_values, z)
-            matrix = jacobian(problem, jnp.where(is_flat, level, state), z)
+            matrix = jacobian(problem, jnp.where(is_flat, level, state_at(it.free_values)), z)
             side = jax.lax.cond(
                 is_flat, lambda: residual_about(problem, z, level), lambda: it.residual
             )
@@ -179,25 +210,48 @@ def newton_iteration(
             shifted = SparseMatrix(matrix.pattern, matrix.values + shift)
             prepared = linear_solver.prepared(shifted)
             found = linear_solver.raw_solve(shifted, side, transposed=False, prepared=prepared)
-            largest = jnp.where(in_time, GROWTH * first, jnp.linalg.norm(it.residual))
+            is_timed = it.rate > 0
+            largest = jnp.where(is_timed, GROWTH * first, jnp.linalg.norm(it.residual))
             largest = jnp.where(is_flat, jnp.inf, largest)
-            halvings = jnp.where(is_flat | in_time, 0, newton.max_halvings)
+            halvings = jnp.where(is_flat | is_timed, 0, newton.max_halvings)
             after = damped_step(residual_at, it, -found, matrix, largest, halvings)
-            ratio = jnp.linalg.norm(after.residual) / jnp.linalg.norm(it.residual)
-            change = jnp.clip(FASTER * ratio**2, FASTEST, SLOWER)
+            left = jnp.linalg.norm(after.residual)
+            change = jnp.clip(FASTER * (left / jnp.linalg.norm(it.residual)) ** 2, FASTEST, SLOWER)
             rate = it.rate * jnp.where(after.stuck, SLOWER, change)
-            stuck = jnp.where(in_time, rate > SLOWEST * first_rate, after.stuck)
-            return eqx.tree_at(lambda own: (own.rate, own.stuck), after, (rate, stuck))
+            stuck = jnp.where(is_timed, rate > SLOWEST * first_rate, after.stuck)
+            scale = jnp.linalg.norm(state_at(values)) + jnp.linalg.norm(state_at(after.free_values))
+            # The last one must be Newton's own: a step that pseudo-time cuts short says nothing.
+            settled = ~is_timed & (jnp.linalg.norm(found) <= SETTLED * scale)
+            changed = (jnp.where(left <= goal, 0.0, rate), stuck, settled)
+            return eqx.tree_at(lambda own: (own.rate, own.stuck, own.settled), after, changed)
 
-        end = iterated(step, begin, goal, newton.max_steps * jnp.where(in_time, PSEUDO_STEPS, 1))
-        return Attempt(number, end, goal, last.unsolved & (end.unsolved | in_time))
+        max_steps = newton.max_steps * jnp.where(in_time, PSEUDO_STEPS, 1)
+        end = iterated(step, begin, goal, jnp.where(is_stride, STRIDE_STEPS, max_steps))
+        has_moved = is_stride & is_close(end, goal)
+        return Attempt(
+            number=number,
+            # What solves the equation with other values prescribed is no end.
+            end=jax.tree.map(lambda new, old: jnp.where(share < 1, old, new), end, last.end),
+            goal=smallest,
+            unsolved=last.unsolved & (end.unsolved | (number >= PSEUDO_TIME)),
+            reached=jnp.where(has_moved, end.free_values, last.reached),
+            share=jnp.where(has_moved, share, last.share),
+            stride=last.stride * jnp.where(is_stride, jnp.where(has_moved, 2.0, 0.5), 1.0),
+        )
 
     def goes_on(last: Attempt) -> Bool[Array, ""]:
-        return ~is_close(last.end, last.goal) & (last.number < PSEUDO_TIME)
+        may_stride = (last.stride >= SHORTEST_STRIDE) & (last.number < CONTINUATION + MOST_STRIDES)
+        is_left = (last.number < PSEUDO_TIME) | (may_stride & has_contrast(problem, z))
+        return ~is_close(last.end, last.goal) & is_left
 
-    nothing = iterate_at(start, jnp.full_like(start, jnp.nan))
     before = Attempt(
-        jnp.full((), GIVEN - 1), nothing, jnp.full((), jnp.inf, start.dtype), jnp.ones((), bool)
+        number=jnp.full((), GIVEN - 1),
+        end=iterate_at(start, jnp.full_like(start, jnp.nan)),
+        goal=jnp.full((), jnp.inf, start.dtype),
+        unsolved=jnp.ones((), bool),
+        reached=jnp.full_like(start, level),
+        share=jnp.zeros((), start.dtype),
+        stride=jnp.full((), 0.5, start.dtype),
     )
     last = jax.lax.while_loop(goes_on, attempt, before)
     end = eqx.tree_at(lambda own: own.unsolved, last.end, last.unsolved)
@@ -238,7 +292,8 @@ def solution_of(end: Iterate, goal: Float[Array, ""], newton: Newton) -> Solutio
 
 def is_close(iterate: Iterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
     norm = jnp.linalg.norm(iterate.residual)
-    return jnp.isfinite(norm) & (norm <= jnp.maximum(goal, iterate.rounding))
+    is_small = jnp.isfinite(norm) & (norm <= jnp.maximum(goal, iterate.rounding))
+    return is_small & iterate.settled
 
 
 def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:
@@ -251,6 +306,7 @@ def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:
         step=jnp.zeros((), jnp.int32),
         stuck=~jnp.all(jnp.isfinite(residual)),
         unsolved=jnp.zeros((), bool),
+        settled=jnp.ones((), bool),
     )
 
 
@@ -262,7 +318,7 @@ def iterated(
 ) -> Iterate:
     def unfinished(it: Iterate) -> Bool[Array, ""]:
         # Rounding alone is no reason to stop: an ill-conditioned matrix wants refinement.
-        far = jnp.linalg.norm(it.residual) > goal
+        far = (jnp.linalg.norm(it.residual) > goal) | ~it.settled
         return far & (it.step < max_steps) & ~it.stuck
 
     return jax.lax.while_loop(unfinished, step, begin)
@@ -307,4 +363,5 @@ def damped_step(
         step=iterate.step + 1,
         stuck=stuck,
         unsolved=~jnp.all(jnp.isfinite(direction)),
+        settled=iterate.settled,
     )
