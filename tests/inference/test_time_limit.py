@@ -9,6 +9,7 @@ import pytest
 
 import riesz as rz
 from riesz.deadline import Deadline, check_clock
+from riesz.engines import training
 from riesz.engines.emulate import rounds
 from riesz.errors import OutOfTimeError
 from riesz.fem.linear import host_lu
@@ -107,6 +108,25 @@ def test_surrogates_are_not_fitted_longer_than_there_is_time(small, clock, monke
     monkeypatch.setattr(rounds, "fitted_around", clock.slowed(rounds.fitted_around, 10.0))
     engine = rz.Emulate(tries_states=False, readout_batches=4)
     assert "the time was over after 1 rounds" in ended(small, engine, 15.0, clock)
+
+
+SMALL = {"width": 4, "features": 4, "patch_nodes": 9, "num_samples": 4, "block_steps": 5}
+TRAINED = {
+    "relax": rz.Relax(**SMALL, prior_steps=20, steps=100),
+    "amortise": rz.Amortise(**SMALL, steps=100, num_data=8, num_proposals=3, num_examples=20),
+}
+
+
+@pytest.mark.parametrize("engine", [pytest.param("relax", marks=pytest.mark.slow), "amortise"])
+def test_training_ends_at_the_block_for_which_there_is_no_time(small, clock, monkeypatch, engine):
+    monkeypatch.setattr(training, "run_block", clock.slowed(training.run_block, 7.0))
+    assert f"before {engine} had a posterior" in ended(small, TRAINED[engine], 60.0, clock)
+
+
+@pytest.mark.slow
+def test_what_follows_training_is_within_the_limit_too(small, clock):
+    """Draws of relax are polished by solves, each of which takes a second here."""
+    assert "before relax had a posterior" in ended(small, TRAINED["relax"], 100.0, clock)
 
 
 def test_a_limit_within_a_limit_ends_what_is_inside():
