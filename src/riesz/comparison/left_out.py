@@ -83,6 +83,7 @@ def foretold_by_model(
     model: DataModel, observed: PerSensor, how: How, mode: PerOther | None = None
 ) -> Pair:
     """For data that are normal given few scales, whose most probable values may be known."""
+    model = model.remembering()  # what weighs a value of the scales leaves blocks out by it, too
     likely = likely_values(model, mode=mode, seed=how.seed)
     again = None if how.refit is False else partial(refitted_scales, model, likely.mean, how)
     return by_mixture(map(model.system, likely.values), observed, likely.weights, how, again)

@@ -7,8 +7,8 @@ factors and slopes are NumPy's, for which nothing is compiled.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -26,8 +26,10 @@ from riesz.fem.terms.coefficient import Constant
 from riesz.latent.boundary_process import TrendField
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.gaussian_process import KernelField, ScaledField, ScaledNodes
+from riesz.latent.latent import LatentSpace
 from riesz.latent.local import SPREAD
 from riesz.observe.effects import WithEffects
+from riesz.observe.likelihood import AbstractLikelihood
 from riesz.problem.linearity import (
     Parts,
     beside_the_equation,
@@ -40,6 +42,9 @@ from riesz.problem.problem import InverseProblem
 
 ROUGH = 1e-5
 """What a step of a rough search gains at least, as a share of the cost."""
+
+ROOM = 2e8
+"""Bytes of columns that are remembered."""
 
 STEP = 1e-4
 """Of central differences of columns by their scales, in prior standard deviations."""
@@ -119,6 +124,17 @@ class DataModel:
             return np.inf, np.zeros_like(others)
         return -value, -slope
 
+    def remembering(self) -> "DataModel":
+        """The same, with columns at hand that were met before, as long as they take little room."""
+        room = int(ROOM / (8 * max(1, self.num_linear) * len(self.misfit)))
+
+        def remembered(function: Callable[[Scales], Columns]) -> Callable[[Scales], Columns]:
+            known = lru_cache(room)(lambda content: function(np.frombuffer(content)))
+            return lambda scales: known(scales.tobytes())
+
+        kept = (replace(one, columns=remembered(one.columns)) for one in self.components)
+        return replace(self, components=tuple(kept), noise_sd=remembered(self.noise_sd))
+
     def rough_mode(self) -> Scales:
         """Nearly the most probable scales and noise: good enough to compare models by."""
         origin = np.zeros(self.num_others)
@@ -161,10 +177,12 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
     origin = on_device(np.zeros(parts.num_coordinates))
     offset = np.asarray(mean_at(problem, at, origin))
 
+    read = problem.likelihood, problem.latents, problem.observed
+
     def noise_sd(given: Scales) -> Float[np.ndarray, " sensor"]:
         whole = np.zeros(parts.num_coordinates)
         whole[others[noise]] = given
-        return np.asarray(noise_at(problem, on_device(whole)))
+        return np.asarray(noise_at(*read, on_device(whole)))
 
     misfit = np.asarray(problem.observed) - offset
     return DataModel(tuple(components), misfit, noise_sd, noise, len(others), len(linear))
@@ -255,6 +273,10 @@ def mean_at(
 
 @eqx.filter_jit
 def noise_at(
-    problem: InverseProblem, coordinates: Float[Array, " coordinate"]
+    likelihood: AbstractLikelihood,
+    latents: LatentSpace,
+    observed: Float[Array, " sensor"],
+    coordinates: Float[Array, " coordinate"],
 ) -> Float[Array, " sensor"]:
-    return problem.noise_sd(problem.z(coordinates))
+    """Without the equation, whose many arrays would be looked through at each call."""
+    return likelihood.noise_sd(observed, latents.z(coordinates))
