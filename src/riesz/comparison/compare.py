@@ -22,7 +22,7 @@ from riesz.comparison.places import place_models
 from riesz.comparison.same import check_same
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
-from riesz.engines.conditional.host import DataModel, rough_mode
+from riesz.engines.conditional.host import rough_mode
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.observables import AtPoints
@@ -131,15 +131,17 @@ def beside_rivals(
         assert alone is not None
         return Model(name, engine, alone, by_blocks, pair, evidence, knows)
 
-    designs = [design_of(one.problem) for one in ours]
-    known = distinct(designs)
-    found = []
-    for one, design in zip(ours, designs, strict=True):
-        knows = next(i for i, other in enumerate(known) if alike(design, other))
+    known, found = [], []  # each once: every model is held against rivals that know what it knows
+    for one in ours:
+        design = design_of(one.problem)
+        knows = next((i for i, other in enumerate(known) if alike(design, other)), len(known))
+        known += [design] if knows == len(known) else []
         found.append(model(one.name, one.engine, one.pair, knows, one.evidence))
     lacking = no_rivals([one.problem for one in ours])
+    points, times = np.asarray(first.observations.points, float), first.observations.times
+    times = None if times is None else np.asarray(times, float)
     for knows, design in enumerate(known if lacking is None else ()):
-        for name, rival in rivals(first, observed, design).items():
+        for name, rival in place_models(points, observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
             found.append(model(called, "", foretold_by_model(rival, observed, how), knows, None))
@@ -159,16 +161,6 @@ def blocks_of(
             "observations that of its own, two or more different ones."
         )
     return np.unique(given, return_inverse=True)[1].reshape(-1)
-
-
-def rivals(
-    problem: InverseProblem, observed: PerSensor, design: Design | None
-) -> dict[str, DataModel]:
-    """Kriging and a plane that know the same covariates."""
-    points, times = np.asarray(problem.observations.points, float), problem.observations.times
-    return place_models(
-        points, observed, times=None if times is None else np.asarray(times, float), design=design
-    )
 
 
 def scored_in(found: Foretold, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
@@ -226,12 +218,3 @@ def alike(one: Design | None, other: Design | None) -> bool:
     if one is None or other is None:
         return one is other
     return one.shape == other.shape and bool(np.allclose(one, other))
-
-
-def distinct(designs: Sequence[Design | None]) -> list[Design | None]:
-    """Each once: every model is held against rivals that know what it knows."""
-    found: list[Design | None] = []
-    for one in designs:
-        if not any(alike(one, other) for other in found):
-            found.append(one)
-    return found

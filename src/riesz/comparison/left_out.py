@@ -128,7 +128,9 @@ def refitted_scales(
 
 def foretold_by(posterior: Posterior, how: How, engine: AbstractEngine | None = None) -> Pair:
     """For a posterior, by closed forms as far as they go; refits are by the engine."""
-    again = refits(posterior, how, own_engine(posterior) if engine is None else engine)
+    if engine is None and posterior.engine in ENGINES and posterior.engine != "amortise":
+        engine = engine_of(posterior.engine)  # with default settings
+    again = refits(posterior, how, engine)
     if posterior.engine == Conditional.name and isinstance(posterior.distribution, EmpiricalDraws):
         return foretold_conditionally(posterior, how, again)
     if not posterior.problem.likelihood.is_independent:
@@ -226,10 +228,3 @@ def refits(posterior: Posterior, how: How, engine: AbstractEngine | None) -> Ref
         return dataclasses.replace(found, problem=problem)
 
     return refitted
-
-
-def own_engine(posterior: Posterior) -> AbstractEngine | None:
-    """The engine of a posterior, with default settings."""
-    if posterior.engine not in ENGINES or posterior.engine == "amortise":
-        return None
-    return engine_of(posterior.engine)

@@ -6,11 +6,10 @@ $-\nabla\cdot(u \nabla u) = f$ nothing is left at $u = 0$. Until one converges t
 1. the start that is given, or zero;
 2. a level: the mean of the prescribed values, or, where none are, that at which what flows in and
    out of the whole domain would balance;
-3. the solution of the equation that is linearised about that level, as Picard's method would begin;
-4. pseudo-time from that level: $(J + \sigma M)\,d = -r$ with the lumped mass $M$ and a rate
+3. pseudo-time from that level: $(J + \sigma M)\,d = -r$ with the lumped mass $M$ and a rate
    $\sigma$ that falls while residuals stay small (pseudo-transient continuation, Kelley & Keyes
    1998);
-5. continuation: the prescribed values go from that level to their own, by strides that are halved
+4. continuation: the prescribed values go from that level to their own, by strides that are halved
    where Newton fails and doubled where it does not; each begins at the state before it.
 
 All go through the same steps, so that no program grows by them.
@@ -33,7 +32,7 @@ from riesz.fem.terms.weakform import LINEAR
 
 FreeValues = Float[Array, " free"]
 
-GIVEN, LEVEL, LINEARISED, PSEUDO_TIME, CONTINUATION = range(5)
+GIVEN, LEVEL, PSEUDO_TIME, CONTINUATION = range(4)
 """Starts, in the order in which they are tried; all after these are strides of the last one."""
 
 ROUNDING_UNITS = 4
@@ -75,7 +74,6 @@ class Solution(eqx.Module):
 
     free_values: FreeValues
     relative_residual: Float[Array, ""]
-    num_steps: Int[Array, ""]  # from the last start
     converged: Bool[Array, ""]
     unsolved: Bool[Array, ""]  # linear solves failed from all starts
 
@@ -135,21 +133,6 @@ def level_of(problem: BoundaryValueProblem, z: PyTree, start: FreeValues) -> Flo
     return jnp.where(jnp.isfinite(balance), balance, jnp.mean(start))
 
 
-def has_contrast(problem: BoundaryValueProblem, z: PyTree) -> Bool[Array, ""]:
-    """Whether prescribed values differ: there is no way to go from their mean if they do not."""
-    if not len(problem.fixed):
-        return jnp.zeros((), bool)
-    return jnp.ptp(dirichlet_values(problem, z)) > 0
-
-
-def residual_about(problem: BoundaryValueProblem, z: PyTree, level: Float[Array, ""]) -> FreeValues:
-    """At a constant state, of the equation linearised there, with the prescribed values instead."""
-    flat = jnp.full(problem.space.num_dofs, level)
-    rise = with_dirichlet(problem, flat[problem.free], z) - flat
-    here, change = jax.jvp(lambda state: free_residual(problem, state, z), (flat,), (rise,))
-    return here + change
-
-
 def lumped_mass(problem: BoundaryValueProblem) -> FreeValues:
     """The volume that each free unknown has of the cells around it."""
     domain = problem.cells.domain
@@ -168,14 +151,10 @@ def newton_iteration(
 ) -> Root:
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
     if is_linear(problem, z):
-        constant = prepared_jacobian(problem, z, start, linear_solver)
-
-        def linear_residual(free_values: FreeValues) -> FreeValues:
-            return free_residual(problem, with_dirichlet(problem, free_values, z), z)
-
-        found = linear_iteration(linear_residual, constant, linear_solver, newton, start)
-        return Root(found, constant)
+        return linear_iteration(problem, z, linear_solver, newton, start)
     level, mass = level_of(problem, z, start), lumped_mass(problem)
+    # From one value alone there is no way to go.
+    prescribed = dirichlet_values(problem, z) if len(problem.fixed) else jnp.zeros(1)
 
     def attempt(last: Attempt) -> Attempt:
         number = last.number + 1
@@ -200,20 +179,15 @@ def newton_iteration(
         begin = eqx.tree_at(lambda own: own.rate, begin, jnp.where(in_time, first_rate, 0.0))
 
         def step(it: Iterate) -> Iterate:
-            is_flat = (number == LINEARISED) & (it.step == 0)
-            matrix = jacobian(problem, jnp.where(is_flat, level, state_at(it.free_values)), z)
-            side = jax.lax.cond(
-                is_flat, lambda: residual_about(problem, z, level), lambda: it.residual
-            )
-            rows, columns = matrix.pattern.rows, matrix.pattern.columns
-            shift = jnp.where(rows == columns, it.rate * mass[rows], 0.0)
+            matrix = jacobian(problem, state_at(it.free_values), z)
+            rows, side = matrix.pattern.rows, it.residual
+            shift = jnp.where(rows == matrix.pattern.columns, it.rate * mass[rows], 0.0)
             shifted = SparseMatrix(matrix.pattern, matrix.values + shift)
             prepared = linear_solver.prepared(shifted)
             found = linear_solver.raw_solve(shifted, side, transposed=False, prepared=prepared)
             is_timed = it.rate > 0
             largest = jnp.where(is_timed, GROWTH * first, jnp.linalg.norm(it.residual))
-            largest = jnp.where(is_flat, jnp.inf, largest)
-            halvings = jnp.where(is_flat | is_timed, 0, newton.max_halvings)
+            halvings = jnp.where(is_timed, 0, newton.max_halvings)
             after = damped_step(residual_at, it, -found, matrix, largest, halvings)
             left = jnp.linalg.norm(after.residual)
             change = jnp.clip(FASTER * (left / jnp.linalg.norm(it.residual)) ** 2, FASTEST, SLOWER)
@@ -227,46 +201,41 @@ def newton_iteration(
 
         max_steps = newton.max_steps * jnp.where(in_time, PSEUDO_STEPS, 1)
         end = iterated(step, begin, goal, jnp.where(is_stride, STRIDE_STEPS, max_steps))
+        unsolved = last.unsolved & (end.unsolved | (number >= PSEUDO_TIME))
         has_moved = is_stride & is_close(end, goal)
-        return Attempt(
-            number=number,
-            # What solves the equation with other values prescribed is no end.
-            end=jax.tree.map(lambda new, old: jnp.where(share < 1, old, new), end, last.end),
-            goal=smallest,
-            unsolved=last.unsolved & (end.unsolved | (number >= PSEUDO_TIME)),
-            reached=jnp.where(has_moved, end.free_values, last.reached),
-            share=jnp.where(has_moved, share, last.share),
-            stride=last.stride * jnp.where(is_stride, jnp.where(has_moved, 2.0, 0.5), 1.0),
-        )
+        stride = last.stride * jnp.where(is_stride, jnp.where(has_moved, 2.0, 0.5), 1.0)
+        reached = jnp.where(has_moved, end.free_values, last.reached)
+        # What solves the equation with other values prescribed is no end.
+        end = jax.tree.map(lambda new, old: jnp.where(share < 1, old, new), end, last.end)
+        share = jnp.where(has_moved, share, last.share)
+        return Attempt(number, end, smallest, unsolved, reached, share, stride)
 
     def goes_on(last: Attempt) -> Bool[Array, ""]:
         may_stride = (last.stride >= SHORTEST_STRIDE) & (last.number < CONTINUATION + MOST_STRIDES)
-        is_left = (last.number < PSEUDO_TIME) | (may_stride & has_contrast(problem, z))
+        is_left = (last.number < PSEUDO_TIME) | (may_stride & (jnp.ptp(prescribed) > 0))
         return ~is_close(last.end, last.goal) & is_left
 
-    before = Attempt(
-        number=jnp.full((), GIVEN - 1),
-        end=iterate_at(start, jnp.full_like(start, jnp.nan)),
-        goal=jnp.full((), jnp.inf, start.dtype),
-        unsolved=jnp.ones((), bool),
-        reached=jnp.full_like(start, level),
-        share=jnp.zeros((), start.dtype),
-        stride=jnp.full((), 0.5, start.dtype),
-    )
+    nothing = iterate_at(start, jnp.full_like(start, jnp.nan))
+    goal, share, stride = jnp.asarray([jnp.inf, 0.0, 0.5], start.dtype)
+    flat, number = jnp.full_like(start, level), jnp.full((), GIVEN - 1)
+    before = Attempt(number, nothing, goal, jnp.ones((), bool), flat, share, stride)
     last = jax.lax.while_loop(goes_on, attempt, before)
     end = eqx.tree_at(lambda own: own.unsolved, last.end, last.unsolved)
     return Root(solution_of(end, last.goal, newton), None)
 
 
 def linear_iteration(
-    residual_at: Callable[[FreeValues], FreeValues],
-    constant: PreparedJacobian,
+    problem: BoundaryValueProblem,
+    z: PyTree,
     linear_solver: AbstractLinearSolver,
     newton: Newton,
     start: FreeValues,
-) -> Solution:
+) -> Root:
     """With one matrix, which is prepared once: a step, and others where it is ill-conditioned."""
-    matrix, prepared = constant
+    matrix, prepared = prepared_jacobian(problem, z, start, linear_solver)
+
+    def residual_at(free_values: FreeValues) -> FreeValues:
+        return free_residual(problem, with_dirichlet(problem, free_values, z), z)
 
     def step(it: Iterate) -> Iterate:
         side = it.residual
@@ -276,7 +245,8 @@ def linear_iteration(
 
     begin = iterate_at(start, residual_at(start))
     goal = newton.tolerance * jnp.linalg.norm(begin.residual)
-    return solution_of(iterated(step, begin, goal, newton.max_steps), goal, newton)
+    end = iterated(step, begin, goal, newton.max_steps)
+    return Root(solution_of(end, goal, newton), PreparedJacobian(matrix, prepared))
 
 
 def solution_of(end: Iterate, goal: Float[Array, ""], newton: Newton) -> Solution:
@@ -284,7 +254,6 @@ def solution_of(end: Iterate, goal: Float[Array, ""], newton: Newton) -> Solutio
     return Solution(
         free_values=end.free_values,
         relative_residual=jnp.where(goal == 0, 0.0, ratio),
-        num_steps=end.step,
         converged=is_close(end, goal),
         unsolved=end.unsolved,
     )
@@ -297,17 +266,9 @@ def is_close(iterate: Iterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
 
 
 def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:
-    zero = jnp.zeros((), values.dtype)
-    return Iterate(
-        free_values=values,
-        residual=residual,
-        rounding=zero,
-        rate=zero,
-        step=jnp.zeros((), jnp.int32),
-        stuck=~jnp.all(jnp.isfinite(residual)),
-        unsolved=jnp.zeros((), bool),
-        settled=jnp.ones((), bool),
-    )
+    zero, no = jnp.zeros((), values.dtype), jnp.zeros((), bool)
+    is_lost = ~jnp.all(jnp.isfinite(residual))
+    return Iterate(values, residual, zero, zero, jnp.zeros((), jnp.int32), is_lost, no, ~no)
 
 
 def iterated(

@@ -165,8 +165,7 @@ def stalled_advice(problem: BoundaryValueProblem, newton: Newton) -> str:
     level = "the mean of the prescribed values" if len(problem.fixed) else "the level of balance"
     return (
         f"Newton's iteration did not converge in at most {newton.max_steps} steps, neither from "
-        f"{first} nor, where the equation is not linear, from {level}, from the solution of the "
-        "equation linearised about it, by pseudo-time from there, or with prescribed values that "
-        "go from it to their own: check the coefficients, pass initial=... closer to the solution, "
-        "or allow more steps with newton=Newton(max_steps=...)."
+        f"{first} nor, where the equation is not linear, from {level}, by pseudo-time from there, "
+        "or with prescribed values that go from it to their own: check the coefficients, pass "
+        "initial=... closer to the solution, or allow more steps with newton=Newton(max_steps=...)."
     )

@@ -132,8 +132,8 @@ class DataModel:
             known = lru_cache(room)(lambda content: function(np.frombuffer(content)))
             return lambda scales: known(scales.tobytes())
 
-        kept = (replace(one, columns=remembered(one.columns)) for one in self.components)
-        return replace(self, components=tuple(kept), noise_sd=remembered(self.noise_sd))
+        kept = tuple(replace(one, columns=remembered(one.columns)) for one in self.components)
+        return replace(self, components=kept)
 
     def rough_mode(self) -> Scales:
         """Nearly the most probable scales and noise: good enough to compare models by."""
