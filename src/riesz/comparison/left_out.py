@@ -110,9 +110,8 @@ def by_mixture(
 ) -> Pair:
     found = left_out(every, how.divisions)
     alone = foretold(observed, found[0], shares, how.singles, how.seed)
-    if how.blocks is None:
-        return alone, None
-    return alone, foretold(observed, found[1], shares, how.blocks, how.seed, again)
+    rest = (shares, how.blocks or [], how.seed, again)
+    return alone, None if how.blocks is None else foretold(observed, found[1], *rest)
 
 
 def refitted_scales(
@@ -137,9 +136,8 @@ def foretold_by(posterior: Posterior, how: How, engine: AbstractEngine | None = 
         return foretold_with_shared_noise(posterior, how)
     drawn = of_draws(posterior, NUM_DRAWS, how.seed)
     alone = foretold_by_draws(drawn, how.singles, how.seed)
-    if how.blocks is None:
-        return alone, None
-    return alone, foretold_by_draws(drawn, how.blocks, how.seed, again)
+    rest = (how.blocks or [], how.seed, again)
+    return alone, None if how.blocks is None else foretold_by_draws(drawn, *rest)
 
 
 def foretold_conditionally(posterior: Posterior, how: How, fits: Refits | None) -> Pair:

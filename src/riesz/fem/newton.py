@@ -124,13 +124,16 @@ class Attempt(eqx.Module):
     stride: Float[Array, ""]
 
 
-def level_of(problem: BoundaryValueProblem, z: PyTree, start: FreeValues) -> Float[Array, ""]:
-    """The mean of the prescribed values, or where there are none, the level of balance."""
+def level_of(
+    problem: BoundaryValueProblem, z: PyTree, start: FreeValues
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The mean and range of prescribed values, or where there are none, the level of balance."""
     if len(problem.fixed):
-        return jnp.mean(dirichlet_values(problem, z))
+        values = dirichlet_values(problem, z)
+        return jnp.mean(values), jnp.ptp(values)
     empty, full = (jnp.sum(free_residual(problem, jnp.full_like(start, u), z)) for u in (0.0, 1.0))
     balance = empty / (empty - full)
-    return jnp.where(jnp.isfinite(balance), balance, jnp.mean(start))
+    return jnp.where(jnp.isfinite(balance), balance, jnp.mean(start)), jnp.zeros(())
 
 
 def lumped_mass(problem: BoundaryValueProblem) -> FreeValues:
@@ -140,6 +143,12 @@ def lumped_mass(problem: BoundaryValueProblem) -> FreeValues:
     for dofs in domain.dofs:
         total = total.at[dofs].add(domain.measure / len(domain.dofs))
     return total[problem.free]
+
+
+def with_diagonal(matrix: SparseMatrix, added: FreeValues) -> SparseMatrix:
+    rows, columns = matrix.pattern.rows, matrix.pattern.columns
+    shift = jnp.where(rows == columns, added[rows], 0.0)
+    return SparseMatrix(matrix.pattern, matrix.values + shift)
 
 
 def newton_iteration(
@@ -152,9 +161,7 @@ def newton_iteration(
     """Newton steps until the residual has fallen by the tolerance, or nothing helps any more."""
     if is_linear(problem, z):
         return linear_iteration(problem, z, linear_solver, newton, start)
-    level, mass = level_of(problem, z, start), lumped_mass(problem)
-    # From one value alone there is no way to go.
-    prescribed = dirichlet_values(problem, z) if len(problem.fixed) else jnp.zeros(1)
+    (level, contrast), mass = level_of(problem, z, start), lumped_mass(problem)
 
     def attempt(last: Attempt) -> Attempt:
         number = last.number + 1
@@ -180,17 +187,15 @@ def newton_iteration(
 
         def step(it: Iterate) -> Iterate:
             matrix = jacobian(problem, state_at(it.free_values), z)
-            rows, side = matrix.pattern.rows, it.residual
-            shift = jnp.where(rows == matrix.pattern.columns, it.rate * mass[rows], 0.0)
-            shifted = SparseMatrix(matrix.pattern, matrix.values + shift)
-            prepared = linear_solver.prepared(shifted)
-            found = linear_solver.raw_solve(shifted, side, transposed=False, prepared=prepared)
-            is_timed = it.rate > 0
-            largest = jnp.where(is_timed, GROWTH * first, jnp.linalg.norm(it.residual))
+            own = with_diagonal(matrix, it.rate * mass)
+            prepared = linear_solver.prepared(own)
+            found = linear_solver.raw_solve(own, it.residual, transposed=False, prepared=prepared)
+            is_timed, before = it.rate > 0, jnp.linalg.norm(it.residual)
+            largest = jnp.where(is_timed, GROWTH * first, before)
             halvings = jnp.where(is_timed, 0, newton.max_halvings)
             after = damped_step(residual_at, it, -found, matrix, largest, halvings)
             left = jnp.linalg.norm(after.residual)
-            change = jnp.clip(FASTER * (left / jnp.linalg.norm(it.residual)) ** 2, FASTEST, SLOWER)
+            change = jnp.clip(FASTER * (left / before) ** 2, FASTEST, SLOWER)
             rate = it.rate * jnp.where(after.stuck, SLOWER, change)
             stuck = jnp.where(is_timed, rate > SLOWEST * first_rate, after.stuck)
             scale = jnp.linalg.norm(state_at(values)) + jnp.linalg.norm(state_at(after.free_values))
@@ -212,14 +217,13 @@ def newton_iteration(
 
     def goes_on(last: Attempt) -> Bool[Array, ""]:
         may_stride = (last.stride >= SHORTEST_STRIDE) & (last.number < CONTINUATION + MOST_STRIDES)
-        is_left = (last.number < PSEUDO_TIME) | (may_stride & (jnp.ptp(prescribed) > 0))
+        is_left = (last.number < PSEUDO_TIME) | (may_stride & (contrast > 0))
         return ~is_close(last.end, last.goal) & is_left
 
-    nothing = iterate_at(start, jnp.full_like(start, jnp.nan))
+    nothing, flat = iterate_at(start, jnp.full_like(start, jnp.nan)), jnp.full_like(start, level)
     goal, share, stride = jnp.asarray([jnp.inf, 0.0, 0.5], start.dtype)
-    flat, number = jnp.full_like(start, level), jnp.full((), GIVEN - 1)
-    before = Attempt(number, nothing, goal, jnp.ones((), bool), flat, share, stride)
-    last = jax.lax.while_loop(goes_on, attempt, before)
+    none = Attempt(jnp.asarray(GIVEN - 1), nothing, goal, jnp.ones((), bool), flat, share, stride)
+    last = jax.lax.while_loop(goes_on, attempt, none)
     end = eqx.tree_at(lambda own: own.unsolved, last.end, last.unsolved)
     return Root(solution_of(end, last.goal, newton), None)
 

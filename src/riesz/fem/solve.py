@@ -142,9 +142,8 @@ def raise_if_failed(problem: BoundaryValueProblem, solution: Solution) -> Float[
         )
     if bool(jnp.any(solution.unsolved)):
         raise SolveError(singular_advice(problem))
-    reached = float(jnp.max(solution.relative_residual))
-    advice = stalled_advice(problem, problem.newton)
-    raise SolveError(f"{advice} (Relative residual reached: {reached:.2g}.)")
+    advice, left = stalled_advice(problem, problem.newton), solution.relative_residual
+    raise SolveError(f"{advice} (Relative residual reached: {float(jnp.max(left)):.2g}.)")
 
 
 def singular_advice(problem: BoundaryValueProblem) -> str:
