@@ -51,6 +51,8 @@ class Deadline:
             yield
         except Exception as error:
             # JAX raises what a host's solve has raised as something else, with a long traceback.
+            if KeyboardInterrupt.__name__ in str(error):
+                raise KeyboardInterrupt from None
             is_told = isinstance(error, OutOfTimeError) and str(error) != OVER
             if is_told or OVER not in str(error):
                 raise

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests import tiny_run_in_time, walk
+from tests import braked, tiny_run_in_time, walk
 from tests.small_problem import problem_toml, table, written
 
 import riesz
@@ -122,9 +125,7 @@ def stop_writing(monkeypatch, number, error):
 
 
 SLOWLY = str(Path(walk.__file__))
-# A shell that starts the tests in the background lets them ignore SIGINT, and all their children.
-HEEDING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-FULLY = ("-c", f"{HEEDING}from riesz.cli.main import main; main()")
+FULLY = (str(Path(braked.__file__)),)
 
 
 def begun(folder, program, words):
@@ -196,6 +197,21 @@ def test_ctrl_c_keeps_the_last_block_and_says_how_to_go_on(whole, case, monkeypa
     (case / "problem.toml").write_text(problem)
     assert riesz_command(*FIT, "--resume") == 0
     check_same(case / "run", whole)
+
+
+def test_ctrl_c_within_a_solve_of_the_host_is_a_stop_as_well(case, monkeypatch, capsys):
+    """JAX tells it as an error of its own, which is none of the engine."""
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    def posterior(self, problem, work):
+        shape = jax.ShapeDtypeStruct((2,), jnp.float64)
+        return jax.block_until_ready(jax.jit(partial(jax.pure_callback, stop, shape))(jnp.ones(2)))
+
+    monkeypatch.setattr(Nuts, "posterior", posterior)
+    assert riesz_command(*FIT) == 130
+    assert "stopped; " in capsys.readouterr().err
 
 
 @pytest.mark.slow

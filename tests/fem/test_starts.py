@@ -123,6 +123,27 @@ def test_an_inverse_problem_starts_where_others_do_and_where_it_is_told():
         np.testing.assert_allclose(state, between_rivers(10.0, 8.0), rtol=1e-4)
 
 
+def test_a_reaction_of_third_order_is_solved_all_over_the_prior():
+    """From zero the first step goes far beyond; away from the ends the source is used up."""
+
+    def cubic(u, v, *, rate):
+        return rate * u.value * u.value * u.value * v.value
+
+    problem = rz.inverse_problem(
+        LINE,
+        rz.diffusion(1.0) + rz.integral(cubic, rate="k") - rz.source("f"),
+        latents={"k": dist.LogNormal(0.0, 1.0), "f": dist.LogNormal(np.log(1e6), 1.0)},
+        observations=rz.observations([[0.5]], [100.0]),
+        likelihood=rz.Gaussian(1.0),
+        dirichlet={"left": 0.0, "right": 0.0},
+    )
+    draws = jax.random.normal(jax.random.key(0), (20, 2))
+    solve = jax.jit(lambda place: problem.solved(place, rz.SparseLU())[20])
+    middle = [solve(place) for place in (jnp.zeros(2), *draws)]
+    exact = [100.0, *np.exp((np.log(1e6) + draws[:, 1] - draws[:, 0]) / 3)]
+    np.testing.assert_allclose(middle, exact, rtol=1e-3)
+
+
 def test_a_failure_says_what_was_tried():
     """Of -u'' = 99 e^u there is no solution."""
 

@@ -26,10 +26,8 @@ from riesz.fem.terms.coefficient import Constant
 from riesz.latent.boundary_process import TrendField
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.gaussian_process import KernelField, ScaledField, ScaledNodes
-from riesz.latent.latent import LatentSpace
 from riesz.latent.local import SPREAD
 from riesz.observe.effects import WithEffects
-from riesz.observe.likelihood import AbstractLikelihood
 from riesz.problem.linearity import (
     Parts,
     beside_the_equation,
@@ -182,7 +180,7 @@ def data_model(problem: InverseProblem, parts: Parts, at: AbstractAtPoints) -> D
     def noise_sd(given: Scales) -> Float[np.ndarray, " sensor"]:
         whole = np.zeros(parts.num_coordinates)
         whole[others[noise]] = given
-        return np.asarray(noise_at(*read, on_device(whole)))
+        return np.asarray(noise_at(read, on_device(whole)))
 
     misfit = np.asarray(problem.observed) - offset
     return DataModel(tuple(components), misfit, noise_sd, noise, len(others), len(linear))
@@ -272,11 +270,7 @@ def mean_at(
 
 
 @eqx.filter_jit
-def noise_at(
-    likelihood: AbstractLikelihood,
-    latents: LatentSpace,
-    observed: Float[Array, " sensor"],
-    coordinates: Float[Array, " coordinate"],
-) -> Float[Array, " sensor"]:
+def noise_at(read: tuple[Any, ...], coordinates: Float[Array, " _"]) -> Float[Array, " sensor"]:
     """Without the equation, whose many arrays would be looked through at each call."""
+    likelihood, latents, observed = read
     return likelihood.noise_sd(observed, latents.z(coordinates))
