@@ -132,15 +132,15 @@ def test_a_reaction_of_third_order_is_solved_all_over_the_prior():
     problem = rz.inverse_problem(
         LINE,
         rz.diffusion(1.0) + rz.integral(cubic, rate="k") - rz.source("f"),
-        latents={"k": dist.LogNormal(0.0, 1.0), "f": dist.LogNormal(np.log(1e6), 1.0)},
-        observations=rz.observations([[0.5]], [100.0]),
+        latents={"k": dist.LogNormal(0.0, 1.0), "f": dist.LogNormal(np.log(1e9), 1.0)},
+        observations=rz.observations([[0.5]], [1000.0]),
         likelihood=rz.Gaussian(1.0),
         dirichlet={"left": 0.0, "right": 0.0},
     )
     draws = jax.random.normal(jax.random.key(0), (20, 2))
     solve = jax.jit(lambda place: problem.solved(place, rz.SparseLU())[20])
     middle = [solve(place) for place in (jnp.zeros(2), *draws)]
-    exact = [100.0, *np.exp((np.log(1e6) + draws[:, 1] - draws[:, 0]) / 3)]
+    exact = [1000.0, *np.exp((np.log(1e9) + draws[:, 1] - draws[:, 0]) / 3)]
     np.testing.assert_allclose(middle, exact, rtol=1e-3)
 
 
