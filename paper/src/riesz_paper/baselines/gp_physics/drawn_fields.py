@@ -18,6 +18,10 @@ ODD = 0x9E3779B1
 """A multiplier that spreads bits: the golden ratio, as an odd number of 32 bits."""
 
 
+FINEST = 2.0**32
+"""Places to the unit that have noise of their own."""
+
+
 class DrawnField(eqx.Module):
     """One draw of a sparse process."""
 
@@ -37,8 +41,12 @@ def place_noise(key: PRNGKeyArray, x: Place) -> Float[Array, ""]:
 
 
 def place_hash(x: Place) -> UInt32[Array, ""]:
-    """All bits of the coordinates, mixed into 32."""
-    words = jax.lax.bitcast_convert_type(x, jnp.uint32).ravel()
+    """The bits of the coordinates, mixed into 32.
+
+    Rounded: the last bits depend on how a program was compiled, and a value and its gradient are
+    two programs.
+    """
+    words = jax.lax.bitcast_convert_type(jnp.round(x * FINEST), jnp.uint32).ravel()
     mixed = jnp.zeros((), jnp.uint32)
     for word in words:
         mixed = (mixed ^ word) * jnp.uint32(ODD)
