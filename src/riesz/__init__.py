@@ -8,7 +8,7 @@ from typing import Any
 
 import lazy_loader
 
-from riesz.spelling import nearest
+from riesz.errors import nearest
 
 __version__ = "0.1.0.dev0"
 

@@ -2,11 +2,12 @@
 
 Every message says what was found, where, and what to do. The command line turns each of these
 into one line and exit status 2, that of an engine into 1, so nothing else may derive from
-`RieszError`.
+`RieszError`. Messages about names that are not known list those that are, and hint at the nearest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -52,3 +53,16 @@ class LostProcessError(RuntimeError):
 
     Not a `RieszError`, which a check that fails or the next engine would make up for.
     """
+
+
+def listed(names: Iterable[str]) -> str:
+    """All names, as in "one, two or three"."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the spelling that may have been meant, or nothing."""
+    spelt = {other.casefold(): other for other in known}
+    close = get_close_matches(name.casefold(), list(spelt), n=1)
+    return f"did you mean {spelt[close[0]]!r}? " if close else ""

@@ -8,8 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riesz.errors import RieszError
-from riesz.spelling import listed
+from riesz.errors import RieszError, listed
 
 if TYPE_CHECKING:
     from riesz_paper.running.task import Experiment

@@ -10,9 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, listed, nearest
 from riesz.io.store.files import read_bytes
-from riesz.spelling import listed, nearest
 
 EXPECTED = {
     "float_type": "a number",

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, listed, nearest
 from riesz.io.tables.text import TextTable, csv_table, read_csv
-from riesz.spelling import listed, nearest
 
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
 CATEGORIES = ("landuse", "rock")

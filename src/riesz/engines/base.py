@@ -29,7 +29,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from riesz.deadline import Deadline
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed, nearest
 from riesz.fem.linear.linear_solve import (
     AbstractLinearSolver,
     Automatic,
@@ -43,7 +43,6 @@ from riesz.penalty.dual_norm import Gram
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
-from riesz.spelling import listed, nearest
 
 Tree = TypeVar("Tree")
 AnyArray = Array | np.ndarray

@@ -5,8 +5,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from riesz.engines.base import AbstractEngine
-from riesz.errors import RieszError
-from riesz.spelling import listed, nearest
+from riesz.errors import RieszError, listed, nearest
 
 AUTO = "auto"
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed
 from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
 from riesz.observe.scatter import (
     AbstractScatter,
@@ -22,7 +22,6 @@ from riesz.observe.scatter import (
     NegativeBinomialScatter,
     PoissonScatter,
 )
-from riesz.spelling import listed
 
 LOG, LOGIT, IDENTITY = "log", "logit", "identity"
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
-from riesz.errors import MeshError, RieszError
+from riesz.errors import MeshError, RieszError, nearest
 from riesz.fem.elements.domain import facet_domain
 from riesz.fem.elements.space import (
     Operator,
@@ -51,7 +51,6 @@ from riesz.observe.sensors import (
     Outflows,
     SeveralSensors,
 )
-from riesz.spelling import nearest
 
 
 class Placed(NamedTuple):

@@ -6,14 +6,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import ndtr
 
-from riesz.errors import RieszError
+from riesz.errors import RieszError, nearest
 from riesz.latent.representatives import node_volumes, spread_nodes, volumes_about
 from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.prediction.draws import AtPlaces, NodalDraws, PosteriorDraws, RegionDraws
 from riesz.prediction.elsewhere import Elsewhere, elsewhere
 from riesz.prediction.next_places import NextPlaces, best_places, joint_of
-from riesz.spelling import nearest
 
 STATE, BUDGET, EXCEED = "u", "budget:", "exceed:"
 

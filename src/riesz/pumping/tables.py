@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, listed
 from riesz.io.tables.text import TextTable, read_csv
 from riesz.pumping.well import Numbers, Readings
-from riesz.spelling import listed
 
 FOOT, GALLON = 0.3048, 3.785411784e-3
 TIMES = {"s": 1 / 86400, "sec": 1 / 86400, "min": 1 / 1440, "h": 1 / 24, "d": 1.0, "days": 1.0}

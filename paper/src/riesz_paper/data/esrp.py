@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, listed, nearest
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.lines import Line
 from riesz.geometry.outline import contains, distance_to_outline, outline_from
-from riesz.spelling import listed, nearest
 from riesz_paper.data.esrp_files import (
     Layer,
     SplitTable,

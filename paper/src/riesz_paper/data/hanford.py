@@ -12,8 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.errors import FileFormatError, RieszError
-from riesz.spelling import listed
+from riesz.errors import FileFormatError, RieszError, listed
 from riesz_paper.data.library import data_folder
 
 MESHES = ("1x", "4x")

@@ -6,8 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from riesz.errors import RieszError
-from riesz.spelling import listed, nearest
+from riesz.errors import RieszError, listed, nearest
 
 VARIABLE = "RIESZ_DATA"
 

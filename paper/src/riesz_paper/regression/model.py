@@ -14,8 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.errors import RieszError
-from riesz.spelling import listed, nearest
+from riesz.errors import RieszError, listed, nearest
 from riesz_paper.regression.covariates import Covariates, check_target
 from riesz_paper.regression.effects import (
     AbstractEffect,

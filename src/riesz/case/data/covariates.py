@@ -10,11 +10,10 @@ import scipy.linalg as sla
 from jaxtyping import Float
 
 from riesz.case.data.prepared import Covariate, Prepared
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, listed
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points
 from riesz.latent.scales import inducing_factor
-from riesz.spelling import listed
 
 EFFECTS, LOCAL = "effects", "local"
 """The names of the unknowns: effects of covariates, and what neighbours share."""

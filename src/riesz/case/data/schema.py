@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, PositiveFloat, model_validator
 
 from riesz.case.table import Table, is_finite, shown
+from riesz.errors import listed
 from riesz.geometry.crs import is_crs_text
-from riesz.spelling import listed
 
 ALLOWED = (
     'give a text, a number, a list of them, or a range such as { min = 1 }; "" is an empty cell'

@@ -21,13 +21,12 @@ from riesz.case.file.stresses import Histories, History, history_in
 from riesz.case.file.time_axis import When
 from riesz.case.file.wells import AXES, RATE, WellPoints, step_rates
 from riesz.case.table import Decisions, Table, is_finite, table_of, toml_in
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, listed, nearest
 from riesz.fem.terms.regional import scaled
 from riesz.fem.terms.series import LINEAR, series
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import read_table
-from riesz.spelling import listed, nearest
 
 SHIFTS = {"factor", "add"}
 

@@ -8,14 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.schema import DomainTable, RectangleTable
-from riesz.errors import FileFormatError, told_of
+from riesz.errors import FileFormatError, listed, told_of
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_domain, read_outline_file
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.shapes import rectangle
 from riesz.mesher.polygon import mesh_from_polygon
-from riesz.spelling import listed
 
 FEWEST_LEVELS, MOST_LEVELS = 2, 4
 COARSE_EDGES = 6

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, model_validator
 
 from riesz.case.file.stresses import stand_in
 from riesz.case.table import Table, as_coefficient, is_finite, shown
-from riesz.errors import told_of
+from riesz.errors import listed, told_of
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scaled
 from riesz.fem.terms.series import Series
@@ -25,7 +25,6 @@ from riesz.fem.terms.weakform import (
 )
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST
-from riesz.spelling import listed
 
 TERMS = ("storage", "diffusion", "advection", "reaction", "leakage", "level", "source")
 PRINCIPAL = ("along", "across", "angle")

@@ -17,7 +17,7 @@ from riesz.case.data.prepared import AXES
 from riesz.case.data.schema import CRS
 from riesz.case.file.noise import NoiseTable, Readings, likelihood_of, values_of
 from riesz.case.table import NumberOrName, Table
-from riesz.errors import FileFormatError, told_of
+from riesz.errors import FileFormatError, listed, told_of
 from riesz.geometry.crs import projected
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
@@ -36,7 +36,6 @@ from riesz.observe.observables import (
     LogOf,
 )
 from riesz.observe.observations import Observations, observations
-from riesz.spelling import listed
 
 VALUE, AVERAGE, FLUX = "value", "average", "flux"
 GRADIENT, DIFFERENCE, COEFFICIENT = "gradient", "difference", "coefficient"

@@ -9,13 +9,12 @@ from jaxtyping import Bool, Float
 from pydantic import PositiveFloat, field_validator, model_validator
 
 from riesz.case.table import Coefficient, Table
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, listed
 from riesz.io.tables.dates import Times
 from riesz.observe.continuous import CorrelatedNormal, LogNormal
 from riesz.observe.counts import IDENTITY, LOG, LOGIT, Binomial, NegativeBinomial, Poisson
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood, Censored, Gaussian, StudentT
-from riesz.spelling import listed
 
 NORMAL, STUDENT, LOG_NORMAL = "normal", "student-t", "log-normal"
 CORRELATED, GROUPED = "correlated", "grouped"

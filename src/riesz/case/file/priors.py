@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
 from riesz.case.table import Numbers, Table, is_finite, shown
+from riesz.errors import nearest
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP, LogGP
 from riesz.latent.karhunen_loeve import KarhunenLoeve
@@ -18,7 +19,6 @@ from riesz.latent.regions import Regions
 from riesz.latent.scales import LearnedScales
 from riesz.latent.spde import SPDEField
 from riesz.mesh.tags import REST
-from riesz.spelling import nearest
 
 
 class AbstractPriorTable(Table):

@@ -29,10 +29,9 @@ from riesz.case.file.wells import WellTable
 from riesz.case.table import Table
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_class, engine_of
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed, nearest
 from riesz.mesh.tags import REST
 from riesz.problem.unknowns import check_free_names
-from riesz.spelling import listed, nearest
 
 
 class RectangleTable(Table):

@@ -15,10 +15,9 @@ from riesz.case.data.covariates import Category, Single, design_of, encodings_of
 from riesz.case.data.prepared import Covariate, covariate_in
 from riesz.case.run.folder import Run
 from riesz.case.run.request import PredictionRequest
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, listed, nearest
 from riesz.io.maps.raster import raster_values
 from riesz.io.tables.numbers import number_in
-from riesz.spelling import listed, nearest
 
 RASTERS = (".tif", ".tiff")
 

@@ -27,7 +27,7 @@ from riesz.case.run.request import (
     check_target,
     spelt_times,
 )
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.crs import projected
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, style_of, write_raster, write_style
@@ -48,7 +48,6 @@ from riesz.prediction.next_draws import (
     wanted,
 )
 from riesz.prediction.next_places import NextPlaces
-from riesz.spelling import nearest
 
 SUFFIXES = (CSV, TIF, PNG)
 

@@ -33,7 +33,7 @@ from riesz.case.run.request import (
     check_request,
     statistics_in,
 )
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, bands_of, finite_range
 from riesz.io.tables.layers import read_table
@@ -46,7 +46,6 @@ from riesz.observe.sites import UNREAD, SiteErrors
 from riesz.prediction.draws import PosteriorDraws
 from riesz.prediction.elsewhere import elsewhere
 from riesz.prediction.statistics import Prediction, over_places
-from riesz.spelling import nearest
 
 DATED = "riesz.case.run.dated"
 """What knows of dates: imported where they are asked for, since it takes as long as a map."""

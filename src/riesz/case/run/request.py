@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from riesz.case.data.oddities import named_rows
 from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.run.measured import MEASUREMENT
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, listed, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.io.tables.dates import spelt_dates
@@ -22,7 +22,6 @@ from riesz.io.tables.text import TextTable
 from riesz.mesh.grid import Grid
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 from riesz.prediction.statistics import Prediction
-from riesz.spelling import listed, nearest
 
 CSV, TIF, GPKG, NC, VTU, PNG = SUFFIXES = (".csv", ".tif", ".gpkg", ".nc", ".vtu", ".png")
 STATE, FLUX = "u", "flux"

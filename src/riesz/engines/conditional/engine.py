@@ -55,14 +55,13 @@ from riesz.engines.nuts.engine import (
     warnings_of,
 )
 from riesz.engines.training import minimised
-from riesz.errors import OutOfTimeError, RieszError
+from riesz.errors import OutOfTimeError, RieszError, listed
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
 from riesz.progress import bar, spoken
-from riesz.spelling import listed
 
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from riesz.errors import FileFormatError, MeshError, RieszError, told_of
+from riesz.errors import FileFormatError, MeshError, RieszError, listed, told_of
 from riesz.geometry.crs import (
     LON_LAT,
     crs_of,
@@ -23,7 +23,6 @@ from riesz.io.tables.layers import crs_text, read_layer, text_of
 from riesz.io.tables.text import TextTable
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_polygon
-from riesz.spelling import listed
 
 GEOJSON = (".geojson", ".json")
 OUTLINES = (*GEOJSON, ".gpkg", ".shp")

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, listed, nearest
 from riesz.geometry.crs import crs_of
 from riesz.geometry.lines import geojson_in
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.sheets import OTHER_SHEETS, SHEETS, sheet_table
 from riesz.io.tables.text import TextTable, read_csv
-from riesz.spelling import listed, nearest
 
 LAYERS = (".gpkg", ".shp", ".geojson", ".json")
 NETCDF = (".nc", ".nc4", ".cdf")

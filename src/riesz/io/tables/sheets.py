@@ -6,11 +6,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from riesz.errors import FileFormatError, RieszError
+from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.dialect import Row, sheet_of
 from riesz.io.tables.text import TextTable, table_of_sheet
-from riesz.spelling import nearest
 
 SHEETS = (".xlsx", ".xlsm")
 OTHER_SHEETS = (".xls", ".ods", ".numbers")

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, nearest
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.dates import DAYS, Times, times_in
 from riesz.io.tables.dialect import Sheet, sheet_in
 from riesz.io.tables.numbers import number_in
-from riesz.spelling import nearest
 
 MOST_BYTES = 2**30
 """Of a table, unpacked: a small file may unpack to more than any memory holds."""

@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.engines.training import minimised
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed, nearest
 from riesz.latent.kernels import TINY
-from riesz.spelling import listed, nearest
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
 from riesz_paper.baselines.standard import Standard, standard_of
 from riesz_paper.regression.covariates import Covariates, check_target

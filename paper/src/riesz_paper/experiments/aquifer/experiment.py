@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed, nearest
 from riesz.io.store.results import Row
-from riesz.spelling import listed, nearest
 from riesz_paper.baselines.standard import standard_of
 from riesz_paper.data.esrp import Aquifer, splits_of
 from riesz_paper.experiments.aquifer.data import (

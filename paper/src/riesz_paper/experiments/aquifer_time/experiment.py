@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed, nearest
 from riesz.io.store.results import Row
-from riesz.spelling import listed, nearest
 from riesz_paper.data.esrp import Aquifer, splits_of
 from riesz_paper.experiments.aquifer_time.changes import DIFFUSIVITIES, FIRST_RECHARGE, NUM_TERMS
 from riesz_paper.experiments.aquifer_time.figures import draw_drift, draw_scores

@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.datasets.jura import CATEGORIES, SECONDARIES, Samples, jura_grid
-from riesz.errors import RieszError
+from riesz.errors import RieszError, listed, nearest
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_points
-from riesz.spelling import listed, nearest
 from riesz_paper.regression.covariates import Covariates, check_varies
 from riesz_paper.regression.physical_field import Modes, modes_of
 
