@@ -9,7 +9,6 @@ from tests.many import stub
 from tests.many.stub import finished, rows, sites
 
 from riesz.errors import RieszError
-from riesz.many import attempt
 from riesz.many.campaign import Campaign, fit_sites
 from riesz.many.ledger import Row, read_row, write_row
 from riesz.many.scheduler import Groups, Pool, Task, dask_module, queue
@@ -17,7 +16,7 @@ from riesz.many.scheduler import Groups, Pool, Task, dask_module, queue
 
 @pytest.fixture
 def campaign(tmp_path, monkeypatch):
-    monkeypatch.setattr(attempt, "SITE_FIT", "tests.many.stub")
+    monkeypatch.setattr("riesz.many.campaign.SITE_FIT", "tests.many.stub")
     monkeypatch.setattr(stub, "SECONDS", 0.0)
     source = sites(tmp_path / "sites", ["a", "b", "deep/c"])
     return Campaign(source, tmp_path / "runs", pool=Pool(1))

@@ -1,17 +1,26 @@
-"""Many fits from beginning to end: what is left to do is given out, and all of it is told."""
+"""Many fits from beginning to end: what is left to do is given out, and all of it is told.
+
+An attempt at a fit is counted before, in the process that makes it, and written down afterwards.
+One page links the report of each.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from html import escape
+from importlib import import_module
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from time import monotonic
+from string import Template
+from time import monotonic, perf_counter
 from typing import Any
+from urllib.parse import quote
 
 from riesz.errors import RieszError
-from riesz.many.attempt import attempted
+from riesz.io.store.files import write_bytes
 from riesz.many.ledger import (
     DONE,
     FAILED,
@@ -21,6 +30,7 @@ from riesz.many.ledger import (
     Row,
     assembling,
     coordinating,
+    fitting,
     read_row,
     rows_of,
     waiting,
@@ -28,7 +38,6 @@ from riesz.many.ledger import (
     write_table,
 )
 from riesz.many.orders import Order
-from riesz.many.page import write_page
 from riesz.many.scheduler import Outcome, Pool, Task, run_tasks
 from riesz.many.sites import MANIFEST, Described, Settings, Site, sites_in
 from riesz.progress import bar
@@ -36,6 +45,13 @@ from riesz.progress import bar
 SECONDS_BETWEEN_TABLES = 30.0
 
 Told = Callable[[str], None]
+
+SITE_FIT = "riesz.many.site_fit"
+"""Imported after an attempt is counted: what takes down a process may happen there too."""
+
+PAGE = "index.html"
+SHOWN_BY = ("report.html", "summary.txt")
+"""What a name leads to: the first of these that is there."""
 
 
 @dataclass(frozen=True)
@@ -251,3 +267,127 @@ def assemble(
 def counts(rows: Sequence[Row]) -> dict[str, int]:
     """How many fits have each verdict, or are in another state."""
     return dict(Counter(str(row.verdict) if row.state == DONE else row.state for row in rows))
+
+
+def attempted(order: Order) -> Row:
+    """The row of a fit after one attempt, which is also in the ledger unless the disk is full."""
+    try:
+        with fitting(Path(order.runs), order.site.name):
+            return taken_up(order)
+    except RieszError as error:
+        return replace(waiting(order.site), state=FAILED, message=str(error))
+
+
+def taken_up(order: Order) -> Row:
+    runs, site = Path(order.runs), order.site
+    out = runs / site.name
+    before = read_row(runs, site.name)
+    if before is not None and before.digest != site.digest:
+        # Only where the user asked for it: others are told of, and nothing is given out.
+        import_module(SITE_FIT).removed(out)
+        before = None
+    whole = before is not None and (out / MANIFEST).is_file()
+    if before is not None and whole and before.state == DONE:
+        return before
+    if before is not None and whole:
+        return concluded(order, before, lambda how: how.taken_over(order, before, out))
+    died = 0 if before is None else before.died
+    if before is not None and died >= order.attempts:
+        return given_up(order, before)
+    row = replace(waiting(site), state=RUNNING, attempts=died + 1)
+    write_row(runs, row)
+    start = perf_counter()
+
+    def fitted(how: Any) -> Row:
+        found = how.fitted(order, row, out)
+        return replace(found, seconds=round(perf_counter() - start, 2))
+
+    return concluded(order, row, fitted)
+
+
+def concluded(order: Order, row: Row, made: Callable[[Any], Row]) -> Row:
+    """The row as it is in the end, whatever goes wrong."""
+    runs = Path(order.runs)
+    try:
+        row = made(import_module(SITE_FIT))
+    except KeyboardInterrupt:
+        write_row(runs, replace(row, state=WAITING, attempts=row.attempts - 1))
+        raise
+    except Exception as error:
+        row = replace(row, state=FAILED, message=told(error, order))
+    return written(runs, row)
+
+
+def given_up(order: Order, before: Row) -> Row:
+    if not order.is_last:
+        return replace(before, state=SUSPECTED)
+    message = (
+        f"the process that fitted it ended {before.died} times without a word: it crashed, ran out "
+        f"of memory, or was killed. See how by itself: {alone(order)}"
+    )
+    return written(Path(order.runs), replace(before, state=FAILED, message=message))
+
+
+def written(runs: Path, row: Row) -> Row:
+    """The row; where it could not be kept, as failed: the next run finds what there is."""
+    try:
+        write_row(runs, row)
+    except RieszError as error:
+        return replace(row, state=FAILED, message=row.message or str(error))
+    return row
+
+
+def told(error: Exception, order: Order) -> str:
+    if isinstance(error, RieszError):
+        return str(error)
+    reason = import_module(SITE_FIT).reason(error)
+    return f"{type(error).__name__}: {reason} See it by itself: {alone(order)}"
+
+
+def alone(order: Order) -> str:
+    return f"riesz fit {order.site.problem} --seed {order.site.seed} --out NEW"
+
+
+def write_page(runs: Path, rows: Sequence[Row]) -> None:
+    heading = f"{len(rows)} fits in {runs.resolve().name}"
+    template = files("riesz.many").joinpath("overview.html").read_text(encoding="utf-8")
+    seconds = sum(row.seconds or 0.0 for row in rows)
+    page = Template(template).substitute(
+        title=escape(heading),
+        heading=escape(heading),
+        intro=f"{sum(row.state == DONE for row in rows)} are done, in {seconds:.0f} seconds of "
+        'fitting. The same as a table: <a href="ledger.csv">ledger.csv</a>.',
+        counts="\n".join(
+            f"<li>{mark(word)} {count}</li>"
+            for word, count in Counter(map(said, rows)).most_common()
+        ),
+        rows="\n".join(line(runs, row) for row in rows),
+    )
+    write_bytes(runs / PAGE, page.encode())
+
+
+def said(row: Row) -> str:
+    """The verdict on a fit that is done, or how far it is."""
+    return row.verdict or DONE if row.state == DONE else row.state
+
+
+def mark(word: str) -> str:
+    return f'<span class="level {escape(word.replace(" ", "-"))}">{escape(word)}</span>'
+
+
+def line(runs: Path, row: Row) -> str:
+    seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+    message = f'<div class="message">{escape(row.message)}</div>' if row.message else ""
+    return (
+        f'<tr><td>{linked(runs, row)}{message}</td><td class="verdict">{mark(said(row))}</td>'
+        f'<td class="extra">{escape(row.engine or "")}</td>'
+        f'<td class="number extra">{row.attempts}</td><td class="number">{seconds}</td></tr>'
+    )
+
+
+def linked(runs: Path, row: Row) -> str:
+    name = escape(row.name)
+    for file in SHOWN_BY:
+        if row.state == DONE and (runs / row.name / file).is_file():
+            return f'<a href="{escape(quote(f"{row.name}/{file}"))}">{name}</a>'
+    return name

@@ -1,13 +1,17 @@
 """The ledger of many fits: one small file a fit, each written whole or not at all.
 
 Who fits writes the row: before it begins, so that a fit that takes its process down is counted, and
-after its run folder is complete. Nobody needs to survive for the ledger to be right.
+after its run folder is complete. Nobody needs to survive for the ledger to be right:
+locks between processes end with the process that holds them, however it ends.
 """
 
 import json
+import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from importlib import import_module
 from pathlib import Path
 
 from riesz.errors import FileFormatError, RieszError
@@ -18,7 +22,6 @@ from riesz.io.store.files import (
     remove_partials,
     write_bytes,
 )
-from riesz.many.locks import BusyError, locked
 from riesz.many.sites import LEDGER, Site
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
@@ -28,6 +31,8 @@ SUSPECTED = "suspected"
 TABLE = "ledger.csv"
 SECONDS_TO_END = 60.0
 """How long a process that lost its coordinator may take to end."""
+
+SECONDS_BETWEEN_TRIES = 0.1
 
 
 @dataclass(frozen=True)
@@ -132,3 +137,48 @@ def assembling(runs: Path) -> Iterator[None]:
     """One at a time: the last part to end then sees the rows of all."""
     with locked(prepared_folder(runs / LEDGER) / ".lock-assembly", seconds=SECONDS_TO_END):
         yield
+
+
+class BusyError(Exception):
+    """Another process has it."""
+
+
+@contextmanager
+def locked(path: Path, *, shared: bool = False, seconds: float = 0.0) -> Iterator[None]:
+    """Hold a lock by the name of a file, which stays; raises `BusyError` after so many seconds.
+
+    Several may share one; one that is not shared excludes all others.
+    """
+    try:
+        place = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RieszError(f"{path} cannot be written: {error.strerror}.") from None
+    try:
+        end = time.monotonic() + seconds
+        while not taken(place, shared=shared):
+            if time.monotonic() >= end:
+                raise BusyError(path)
+            time.sleep(SECONDS_BETWEEN_TRIES)
+        yield
+    finally:
+        os.close(place)
+
+
+def taken(place: int, *, shared: bool) -> bool:
+    """Whether the lock could be had now."""
+    if os.name == "nt":
+        own = import_module("msvcrt")
+        with suppress(OSError):
+            own.locking(place, own.LK_NBLCK, 1)
+            return True
+        return False
+    own = import_module("fcntl")
+    try:
+        own.flock(place, (own.LOCK_SH if shared else own.LOCK_EX) | own.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:  # some file systems of clusters have none
+        raise RieszError(
+            f"the file system has no locks ({error.strerror}): choose an --out on another one."
+        ) from None
+    return True
