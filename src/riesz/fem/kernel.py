@@ -152,6 +152,13 @@ def entity_outflows(
     return integrate(point_outflow, physics, facets, local_states)[0]
 
 
+@eqx.filter_jit
+def conductions(physics: Physics, domain: Domain) -> Float[Array, "dim dim entity"]:
+    """The integral of the tensor that turns slopes into fluxes: of each axis, then of the flux."""
+    columns = jnp.stack(integrate(point_conduction, physics, domain, ()))
+    return columns.reshape(domain.dim, domain.dim, -1)
+
+
 def resolved(terms: tuple[Term, ...], element: Lagrange, z: PyTree) -> Physics:
     """The terms with their latents replaced by values."""
 
@@ -249,6 +256,17 @@ def point_outflow(
         return (jnp.zeros_like(entity.measure),)
     outward = [f * n for f, n in zip(flux, entity.normal, strict=True) if f is not None]
     return (-weight * entity.measure * sum(outward),)
+
+
+def point_conduction(
+    physics: Physics, entity: Entity, barycentric: Numbers, weight: Number
+) -> Numbers:
+    """The flux that a slope of one along each axis makes, of terms linear in slopes."""
+    axes, x = range(physics.element.dim), position(entity.vertices, barycentric)
+    units = [State(0.0, tuple(float(axis == other) for other in axes)) for axis in axes]
+    points = [Point(x, barycentric, unit, physics.z) for unit in units]
+    forms = [sum_of_terms(physics, entity.gathered, entity.normal, point) for point in points]
+    return tuple(weight * entity.measure * part for form in forms for part in form.flux or ())
 
 
 def form_at(physics: Physics, entity: Entity, barycentric: Numbers) -> LinearForm:

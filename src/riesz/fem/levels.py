@@ -9,17 +9,17 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Int
 
+from riesz.arrays import on_device
 from riesz.errors import SolveError
-from riesz.fem.assembly import jacobian
-from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, strong_part
+from riesz.fem.kernel import conductions, resolved
+from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, strong
 from riesz.fem.linear.multigrid.solver import Multigrid, from_prolongations
 from riesz.fem.linear.multigrid.tables import dimensions
-from riesz.fem.problem import BoundaryValueProblem, Group
+from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
     Constant,
@@ -28,7 +28,7 @@ from riesz.fem.terms.coefficient import (
     reads_state,
     with_parts,
 )
-from riesz.fem.terms.weakform import MOVING, diffusion
+from riesz.fem.terms.weakform import MOVING, Term, diffusion
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, midpoint_prolongation
 
@@ -89,7 +89,6 @@ def prolongations_of(
     if problem.space.element.degree == 2:
         between = midpoint_prolongation(mesh.num_nodes, problem.space.edges)
         free = narrowed(prolongations, between, free)
-        matrix = coarsened(matrix, prolongations[0])
     if hierarchy is not None:
         check_hierarchy(hierarchy, mesh)
         if is_all_round(matrix, mesh.dim):
@@ -108,48 +107,56 @@ def prolongations_of(
 
 
 def representative(problem: BoundaryValueProblem, z: Any = None) -> sp.csr_array:
-    """The matrix of diffusion alone, which says what hangs together how strongly.
+    """The matrix of diffusion alone for linear elements: what hangs together how strongly.
 
     Storage, leakage and the like help smoothing, and transport is what upwinding is for.
-    Coefficients that are not known are one.
+    Coefficients that are not known are one. The host adds cells up: to compile a whole matrix for
+    it would take several times as long as all the rest that is done before the first solve.
     """
     z = None if is_traced(z) else z
-
-    def known(part: AbstractCoefficient) -> AbstractCoefficient:
-        arguments = part.num_arguments if isinstance(part, Function) else 0
-        is_open = z is None and (part.names or arguments > 1)
-        return Constant(jnp.ones(())) if is_open or reads_state(part) else part
-
-    def of_diffusion(group: Group) -> Group:
-        terms = tuple(
-            dataclasses.replace(
-                term,
-                coefficients={
-                    name: with_parts(one, known) for name, one in term.coefficients.items()
-                },
-            )
-            for term in group.terms
-            if term.integrand in MOVING
-        )
-        return dataclasses.replace(group, terms=terms)
-
-    with jax.ensure_compile_time_eval():  # whoever asks may be in the middle of being compiled
-        cells, *facets = map(of_diffusion, (problem.cells, *problem.facets))
-        cells = cells if cells.terms else dataclasses.replace(cells, terms=diffusion(1.0).terms)
-        only = dataclasses.replace(
-            problem, cells=cells, facets=tuple(group for group in facets if group.terms)
-        )
-        zeros = jnp.zeros(problem.space.num_dofs, problem.dtype)
-        matrix = sp.csr_array(jacobian(only, zeros, z).to_scipy(), dtype=float)
-    diagonal = matrix.diagonal()
-    if z is not None and not (np.isfinite(matrix.data).all() and (diagonal != 0).all()):
+    mesh, pattern = problem.space.mesh, problem.pattern
+    columns, starts = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
+    values = np.zeros(len(columns) + 1)  # fixed unknowns have the last one
+    for group in (problem.cells, *problem.facets):
+        with jax.ensure_compile_time_eval():  # whoever asks may be in the middle of being compiled
+            terms = of_diffusion(group.terms, z)
+            if not terms and group is not problem.cells:
+                continue
+            terms = terms or diffusion(1.0).terms
+            physics = resolved(terms, problem.space.element, z)
+            tensors = np.asarray(conductions(physics, group.domain), float)
+        slopes = np.asarray(group.domain.inverse_jacobian, float)
+        slopes = np.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
+        local = np.einsum("iac,jac->ijc", slopes, np.einsum("bac,jbc->jac", tensors, slopes))
+        entries = np.asarray(group.entries)[: mesh.dim + 1, : mesh.dim + 1]
+        values += np.bincount(entries.ravel(), local.ravel(), len(values))
+    matrix = sp.csr_array((values[:-1], columns, starts), shape=(pattern.size, pattern.size))
+    size = np.searchsorted(np.asarray(problem.free), mesh.num_nodes)  # middles of edges follow
+    matrix = sp.csr_array(matrix[:size, :size])
+    if z is not None and not (np.isfinite(matrix.data).all() and (matrix.diagonal() != 0).all()):
         return representative(problem)
     return matrix
 
 
+def of_diffusion(terms: tuple[Term, ...], z: Any) -> tuple[Term, ...]:
+    """Those that move something, with ones for what is not known."""
+
+    def known(part: AbstractCoefficient) -> AbstractCoefficient:
+        arguments = part.num_arguments if isinstance(part, Function) else 0
+        is_open = z is None and (part.names or arguments > 1)
+        return Constant(on_device(1.0)) if is_open or reads_state(part) else part
+
+    def with_known(term: Term) -> Term:
+        own = {name: with_parts(one, known) for name, one in term.coefficients.items()}
+        return dataclasses.replace(term, coefficients=own)
+
+    return tuple(with_known(term) for term in terms if term.integrand in MOVING)
+
+
 def is_all_round(matrix: sp.csr_array, dim: int) -> bool:
     """Whether most unknowns hang together with neighbours in all directions."""
-    neighbours = np.diff(strong_part(matrix).indptr) - 1
+    entries = sp.coo_array(matrix)
+    neighbours = np.bincount(entries.row[strong(entries)], minlength=len(matrix.indptr) - 1)
     return float(np.mean(neighbours < ALL_ROUND * dim)) <= MOST_LINKED
 
 

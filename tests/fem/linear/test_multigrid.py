@@ -173,6 +173,36 @@ def test_unknown_coefficients_count_as_one_until_values_are_known():
     assert prolongations_of(problem, meshes)[0].shape == meshes.prolongations[-1].shape
 
 
+@pytest.mark.parametrize(
+    "space",
+    [P1(GRID.meshes[-1]), P2(GRID.meshes[-1]), P1(GRID.meshes[-1], axisymmetric=True)],
+    ids=["linear", "quadratic", "axisymmetric"],
+)
+def test_couplings_are_those_of_diffusion_alone_in_cells_and_along_facets(space):
+    tensor = jnp.asarray([[2.0, 0.5], [0.5, 1.0]])
+    form = diffusion(lambda x: (1 + x[0]) * tensor) + diffusion(0.3, on="top")
+    linear = P1(space.mesh, axisymmetric=space.axisymmetric)
+    wanted = boundary_value_problem(linear, form, {"left": 0.0})
+    problem = boundary_value_problem(space, form + reaction("k") + robin(2.0, 1.0), {"left": 0.0})
+    exact = jacobian(wanted, jnp.zeros(linear.num_dofs)).to_scipy().toarray()
+    np.testing.assert_allclose(representative(problem).toarray(), exact, atol=1e-12)
+
+
+def test_setting_up_compiles_few_programs():
+    """Compilation was most of its time when it asked for a whole matrix: some twenty programs."""
+    meshes, programs = hierarchy(box((3, 4, 5)), 2), []
+    problem = boundary_value_problem(P1(meshes.meshes[-1]), diffusion("a") - source(1.0), FIXED)
+
+    def listen(event, duration, **_):
+        if "backend_compile" in event:
+            programs.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    multigrid(problem, meshes)
+    jax.monitoring.clear_event_listeners()
+    assert len(programs) <= 4
+
+
 @pytest.mark.parametrize("contrast", [1.0, 1e12])
 def test_aggregates_of_a_chain_with_weak_links_are_finite_and_keep_constants(contrast):
     """Weak entries may leave nothing on the diagonal of an unknown between two others."""

@@ -29,7 +29,8 @@ def smoothed_aggregation(matrix: sp.csr_array) -> sp.csr_array:
     left, diagonal = (np.asarray(one.diagonal(), float) for one in (filtered, matrix))
     inverse_diagonal = 1 / np.where(left / diagonal > LEAST_DIAGONAL, left, diagonal)
     scaled = sp.csr_array(sp.diags_array(inverse_diagonal) @ filtered)
-    damping = 4 / 3 / largest_eigenvalue(scaled)
+    largest = abs(scaled).sum(axis=1).max()  # of eigenvalues at most; sharp for diffusion
+    damping = 4 / 3 / largest
     prolongation = sp.csr_array(tentative - damping * (scaled @ tentative))
     prolongation.sort_indices()
     return prolongation
@@ -37,19 +38,25 @@ def smoothed_aggregation(matrix: sp.csr_array) -> sp.csr_array:
 
 def strong_part(matrix: sp.csr_array) -> sp.csr_array:
     """Without weak entries, which are added to the diagonal: row sums stay."""
-    entries, diagonal = sp.coo_array(matrix), matrix.diagonal()
-    rows, columns, size = entries.row, entries.col, len(diagonal)
-    beside = rows != columns
-    root = np.sqrt(np.abs(diagonal))
-    shares = np.where(beside, np.abs(entries.data) / (root[rows] * root[columns]), 0.0)
-    largest = np.maximum.reduceat(shares, matrix.indptr[:-1])
-    least = STRONG * np.maximum(largest[rows], largest[columns])
-    strong = beside & (shares >= least) & (shares > 0)
-    weak = beside & ~strong
-    lumped = diagonal + np.bincount(rows[weak], entries.data[weak], minlength=size)
-    every = np.arange(size)
-    places = np.append(rows[strong], every), np.append(columns[strong], every)
-    return sp.csr_array((np.append(entries.data[strong], lumped), places), shape=matrix.shape)
+    entries = sp.coo_array(matrix)
+    rows, columns, values = entries.row, entries.col, entries.data.copy()
+    kept = strong(entries)
+    diagonal = rows == columns
+    weak = ~(kept | diagonal)
+    values[diagonal] += np.bincount(rows[weak], values[weak], minlength=len(matrix.indptr) - 1)
+    kept |= diagonal
+    starts = np.append(0, np.cumsum(kept))[matrix.indptr]
+    return sp.csr_array((values[kept], columns[kept], starts), shape=matrix.shape)
+
+
+def strong(entries: sp.coo_array) -> Bool[np.ndarray, " entry"]:
+    """Which entries beside the diagonal are; rows in ascending order, each with its diagonal."""
+    rows, columns = entries.row, entries.col
+    root = np.sqrt(np.abs(entries.data[rows == columns]))
+    shares = np.abs(entries.data) / (root[rows] * root[columns])
+    shares[rows == columns] = 0.0
+    largest = np.maximum.reduceat(shares, np.searchsorted(rows, np.arange(len(root))))
+    return (shares >= STRONG * np.maximum(largest[rows], largest[columns])) & (shares > 0)
 
 
 def with_lonely(
@@ -63,11 +70,6 @@ def with_lonely(
     members = members.copy()
     members[rows[order]] = members[columns[order]]
     return members
-
-
-def largest_eigenvalue(scaled: sp.csr_array) -> float:
-    """An upper bound from row sums, which is sharp for matrices of diffusion."""
-    return float(abs(scaled).sum(axis=1).max())
 
 
 def aggregates(graph: sp.csr_array) -> Int[np.ndarray, " unknown"]:

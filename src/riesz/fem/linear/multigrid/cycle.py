@@ -109,12 +109,6 @@ def jacobi(num_steps: int) -> Steps:
     return (0.0,) * num_steps, (DAMPED,) * num_steps
 
 
-def eigenvalue_bound(rows: Rows) -> Float[Array, ""]:
-    """No eigenvalue of the diagonally scaled matrix is above (Gershgorin)."""
-    diagonal = abs(rows.diagonal())
-    return jnp.max(jnp.where(diagonal == 0, 0.0, rows.magnitudes() / diagonal))
-
-
 def cycle(
     tables: tuple[Table, ...],
     transfers: tuple[Transfer, ...],
@@ -159,9 +153,13 @@ def matrices(
 
 
 def inverse_diagonal(rows: Rows, *, is_symmetric: bool) -> Vector:
-    """For the steps of a smoother; zero where a row only fills up."""
+    """For the steps of a smoother; zero where a row only fills up.
+
+    Over a bound of the eigenvalues of the diagonally scaled matrix (Gershgorin), where symmetric.
+    """
     diagonal = rows.diagonal()
-    bound = eigenvalue_bound(rows) if is_symmetric else 1.0
+    sums = jnp.where(diagonal == 0, 0.0, rows.magnitudes() / abs(diagonal))
+    bound = jnp.max(sums) if is_symmetric else 1.0
     return jnp.where(diagonal == 0, 0.0, 1 / (bound * diagonal))
 
 

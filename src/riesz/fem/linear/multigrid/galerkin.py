@@ -69,6 +69,12 @@ def with_ones(matrix: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def numbered(pattern: sp.csr_array) -> sp.csr_array:
+    """With the numbers of entries in their places."""
+    numbers = np.arange(pattern.nnz, dtype=np.int32)
+    return sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
+
+
 def rows_of(pattern: sp.csr_array) -> Entries:
     return np.repeat(np.arange(len(pattern.indptr) - 1, dtype=np.int32), np.diff(pattern.indptr))
 
@@ -93,7 +99,5 @@ def collected(
     num_sources: int,
 ) -> sp.csr_array:
     """Which sources, with which weights, make up each entry of a pattern."""
-    numbers = np.arange(pattern.nnz, dtype=np.int32)
-    numbered = sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
-    places = np.asarray(numbered[rows, columns]).ravel()
+    places = np.asarray(numbered(pattern)[rows, columns]).ravel()
     return sp.csr_array((weights, (places, sources)), shape=(pattern.nnz, num_sources))

@@ -14,7 +14,7 @@ from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, host_lu
 from riesz.fem.linear.multigrid.cycle import Matrices, Transfer, cycle, matrices
-from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin
+from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin, numbered
 from riesz.fem.linear.multigrid.krylov import Outcome, conjugate_gradients, conjugate_residuals
 from riesz.fem.linear.multigrid.tables import (
     Layout,
@@ -216,6 +216,4 @@ def level_layout(pattern: sp.csr_array) -> Layout:
 
 def mirrored(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:
     """For each entry that across the diagonal, in a symmetric pattern with sorted indices."""
-    numbers = np.arange(pattern.nnz, dtype=np.int32)
-    numbered = sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
-    return sp.csr_array(numbered.T).data
+    return sp.csr_array(numbered(pattern).T).data
