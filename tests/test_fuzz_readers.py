@@ -19,7 +19,7 @@ from riesz.errors import RieszError
 from riesz.io import read_mesh, write_mesh
 from riesz.io.maps.outlines import read_outline_file
 from riesz.io.store.results import read_results
-from riesz.io.tables.text import csv_table
+from riesz.io.tables.layers import csv_table
 from riesz.mesh.shapes import rectangle
 
 FEW, MANY = 300, 10_000

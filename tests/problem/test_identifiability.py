@@ -24,8 +24,8 @@ from riesz.latent.kernels import Matern52
 from riesz.latent.latent import latent_space
 from riesz.mesh.shapes import rectangle
 from riesz.mesh.tags import tag_region
-from riesz.problem.fields import with_fields
 from riesz.problem.identifiability import tell_unidentified_scale
+from riesz.problem.posing import with_fields
 
 MESH = rectangle((4, 4))
 HALVES = tag_region(MESH, "west", [[0, 0], [0.5, 0], [0.5, 1], [0, 1]])

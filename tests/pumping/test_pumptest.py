@@ -10,19 +10,24 @@ from tests.linear_gaussian import NOISE, linear_problem, response
 
 import riesz as rz
 from riesz.errors import FileFormatError, RieszError
-from riesz.pumping.closed_forms import closest, leaky_well_function, superposed
 from riesz.pumping.fit import (
     DRIFT,
     INDEPENDENT,
+    Resolution,
     check_readings,
+    closest,
     coordinates_of,
     fit_test,
+    growing_times,
+    leaky_well_function,
     levels_of,
     log_evidence,
     noise_of,
+    pumped_problem,
+    superposed,
+    times_of,
 )
-from riesz.pumping.flow import Resolution, growing_times, pumped_problem, times_of
-from riesz.pumping.residuals import correlation, missing_physics, out_of_range
+from riesz.pumping.results import correlation, missing_physics, out_of_range
 from riesz.pumping.tables import rates_in, read_readings
 from riesz.pumping.well import Pumped, Readings
 

@@ -14,7 +14,7 @@ from rdata.conversion.to_r import ConverterFromPythonToR, build_r_object
 from rdata.parser import RObjectType
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.tables.text import read_csv
+from riesz.io.tables.layers import read_csv
 from riesz_paper.data.esrp import esrp, splits_of
 from riesz_paper.data.esrp_download import SHA256, fetch_esrp
 from riesz_paper.data.esrp_raw import constructors, iso_dates, raster_from, read_raw

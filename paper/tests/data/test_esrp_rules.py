@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import RieszError
-from riesz.io.tables.text import read_csv
+from riesz.io.tables.layers import read_csv
 from riesz_paper.data.esrp_build import PROJ4, lon_lat
 from riesz_paper.data.esrp_rules import (
     drop_reasons,

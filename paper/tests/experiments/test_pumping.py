@@ -6,9 +6,7 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.pumping.closed_forms import superposed
-from riesz.pumping.fit import INDEPENDENT, coordinates_of, levels_of
-from riesz.pumping.flow import pumped_problem
+from riesz.pumping.fit import INDEPENDENT, coordinates_of, levels_of, pumped_problem, superposed
 from riesz.pumping.well import Readings
 from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.experiment import draw, pumping, row, summarise, table_of

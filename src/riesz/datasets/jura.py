@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.errors import FileFormatError, RieszError, listed, nearest
-from riesz.io.tables.text import TextTable, csv_table, read_csv
+from riesz.io.tables.layers import TextTable, csv_table, read_csv
 
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
 CATEGORIES = ("landuse", "rock")

@@ -11,7 +11,7 @@ from typing import Any
 
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.files import read_bytes
-from riesz.io.tables.text import TextTable, read_csv
+from riesz.io.tables.layers import TextTable, read_csv
 
 PROBLEM, NAME, SEED = "problem", "name", "seed"
 """Columns of a table; only the first must be there."""

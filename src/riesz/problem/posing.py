@@ -1,10 +1,14 @@
-"""Problems put together from their parts, and checked before any work is done."""
+"""Problems put together from their parts, and checked before any work is done.
+
+Unknown fields take the place of their names, in equations and in prescribed values.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import DTypeLike
@@ -18,10 +22,19 @@ from riesz.fem.problem import (
     check_not_compiled,
     working_dtype,
 )
-from riesz.fem.terms.coefficient import as_coefficient
+from riesz.fem.terms.coefficient import (
+    AbstractCoefficient,
+    Function,
+    Latent,
+    as_coefficient,
+    with_parts,
+)
+from riesz.fem.terms.pointwise import Point, nowhere
+from riesz.fem.terms.series import TIME
 from riesz.fem.terms.weakform import WeakForm
 from riesz.fem.time.problem import INITIAL, SteadyState, TransientProblem, has_storage, in_time
 from riesz.fem.time.scheme import SDIRK2
+from riesz.latent.field import AbstractFieldLatent
 from riesz.latent.latent import LatentSpace, latent_space
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
@@ -38,7 +51,7 @@ from riesz.problem.checks import (
     check_parts,
     each_of,
 )
-from riesz.problem.fields import prescribed, with_field, with_fields
+from riesz.problem.dependence import dependence
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.problem.recording import InTime, Recording, distinct_places, readings
@@ -281,3 +294,62 @@ def with_observations(
         observations=located(observations, placed.centres),
         others=(),
     )
+
+
+def prescribed(
+    values: Mapping[str, Any], latents: LatentSpace, dim: int
+) -> dict[str, AbstractCoefficient]:
+    """Dirichlet values with the names of unknown fields replaced by the fields."""
+    return {
+        tag: with_field(as_coefficient(value, f"Dirichlet value on {tag!r}"), latents, dim)
+        for tag, value in values.items()
+    }
+
+
+def with_fields(form: WeakForm, latents: LatentSpace, dim: int) -> WeakForm:
+    """The equation with the names of unknown fields replaced by the fields."""
+    terms = tuple(
+        dataclasses.replace(
+            term,
+            coefficients={key: with_field(c, latents, dim) for key, c in term.coefficients.items()},
+        )
+        for term in form.terms
+    )
+    return WeakForm(terms, form.point_sources)
+
+
+def with_field(
+    coefficient: AbstractCoefficient, latents: LatentSpace, dim: int
+) -> AbstractCoefficient:
+    def field(part: AbstractCoefficient) -> AbstractCoefficient:
+        if isinstance(part, Latent):
+            return latents.latents[part.name].coefficient(part.name)
+        if isinstance(part, Function) and part.num_arguments > 1:
+            names = fields_read(part, latents, dim)
+            own = {name: latents.latents[name].coefficient(name) for name in names}
+            return dataclasses.replace(part, fields=own)
+        return part
+
+    return with_parts(coefficient, field)
+
+
+def fields_read(function: Function, latents: LatentSpace, dim: int) -> list[str]:
+    """Of a function of (x, z), where each is a number at x."""
+    fields = [n for n, one in latents.latents.items() if isinstance(one, AbstractFieldLatent)]
+    if not fields:
+        return []
+    scalar = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    inputs: dict[str, Any] = {**dict.fromkeys(fields, scalar), TIME: scalar}
+    for name in set(latents.names) - set(fields):
+        latent = latents.latents[name]
+        origin = jnp.zeros(latent.num_coordinates)
+        inputs[name] = jax.eval_shape(latent.value, origin)
+
+    def of_unknowns(z: dict[str, Any]) -> Any:
+        return function.at((), Point(jnp.zeros(dim), (), nowhere(dim), z))
+
+    try:
+        found = dependence(of_unknowns, inputs).reads
+    except KeyError:  # an unknown without a prior, which is told later
+        return []
+    return [name for name in fields if name in found]

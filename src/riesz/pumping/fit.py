@@ -1,12 +1,25 @@
-"""A fit of one test: a start by closed forms, then the Gaussian about the mode of the equation.
+r"""A fit of one test: a start by closed forms, then the Gaussian about the mode of the equation.
 
 Errors are independent, or readings of a well share some as well: a level, by which all of them are
 off, and a drift, which forgets itself over some share of a decade of time. What the model lacks is
 not noise, and intervals that take it for noise are too narrow.
+
+The equation is that of flow to a pumped well, in the radius about its axis and in time. The state
+is the fall of head. Water comes from the aquifer's storage, through a leaky layer above and from
+the well itself, whose casing empties as its level falls. A resistance to what enters the well
+(skin) is a ring about its wall that conducts less, drawn inside the wall.
+
+In closed form there is the drawdown about a well of no width in an endless aquifer. Theis (1935):
+$\frac{Q}{4\pi T} W(u)$, $u = r^2 S / 4 T t$, with the exponential integral $W(u) = \int_u^\infty
+e^{-y}\,dy/y$. Hantush & Jacob (1955), where water comes through a leaky layer of resistance $c$,
+have $W(u, r/\lambda) = \int_u^\infty e^{-y - r^2/4\lambda^2 y}\,dy/y$ in its place, $\lambda^2 = T
+c$. In the well itself a skin factor $\sigma$ adds $\frac{Q}{2\pi T}\sigma$. Rates that change are
+superposed, each change a well of its own.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import jax
@@ -15,17 +28,26 @@ import jax.random as jr
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Float
+from numpy.polynomial.legendre import leggauss
+from scipy.optimize import least_squares
+from scipy.special import exp1
 
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
+from riesz.fem.elements.space import P2
+from riesz.fem.terms.regional import scaled
+from riesz.fem.terms.series import series
+from riesz.fem.terms.weakform import diffusion, point_source, reaction, storage
+from riesz.fem.time.axis import time_axis
 from riesz.inference.fit import fit
+from riesz.mesh.shapes import graded, interval
 from riesz.observe.grouped import GroupedNormal
 from riesz.observe.likelihood import AbstractLikelihood, Gaussian
+from riesz.observe.observations import observations
 from riesz.posterior.checks import rms
 from riesz.posterior.posterior import Posterior
+from riesz.problem.posing import inverse_problem
 from riesz.problem.problem import InverseProblem
-from riesz.pumping.closed_forms import closest, superposed
-from riesz.pumping.flow import PRIORS, pumped_problem
 from riesz.pumping.well import Numbers, Pumped, Readings
 
 NOISE_SD, LEVEL_SD, DRIFT_SD, MEMORY = SCALES = ("noise_sd", "level_sd", "drift_sd", "memory")
@@ -41,6 +63,41 @@ NUM_DRAWS, NUM_CURVES = 20_000, 40
 LEAST = 1e-4  # m, of errors where a search begins
 
 Coordinates = Float[np.ndarray, " coordinate"]
+
+PRIORS = {
+    "k": dist.LogNormal(np.log(10.0), 3.0),  # m/d: 95 % from silt to gravel
+    "Ss": dist.LogNormal(np.log(1e-4), 3.0),  # 1/m
+    "c": dist.LogNormal(np.log(100.0), 3.0),  # d
+    "rc": dist.LogNormal(np.log(0.1), 1.0),  # m
+    "skin": dist.LogNormal(0.0, 2.0),  # a factor: 95 % from 0.02 to 50
+}
+"""The same for every test: they know no more than that an aquifer is pumped."""
+
+NUM_RING = 8
+"""Cells of the ring of a skin, whose radii differ by the factor e: a skin factor of one conducts
+in it as the aquifer does."""
+
+REACH = 1e5
+"""Radius of the aquifer, m, which no test feels."""
+
+NUM_POINTS = 400
+"""Of the quadrature over the logarithm of y, whose integrand is smooth."""
+
+LARGEST = 100.0
+"""Above this y the integrand is below 1e-43."""
+
+TRIED = {
+    "k": np.geomspace(1e-2, 1e4, 7),
+    "Ss": np.geomspace(1e-7, 1e-2, 6),
+    "c": (1e2, 1e4),
+    "skin": (0.1, 10.0),
+}
+"""Where a search begins: m/d, 1/m, d, and the skin factor."""
+
+NUM_SEARCHES, NUM_READINGS = 3, 200
+"""From the best of these, and by so many readings evenly over time."""
+
+AnyNumbers = Float[np.ndarray, " *reading"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,3 +232,141 @@ def coordinates_of(
         if name in values:
             found[place] = (np.log(values[name]) - prior.loc) / prior.scale
     return found
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How fine the section about a pumped well is, and how steps in time grow.
+
+    Levels follow the logarithms of radius and time, and so do cells and steps.
+    """
+
+    num_cells: int
+    growth: float  # of steps, from each to the next
+    early: float  # the first step is shorter than the time of the first reading by this factor
+
+
+FINE = Resolution(240, 1.03, 300.0)
+"""With which closed forms are met to a thousandth."""
+
+
+def growing_times(first: float, last: float, growth: float) -> Float[np.ndarray, " time"]:
+    """Steps that grow by one factor, about `first` at the beginning."""
+    count = np.log(1 + (growth - 1) * last / first) / np.log(growth)
+    return graded(0.0, last, int(np.ceil(count)), first=first)
+
+
+def times_of(well: Pumped, seen: Readings, by: Resolution) -> Float[np.ndarray, " time"]:
+    """Steps that grow anew whenever the rate changes, up to the last reading."""
+    last = seen.time.max()
+    starts = np.array([time for time, _ in well.rates if time < last])
+    found = [starts[:1]]
+    for start, end in zip(starts, np.append(starts[1:], last), strict=True):
+        within = seen.time[(seen.time > start) & (seen.time <= end)]
+        first = (within.min() if within.size else end) - start
+        found.append(start + growing_times(first / by.early, end - start, by.growth)[1:])
+        found[-1][-1] = end  # to the last digit: there the next rate begins
+    return np.concatenate(found)
+
+
+def conductivity_with_skin(well: Pumped) -> Callable[..., Any]:
+    """Times the thickness: between two radii a factor e apart, less by the skin factor."""
+
+    def found(x: Any, z: Any) -> Any:
+        own = well.thickness * z["k"]
+        return jnp.where(x[0] < well.well_radius, own / z["skin"], own)
+
+    return found
+
+
+def pumped_problem(
+    well: Pumped,
+    seen: Readings,
+    likelihood: AbstractLikelihood,
+    noise_priors: dict[str, Any],
+    by: Resolution = FINE,
+) -> InverseProblem:
+    """Readings of a test as an inverse problem."""
+    radii = graded(well.well_radius, REACH, by.num_cells)
+    wall, places = well.well_radius, seen.radius
+    conductivity = scaled("k", well.thickness)
+    if well.skin:
+        ring = well.well_radius * np.exp(np.linspace(-1, 0, NUM_RING + 1))
+        radii, wall = np.concatenate([ring[:-1], radii]), ring[0]
+        places = np.where(well.inside(places), wall, places)
+        conductivity = conductivity_with_skin(well)
+    mesh = interval(radii)
+    when, rates = np.transpose(well.rates)
+    rate = series(when, rates[:, None]) if len(rates) > 1 else rates
+    equation = (
+        storage(scaled("Ss", well.thickness))
+        + diffusion(conductivity)
+        - point_source([[wall]], rate)
+    )
+    if well.leaky:
+        equation = equation + reaction(lambda x, z: 1 / z["c"])
+    # All of the casing's water for each part of the circle that is the well's wall.
+    if well.stores:
+        equation = equation + storage(lambda x, z: z["rc"] ** 2 / (2 * wall), on="left")
+    elif well.casing_radius:
+        equation = equation + storage(well.casing_radius**2 / (2 * wall), on="left")
+    return inverse_problem(
+        P2(mesh, axisymmetric=True),
+        equation,
+        latents={name: PRIORS[name] for name in well.parameters} | noise_priors,
+        observations=observations(places[:, None], seen.level, times=seen.time),
+        likelihood=likelihood,
+        dirichlet={"right": 0.0},
+        times=time_axis(times_of(well, seen, by)),
+        initial=0.0,
+    )
+
+
+def leaky_well_function(u: AnyNumbers, ratio: AnyNumbers) -> AnyNumbers:
+    """Hantush's W(u, r / lambda), by Gauss's rule over log y; zero from `LARGEST` on."""
+    nodes, weights = leggauss(NUM_POINTS)
+    low = np.log(np.minimum(u, LARGEST))
+    half = (np.log(LARGEST) - low) / 2
+    y = np.exp(low[..., None] + half[..., None] * (1 + nodes))
+    return half * (np.exp(-y - ratio[..., None] ** 2 / (4 * y)) @ weights)
+
+
+def superposed(
+    well: Pumped, radius: AnyNumbers, time: AnyNumbers, values: Mapping[str, float]
+) -> AnyNumbers:
+    """Drawdown about a well of no width, which stores no water, with `values` of its parameters."""
+    transmissivity, storativity = (values[name] * well.thickness for name in ("k", "Ss"))
+    total = np.zeros_like(time)
+    for start, rate in well.changes():
+        later = time > start
+        r, t = radius[later], time[later] - start
+        u = r**2 * storativity / (4 * transmissivity * t)
+        if well.leaky:
+            drawdown = leaky_well_function(u, r / np.sqrt(transmissivity * values["c"]))
+        else:
+            drawdown = exp1(u)
+        if well.skin:
+            drawdown = drawdown + 2 * values["skin"] * well.inside(r)
+        total[later] += rate / (4 * np.pi * transmissivity) * drawdown
+    return total
+
+
+def closest(well: Pumped, seen: Readings) -> dict[str, float]:
+    """Values of k, Ss, c and skin by least squares: a search that costs next to nothing."""
+    names = [name for name in TRIED if name in well.parameters]
+    some = np.argsort(seen.time, kind="stable")
+    some = some[np.unique(np.linspace(0, len(some) - 1, NUM_READINGS).astype(int))]
+
+    def rest(logs: AnyNumbers) -> np.ndarray:
+        values = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        return superposed(well, seen.radius[some], seen.time[some], values) - seen.level[some]
+
+    starts = [np.log(one) for one in product(*(TRIED[name] for name in names))]
+    starts.sort(key=lambda logs: float(np.sum(rest(logs) ** 2)))
+    bounds = [np.log([1e-3 * min(TRIED[name]), 1e3 * max(TRIED[name])]) for name in names]
+    found = [
+        least_squares(rest, one, bounds=tuple(np.transpose(bounds)), x_scale="jac")
+        for one in starts[:NUM_SEARCHES]
+    ]
+    best = min(found, key=lambda one: float(one.cost))
+    return dict(zip(names, np.exp(best.x).tolist(), strict=True))

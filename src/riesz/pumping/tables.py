@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.errors import FileFormatError, RieszError, listed
-from riesz.io.tables.text import TextTable, read_csv
+from riesz.io.tables.layers import TextTable, read_csv
 from riesz.pumping.well import Numbers, Readings
 
 FOOT, GALLON = 0.3048, 3.785411784e-3

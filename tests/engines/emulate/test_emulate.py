@@ -13,9 +13,8 @@ import pytest
 from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
-from riesz.engines.emulate import capacity, rounds
-from riesz.engines.emulate.capacity import check_capacity
-from riesz.engines.emulate.engine import Emulate
+from riesz.engines.emulate import engine, rounds
+from riesz.engines.emulate.engine import Emulate, check_capacity
 from riesz.engines.emulate.least_squares import normal_equations, stepped_readout
 from riesz.engines.emulate.rounds import REACH, SETTLED, between, localised, reach
 from riesz.engines.emulate.start import (
@@ -210,7 +209,7 @@ def test_functions_of_place_are_tried_on_exact_states(problem, monkeypatch):
     """More functions than nodes leave nothing; four leave more than the noise."""
     check_capacity(problem, initial_surrogate(problem, jr.key(0), width=32, features=64), 8, KEY)
     few = initial_surrogate(problem, jr.key(0), width=8, features=4)
-    monkeypatch.setattr(capacity, "LARGEST", 1)  # no room for more
+    monkeypatch.setattr(engine, "LARGEST", 1)  # no room for more
     with pytest.raises(RieszError, match=r"4 functions of place, .* Use laplace, or sample"):
         check_capacity(problem, few, 8, KEY)
 

@@ -5,7 +5,7 @@ import pytest
 
 from riesz.errors import FileFormatError
 from riesz.io.tables.dates import DAY_FIRST, MONTH_FIRST, YEARS, moments_at, spelt_dates, times_in
-from riesz.io.tables.text import read_csv
+from riesz.io.tables.layers import read_csv
 
 
 def read(*cells, **words):

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from riesz.errors import FileFormatError, MeshError
 from riesz.geometry.crs import LARGEST_DEGREES, LON_LAT, could_be_degrees, crs_of
 from riesz.geometry.lines import Line, geojson_in, lines_of
-from riesz.io.tables.text import TextTable, read_csv
+from riesz.io.tables.layers import TextTable, read_csv
 
 PLACES = ("x_m", "y_m")
 ROLES = ("train", "test")

@@ -19,8 +19,8 @@ from riesz.errors import FileFormatError, MeshError, told_of
 from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
 from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
+from riesz.io.tables.layers import TextTable, read_csv
 from riesz.io.tables.numbers import is_none, number_in
-from riesz.io.tables.text import TextTable, read_csv
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 

@@ -17,9 +17,8 @@ from riesz.case.table import table_of
 from riesz.errors import FileFormatError
 from riesz.io.maps.raster import raster_values
 from riesz.io.tables.dates import days_in
-from riesz.io.tables.layers import read_table
+from riesz.io.tables.layers import TextTable, read_table
 from riesz.io.tables.numbers import BELOW, is_none, number_in, number_or_limit
-from riesz.io.tables.text import TextTable
 
 Numbers = Float[np.ndarray, " row"]
 

@@ -18,8 +18,7 @@ from riesz.fem.terms.series import HELD, Series, mean_shares, series
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
-from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable, read_csv
+from riesz.io.tables.layers import TextTable, read_csv, read_table
 
 NAME, TIME, VALUE = "name", "time", "value"
 """The columns of a run's own table of series."""

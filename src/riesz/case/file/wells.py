@@ -17,8 +17,7 @@ from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
-from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable, read_csv
+from riesz.io.tables.layers import TextTable, read_csv, read_table
 
 AXES, RATE, TIME, NAME = ("x", "y"), "rate", "time", "name"
 """Keys of a well, and the columns that they name unless told otherwise."""

@@ -36,8 +36,7 @@ from riesz.case.run.request import (
 from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, bands_of, finite_range
-from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.layers import TextTable, read_table
 from riesz.mesh.grid import Grid
 from riesz.mesh.grid import grid as cells_over
 from riesz.mesh.locate import locate

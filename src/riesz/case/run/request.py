@@ -18,7 +18,7 @@ from riesz.errors import FileFormatError, RieszError, listed, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.io.tables.dates import spelt_dates
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.layers import TextTable
 from riesz.mesh.grid import Grid
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
 from riesz.prediction.statistics import Prediction

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from riesz.case.data.read import AS_FLOAT
 from riesz.errors import FileFormatError
 from riesz.geometry.crs import could_be_degrees
+from riesz.io.tables.layers import TextTable, column_of
 from riesz.io.tables.numbers import is_none, number_in, number_or_limit
-from riesz.io.tables.text import TextTable, column_of
 
 Box = Float[np.ndarray, "corner 2"]
 

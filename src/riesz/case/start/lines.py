@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from riesz.case.start.asked import Asked
 from riesz.case.start.columns import MOSTLY, bare
 from riesz.io.tables.dates import days_in
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.layers import TextTable
 
 Numbers = Float[np.ndarray, " row"]
 Flags = Bool[np.ndarray, " row"]

@@ -42,9 +42,8 @@ from riesz.errors import FileFormatError, RieszError, told_of
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
-from riesz.io.tables.layers import read_table
+from riesz.io.tables.layers import TextTable, column_of, read_table
 from riesz.io.tables.numbers import number_or_limit
-from riesz.io.tables.text import TextTable, column_of
 
 Numbers = Float[np.ndarray, " row"]
 Flags = Bool[np.ndarray, " row"]

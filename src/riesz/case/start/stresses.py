@@ -14,8 +14,7 @@ from riesz.case.start.asked import Asked
 from riesz.case.start.columns import bare, is_numeric, pair_of
 from riesz.case.start.lines import Dates, dates_in, quoted, relative
 from riesz.errors import FileFormatError
-from riesz.io.tables.layers import read_table
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.layers import TextTable, read_table
 
 WARM_UP = datetime.timedelta(days=5 * 365)
 """Before the first reading: what came earlier no longer matters."""

@@ -7,8 +7,13 @@ its readout: both are solved for in rounds.
 
 In the usual words: variational inference, in which q maximises the evidence lower bound (ELBO;
 Kingma & Welling 2014), with a DeepONet (Lu et al. 2021) fitted to the weak form for the solver.
+
+Whether functions of place can make the states at all is tried on exact ones before a long training.
+Of states at draws of the prior those that fit the data best are as rough as those of the posterior.
+Their best approximation in the energy norm is what no fit of the functions can better.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -18,16 +23,16 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.engines.base import AbstractEngine, Count, Flag, Work
-from riesz.engines.emulate.capacity import check_capacity, passed
 from riesz.engines.emulate.in_time import StepEquations, check_in_time
 from riesz.engines.emulate.least_squares import (
     LARGEST,
     LARGEST_IN_TIME,
     factorised,
     fitting_features,
+    fitting_split,
     splits,
 )
 from riesz.engines.emulate.rounds import (
@@ -47,12 +52,27 @@ from riesz.engines.emulate.start import (
     training_cost,
 )
 from riesz.errors import EngineError, RieszError
+from riesz.fem.assembly import jacobian
+from riesz.fem.choice import expected_seconds
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.rows import full_precision
-from riesz.posterior.family import full_rank
-from riesz.posterior.posterior import Posterior, SurrogateStates
+from riesz.posterior.family import Draws, full_rank
+from riesz.posterior.posterior import ExactStates, Posterior, SurrogateStates
+from riesz.problem.linearity import once_per_problem
 from riesz.problem.problem import InverseProblem, in_precision
+from riesz.surrogate.networks import with_more_features
+from riesz.surrogate.surrogate import Surrogate
 from riesz.surrogate.trajectory import Trajectory
+
+NUM_DRAWS, NUM_KEPT = 256, 32
+
+BUDGET = 60.0
+"""Seconds of solving beyond which fewer draws are made; without twice those kept, no test is."""
+
+LARGEST_GAP = 0.5
+"""Standard deviations of the noise by which the best approximation of most states may be off."""
+
+RIDGE = 1e-12
 
 
 class Emulate(RoundSettings, AbstractEngine):
@@ -180,3 +200,89 @@ def num_features(problem: InverseProblem, num_bends: int, wanted: int) -> int:
     others = np.setdiff1d(np.arange(problem.num_coordinates), linear)
     largest = LARGEST if problem.time is None else LARGEST_IN_TIME
     return fitting_features(splits(linear, others, num_bends), wanted, largest)
+
+
+@once_per_problem
+def passed(problem: InverseProblem) -> set[tuple[int, ...]]:
+    """Sizes that could make the states of a problem: they need not be tried for each seed."""
+    return set()
+
+
+def check_capacity(
+    problem: InverseProblem, surrogate: Surrogate, num_bends: int, key: PRNGKeyArray
+) -> None:
+    """Raise where as many functions as there can be do not make the states."""
+    draw_key, feature_key = jr.split(key)
+    seconds = expected_seconds(problem.forward, problem.suited())
+    count = min(NUM_DRAWS, int(BUDGET / seconds))
+    if count < 2 * NUM_KEPT:
+        return
+    draws = jr.normal(draw_key, (count, problem.num_coordinates), problem.forward.dtype)
+    states = ExactStates().in_parts(problem, draws)
+    fits = np.asarray(log_likelihoods(problem, draws, jnp.asarray(states)))
+    best = np.argsort(np.where(np.isfinite(fits), -fits, np.inf))[:NUM_KEPT]
+    best = best[np.isfinite(fits[best])]
+    if not len(best):  # what is wrong with the equation, its own solves will tell
+        return
+    largest = grown_most(surrogate, num_bends, feature_key)
+    gaps = best_gaps(problem, largest, draws[best], states[best])
+    gap = float(np.median(gaps))
+    if gap > LARGEST_GAP:
+        count = factorised(largest).readout.shape[1]
+        raise RieszError(
+            f"emulate cannot make the states of this problem: {count} functions of place, all "
+            f"there is room for with {problem.num_coordinates} unknowns, leave {gap:.2g} standard "
+            f"deviations of the noise at the sensors, at their best, of exact states that fit the "
+            f"data; more than {LARGEST_GAP:g} is too much. Use laplace, or sample."
+        )
+
+
+@eqx.filter_jit
+def log_likelihoods(
+    problem: InverseProblem, draws: Draws, states: Float[Array, "draw node"]
+) -> Float[Array, " draw"]:
+    return jax.lax.map(lambda pair: problem.log_likelihood(*pair), (draws, states))
+
+
+def grown_most(surrogate: Surrogate, num_bends: int, key: PRNGKeyArray) -> Surrogate:
+    """With as many functions of place as rounds may end with: twice as many while there is room."""
+    network = factorised(surrogate)
+    candidates = splits(np.asarray(network.linear), np.asarray(network.others), num_bends)
+    count = network.readout.shape[1]
+    while 2 * count * fitting_split(candidates, count).num_hidden <= LARGEST:
+        count *= 2
+    return dataclasses.replace(surrogate, network=with_more_features(network, count, key))
+
+
+def best_gaps(
+    problem: InverseProblem,
+    surrogate: Surrogate,
+    draws: Draws,
+    states: Float[np.ndarray, "draw node"],
+) -> Float[np.ndarray, " draw"]:
+    """Root mean squares at the sensors, by noise, of what the functions leave of each state."""
+    forward, free = problem.forward, np.asarray(problem.forward.free)
+    functions, lifted = (np.asarray(one) for one in at_nodes(problem, surrogate, draws))
+    z = problem.z(draws[0])
+    matrix = jacobian(forward, jnp.asarray(states[0]), z).to_scipy()
+    wanted, basis = (states - lifted)[:, free], functions[free]
+    images = (matrix + matrix.T) @ basis
+    normal = basis.T @ images
+    normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) / len(normal)
+    left = wanted - np.linalg.solve(normal, images.T @ wanted.T).T @ basis.T
+    seen = problem.operator.to_scipy()[:, free] @ left.T
+    white = jax.vmap(lambda gap, one: problem.whitened(gap, problem.z(one)))
+    return np.sqrt(np.mean(np.asarray(white(jnp.asarray(seen.T), draws)) ** 2, axis=1))
+
+
+@eqx.filter_jit
+def at_nodes(
+    problem: InverseProblem, surrogate: Surrogate, draws: Draws
+) -> tuple[Float[Array, "node feature"], Float[Array, "draw node"]]:
+    """The functions of place, times the boundary factor, and the lifting of each draw."""
+    network, boundary = factorised(surrogate), surrogate.boundary
+    nodes = problem.forward.cells.domain.nodes.T
+    features = jax.vmap(lambda x: network.features(surrogate.frame.inside(x)))(nodes)
+    columns = boundary.functions.values
+    lifted = columns[None, :, 1] + draws[:, boundary.moving] @ columns[:, 2:].T
+    return columns[:, :1] * features, lifted

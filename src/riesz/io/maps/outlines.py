@@ -19,8 +19,7 @@ from riesz.geometry.lines import features_in, geojson_in, geometries_in, lines_o
 from riesz.geometry.outline import Outline, outline_from
 from riesz.io.meshes.files import read_mesh
 from riesz.io.store.files import read_bytes
-from riesz.io.tables.layers import crs_text, read_layer, text_of
-from riesz.io.tables.text import TextTable
+from riesz.io.tables.layers import TextTable, crs_text, read_layer, text_of
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_polygon
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.stats
 
 from riesz.errors import FileFormatError
-from riesz.io.tables.text import read_csv
+from riesz.io.tables.layers import read_csv
 from riesz_paper.data.esrp import Aquifer, splits_of
 from riesz_paper.regression.method import Draws
 

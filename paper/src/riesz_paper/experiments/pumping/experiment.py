@@ -15,8 +15,7 @@ from riesz.io.store.results import Row
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
 from riesz.pumping.fit import DRIFT, INDEPENDENT
-from riesz.pumping.residuals import correlation
-from riesz.pumping.results import draw_fit, parameter_row
+from riesz.pumping.results import correlation, draw_fit, parameter_row
 from riesz.pumping.well import Numbers, Readings
 from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.field_tests import FIELD_TESTS, FieldTest

@@ -18,8 +18,8 @@ from riesz.pumping.fit import (
     levels_of,
     noise_of,
     normal_about,
+    pumped_problem,
 )
-from riesz.pumping.flow import pumped_problem
 from riesz.pumping.well import Readings
 from riesz_paper.experiments.pumping.field_tests import FieldTest, Slug
 from riesz_paper.experiments.pumping.slug import SLUG, slug_problem

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 import riesz as rz
-from riesz.pumping.flow import PRIORS
+from riesz.pumping.fit import PRIORS
 from riesz.pumping.well import Readings
 from riesz_paper.experiments.pumping.field_tests import Slug
 
