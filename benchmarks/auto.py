@@ -137,7 +137,7 @@ def measure(name: str, engine: str, seconds: float = SECONDS) -> dict:
     jax.config.update("jax_enable_x64", True)
     import riesz as rz
     from riesz.errors import RieszError
-    from riesz.inference.auto import lacking
+    from riesz.inference.fit import lacking
 
     problem = PROBLEMS[name][0]()
     row = {"problem": name, "unknowns": problem.num_coordinates, "engine": engine}

@@ -20,8 +20,7 @@ from riesz.devices import devices_of
 from riesz.engines.amortise.answers import question
 from riesz.engines.amortise.model import reduced_over_prior
 from riesz.engines.amortise.parts import by_parts
-from riesz.engines.amortise.readings import as_readings, posed_alone
-from riesz.engines.amortise.simulate import Simulator
+from riesz.engines.amortise.simulate import Simulator, as_readings, posed_alone
 from riesz.engines.amortise.warranty import exact_fits, exact_predictions
 
 COUNT, ALONE, COMPARED = 1000, 20, 200

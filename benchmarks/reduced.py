@@ -79,7 +79,7 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
 
     from riesz.engines.nuts.engine import ExactDensity
     from riesz.engines.reduced.model import compared, density_from, solved_at
-    from riesz.engines.sample.peaks import peaks_of
+    from riesz.engines.sample.engine import peaks_of
     from riesz.posterior.posterior import ExactStates
 
     problem = PROBLEMS[name](levels, seed)

@@ -14,7 +14,7 @@ from riesz.diagnose.contradiction.findings import Finding, Misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
-from riesz.inference.auto import Choice
+from riesz.inference.fit import Choice
 from riesz.io.store.draws import Kept
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior

@@ -12,7 +12,7 @@ from tests.small_problem import problem_toml, rectangle, table, written
 from riesz.case.file.problem import read_problem
 from riesz.case.run.writing import write_run
 from riesz.engines.laplace.engine import Laplace
-from riesz.inference.auto import Choice
+from riesz.inference.fit import Choice
 from riesz.io.store.draws import Kept
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior

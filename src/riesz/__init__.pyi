@@ -58,7 +58,7 @@ from .fem.elements.space import point_operator as point_operator
 from .fem.linear.linear_solve import ConjugateGradients as ConjugateGradients
 from .fem.linear.linear_solve import Dense as Dense
 from .fem.linear.linear_solve import SparseLU as SparseLU
-from .fem.levels import multigrid as multigrid
+from .fem.choice import multigrid as multigrid
 from .fem.sharded.assembly import sharded_problem as sharded_problem
 from .fem.sharded.solver import sharded_multigrid as sharded_multigrid
 from .fem.linear.multigrid.solver import Multigrid as Multigrid
@@ -72,8 +72,8 @@ from .fem.time.problem import transient_problem as transient_problem
 from .fem.time.budget import budget_in_time as budget_in_time
 from .fem.time.march import recorded_in_time as recorded_in_time
 from .fem.time.march import solve_in_time as solve_in_time
-from .fem.flux import budget as budget
-from .fem.flux import flux_through as flux_through
+from .fem.assembly import budget as budget
+from .fem.assembly import flux_through as flux_through
 from .penalty.dual_norm import dual_norm as dual_norm
 from .penalty.dual_norm import Gram as Gram
 from .penalty.schwarz import schwarz_norm as schwarz_norm

@@ -28,7 +28,7 @@ from riesz.diagnose.summary import Summary
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import RieszError
-from riesz.inference.auto import Choice
+from riesz.inference.fit import Choice
 from riesz.io.tables import layers
 from riesz.mesh.locate import locate
 from riesz.prediction.draws import BITS

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.linear_gaussian import exact_posterior, linear_problem
 
+from riesz.diagnose.importance import surrogate_error, with_surrogate_error
 from riesz.diagnose.summary import summary
-from riesz.diagnose.surrogate import surrogate_error, with_surrogate_error
 from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank

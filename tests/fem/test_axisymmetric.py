@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from riesz.errors import FormError, RieszError
-from riesz.fem.assembly import residual
+from riesz.fem.assembly import budget, flux_through, residual
 from riesz.fem.elements.space import P1, P2
-from riesz.fem.flux import budget, flux_through
 from riesz.fem.problem import boundary_value_problem
 from riesz.fem.solve import solve
 from riesz.fem.terms.weakform import diffusion, neumann, point_source, reaction, source

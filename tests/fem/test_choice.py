@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from riesz.fem import choice
-from riesz.fem.choice import chosen
+from riesz.fem.choice import chosen, multigrid
 from riesz.fem.elements.space import P1
-from riesz.fem.levels import multigrid
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.fem.linear.multigrid.solver import Multigrid
 from riesz.fem.problem import boundary_value_problem

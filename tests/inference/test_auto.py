@@ -16,8 +16,7 @@ from riesz.engines.variational.engine import Variational
 from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.inference import fit as door
-from riesz.inference.auto import Lack, choose_engine, lacking
-from riesz.inference.fit import fit
+from riesz.inference.fit import Lack, choose_engine, fit, lacking
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.scales import LearnedScales

@@ -15,7 +15,7 @@ from riesz.engines.conditional.linear import linear_system
 from riesz.engines.conditional.points import Solved
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.inference.auto import choose_engine
+from riesz.inference.fit import choose_engine
 from riesz.latent.local import LocalEffect
 from riesz.mesh.shapes import rectangle
 from riesz.observe.effects import WithEffects

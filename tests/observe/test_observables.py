@@ -11,7 +11,7 @@ from riesz.engines.conditional.engine import Conditional
 from riesz.engines.emulate.engine import Emulate
 from riesz.engines.relax.engine import Relax
 from riesz.errors import MeshError, RieszError
-from riesz.inference.auto import choose_engine
+from riesz.inference.fit import choose_engine
 
 MESH = rz.tag_region(rz.rectangle((6, 6)), "west", [[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
 SQUARE = np.array([[0.2, 0.3], [0.8, 0.3], [0.8, 0.6], [0.2, 0.6]])

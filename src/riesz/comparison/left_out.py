@@ -17,8 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.comparison.blocks import Block
 from riesz.comparison.drawn import foretold_by_draws, of_draws, without
-from riesz.comparison.foretold import Foretold
-from riesz.comparison.normal import Again, by_root, foretold, left_out, solved_data
+from riesz.comparison.foretold import Again, Foretold, by_root, foretold, left_out, solved_data
 from riesz.comparison.places import LikelyValues, likely_values, of_rows
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
@@ -27,8 +26,7 @@ from riesz.engines.conditional.points import at_sensors
 from riesz.engines.conditional.systems import AbstractDataSystem, Groups, LeftOut
 from riesz.engines.table import ENGINES, engine_of
 from riesz.errors import RieszError
-from riesz.inference.auto import seconds_of
-from riesz.inference.fit import fit
+from riesz.inference.fit import fit, seconds_of
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.prediction.predict import quantity_draws

@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from riesz.diagnose.calibration import Calibration
 from riesz.engines.amortise.answers import Answer, Judged, answered, judged, question
 from riesz.engines.amortise.parts import by_parts
-from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import (
     DataSets,
     PriorSurrogate,
+    Readings,
     Simulator,
     check_simulable,
     surrogate_over_prior,

@@ -9,13 +9,11 @@ from riesz.devices import Wanted, devices_of
 from riesz.engines.amortise.answers import NUM_DRAWS, question
 from riesz.engines.amortise.fits import Alone, DataSetFits, Handed, Model, handed_over, kept_of_each
 from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
-from riesz.engines.amortise.readings import as_readings
-from riesz.engines.amortise.simulate import Simulator
+from riesz.engines.amortise.simulate import Simulator, as_readings
 from riesz.engines.amortise.warranty import NUM_EXACT, Exact, taken, vouched
 from riesz.engines.base import AbstractEngine
 from riesz.errors import RieszError
-from riesz.inference.auto import lacking
-from riesz.inference.fit import fit
+from riesz.inference.fit import fit, lacking
 from riesz.problem.problem import InverseProblem
 from riesz.progress import bar
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
 from riesz.errors import MeshError, RieszError, nearest
+from riesz.fem.assembly import oriented_facets
 from riesz.fem.elements.domain import facet_domain
 from riesz.fem.elements.space import (
     Operator,
@@ -23,7 +24,6 @@ from riesz.fem.elements.space import (
     functionals,
     point_operator,
 )
-from riesz.fem.flux import oriented_facets
 from riesz.fem.places import Places, places
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.field import AbstractFieldLatent

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.flux import budget
+from riesz.fem.assembly import budget
 from riesz.fem.terms.coefficient import Function, parts_of
 from riesz.latent.field import FieldCoefficient, numbers_in
 from riesz.latent.regions import PiecewiseConstant

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
-from riesz.fem.flux import budget, flux_through
+from riesz.fem.assembly import budget, flux_through
 from riesz.fem.places import AtPoints, Places, centroids, coefficients_at, fluxes_at, states_at
 from riesz.posterior.posterior import check_unknown
 from riesz.problem.problem import InverseProblem, NodeValues

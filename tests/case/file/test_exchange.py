@@ -17,8 +17,7 @@ from riesz.case.file.wells import WellTable, kept_wells, read_wells, wells_conte
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
-from riesz.fem.assembly import residual
-from riesz.fem.flux import budget
+from riesz.fem.assembly import budget, residual
 
 LENGTH, WIDTH, DIFFUSION = 2000.0, 400.0, 50.0
 

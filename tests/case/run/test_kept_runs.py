@@ -23,8 +23,7 @@ from riesz.case.run.predict import write_prediction
 from riesz.case.run.writing import accounted, write_run
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.auto import Choice
-from riesz.inference.fit import fit
+from riesz.inference.fit import Choice, fit
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 

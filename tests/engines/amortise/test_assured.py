@@ -13,8 +13,7 @@ from riesz.engines.amortise.amortised import Amortised
 from riesz.engines.amortise.encoder import encoder
 from riesz.engines.amortise.engine import Amortise
 from riesz.engines.amortise.model import reduced_over_prior
-from riesz.engines.amortise.readings import Readings
-from riesz.engines.amortise.simulate import Simulator, Variety
+from riesz.engines.amortise.simulate import Readings, Simulator, Variety
 from riesz.errors import RieszError
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.latent.karhunen_loeve import KarhunenLoeve

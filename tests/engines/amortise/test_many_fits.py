@@ -8,8 +8,7 @@ import pytest
 from tests.linear_gaussian import NOISE, linear_problem
 
 from riesz.engines.amortise.gaussians import fitted, sought_by
-from riesz.engines.amortise.readings import Readings
-from riesz.engines.amortise.simulate import Simulator
+from riesz.engines.amortise.simulate import Readings, Simulator
 from riesz.engines.emulate.start import at_sensors, initial_surrogate
 
 

@@ -16,9 +16,8 @@ from riesz.diagnose.importance import importance_check
 from riesz.engines.emulate.start import penalty_in_time
 from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.error_scale import median_unit
-from riesz.engines.relax.in_time import linearised_equation, step_grams
 from riesz.engines.relax.polish import polished
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.states import RelaxedStates, linearised_equation, step_grams
 from riesz.errors import RieszError
 from riesz.fem.time.steps import steps_of
 from riesz.io.store.posterior import load_posterior, save_posterior

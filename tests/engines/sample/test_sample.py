@@ -13,10 +13,16 @@ from riesz.deadline import Deadline
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.engines.sample import chains
 from riesz.engines.sample.chains import Plan, Run, blocks, draw_windows, is_enough, warmup_windows
-from riesz.engines.sample.engine import Sample, about_peaks, along, together, workable
+from riesz.engines.sample.engine import (
+    Sample,
+    about_peaks,
+    along,
+    together,
+    usual_searches,
+    workable,
+)
 from riesz.engines.sample.hamiltonian import BLOCK, Peaks
 from riesz.engines.sample.metric import metric_about
-from riesz.engines.sample.peaks import usual_searches
 from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, source

@@ -11,8 +11,8 @@ import scipy.sparse.linalg as spla
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
+from riesz.fem.choice import multigrid, prolongations_of, representative
 from riesz.fem.elements.space import P1, P2
-from riesz.fem.levels import multigrid, prolongations_of, representative
 from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation
 from riesz.fem.linear.multigrid.krylov import conjugate_gradients
 from riesz.fem.linear.sparse import SparseMatrix

@@ -10,7 +10,7 @@ from riesz.case.file.problem import Case
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO
 from riesz.geometry.crs import length_unit, place_on_earth, short_crs
-from riesz.inference.auto import Choice
+from riesz.inference.fit import Choice
 from riesz.mesh.facets import facet_measures
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets

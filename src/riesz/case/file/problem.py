@@ -61,8 +61,7 @@ from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, engine_class
 from riesz.errors import told_of
 from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
-from riesz.inference.auto import Choice, choose_engine
-from riesz.inference.fit import ASKED_FOR
+from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile
 from riesz.io.maps.raster import check_crs, crs_note
 from riesz.io.store.files import read_bytes

@@ -53,8 +53,7 @@ from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.checkpoint import NO_CHECKPOINT
 from riesz.errors import FileFormatError, RieszError
-from riesz.inference.auto import Choice
-from riesz.inference.fit import fit, reason
+from riesz.inference.fit import Choice, fit, reason
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
 from riesz.io.store.draws import Kept as KeptDraws

@@ -14,8 +14,7 @@ from riesz.engines.amortise.answers import Answer, Question, question, weighed
 from riesz.engines.amortise.encoder import Encoder
 from riesz.engines.amortise.fits import Alone, DataSetFits, handed_over, kept_of_each
 from riesz.engines.amortise.parts import by_parts
-from riesz.engines.amortise.readings import Readings, as_readings, posed_alone
-from riesz.engines.amortise.simulate import Simulator, Variety
+from riesz.engines.amortise.simulate import Readings, Simulator, Variety, as_readings, posed_alone
 from riesz.engines.amortise.warranty import (
     DOUBTFUL,
     NUM_EXACT,

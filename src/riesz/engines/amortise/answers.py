@@ -22,8 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from riesz.arrays import on_device
 from riesz.engines.amortise.gaussians import Sought, fitted, hessian_numbers, sought_by
 from riesz.engines.amortise.parts import num_at_once
-from riesz.engines.amortise.readings import Readings
-from riesz.engines.amortise.simulate import Simulator
+from riesz.engines.amortise.simulate import Readings, Simulator
 from riesz.posterior.checks import DOUBTFUL, GOOD
 from riesz.posterior.family import Draws, FullRank, standard_log_density
 from riesz.posterior.psis import smoothed_weights

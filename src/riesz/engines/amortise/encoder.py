@@ -14,8 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from riesz.engines.amortise.readings import Readings
-from riesz.engines.amortise.simulate import Coordinates, Observed
+from riesz.engines.amortise.simulate import Coordinates, Observed, Readings
 from riesz.penalty.norm import solve_positive
 from riesz.posterior.family import FullRank, standard_log_density
 

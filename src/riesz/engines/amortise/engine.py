@@ -26,11 +26,11 @@ from pydantic import BeforeValidator, Field
 from riesz.engines.amortise.amortised import Amortised, encoded
 from riesz.engines.amortise.encoder import Encoded, Encoder, ResidualNetwork, encoder
 from riesz.engines.amortise.model import reduced_over_prior, why_not_reduced
-from riesz.engines.amortise.readings import Readings
 from riesz.engines.amortise.simulate import (
     Coordinates,
     Observed,
     PriorSurrogate,
+    Readings,
     Simulator,
     Variety,
     check_simulable,

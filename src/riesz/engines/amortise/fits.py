@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from riesz.arrays import on_device
 from riesz.engines.amortise.model import ReducedSensors
-from riesz.engines.amortise.readings import Readings, posed_alone
+from riesz.engines.amortise.simulate import Readings, posed_alone
 from riesz.engines.amortise.warranty import DOUBTFUL, Vouched, reasons
 from riesz.errors import RieszError
 from riesz.posterior.family import EmpiricalDraws

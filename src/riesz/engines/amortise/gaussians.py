@@ -15,8 +15,7 @@ from jaxtyping import Array, Float
 
 from riesz.engines.amortise.model import ReducedSensors
 from riesz.engines.amortise.parts import num_at_once
-from riesz.engines.amortise.readings import Readings
-from riesz.engines.amortise.simulate import Coordinates, Simulator
+from riesz.engines.amortise.simulate import Coordinates, Readings, Simulator
 from riesz.engines.emulate.variational import matched_normals
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 

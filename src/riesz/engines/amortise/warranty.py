@@ -28,7 +28,7 @@ from riesz.engines.amortise.answers import (
     weighed_by,
 )
 from riesz.engines.amortise.parts import by_parts, num_at_once
-from riesz.engines.amortise.readings import Readings
+from riesz.engines.amortise.simulate import Readings
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Dense, SparseLU
 from riesz.posterior.checks import DOUBTFUL as HEAVY
 from riesz.posterior.family import Draws

@@ -42,9 +42,8 @@ from riesz.engines.reduced.model import (
     solved_at,
 )
 from riesz.engines.sample.chains import FEWEST_DRAWS, Plan, Run, peaks_from, sampled
-from riesz.engines.sample.engine import about_peaks, begun_apart, workable
+from riesz.engines.sample.engine import about_peaks, begun_apart, peaks_of, workable
 from riesz.engines.sample.hamiltonian import Chain, Peaks, begun
-from riesz.engines.sample.peaks import peaks_of
 from riesz.errors import EngineError, RieszError
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.posterior.checks import DOUBTFUL, rms

@@ -46,10 +46,9 @@ from riesz.engines.relax.error_scale import (
     median_units,
     most_likely_epsilon,
 )
-from riesz.engines.relax.in_time import check_numbers, loose_trajectory, step_grams
 from riesz.engines.relax.polish import Polished, polished
 from riesz.engines.relax.schedule import Epsilon, Scales, as_schedule
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.states import RelaxedStates, check_numbers, loose_trajectory, step_grams
 from riesz.engines.relax.training import (
     AnySurrogate,
     Pace,

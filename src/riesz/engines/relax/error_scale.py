@@ -22,8 +22,8 @@ from riesz.engines.relax.discrepancy import (
     noise_variances,
     suited,
 )
-from riesz.engines.relax.in_time import linearised_equation
 from riesz.engines.relax.schedule import Learned
+from riesz.engines.relax.states import linearised_equation
 from riesz.errors import RieszError
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.solve import require_float64

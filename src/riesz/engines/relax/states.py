@@ -1,29 +1,300 @@
-"""The relaxed model: how likely values of the unknowns are, and the states that go with them."""
+r"""The relaxed model: how likely values of the unknowns are, and the states that go with them.
+
+An equation in time has errors one a step. Each stage of a step holds up to an error of its own,
+$r_n = \epsilon w_n$, $w_n \sim N(0, G_n)$, where $G_n = A + \rho\,\alpha_n M$ is its Gram matrix
+(see `riesz.penalty.in_time`). A later state carries all errors before it: the model is that of
+weak-constraint 4D-Var (Trémolet 2006), and $K = H L^{-1} G L^{-\top} H^\top$ with the matrix $L$ of
+all stages. A march backwards for each reading makes $L^{-\top} H^\top$, and one forwards its
+derivatives.
+"""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from riesz.engines.emulate.in_time import StepEquations
+from riesz.engines.emulate.least_squares import RIDGE
+from riesz.engines.emulate.start import equation_inputs
 from riesz.engines.relax.discrepancy import (
     AbstractErrors,
+    GramFactor,
     Linearised,
+    gram_factor,
+    linearised,
     log_densities,
     suited,
 )
-from riesz.engines.relax.in_time import (
-    LinearisedInTime,
-    carried,
-    linearised_equation,
-    linearised_in_time,
-)
+from riesz.errors import RieszError
+from riesz.fem.assembly import jacobian
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
+from riesz.fem.linear.sparse import SparseMatrix
+from riesz.fem.problem import BoundaryValueProblem, with_form
+from riesz.fem.terms.weakform import reaction
+from riesz.fem.time.steps import Steps, backwards, forwards, steps_of
 from riesz.latent.latent import ManyZ
-from riesz.posterior.family import Draws
+from riesz.penalty.dual_norm import Gram, dual_norm
+from riesz.penalty.in_time import StepPenalty
+from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
 from riesz.problem.problem import Coordinates, InverseProblem
+from riesz.problem.recording import Recording
+from riesz.surrogate.trajectory import Trajectory
+
+Errors = Float[Array, "step free"]
+Spread = Float[Array, "sensor sensor"]
+Responses = Float[Array, "step sensor free"]
+
+MOST_NUMBERS = 1 << 27
+"""Of what all readings answer to errors of all steps: a gigabyte."""
+
+SCORED = 16
+"""Draws, and batches of patches, that tell the size of a change."""
+
+
+class StepGrams(AbstractErrors):
+    """Gram matrices of all steps: the least of them, and as much mass beside it as each has."""
+
+    least: GramFactor
+    mass: GramFactor
+    beside: Float[Array, " step"]
+
+    def gram(self, vector: Errors) -> Errors:
+        def own(beside, error):
+            return self.least.gram(error) + beside * self.mass.gram(error)
+
+        return jax.vmap(own)(self.beside, vector)
+
+    def drawn(self, key: PRNGKeyArray, like: Errors) -> Errors:
+
+        def own(key, beside, error):
+            least_key, mass_key = jr.split(key)
+            mass = self.mass.drawn(mass_key, error)
+            return self.least.drawn(least_key, error) + jnp.sqrt(beside) * mass
+
+        return jax.vmap(own)(jr.split(key, len(like)), self.beside, like)
+
+
+def step_grams(step: BoundaryValueProblem, penalty: StepPenalty, gram: Gram) -> StepGrams:
+    """Of the steps that a penalty counts; `gram` is the inner product of the steady equation."""
+    reactions = np.asarray(penalty.reactions)[penalty.first :]
+    least = Gram(gram.diffusivity, float(reactions.min()))
+    nothing = jnp.zeros(step.space.num_dofs, step.dtype)
+    mass = jacobian(with_form(step, reaction(1.0)), nothing)
+    return StepGrams(
+        gram_factor(dual_norm(step, least).gram),
+        gram_factor(mass),
+        jnp.asarray(reactions - reactions.min(), step.dtype),
+    )
+
+
+@eqx.filter_custom_jvp
+def spread(
+    steps: Steps, rows: Responses, grams: AbstractErrors, solver: AbstractLinearSolver
+) -> Spread:
+    """The matrix K, from what readings are made of in each step."""
+    responses = backwards(steps, rows, solver)
+    return jnp.einsum("nsf,nrf->sr", responses, weighed(grams, responses))
+
+
+def weighed(grams: AbstractErrors, responses: Responses) -> Responses:
+    return jax.vmap(grams.gram, in_axes=1, out_axes=1)(responses)
+
+
+@spread.def_jvp
+def spread_jvp(primals: Any, tangents: Any) -> tuple[Spread, Spread]:
+    """First derivatives by the matrices: dK = -(T dL L^-1 G T^T) and its transpose, T = H L^-1."""
+    steps, rows, grams, solver = primals
+    responses = backwards(steps, rows, solver)
+    sides = weighed(grams, responses)
+    moved = forwards(steps, sides, solver)
+    last = jnp.concatenate([jnp.zeros_like(moved[:1]), moved[:-1]])
+    before = jnp.concatenate([jnp.zeros_like(moved[:1]), last[:-1]])
+    changed, pattern = tangents[0], steps.pattern
+    value = jnp.einsum("nsf,nrf->sr", responses, sides)
+    if changed.storage is None and changed.flow is None:
+        return value, jnp.zeros_like(value)
+
+    def one(total, given):
+        number, response, now, last, before = given
+        _, _, weights = steps.row(number)
+        stored = weights.now * now - weights.last * last - weights.before * before
+        for values, states in ((changed.storage, stored), (changed.flow, now)):
+            if values is not None:
+                own = SparseMatrix(pattern, values[jnp.minimum(number, len(values) - 1)])
+                total = total - response @ jax.vmap(own.__matmul__)(states).T
+        return total, None
+
+    given = (steps.numbers(), responses, moved, last, before)
+    half, _ = jax.lax.scan(one, jnp.zeros_like(value), given)
+    return value, half + half.T
+
+
+class LinearisedInTime(eqx.Module):
+    """An equation in time about its march for one value of the unknowns."""
+
+    state: Float[Array, " record"]
+    steps: Steps
+    rows: Responses  # the readings, as they read the free values of each step
+    solver: AbstractLinearSolver
+
+    def discrepancy(self, errors: AbstractErrors) -> Spread:
+        """The matrix K, with its first derivatives."""
+        return spread(self.steps, self.rows, errors, self.solver)
+
+    def without_error(self) -> Errors:
+        return jnp.zeros_like(self.rows[:, 0])
+
+    def seen(self, errors: Errors) -> Float[Array, " sensor"]:
+        """What errors of the steps do at the readings."""
+        found = forwards(self.steps, errors[:, None], self.solver)[:, 0]
+        return jnp.einsum("nsf,nf->s", self.rows, found)
+
+    def pulled(self, weights: Float[Array, " sensor"]) -> Errors:
+        """The same transposed."""
+        sides = jnp.einsum("nsf,s->nf", self.rows, weights)
+        return backwards(self.steps, sides[:, None], self.solver)[:, 0]
+
+    def moved(self, problem: InverseProblem, z: PyTree, errors: Errors) -> Float[Array, " record"]:
+        """The record with errors of the steps."""
+        assert problem.time is not None
+        operator = problem.time.sensors.operator
+        assert operator is not None
+        change = carried(problem, z, errors, operator.__matmul__, self.solver)
+        return self.state + change.ravel()
+
+
+def carried(
+    problem: InverseProblem,
+    z: PyTree,
+    errors: Errors,
+    read: Callable[[Float[Array, " dof"]], Float[Array, " place"]],
+    solver: AbstractLinearSolver,
+) -> Float[Array, "time place"]:
+    """What errors of the steps do to what is read off states, at all times."""
+    time, forward = problem.time, problem.forward
+    assert time is not None
+    found = forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
+    found = found[ends_of_steps(time)]
+    nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
+    read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(found)
+    if time.initial is None:
+        return read_off
+    return jnp.concatenate([jnp.zeros_like(read_off[:1]), read_off])
+
+
+def linearised_equation(
+    problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
+) -> Linearised | LinearisedInTime:
+    """About its solution."""
+    if problem.time is None:
+        return linearised(problem, coordinates, solver)
+    return linearised_in_time(problem, problem.z(coordinates), solver)
+
+
+@eqx.filter_jit
+def linearised_in_time(
+    problem: InverseProblem, z: PyTree, solver: AbstractLinearSolver
+) -> LinearisedInTime:
+    """By one march; K takes one backwards for each reading."""
+    time, forward = problem.time, problem.forward
+    assert time is not None
+    record = time.solved(forward, z, solver)
+    return LinearisedInTime(record, steps_of(time.transient(forward), z), rows_of(problem), solver)
+
+
+def rows_of(problem: InverseProblem) -> Responses:
+    """Readings as functionals of the free values of each step that may err."""
+    time = problem.time
+    assert time is not None
+    operator, ends = time.sensors.operator, ends_of_steps(time)
+    assert operator is not None
+    units = jnp.eye(len(problem.observed), dtype=problem.forward.dtype)
+    shape = (len(time.axis.times), time.num_places)
+
+    def one(unit: Float[Array, " sensor"]) -> Errors:
+        record = problem.operator.transposed(unit).reshape(shape)[-len(ends) :]
+        read = jax.vmap(operator.transposed)(record)[:, problem.forward.free]
+        return jnp.zeros((ends[-1] + 1, read.shape[1]), read.dtype).at[ends].set(read)
+
+    return jax.vmap(one, out_axes=1)(units)
+
+
+def ends_of_steps(time: Recording) -> Int[np.ndarray, " time"]:
+    """Which of the stages that may err end a step; a steady state to begin with is the first."""
+    given = 0 if time.initial is None else 1
+    return np.arange(given, len(time.axis.times)) * time.num_stages - given
+
+
+def check_numbers(problem: InverseProblem) -> None:
+    """Raise where there is not the memory for all readings and steps."""
+    time = problem.time
+    assert time is not None
+    num_stages = time.axis.num_steps * time.num_stages
+    count = len(problem.observed) * num_stages * problem.forward.num_free
+    if count > MOST_NUMBERS:
+        raise RieszError(
+            f"relax would hold {count:.2g} numbers, for {len(problem.observed)} readings, "
+            f"{num_stages} stages of steps and {problem.forward.num_free} unknowns of the mesh: "
+            "take fewer readings, longer steps or a coarser mesh, or use conditional or laplace."
+        )
+
+
+class LooseTrajectory(eqx.Module):
+    """A trajectory that keeps to its steps, and a change of it, which training moves.
+
+    The change is counted in units in which one costs as much in any direction of the functions of
+    place: plain readouts, nearly dependent as they are, would be out of proportion at once.
+    """
+
+    base: Trajectory
+    unit: Float[Array, "feature feature"]
+    change: Float[Array, "time hidden feature"]
+
+    def trajectory(self) -> Trajectory:
+        readouts = self.base.readouts + self.change @ self.unit
+        return dataclasses.replace(self.base, readouts=readouts)
+
+
+def loose_trajectory(
+    problem: InverseProblem,
+    penalty: StepPenalty,
+    base: Trajectory,
+    equations: StepEquations,
+    epsilon: Float[Array, ""],
+    key: PRNGKeyArray,
+) -> LooseTrajectory:
+    """With no change yet; one of size one leaves residuals of about epsilon in each step."""
+    normal = np.asarray(jnp.mean(equations.normal, axis=(0, 1)))
+    normal = normal + RIDGE * np.trace(normal) / len(normal) * np.eye(len(normal))
+    unit = jnp.asarray(np.linalg.inv(np.linalg.cholesky(normal)))
+    draw_key, change_key, patch_key = jr.split(key, 3)
+    draws = antithetic(draw_key, SCORED, problem.num_coordinates, problem.forward.dtype)
+    shape = base.readouts.shape
+    change = jr.normal(change_key, shape) / np.sqrt(shape[1] * shape[2])
+    tried = LooseTrajectory(base, unit, change)
+    cost = penalty_of(problem, penalty, tried, draws, patch_key) / penalty.num_steps
+    return LooseTrajectory(base, epsilon * unit / jnp.sqrt(cost), jnp.zeros(shape))
+
+
+@eqx.filter_jit
+def penalty_of(
+    problem: InverseProblem,
+    penalty: StepPenalty,
+    tried: LooseTrajectory,
+    draws: Draws,
+    key: PRNGKeyArray,
+) -> Float[Array, ""]:
+    zs = equation_inputs(problem, draws)
+    own = tried.trajectory()
+    return jnp.mean(jax.lax.map(lambda one: penalty(one, own, zs), jr.split(key, SCORED)))
+
 
 Here = Linearised | LinearisedInTime
 

@@ -23,8 +23,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.emulate.start import equation_inputs, log_likelihoods
 from riesz.engines.emulate.variational import matched_normals
-from riesz.engines.relax.in_time import LooseTrajectory
 from riesz.engines.relax.schedule import AbstractSchedule, Learned
+from riesz.engines.relax.states import LooseTrajectory
 from riesz.engines.training import train
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import AbstractPenalty

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from riesz.fem.assembly import with_dirichlet
+from riesz.fem.assembly import Budget, budget, with_dirichlet
 from riesz.fem.choice import chosen
-from riesz.fem.flux import Budget, budget
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.march import root_from
 from riesz.fem.time.problem import TransientProblem, at_time, with_history

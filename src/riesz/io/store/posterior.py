@@ -15,8 +15,7 @@ import numpy as np
 
 import riesz
 from riesz.engines.relax.discrepancy import GramFactor
-from riesz.engines.relax.in_time import StepGrams
-from riesz.engines.relax.states import RelaxedStates
+from riesz.engines.relax.states import RelaxedStates, StepGrams
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.io.store.files import prepared_folder, read_arrays, read_bytes, write_bytes
