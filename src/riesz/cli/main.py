@@ -17,18 +17,14 @@ import typer
 
 from riesz import __version__
 from riesz.cli.check import check
-from riesz.cli.compare import EXAMPLE as COMPARE_EXAMPLE
-from riesz.cli.compare import compare_command
 from riesz.cli.demo import demo
 from riesz.cli.fit import fit_problem
 from riesz.cli.fit_many import fit_many
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
-from riesz.cli.next import EXAMPLE as NEXT_EXAMPLE
-from riesz.cli.next import next_places
-from riesz.cli.predict import predict_run, report_run
 from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
 from riesz.cli.pumptest import pumptest
+from riesz.cli.runs import compare_command, next_places, predict_run, report_run
 from riesz.errors import EngineError, LostProcessError, RieszError
 
 PLUG_INS = "riesz.commands"
@@ -75,9 +71,14 @@ app.command(
     "predict",
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",
 )(predict_run)
-app.command("next", epilog=NEXT_EXAMPLE)(next_places)
+app.command(
+    "next",
+    epilog="Example: riesz next out/aquifer --for exceed:1450 --count 3 --out next.tif",
+)(next_places)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
-app.command("compare", epilog=COMPARE_EXAMPLE)(compare_command)
+app.command(
+    "compare", epilog="Example: riesz compare out/aquifer out/uniform --out out/comparison"
+)(compare_command)
 app.command(epilog=PUMPTEST_EXAMPLE)(pumptest)
 app.command(epilog="Example: riesz demo --out demo-output")(demo)
 for plug_in in entry_points(group=PLUG_INS):
