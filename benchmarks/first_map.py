@@ -140,7 +140,7 @@ class FirstMap:
         import jax
 
         from riesz.case.file.problem import read_case
-        from riesz.case.run.settle import settled
+        from riesz.case.run.fit import settled
         from riesz.case.start.asked import Asked
         from riesz.case.start.starter import starter
 

@@ -16,12 +16,11 @@ from typing import Annotated
 import typer
 
 from riesz import __version__
-from riesz.cli.check import check
 from riesz.cli.demo import demo
-from riesz.cli.fit import fit_problem
 from riesz.cli.fit_many import fit_many
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
+from riesz.cli.problem import check, fit_problem
 from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
 from riesz.cli.pumptest import pumptest
 from riesz.cli.runs import compare_command, next_places, predict_run, report_run

@@ -8,9 +8,9 @@ import pytest
 from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
 
 from riesz.case.file.problem import read_case, read_problem, tables_in
-from riesz.case.run import settle
+from riesz.case.run import fit
 from riesz.case.run.comparing import compare_runs
-from riesz.case.run.fit import fit_case
+from riesz.case.run.fit import fit_case, settled
 from riesz.comparison.found import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
@@ -30,13 +30,13 @@ def found_gain(gain):
 
 def test_what_is_decided_stands_beside_the_text_that_a_run_keeps(case, monkeypatch):
     assert "local" in case.problem.latents.names
-    monkeypatch.setattr(settle, "gain_by", found_gain(0.5))
-    kept = settle.settled(case, Conditional())
+    monkeypatch.setattr(fit, "gain_by", found_gain(0.5))
+    kept = settled(case, Conditional())
     assert kept.decided["observations"] == {"local": True}
     assert kept.problem is case.problem
     assert kept.remarks[0].startswith("with what neighbours share")
-    monkeypatch.setattr(settle, "gain_by", found_gain(-0.5))
-    dropped = settle.settled(case, Conditional())
+    monkeypatch.setattr(fit, "gain_by", found_gain(-0.5))
+    dropped = settled(case, Conditional())
     assert dropped.decided["observations"] == {"local": False}
     assert dropped.content == kept.content == case.path.read_bytes()
     assert tables_in(case.path, case.content, dropped.decided) == dropped.tables
@@ -76,18 +76,18 @@ def test_places_are_projected_once_whatever_is_decided(tmp_path, monkeypatch, ke
     np.testing.assert_allclose(case.prepared.points, metres, atol=1e-3)
     again = read_case(path, coarse=case.coarse)
     np.testing.assert_array_equal(again.prepared.points, case.prepared.points)
-    monkeypatch.setattr(settle, "gain_by", found_gain(-0.5))
-    dropped = settle.settled(case, Conditional())
+    monkeypatch.setattr(fit, "gain_by", found_gain(-0.5))
+    dropped = settled(case, Conditional())
     seen = dropped.problem.observations.points
     np.testing.assert_allclose(seen, metres, atol=1e-3)
 
 
 def test_engines_without_a_closed_form_keep_it(case):
-    kept = settle.settled(case, Nuts())
+    kept = settled(case, Nuts())
     assert kept.tables.observations.local is True
     assert "found out by conditional alone" in kept.remarks[0]
 
 
 def test_what_the_file_decides_stays(tmp_path):
     plain = read_problem(written(tmp_path, BODY, WELLS.replace("<1.5", "1.5")))
-    assert settle.settled(plain, Conditional()) is plain
+    assert settled(plain, Conditional()) is plain

@@ -1,18 +1,27 @@
-"""A fit of a problem file: from the choice of the engine to the run folder that keeps it."""
+"""A fit of a problem file: from the choice of the engine to the run folder that keeps it.
 
+Where the problem file leaves it to the data, they say whether neighbours share more than the
+equation tells.
+"""
+
+import dataclasses
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, read_problem
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
-from riesz.case.run.settle import settled
 from riesz.case.run.writing import finished_run, run_case
+from riesz.comparison.compare import compare_before_fit, gain_by
 from riesz.devices import Wanted
 from riesz.engines.base import AbstractEngine
+from riesz.engines.conditional.engine import Conditional
 from riesz.engines.table import check_engine
 from riesz.inference.fit import check_time
 from riesz.io.store.checkpoint import Checkpoint
+
+AUTO = "auto"
 
 
 def fit_case(
@@ -96,3 +105,25 @@ def command_of(
     words += [] if check is None else ["--check" if check else "--no-check"]
     words += [] if time_limit is None else ["--time", f"{time_limit:g}s"]
     return shlex.join(words)
+
+
+def settled(case: Case, engine: AbstractEngine) -> Case:
+    """The case with `local` decided by leaving out each observation; its remarks say how.
+
+    They also say what `compare` will say of the run: whether the equation helps at all.
+    """
+    if case.tables.observations.local != AUTO:
+        return case
+    gain = gain_by(case.problem, LOCAL) if isinstance(engine, Conditional) else None
+    if gain is None:
+        told = "with what neighbours share: whether it helps is found out by conditional alone"
+        return case.with_local(local=True, remarks=(told,))
+    keep = gain.mean > 0
+    told = (
+        f"{'with' if keep else 'without'} what neighbours share beyond the equation: it changes "
+        f"the log-density of a left-out observation by {gain.mean:+.3f} +- {gain.error:.2g}"
+    )
+    case = case.with_local(local=keep, remarks=(told,))
+    verdict = compare_before_fit(case.problem)
+    words = () if verdict is None else verdict.words
+    return dataclasses.replace(case, remarks=(*case.remarks, *words))
