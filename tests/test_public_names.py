@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def test_the_namespace_is_what_the_stub_says():
 @pytest.mark.parametrize("name", riesz.__all__)
 def test_every_public_name_resolves_and_is_documented(name):
     assert getattr(riesz, name).__doc__
+
+
+@pytest.mark.parametrize(
+    "stub", sorted(PACKAGE.glob("*/**/__init__.pyi")), ids=lambda stub: stub.parent.name
+)
+def test_every_name_of_a_package_resolves(stub):
+    package = import_module(".".join(stub.parent.relative_to(PACKAGE.parent).parts))
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
 def test_an_unknown_name_is_an_attribute_error():

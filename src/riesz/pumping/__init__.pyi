@@ -1,9 +1,9 @@
-from .closed_forms import closest as closest
-from .closed_forms import superposed as superposed
 from .fit import Fitted as Fitted
+from .fit import closest as closest
 from .fit import fit_test as fit_test
-from .residuals import missing_physics as missing_physics
+from .fit import superposed as superposed
 from .results import draw_fit as draw_fit
+from .results import missing_physics as missing_physics
 from .tables import rates_in as rates_in
 from .tables import read_readings as read_readings
 from .well import Pumped as Pumped
