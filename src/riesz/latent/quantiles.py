@@ -7,6 +7,7 @@ beyond a coordinate on its own side, at most a half, is all that quantiles are w
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.special import erfinv, ndtr, ndtri
@@ -16,6 +17,7 @@ Numbers = Float[Array, "..."]
 Sides = Bool[Array, "..."]  # whether a coordinate is positive
 
 
+@eqx.filter_jit  # so that it is traced once: programs ask for it again and again
 def quantile(prior: dist.Distribution, coordinates: Numbers) -> Numbers:
     """The prior's value at given standard normal coordinates."""
     if isinstance(prior, dist.Independent | dist.ExpandedDistribution):

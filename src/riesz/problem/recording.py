@@ -19,7 +19,7 @@ from riesz.fem.elements.space import Functionals, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.time.axis import TimeAxis
-from riesz.fem.time.march import given_state, march, recorded_in_time
+from riesz.fem.time.march import first_state, given_state, march, recorded_in_time
 from riesz.fem.time.problem import TransientProblem, at_time
 from riesz.fem.time.scheme import SDIRK2, num_stages
 from riesz.observe.observables import AbstractObservable, AtPoints
@@ -71,6 +71,15 @@ class Recording(eqx.Module):
         """The whole record, time by time; NaN where the march came to a halt."""
         found = march(self.transient(step), z, solver, step.newton, Reader(self.sensors, step))
         return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan).ravel()
+
+    def steady(
+        self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
+    ) -> Float[Array, " record"]:
+        """The record of the first state, if it stayed so at all times; NaN where there is none."""
+        then = self.first(z)
+        state, solved = first_state(self.transient(step), then, solver, step.newton)
+        row = Reader(self.sensors, step)(jnp.where(solved, state, jnp.nan), then)
+        return jnp.tile(row, len(self.axis.times))
 
     def of_states(
         self, step: BoundaryValueProblem, states: Float[Array, "time dof"], z: PyTree

@@ -22,7 +22,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
 from riesz.engines.conditional.points import (
-    NUMBERS_AT_ONCE,
     AbstractAtPoints,
     Marched,
     at_points,
@@ -236,13 +235,23 @@ def affine_map(
     num_points, own = at.num_points(), origin[parts.in_state]
     if isinstance(at, Marched):
         # All at once along the one march: derivatives would be a second one beside it.
-        units = jnp.concatenate([own[None], jnp.eye(len(own), dtype=own.dtype)])
-        together = max(NUMBERS_AT_ONCE // len(zeros), 1)
-        if len(units) <= together:
-            values = jax.vmap(at_points)(units)
+        units, steady = jnp.eye(len(own), dtype=own.dtype), np.array(at.steady, bool)
+        together = at.num_together(problem)
+        every = jnp.concatenate([own[None], units[~steady]])
+        if len(every) <= together:
+            values = jax.vmap(at_points)(every)
         else:
-            values = jax.lax.map(at_points, units, batch_size=together)
-        offset, responses = values[0], (values[1:] - values[:1]).T
+            values = jax.lax.map(at_points, every, batch_size=together)
+
+        def of_steady(own: Float[Array, " state"]) -> Float[Array, " point"]:
+            linear = origin.at[parts.in_state].set(own)
+            return at.of_steady(problem, parts.z(problem.latents, linear, others))
+
+        offset, responses = values[0], jnp.zeros((num_points, len(own)), own.dtype)
+        responses = responses.at[:, ~steady].set((values[1:] - values[:1]).T)
+        if steady.any():
+            found = jax.vmap(of_steady)(jnp.concatenate([own[None], units[steady]]))
+            responses = responses.at[:, steady].set((found[1:] - found[:1]).T)
     elif len(own) < num_points:
         offset, push = jax.linearize(at_points, own)
         responses = some_at_once(push, len(own), zeros).T

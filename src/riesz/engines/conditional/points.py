@@ -16,11 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.shifted import pays, shifted_table
+from riesz.engines.conditional.shifted import pays, shifted_table, stays_steady
 from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
+from riesz.fem.time.whole import goes_whole
 from riesz.latent.field import numbers_in
 from riesz.latent.latent import ManyZ, Z
 from riesz.problem.dependence import dependence
@@ -30,6 +31,9 @@ from riesz.problem.unknowns import STATE
 
 NUMBERS_AT_ONCE = 500_000
 """In states that are solved for together; a gradient then takes some gigabytes."""
+
+MARCHED_AT_ONCE = 1 << 22
+"""In states at all times, where these are found together."""
 
 Values = Float[Array, " point"]
 
@@ -80,11 +84,27 @@ class Marched(AbstractAtPoints):
     solver: AbstractLinearSolver
     num_rows: int = eqx.field(static=True)
     by_shifts: bool = eqx.field(static=True)
+    steady: tuple[bool, ...] = eqx.field(static=True)  # responses that are alike at all times
 
     def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         time = problem.time
         assert time is not None
         return lambda z: self.read(time.solved(problem.forward, z, self.solver))
+
+    def of_steady(self, problem: InverseProblem, z: PyTree) -> Values:
+        """As if the steady state to begin with would never end."""
+        time = problem.time
+        assert time is not None
+        return self.read(time.steady(problem.forward, z, self.solver))
+
+    def num_together(self, problem: InverseProblem) -> int:
+        """How many marches go together."""
+        time, size = problem.time, problem.forward.space.num_dofs
+        assert time is not None
+        stages = time.num_stages * len(time.axis.times)
+        if goes_whole(self.solver, stages * size):
+            return max(MARCHED_AT_ONCE // (stages * size), 1)
+        return max(NUMBERS_AT_ONCE // size, 1)
 
     def read(self, record: Float[Array, " record"]) -> Values:
         return record if self.operator is None else self.operator @ record
@@ -148,7 +168,8 @@ def marched(
     count = time.num_recorded if operator is None else operator.num_rows
     is_linear = not len(parts.others)
     by_shifts = is_linear and count > time.num_places and pays(problem, len(parts.in_state))
-    return Marched(operator, solver, count, by_shifts)
+    steady = tuple(stays_steady(problem, parts).tolist())
+    return Marched(operator, solver, count, by_shifts, steady)
 
 
 @once_per_problem

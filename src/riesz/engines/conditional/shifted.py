@@ -11,7 +11,8 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.fem.assembly import dirichlet_values, free_residual, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
@@ -47,21 +48,42 @@ def pays(problem: InverseProblem, num_unknowns: int) -> bool:
     return num_unknowns > SOLVES * time.num_places and stands_still(problem)
 
 
-@once_per_problem
 def stands_still(problem: InverseProblem) -> bool:
     """Whether steps are equal, the matrix never changes, and time changes what no unknown does."""
     time = problem.time
     assert time is not None
+    return time.axis.num_kinds == 1 and changed_in_time(problem) == frozenset()
+
+
+@once_per_problem
+def changed_in_time(problem: InverseProblem) -> frozenset[str] | None:
+    """Unknowns whose part in right-hand sides changes in time; none is known where matrices do."""
+    time = problem.time
+    assert time is not None
     origin = problem.z(jnp.zeros(problem.num_coordinates, problem.forward.dtype))
-    is_even = time.axis.num_kinds == 1
-    if not is_even or not has_fixed_matrix(time.transient(problem.forward), origin):
-        return False
+    if not has_fixed_matrix(time.transient(problem.forward), origin):
+        return None
     inputs = jax.eval_shape(lambda: at_time(origin, jnp.zeros(())))
 
     def asked(given: PyTree) -> tuple[Array, Array]:
         return sides_at(problem, given).side, dirichlet_values(problem.forward, given)
 
-    return not any(TIME in pair and len(pair) > 1 for pair in dependence(asked, inputs).meets)
+    meets = [pair for pair in dependence(asked, inputs).meets if TIME in pair]
+    return frozenset(name for pair in meets for name in pair if name != TIME)
+
+
+def stays_steady(problem: InverseProblem, parts: Parts) -> Bool[np.ndarray, " state"]:
+    """Of unknowns in which the state is linear, those to which it responds alike at all times.
+
+    So it does where it begins with a steady state, and what they do to the equation never changes.
+    """
+    time, changed = problem.time, changed_in_time(problem)
+    assert time is not None
+    marked = np.zeros(problem.num_coordinates, bool)
+    if time.initial is None and time.sensors.operator is not None and changed is not None:
+        for name, part in problem.latents.slices().items():
+            marked[part] = name not in changed
+    return marked[np.asarray(parts.linear)[np.asarray(parts.in_state)]]
 
 
 def sides_at(problem: InverseProblem, z: PyTree) -> Sides:

@@ -10,6 +10,7 @@ nonzeros, but elimination trees that it takes ten times as long to work through 
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -165,11 +166,19 @@ def solve_one(
     *,
     transposed: bool,
 ) -> Float[np.ndarray, " size *side"]:
+    return solver_of(values, pattern, transposed=transposed)(right_hand_side)
+
+
+def solver_of(
+    values: Float[np.ndarray, " entry"], pattern: Pattern, *, transposed: bool
+) -> Callable[[Float[np.ndarray, " size *side"]], Float[np.ndarray, " size *side"]]:
+    """For any right-hand sides, by the factors that suit the matrix."""
     elimination = elimination_of(pattern)
     band = None if elimination.band is None else factors_of(elimination.band, values)
     if band is not None:
-        return band.solve(right_hand_side)
-    return _solver_thread.submit(solve_by_lu, values, pattern, right_hand_side, transposed).result()
+        return band.solve
+    own = (values, elimination.pattern)
+    return lambda sides: _solver_thread.submit(solve_by_lu, *own, sides, transposed).result()
 
 
 def solve_by_lu(

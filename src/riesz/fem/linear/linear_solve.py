@@ -24,7 +24,53 @@ from riesz.fem.linear.sparse import SparseMatrix
 
 Vector = Float[Array, " size"]
 
-host_lu_p = Primitive("host_lu")
+
+def host_operation(
+    name: str,
+    compute: Callable[..., Float[np.ndarray, "..."]],
+    num_axes: int,
+) -> Primitive:
+    """An operation that NumPy computes, of right-hand sides that come last, and of their shape.
+
+    Leading axes of all operands are a batch, of length one where nothing varies along it; sides
+    have so many axes beside.
+    """
+    operation = Primitive(name)
+
+    def result_of(*operands, **_):
+        *others, sides = operands
+        each = [other.shape[:-1] for other in others]
+        batch = np.broadcast_shapes(*each, sides.shape[: sides.ndim - num_axes])
+        return ShapedArray((*batch, *sides.shape[sides.ndim - num_axes :]), sides.dtype)
+
+    def lowered(ctx, *operands, **how):
+        result, _, _ = mlir.emit_python_callback(
+            ctx,
+            lambda *arrays: (compute(*arrays, **how),),
+            None,
+            list(operands),
+            ctx.avals_in,
+            ctx.avals_out,
+            has_side_effect=False,
+            returns_token=False,
+        )
+        return result
+
+    def batched(operands, axes, **how):
+        operands = [
+            operand[None] if axis is None else jnp.moveaxis(operand, axis, 0)
+            for operand, axis in zip(operands, axes, strict=True)
+        ]
+        return operation.bind(*operands, **how), 0
+
+    operation.def_impl(lambda *operands, **how: jnp.asarray(compute(*operands, **how)))
+    operation.def_abstract_eval(result_of)
+    mlir.register_lowering(operation, lowered)
+    batching.primitive_batchers[operation] = batched
+    return operation
+
+
+host_lu_p = host_operation("host_lu", lu_solve, num_axes=1)
 
 
 def host_lu(matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
@@ -33,44 +79,6 @@ def host_lu(matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
     return host_lu_p.bind(
         matrix.values, pattern.columns, pattern.row_starts, side, transposed=transposed
     )
-
-
-@host_lu_p.def_impl
-def host_lu_impl(*parts, transposed):
-    return jnp.asarray(lu_solve(*parts, transposed=transposed))
-
-
-@host_lu_p.def_abstract_eval
-def host_lu_shape(values, columns, row_starts, side, *, transposed):
-    batch = np.broadcast_shapes(values.shape[:-1], side.shape[:-1])
-    return ShapedArray((*batch, side.shape[-1]), side.dtype)
-
-
-def host_lu_lowering(ctx, *parts, transposed):
-    result, _, _ = mlir.emit_python_callback(
-        ctx,
-        lambda *arrays: (lu_solve(*arrays, transposed=transposed),),
-        None,
-        list(parts),
-        ctx.avals_in,
-        ctx.avals_out,
-        has_side_effect=False,
-        returns_token=False,
-    )
-    return result
-
-
-def host_lu_batch(parts, axes, *, transposed):
-    """One more leading axis for all; of length one where nothing varies along it."""
-    parts = [
-        part[None] if axis is None else jnp.moveaxis(part, axis, 0)
-        for part, axis in zip(parts, axes, strict=True)
-    ]
-    return host_lu_p.bind(*parts, transposed=transposed), 0
-
-
-mlir.register_lowering(host_lu_p, host_lu_lowering)
-batching.primitive_batchers[host_lu_p] = host_lu_batch
 
 
 class AbstractLinearSolver(eqx.Module):

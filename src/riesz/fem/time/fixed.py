@@ -22,6 +22,7 @@ from riesz.fem.newton import is_linear
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient, Function, parts_of
 from riesz.fem.terms.series import TIME
+from riesz.fem.terms.weakform import Term
 from riesz.fem.time.problem import RIGHT_HAND, TransientProblem, at_time, with_history
 from riesz.fem.time.scheme import Weights
 
@@ -36,7 +37,8 @@ class FixedMatrices(eqx.Module):
 
     storage: SparseMatrix
     flow: SparseMatrix
-    side: FreeValues | None  # wells left out; nothing where it changes in time
+    side: FreeValues | None  # of what does not change in time; nothing where all may
+    changing: BoundaryValueProblem | None  # terms that do, wells left out
     prepared: PyTree[Array] | None  # for each kind of step
 
     def of_step(self, rate: Float[Array, ""]) -> SparseMatrix:
@@ -57,14 +59,11 @@ def fixed_matrices(
         return None
     step, then = problem.step, at_time(z, on_device(problem.axis.times[0], problem.dtype))
     storage, flow = storage_and_flow(step, then)
-    side = None if has_changing_side(step, then) else still_side(step, then)
-    found = FixedMatrices(storage, flow, side, None)
-    return eqx.tree_at(
-        lambda own: own.prepared,
-        found,
-        prepared_by_kind(found, solver, problem.axis.kinds, rates),
-        is_leaf=lambda leaf: leaf is None,
-    )
+    still, changing = divided(step, then)
+    side = None if still is None else prescribed_residual(still, then)
+    bare = FixedMatrices(storage, flow, None, None, None)
+    prepared = prepared_by_kind(bare, solver, problem.axis.kinds, rates)
+    return FixedMatrices(storage, flow, side, changing, prepared)
 
 
 def storage_and_flow(step: BoundaryValueProblem, z: PyTree) -> tuple[SparseMatrix, SparseMatrix]:
@@ -105,11 +104,42 @@ def has_fixed_matrix(problem: TransientProblem, z: PyTree) -> bool:
     return is_linear(problem.step, then) and not has_changing_matrix(problem.step, then)
 
 
-def still_side(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
-    """The residual of what is prescribed, where nothing of it changes: nothing is stored there."""
-    without_wells = dataclasses.replace(step, point_sources=())
-    prescribed = with_dirichlet(step, jnp.zeros(step.num_free, step.dtype), z)
-    return free_residual(without_wells, prescribed, z)
+def prescribed_residual(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
+    """The residual of what is prescribed, with nothing stored."""
+    return free_residual(step, with_dirichlet(step, jnp.zeros(step.num_free, step.dtype), z), z)
+
+
+def divided(
+    step: BoundaryValueProblem, z: PyTree
+) -> tuple[BoundaryValueProblem | None, BoundaryValueProblem | None]:
+    """Terms whose right-hand side never changes, and those where it may, if there are any.
+
+    Steps assemble the latter alone. There is no such division where prescribed values change, which
+    all terms read, and where upwinding weighs terms by each other.
+    """
+
+    def changes_side(term: Term) -> bool:
+        own = term.coefficients
+        return any(changes(own[name], step, z) for name in own if name in RIGHT_HAND)
+
+    def only(wanted: bool) -> BoundaryValueProblem:
+        cells, *facets = (
+            dataclasses.replace(
+                group, terms=tuple(term for term in group.terms if changes_side(term) is wanted)
+            )
+            for group in (step.cells, *step.facets)
+        )
+        facets = tuple(group for group in facets if group.terms)
+        return dataclasses.replace(step, cells=cells, facets=facets, point_sources=())
+
+    still, changing = only(False), only(True)
+    if any(changes(piece.value, step, z) for piece in step.dirichlet):
+        return None, None
+    if not (changing.cells.terms or changing.facets):
+        return still, None
+    weighed = any(term.streamline for term in step.form.terms)
+    is_apart = still.cells.terms and changing.cells.terms and not weighed
+    return (still, changing) if is_apart else (None, None)
 
 
 def fixed_root(
@@ -122,20 +152,30 @@ def fixed_root(
     solver: AbstractLinearSolver,
 ) -> tuple[FreeValues, Bool[Array, ""]]:
     """The solution of one step, and whether it is one."""
-    if fixed.side is not None:
-        side = fixed.side + residual_of_wells(step, z)[step.free]
-    else:
-        # What is prescribed may have been another value before.
-        now = with_history(step, weights.now, past.at[step.free].set(0.0))
-        nothing = jnp.zeros(step.num_free, step.dtype)
-        side = free_residual(now, with_dirichlet(step, nothing, z), z)
-    side = side - fixed.storage @ past[step.free]
+    before = past.at[step.free].set(0.0)
+    side = side_of(step, z, fixed, weights.now, before) - fixed.storage @ past[step.free]
     matrix = fixed.of_step(weights.now)
     held = jax.lax.stop_gradient(matrix)
     prepared = solver.prepared(held) if fixed.prepared is None else fixed.of_kind(kind)
     values = solver.with_product(matrix.__matmul__, held, prepared, -side)
     # Solvers look at their residuals themselves, and answer with NaN.
     return values, jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
+
+
+def side_of(
+    step: BoundaryValueProblem,
+    z: PyTree,
+    fixed: FixedMatrices,
+    rate: Float[Array, ""],
+    past: Float[Array, " dof"],
+) -> FreeValues:
+    """The residual of a step of what is prescribed, now and before: it may have been different."""
+    if fixed.side is None:
+        prescribed = with_dirichlet(step, jnp.zeros(step.num_free, step.dtype), z)
+        return free_residual(with_history(step, rate, past), prescribed, z)
+    side = fixed.side + residual_of_wells(step, z)[step.free]
+    changing = fixed.changing
+    return side if changing is None else side + prescribed_residual(changing, z)
 
 
 def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:
@@ -146,18 +186,6 @@ def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:
         for name, coefficient in term.coefficients.items()
         if name not in RIGHT_HAND
     )
-
-
-def has_changing_side(step: BoundaryValueProblem, z: PyTree) -> bool:
-    """Whether what is prescribed or flows in, other than by wells, may change in time."""
-    coefficients = [
-        coefficient
-        for term in step.form.terms
-        for name, coefficient in term.coefficients.items()
-        if name in RIGHT_HAND
-    ]
-    prescribed = [piece.value for piece in step.dirichlet]
-    return any(changes(coefficient, step, z) for coefficient in [*coefficients, *prescribed])
 
 
 def changes(coefficient: AbstractCoefficient, step: BoundaryValueProblem, z: PyTree) -> bool:

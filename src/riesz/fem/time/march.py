@@ -34,9 +34,16 @@ from riesz.fem.solve import (
     stalled_advice,
 )
 from riesz.fem.terms.coefficient import is_traced
-from riesz.fem.time.fixed import fixed_matrices, fixed_root, has_fixed_matrix
+from riesz.fem.time.fixed import (
+    FixedMatrices,
+    fixed_matrices,
+    fixed_root,
+    has_fixed_matrix,
+    prescribed_residual,
+)
 from riesz.fem.time.problem import TransientProblem, at_time, initial_values, with_history
 from riesz.fem.time.scheme import Weights, num_stages, stage_times, weights_of
+from riesz.fem.time.whole import goes_whole, whole_march
 
 Record = Callable[[DofValues, Any], Any]
 """What is kept of a state, with what the equation reads at that time."""
@@ -154,16 +161,21 @@ def march(
     """Along the whole axis; differentiable in whatever `problem` and `z` hold."""
     axis, dtype = problem.axis, problem.dtype
     times = stage_times(on_device(axis.times, dtype), problem.scheme)
-    first, solved = first_state(problem, at_time(z, times[0]), solver, newton)
-    shape = loops(axis.num_steps, problem.space.num_dofs)
-    stages = (times[1:], weights_of(axis, problem.scheme, dtype))
+    each, weights = num_stages(problem.scheme), weights_of(axis, problem.scheme, dtype)
+    fixed = fixed_matrices(problem, z, solver, weights.now[::each])
+    first, solved = first_state(problem, at_time(z, times[0]), solver, newton, fixed)
+    if fixed is not None and goes_whole(solver, len(times) * problem.space.num_dofs):
+        states = whole_march(problem.step, z, fixed, first, times[1:], weights)
+        ends = jnp.concatenate([first[None], states])[::each]
+        rows = jax.vmap(lambda own, when: record(own, at_time(z, when)))(ends, times[::each])
+        return March(rows, jnp.isfinite(ends).all(axis=1).at[0].set(solved))
+    shape, stages = loops(axis.num_steps, problem.space.num_dofs), (times[1:], weights)
     steps = Step(
         stages=jax.tree.map(lambda row: row.reshape(axis.num_steps, -1), stages),
         kind=jnp.asarray(axis.kinds),
         counts=jnp.ones(axis.num_steps, bool),
     )
     nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
-    fixed = fixed_matrices(problem, z, solver, steps.stages[1].now[:, 0])
     policies = jax.checkpoint_policies
     kept = policies.save_from_both_policies(policies.save_only_these_names(ROOT), keeps_solutions)
 
@@ -228,13 +240,21 @@ def in_parts(row: Array, shape: tuple[int, ...]) -> Array:
 
 
 def first_state(
-    problem: TransientProblem, z: PyTree, solver: AbstractLinearSolver, newton: Newton
+    problem: TransientProblem,
+    z: PyTree,
+    solver: AbstractLinearSolver,
+    newton: Newton,
+    fixed: FixedMatrices | None = None,
 ) -> tuple[DofValues, Bool[Array, ""]]:
     """The initial state, with what is prescribed at that time."""
     step = problem.step
     if problem.initial is not None:
         return given_state(step, problem.initial, z), jnp.ones((), bool)
-    values, converged = root_from(step, z, solver, newton, first_guess(step))
+    if fixed is not None:
+        values = solver(fixed.flow, -prescribed_residual(step, z))
+        converged = jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
+    else:
+        values, converged = root_from(step, z, solver, newton, first_guess(step))
     return with_dirichlet(step, values, z), converged
 
 
