@@ -15,13 +15,12 @@ from tests.journeys.heads import read_column, write_table
 import riesz as rz
 
 
-@pytest.mark.slow
 def test_monthly_recharge_tells_storage_and_forecasts_a_well_that_was_not_read(riesz):
     """Monthly steps do; see tests/journeys/strip.py for the truth."""
     strip.write_problem(riesz.folder)
     riesz("riesz check problem.toml")
     riesz("riesz fit problem.toml --out run --quiet")
-    days = np.array(["1995-01-01", "1999-07-01", "2004-12-01"], dtype="datetime64[D]")
+    days = np.array(["2000-01-01", "2002-07-01", "2004-12-01"], dtype="datetime64[D]")
     write_table(riesz.folder / "new.csv", ["x", "y"], [["520", "100"]])
     at = ",".join(map(str, days))
     riesz(

@@ -15,11 +15,13 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
+from riesz.fem.assembly import jacobian, with_dirichlet
 from riesz.fem.elements.space import Functionals, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.time.axis import TimeAxis
-from riesz.fem.time.march import first_state, given_state, march, recorded_in_time
+from riesz.fem.time.fixed import prescribed_residual
+from riesz.fem.time.march import given_state, march, recorded_in_time
 from riesz.fem.time.problem import TransientProblem, at_time
 from riesz.fem.time.scheme import SDIRK2, num_stages
 from riesz.observe.observables import AbstractObservable, AtPoints
@@ -75,10 +77,10 @@ class Recording(eqx.Module):
     def steady(
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
     ) -> Float[Array, " record"]:
-        """The record of the first state, if it stayed so at all times; NaN where there is none."""
-        then = self.first(z)
-        state, solved = first_state(self.transient(step), then, solver, step.newton)
-        row = Reader(self.sensors, step)(jnp.where(solved, state, jnp.nan), then)
+        """The record of the first state of a linear equation, if it stayed so at all times."""
+        then, nothing = self.first(z), jnp.zeros(step.space.num_dofs, step.dtype)
+        values = solver(jacobian(step, nothing, then), -prescribed_residual(step, then))
+        row = Reader(self.sensors, step)(with_dirichlet(step, values, then), then)
         return jnp.tile(row, len(self.axis.times))
 
     def of_states(

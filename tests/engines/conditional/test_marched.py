@@ -1,5 +1,7 @@
 """Problems in time with few unknowns in their matrix: marches without derivatives, and resuming."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -10,6 +12,7 @@ from riesz.engines.conditional import in_time
 from riesz.engines.conditional.engine import MarginalDensity, slope_of
 from riesz.engines.conditional.in_time import marched_model
 from riesz.engines.conditional.points import at_sensors
+from riesz.fem.time import whole
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.problem.linearity import linear_parts
 
@@ -58,8 +61,44 @@ def test_density_and_slope_are_those_through_all_steps(problem):
     assert len(model.known) == count
 
 
+def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeypatch):
+    """A level outside, whose part never changes, and rain, whose part does; a steady beginning."""
+    problem = rz.inverse_problem(
+        rz.interval(8),
+        rz.storage("s")
+        + rz.diffusion(0.3)
+        + rz.leakage(0.5, 1.0, "outside")
+        - rz.source(rz.series([0.0, 0.3], [1.0, 3.0], factor="share")),
+        latents={
+            "s": dist.LogNormal(0.0, 0.3),
+            "outside": rz.KarhunenLoeve(rz.Matern32(0.3), num_terms=4),
+            "share": dist.Normal(1.0, 1.0),
+        },
+        dirichlet={"left": 0.0},
+        observations=rz.observations(np.array([0.3, 0.6, 0.9])[SITE], WHEN, times=WHEN),
+        likelihood=rz.Gaussian(0.1),
+        times=0.1 * np.arange(8),
+        initial=rz.SteadyState(),
+    )
+    parts, at, counts = linear_parts(problem), at_sensors(problem), []
+
+    def counted(*given, **how):
+        counts.append(given[-1].shape[-1])
+        return substituted(*given, **how)
+
+    substituted = whole.substituted
+    monkeypatch.setattr(whole, "substituted", counted)
+    others = jnp.array([0.4])
+    found = in_time.responses_at(problem, parts, others, at)
+    assert counts == [2]
+    every = dataclasses.replace(at, steady=(False,) * 5)
+    same = in_time.responses_at(problem, parts, others, every)
+    assert counts == [2, 6]
+    np.testing.assert_allclose(found.responses, same.responses, rtol=1e-9, atol=1e-12)
+
+
 def test_a_fit_that_was_killed_goes_on_to_the_same_numbers(problem, tmp_path, monkeypatch):
-    whole = rz.fit(problem, ENGINE)
+    left_in_peace = rz.fit(problem, ENGINE)
     marched, calls = in_time.responses_at, []
 
     def counted(*parts):
@@ -75,7 +114,7 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_numbers(problem, tmp_path, mo
     calls, limit = [], 10_000
     again = rz.fit(problem, ENGINE, checkpoint=Checkpoint(tmp_path / "kept", seconds=0.0))
     after = len(calls)
-    np.testing.assert_array_equal(again.distribution.all(), whole.distribution.all())
+    np.testing.assert_array_equal(again.distribution.all(), left_in_peace.distribution.all())
     calls = []
     rz.fit(problem, ENGINE)
     assert after <= len(calls) - 20

@@ -303,3 +303,41 @@ def test_matrices_that_are_kept_for_multigrid_give_the_same_numbers():
     assert float(own) == pytest.approx(float(value), rel=1e-8)
     for name in here:
         assert float(slopes[name]) == pytest.approx(float(slope[name]), rel=1e-7)
+
+
+def rained_upon():
+    """A source that changes beside terms that do not, a level outside and a steady beginning."""
+    return rz.transient_problem(
+        rz.P1(rz.interval(8)),
+        rz.storage("s")
+        + rz.diffusion("k")
+        + rz.leakage(0.3, 1.0, 1.5)
+        - rz.source(rz.series([0.0, 0.3, 0.4], [1.0, 2.0, 0.5], factor="s"))
+        - rz.point_source([[0.4]], rz.series([0.0, 0.5], [1.0, 0.0])),
+        {"left": 0.4},
+        times=[0.0, 0.1, 0.2, 0.3, 0.5, 0.7],
+    )
+
+
+@pytest.mark.parametrize("problem", [with_flow(5.0), rained_upon()], ids=["flow", "rain"])
+def test_all_steps_together_give_what_one_after_the_other_does(problem, monkeypatch):
+    here = {"s": jnp.asarray(0.7), "k": jnp.asarray(0.02)}
+
+    def states(z):
+        return march(problem, z, rz.SparseLU(), Newton(), lambda state, z: state).recorded
+
+    def found():
+        slopes = jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)
+        several = {"s": jnp.array([0.7, 0.9]), "k": here["k"]}
+        mapped = jax.vmap(states, in_axes=({"s": 0, "k": None},))(several)
+        return states(here), mapped, slopes["s"], slopes["k"]
+
+    together = found()
+    monkeypatch.setattr(marching, "goes_whole", lambda *_: False)
+    jax.clear_caches()
+    for whole, by_steps in zip(together, found(), strict=True):
+        np.testing.assert_allclose(whole, by_steps, rtol=1e-9, atol=1e-12)
+    monkeypatch.undo()
+    monkeypatch.setattr(marching, "fixed_matrices", lambda *_: None)
+    jax.clear_caches()
+    np.testing.assert_allclose(together[0], states(here), rtol=1e-9, atol=1e-12)

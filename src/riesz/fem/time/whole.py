@@ -34,75 +34,58 @@ MOST_NUMBERS = 1 << 19
 States = Float[Array, "stage free"]
 
 
-def march_on_host(
-    storage: ArrayLike,
-    flow: ArrayLike,
-    columns: ArrayLike,
-    row_starts: ArrayLike,
-    now: ArrayLike,
-    last: ArrayLike,
-    before: ArrayLike,
-    sides: ArrayLike,
-    *,
-    transposed: bool,
-) -> Float[np.ndarray, "*batch stage free"]:
+def march_on_host(*operands: ArrayLike, transposed: bool) -> Float[np.ndarray, "*batch stage free"]:
     """Solve L u = b, or with L transposed; NaN where a block is singular.
 
-    Leading axes are a batch. Sides that have the matrices in common are solved for together.
+    Operands are the entries of S and K, their columns and where rows start, weights one after the
+    other, and sides. Leading axes are a batch: sides with matrices in common are solved together.
     """
-    *parts, own = map(np.asarray, (storage, flow, columns, row_starts, now, last, before, sides))
-    num_stages, size = own.shape[-2:]
+    *parts, own = map(np.asarray, operands)
     batch = np.broadcast_shapes(own.shape[:-2], *(part.shape[:-1] for part in parts))
-    stored, flowing = parts[:2]
-    pattern, weights = Pattern(*map(first_row, parts[2:4])), list(map(first_row, parts[4:]))
-    if stored.size == stored.shape[-1] and flowing.size == flowing.shape[-1]:
-        together = np.moveaxis(own.reshape(-1, num_stages, size), 0, -1)
-        matrices = (first_row(stored), first_row(flowing))
-        found = substituted(matrices, pattern, weights, together, transposed=transposed)
-        return np.moveaxis(found, -1, 0).reshape(*batch, num_stages, size).astype(own.dtype)
-    found = np.empty((*batch, num_stages, size), own.dtype)
-    stored, flowing = (np.broadcast_to(part, (*batch, part.shape[-1])) for part in parts[:2])
-    own = np.broadcast_to(own, found.shape)
-    for place in np.ndindex(batch):
-        matrices = (stored[place], flowing[place])
-        found[place] = substituted(
-            matrices, pattern, weights, own[place][..., None], transposed=transposed
-        )[..., 0]
-    return found
+    storage, flow = (
+        np.broadcast_to(part, (*batch, part.shape[-1])).reshape(-1, part.shape[-1])
+        for part in parts[:2]
+    )
+    pattern, weights = Pattern(*map(first_row, parts[2:4])), first_row(parts[4]).reshape(3, -1)
+    is_one = all(part.size == part.shape[-1] for part in parts[:2])
+    sides = np.broadcast_to(own, (*batch, *own.shape[-2:]))
+    groups = sides.reshape(*((1, -1) if is_one else (-1, 1)), *own.shape[-2:])
+    found = [
+        substituted(*matrices, pattern, weights, np.moveaxis(group, 0, -1), transposed=transposed)
+        for *matrices, group in zip(storage, flow, groups, strict=False)
+    ]
+    return np.moveaxis(np.stack(found), -1, 1).reshape(sides.shape).astype(own.dtype)
 
 
 def first_row(part: np.ndarray) -> np.ndarray:
-    """Of operands that do not vary along a batch."""
+    """Of what does not vary along a batch."""
     return part.reshape(-1, part.shape[-1])[0]
 
 
 def substituted(
-    matrices: tuple[Float[np.ndarray, " entry"], Float[np.ndarray, " entry"]],
+    storage: Float[np.ndarray, " entry"],
+    flow: Float[np.ndarray, " entry"],
     pattern: Pattern,
-    weights: list[Float[np.ndarray, " stage"]],
+    weights: Float[np.ndarray, "3 stage"],
     sides: Float[np.ndarray, "stage free side"],
     *,
     transposed: bool,
 ) -> Float[np.ndarray, "stage free side"]:
-    (storage, flow), (now, last, before) = matrices, weights
-    solvers = {
-        rate: solver_of(rate * storage + flow, pattern, transposed=transposed)
-        for rate in np.unique(now)
-    }
+    (now, last, before), count = weights, len(sides)
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers that answer with NaN
+        matrices = {rate: rate * storage + flow for rate in np.unique(now)}
+    solve = {rate: solver_of(own, pattern, transposed=transposed) for rate, own in matrices.items()}
     stored = sp.csr_array((storage, *pattern), shape=(sides.shape[1],) * 2)
-    stored = sp.csr_array(stored.T) if transposed else stored
-    count, states = len(sides), np.zeros((len(sides) + 2, *sides.shape[1:]))
-    # What a stage takes over stands in rows of its own: that of none of them is zero.
-    ahead = 1 if transposed else -1
-    by_one, by_two = (
-        (np.append(last[1:], 0.0), np.append(before[2:], [0.0, 0.0]))
-        if transposed
-        else (last, before)
-    )
-    for stage in reversed(range(count)) if transposed else range(count):
+    stages, ahead = range(count), -1
+    if transposed:
+        stored, stages, ahead = sp.csr_array(stored.T), reversed(stages), 1
+        last, before = np.append(last[1:], 0.0), np.append(before[2:], [0.0, 0.0])
+    # Two rows of zeros at the end, which stages at either end take over: -1 is the last one.
+    states = np.zeros((count + 2, *sides.shape[1:]))
+    for stage in stages:
         check_clock()
-        past = by_one[stage] * states[stage + ahead] + by_two[stage] * states[stage + 2 * ahead]
-        states[stage] = solvers[now[stage]](sides[stage] + stored @ past)
+        past = last[stage] * states[stage + ahead] + before[stage] * states[stage + 2 * ahead]
+        states[stage] = solve[now[stage]](sides[stage] + stored @ past)
     return states[:count]
 
 
@@ -151,9 +134,9 @@ def solved_together(fixed: FixedMatrices, weights: Weights, sides: States) -> St
 
     pattern = storage.pattern
     held = jax.lax.stop_gradient((storage.values, flow.values))
+    parts = (*held, pattern.columns, pattern.row_starts, jnp.concatenate([now, last, before]))
 
     def solve(sides: States, *, transposed: bool) -> States:
-        parts = (*held, pattern.columns, pattern.row_starts, now, last, before)
         return host_march_p.bind(*parts, sides, transposed=transposed)
 
     return jax.lax.custom_linear_solve(
