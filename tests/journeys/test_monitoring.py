@@ -6,7 +6,6 @@ was scored. The later readings that are scored here chose nothing.
 
 import shutil
 
-import pytest
 from tests.journeys.conftest import data_folder
 from tests.journeys.heads import read_column, scores
 
@@ -16,7 +15,6 @@ WELL_AND_MONTH = 0.430
 """The mean absolute error of the mean of each well and month, in metres."""
 
 
-@pytest.mark.slow  # the fit alone takes more than five minutes
 def test_a_monitoring_network_is_forecast_better_than_by_the_months_of_its_wells(riesz):
     folder = data_folder("monitoring")
     for name in TABLES:

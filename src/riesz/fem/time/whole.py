@@ -7,6 +7,8 @@ for derivatives. NumPy does that with a factor for each length of steps: a solve
 a compiled loop takes ten times as long on a mesh of some hundred nodes.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -136,9 +138,7 @@ def solved_together(fixed: FixedMatrices, weights: Weights, sides: States) -> St
     held = jax.lax.stop_gradient((storage.values, flow.values))
     parts = (*held, pattern.columns, pattern.row_starts, jnp.concatenate([now, last, before]))
 
-    def solve(sides: States, *, transposed: bool) -> States:
-        return host_march_p.bind(*parts, sides, transposed=transposed)
-
+    solve = partial(host_march_p.bind, *parts)
     return jax.lax.custom_linear_solve(
         product,
         sides,
