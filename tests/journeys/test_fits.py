@@ -15,6 +15,7 @@ from tests.journeys.heads import read_column, write_table
 import riesz as rz
 
 
+@pytest.mark.slow
 def test_monthly_recharge_tells_storage_and_forecasts_a_well_that_was_not_read(riesz):
     """Monthly steps do; see tests/journeys/strip.py for the truth."""
     strip.write_problem(riesz.folder)

@@ -6,6 +6,7 @@ was scored. The later readings that are scored here chose nothing.
 
 import shutil
 
+import pytest
 from tests.journeys.conftest import data_folder
 from tests.journeys.heads import read_column, scores
 
@@ -15,6 +16,7 @@ WELL_AND_MONTH = 0.430
 """The mean absolute error of the mean of each well and month, in metres."""
 
 
+@pytest.mark.slow  # 207 CPU seconds without optimised programs
 def test_a_monitoring_network_is_forecast_better_than_by_the_months_of_its_wells(riesz):
     folder = data_folder("monitoring")
     for name in TABLES:
