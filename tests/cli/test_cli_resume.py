@@ -205,11 +205,12 @@ def test_ctrl_c_within_a_solve_of_the_host_is_a_stop_as_well(case, monkeypatch, 
     def stop(_):
         raise KeyboardInterrupt
 
-    def posterior(self, problem, work):
+    def run(self, problem, *, deadline, **_):
         shape = jax.ShapeDtypeStruct((2,), jnp.float64)
-        return jax.block_until_ready(jax.jit(partial(jax.pure_callback, stop, shape))(jnp.ones(2)))
+        with deadline.kept("in a solve"):
+            jax.block_until_ready(jax.jit(partial(jax.pure_callback, stop, shape))(jnp.ones(2)))
 
-    monkeypatch.setattr(Nuts, "posterior", posterior)
+    monkeypatch.setattr(Nuts, "run", run)
     assert riesz_command(*FIT) == 130
     assert "stopped; " in capsys.readouterr().err
 

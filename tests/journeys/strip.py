@@ -11,7 +11,7 @@ from tests.journeys.heads import write_table
 
 STORAGE, TRANSMISSIVITY, LAKE, LENGTH, WIDTH = 0.1, 200.0, 50.0, 1000.0, 400.0
 NOISE = 0.02
-MONTHS = np.arange("1998-01", "2005-02", dtype="datetime64[M]").astype("datetime64[D]")
+MONTHS = np.arange("1988-01", "2005-02", dtype="datetime64[M]").astype("datetime64[D]")
 MODES = (np.arange(200) + 0.5) * np.pi / LENGTH
 
 PROBLEM = """
@@ -29,7 +29,7 @@ value = "head_m"
 sd = 0.02
 
 [time]
-start = 1998-01-01
+start = 1988-01-01
 end = 2005-01-01
 step = "month"
 

@@ -164,11 +164,12 @@ def shrink_aquifer() -> None:
 
 
 def shrink_aquifer_time() -> None:
-    from riesz_paper.experiments.aquifer_time import changes, fit, methods, readings
+    from riesz_paper.experiments.aquifer_time import changes, fit, methods, model, readings
 
     shrink_aquifer()
     replace(readings, EVERY=10, FIRST_YEAR=1970)
     few = changes.DIFFUSIVITIES[:2]
+    replace(model, DIFFUSIVITIES=few)
     responses = partial(changes.responses_of, num_terms=3, diffusivities=few)
     replace(methods, responses_of=responses, fitted=partial(fit.fitted, parts=2))
     replace(methods, forecast=partial(fit.forecast, each=20))

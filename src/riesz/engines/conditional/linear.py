@@ -250,8 +250,8 @@ def affine_map(
         offset, responses = values[0], jnp.zeros((num_points, len(own)), own.dtype)
         responses = responses.at[:, ~steady].set((values[1:] - values[:1]).T)
         if steady.any():
-            found = jax.vmap(of_steady)(jnp.concatenate([own[None], units[steady]]))
-            responses = responses.at[:, steady].set((found[1:] - found[:1]).T)
+            values = jax.vmap(of_steady)(jnp.concatenate([own[None], units[steady]]))
+            responses = responses.at[:, steady].set((values[1:] - values[:1]).T)
     elif len(own) < num_points:
         offset, push = jax.linearize(at_points, own)
         responses = some_at_once(push, len(own), zeros).T

@@ -53,8 +53,8 @@ def march_on_host(*operands: ArrayLike, transposed: bool) -> Float[np.ndarray, "
     sides = np.broadcast_to(own, (*batch, *own.shape[-2:]))
     groups = sides.reshape(*((1, -1) if is_one else (-1, 1)), *own.shape[-2:])
     found = [
-        substituted(*matrices, pattern, weights, np.moveaxis(group, 0, -1), transposed=transposed)
-        for *matrices, group in zip(storage, flow, groups, strict=False)
+        substituted(s, k, pattern, weights, np.moveaxis(group, 0, -1), transposed=transposed)
+        for s, k, group in zip(storage, flow, groups, strict=False)
     ]
     return np.moveaxis(np.stack(found), -1, 1).reshape(sides.shape).astype(own.dtype)
 
