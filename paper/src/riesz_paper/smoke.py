@@ -171,7 +171,7 @@ def shrink_aquifer_time() -> None:
     few = changes.DIFFUSIVITIES[:2]
     replace(model, DIFFUSIVITIES=few)
     responses = partial(changes.responses_of, num_terms=3, diffusivities=few)
-    replace(methods, responses_of=responses, fitted=partial(fit.fitted, parts=2))
+    replace(methods, responses_of=responses)
     replace(methods, forecast=partial(fit.forecast, each=20))
 
 
