@@ -110,3 +110,7 @@ def test_forecasts_know_level_and_drift_of_their_site():
     settings = {"num_draws": NUM_DRAWS, "quantiles": (), "measured": True}
     found = rz.predict_in_time(posterior, times, places, **settings)
     check(found, mean.reshape(2, 4), sd.reshape(2, 4))
+    # What a site's readings share narrows its forecast, and the less the later it is.
+    read, away = np.asarray(found.sd)[:, :3], np.asarray(found.sd)[:, 3]
+    assert (read < away[:, None]).all()
+    assert (read[0] < read[1]).all()
