@@ -21,7 +21,7 @@ from riesz.engines.sample.engine import (
     usual_searches,
     workable,
 )
-from riesz.engines.sample.hamiltonian import BLOCK, Peaks
+from riesz.engines.sample.hamiltonian import BLOCK, Peaks, advance, begun
 from riesz.engines.sample.metric import metric_about
 from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.linear.linear_solve import Dense
@@ -155,6 +155,31 @@ class TwoNormals(AbstractDensity):
 
     def explain(self, coordinates):
         raise AssertionError
+
+
+class NarrowInWide(AbstractDensity):
+    """A twentieth of the mass is as wide as the prior, the rest narrow and off its middle."""
+
+    def __call__(self, coordinates):
+        narrow = -0.5 * jnp.sum(((coordinates - 1.0) / 0.02) ** 2) - 2 * jnp.log(0.02)
+        wide = -0.5 * jnp.sum(coordinates**2)
+        return jnp.logaddexp(jnp.log(0.95) + narrow, jnp.log(0.05) + wide)
+
+    def explain(self, coordinates):
+        raise AssertionError
+
+
+def test_with_few_unknowns_a_wide_part_about_a_narrow_peak_is_visited_as_often_as_it_weighs():
+    """As errors with heavy tails leave one: no trajectory from the peak gets there."""
+    density, count = NarrowInWide(), jnp.asarray(BLOCK)
+    peak = metric_about(jnp.ones(2), jnp.eye(2), jnp.full(2, 1 / 0.02**2 - 1))
+    peaks = Peaks(together([peak]), jnp.zeros(1))
+    chain, places = begun(density, jax.random.key(0), jnp.ones(2)), []
+    for _ in range(300):
+        chain, seen = advance(density, peaks, chain, jnp.asarray(0.8), jnp.asarray(False), count)
+        places.append(seen.transition.coordinates)
+    far = np.linalg.norm(np.concatenate(places) - 1.0, axis=1) > 0.2
+    assert abs(far.mean() - 0.05) < 0.02
 
 
 @pytest.mark.slow  # quickly: what is told of peaks, above

@@ -128,13 +128,8 @@ def workable(density: AbstractDensity, peaks: Peaks, key: PRNGKeyArray) -> Peaks
     """
     if peaks.count == 1:
         return peaks
-    logs = []
-    for own in jr.split(key, NUM_TRIED):
-        which, normal = jr.split(own)
-        metric = peaks.metric(int(jr.categorical(which, peaks.log_weights)))
-        place = metric.place(jr.normal(normal, metric.centre.shape))
-        mixture = jax.scipy.special.logsumexp(peaks.log_densities(place))
-        logs.append(float(begun(density, own, place).log_density - mixture))
+    places = [peaks.proposal(own) for own in jr.split(key, NUM_TRIED)]
+    logs = [float(begun(density, key, at).log_density - peaks.log_proposal(at)) for at in places]
     weights = np.exp(np.array(logs) - np.max(logs))
     if weights.sum() ** 2 / np.sum(weights**2) >= ENOUGH * NUM_TRIED:
         return peaks

@@ -8,7 +8,9 @@ depend on the number of unknowns (Beskos, Pinski, Sanz-Serna & Stuart 2011).
 Where the posterior has several peaks, each has its own coordinates, those of the normal
 distribution that is the most likely there. A trajectory that ends nearer to another peak is
 refused, so that the way back is that of the way there; and a draw of the mixture of these normal
-distributions is proposed before each trajectory, and taken as Metropolis and Hastings ask.
+distributions is proposed before each trajectory, and taken as Metropolis and Hastings ask. With few
+unknowns the prior is part of that mixture, also where there is one peak: errors with heavy tails
+leave a little of the posterior as wide as the prior, where no trajectory from the peak arrives.
 """
 
 import equinox as eqx
@@ -36,6 +38,10 @@ FIRST_STEP, LONGEST_STEP = 0.3, 1.2
 
 MAX_STEPS, MAX_STEPS_LEARNING = 200, 30
 """Of a trajectory: as long as coordinates are not round, long ones are a waste."""
+
+PRIOR_UP_TO, PRIOR_PART = 8, 0.1
+"""Unknowns up to which the prior is proposed from, and its part: a draw of the prior of many
+unknowns is never taken."""
 
 DIVERGING = 1000.0
 """An error of the energy that no acceptable step makes."""
@@ -97,6 +103,30 @@ class Peaks(eqx.Module):
         each = jax.vmap(lambda metric: metric.log_density(place))(self.metrics)
         return self.log_weights + each
 
+    @property
+    def prior_part(self) -> float:
+        """Of the mixture that jumps are drawn from."""
+        return PRIOR_PART if self.metrics.centre.shape[-1] <= PRIOR_UP_TO else 0.0
+
+    @property
+    def jumps(self) -> bool:
+        return self.count > 1 or self.prior_part > 0
+
+    def proposal(self, key: PRNGKeyArray) -> Coordinates:
+        """A draw of the normal distributions, by weight, or of the prior."""
+        which, wide, normal = jr.split(key, 3)
+        normals = jr.normal(normal, self.metrics.centre.shape[1:])
+        place = self.metric(jr.categorical(which, self.log_weights)).place(normals)
+        return jnp.where(jr.uniform(wide) < self.prior_part, normals, place)
+
+    def log_proposal(self, place: Coordinates) -> Float[Array, ""]:
+        """The density of such draws, up to a constant."""
+        own = jax.scipy.special.logsumexp(self.log_densities(place))
+        if self.prior_part == 0.0:
+            return own
+        prior = jnp.log(self.prior_part) - 0.5 * place @ place
+        return jnp.logaddexp(jnp.log1p(-self.prior_part) + own, prior)
+
     def nearest(self, place: Coordinates) -> Int[Array, ""]:
         if self.count == 1:
             return jnp.zeros((), int)
@@ -109,7 +139,6 @@ class Seen(eqx.Module):
     transition: Transition
     slope: Coordinates
     peak: Int[Array, ""]
-    jumped: Bool[Array, ""]
 
 
 def value_and_slope(
@@ -155,11 +184,10 @@ def transition(
     wanted: Float[Array, ""],
     learning: Bool[Array, ""],
 ) -> tuple[Chain, Seen]:
-    """A jump, where there is more than one peak, and a trajectory."""
+    """A jump, where one can be of use, and a trajectory."""
     key, jump_key, own = jr.split(chain.key, 3)
-    jumped = jnp.zeros((), bool)
-    if peaks.count > 1:
-        chain, jumped = jump(density, peaks, chain, jump_key)
+    if peaks.jumps:
+        chain = jump(density, peaks, chain, jump_key)
     step = jnp.exp(jnp.where(learning, chain.pace.log_step, chain.pace.log_mean))
     momentum_key, length_key, accept_key = jr.split(own, 3)
     peak = peaks.nearest(chain.place)
@@ -207,33 +235,25 @@ def transition(
     row = Transition(
         coordinates=after.place,
         log_density=after.log_density,
-        num_steps=taken + (peaks.count > 1),
+        num_steps=taken + peaks.jumps,
         accept_probability=probability,
         diverging=diverged,
         step_size=step,
     )
-    return after, Seen(row, after.slope, peak, jumped)
+    return after, Seen(row, after.slope, peak)
 
 
-def jump(
-    density: AbstractDensity, peaks: Peaks, chain: Chain, key: PRNGKeyArray
-) -> tuple[Chain, Bool[Array, ""]]:
-    """A draw of the mixture of all peaks, taken or not."""
-    which, normal, accept = jr.split(key, 3)
-    metric = peaks.metric(jr.categorical(which, peaks.log_weights))
-    place = metric.place(jr.normal(normal, chain.place.shape))
+def jump(density: AbstractDensity, peaks: Peaks, chain: Chain, key: PRNGKeyArray) -> Chain:
+    """A draw of the mixture, taken or not."""
+    propose, accept = jr.split(key)
+    place = peaks.proposal(propose)
     value, slope = value_and_slope(density, place)
-
-    def log_mixture(place):
-        return jax.scipy.special.logsumexp(peaks.log_densities(place))
-
-    gain = value - chain.log_density + log_mixture(chain.place) - log_mixture(place)
+    gain = value - chain.log_density + peaks.log_proposal(chain.place) - peaks.log_proposal(place)
     taken = jnp.log(jr.uniform(accept)) < gain
-    moved = Chain(
+    return Chain(
         chain.key,
         jnp.where(taken, place, chain.place),
         jnp.where(taken, value, chain.log_density),
         jnp.where(taken, slope, chain.slope),
         chain.pace,
     )
-    return moved, taken
