@@ -1,10 +1,16 @@
-"""Heads of a made-up plain of 8 by 5 km, known everywhere, and how to score a map of them."""
+"""Heads of a made-up plain of 8 by 5 km, known everywhere, and how to score a map of them.
+
+Rules that know no equation are scored beside it: the nearest well, and ordinary kriging.
+"""
 
 import csv
 from pathlib import Path
 
 import numpy as np
 from pyproj import Transformer
+from scipy.optimize import minimize
+from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
 CORNER = np.array([430_000.0, 4_580_000.0])  # in metres of EPSG:25831, near Barcelona
 SIZE = np.array([8_000.0, 5_000.0])
@@ -55,3 +61,28 @@ def scores(path: Path, truth: np.ndarray, quantity: str = "measurement") -> tupl
         read_column(path, f"{quantity}_{stat}") for stat in ("mean", "q2.5", "q97.5")
     )
     return float(np.mean(abs(mean - truth))), float(np.mean((low <= truth) & (truth <= high)))
+
+
+def nearest(places: np.ndarray, heads: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """The head of the nearest well."""
+    return heads[KDTree(places).query(new)[1]]
+
+
+def kriged(places: np.ndarray, heads: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Ordinary kriging; sill, length and nugget of its exponential variogram by the likelihood."""
+    ones, apart = np.ones(len(heads)), cdist(places, places)
+
+    def given(logs: np.ndarray) -> tuple[float, float, np.ndarray]:
+        """Minus the log-likelihood, the level, and the weights of what the wells share."""
+        sill, length, nugget = np.exp(logs)
+        covariance = sill * np.exp(-apart / length) + nugget * np.eye(len(heads))
+        solved = np.linalg.solve(covariance, np.stack([ones, heads], axis=1))
+        level = (ones @ solved[:, 1]) / (ones @ solved[:, 0])
+        weights = solved[:, 1] - level * solved[:, 0]
+        square = (heads - level) @ weights
+        return 0.5 * (np.linalg.slogdet(covariance)[1] + square), level, weights
+
+    start = np.log([heads.var(), apart.max() / 4, 0.01 * heads.var()])
+    logs = minimize(lambda own: given(own)[0], start, method="Nelder-Mead").x
+    _, level, weights = given(logs)
+    return level + np.exp(logs[0] - cdist(new, places) / np.exp(logs[1])) @ weights

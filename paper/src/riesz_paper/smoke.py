@@ -11,6 +11,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 
 def shrink(name: str) -> None:
     """Make an experiment small, by the name it has on the command line, in this process."""
@@ -164,15 +166,27 @@ def shrink_aquifer() -> None:
 
 
 def shrink_aquifer_time() -> None:
-    from riesz_paper.experiments.aquifer_time import changes, fit, methods, model, readings
+    """Every sixteenth well, with all of its readings: what rehearses and asks for wells is kept."""
+    from riesz_paper.data import esrp
+    from riesz_paper.experiments.aquifer_time import changes, experiment, methods, model, readings
+
+    def few_wells(aquifer: esrp.Aquifer, name: str) -> tuple[esrp.Split, ...]:
+        return tuple(few_of(part) for part in esrp.splits_of(aquifer, name))
+
+    def few_of(part: esrp.Split) -> esrp.Split:
+        training, test = (
+            one.subset(np.arange(len(one)) % 16 == 0) for one in (part.training, part.test)
+        )
+        distances = part.hull_distance_km[::16]
+        return dataclasses.replace(part, training=training, test=test, hull_distance_km=distances)
 
     shrink_aquifer()
-    replace(readings, EVERY=10, FIRST_YEAR=1970)
+    for module in (readings, methods, experiment):
+        replace(module, splits_of=few_wells)
     few = changes.DIFFUSIVITIES[:2]
     replace(model, DIFFUSIVITIES=few)
     responses = partial(changes.responses_of, num_terms=3, diffusivities=few)
     replace(methods, responses_of=responses)
-    replace(methods, forecast=partial(fit.forecast, each=20))
 
 
 def shrink_agreement() -> None:

@@ -10,16 +10,22 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz_paper.data.esrp import esrp, splits_of
+from riesz_paper.data.esrp import Split, Wells, esrp, splits_of
 from riesz_paper.experiments.aquifer.data import mesh_of
 from riesz_paper.experiments.aquifer_time import experiment, methods
 from riesz_paper.experiments.aquifer_time.changes import FIRST_RECHARGE, At, responses_of
 from riesz_paper.experiments.aquifer_time.fit import Fitted, at_rows, density_of, forecast
 from riesz_paper.experiments.aquifer_time.model import WithoutEquation, own_drift, shares
-from riesz_paper.experiments.aquifer_time.persistence import last_values, persistence
+from riesz_paper.experiments.aquifer_time.persistence import (
+    REHEARSED_FROM,
+    last_values,
+    persistence,
+)
 from riesz_paper.experiments.aquifer_time.readings import (
     Case,
+    Record,
     Rows,
+    case_of,
     thinned,
     within_year_sd,
     yearly,
@@ -152,6 +158,30 @@ def test_what_stays_is_the_last_year_or_that_of_the_nearest_well(case):
     nearest = last_values(case.history)[1]
     assert abs(draws[:, 2].mean() - nearest) < 2.0
     assert draws[:, 2].std() > draws[:, 0].std()
+
+
+@pytest.mark.parametrize("first", [REHEARSED_FROM, 1978])
+def test_what_nothing_rehearses_is_refused(case, first):
+    late = dataclasses.replace(case, history=case.history.between(first, LAST + 1))
+    with pytest.raises(RieszError, match=f"no training well was read both before {REHEARSED_FROM}"):
+        persistence(last_values, PLACES, late, case.targets, seed=0)
+
+
+def test_a_change_of_wells_that_were_not_read_before_is_refused(case):
+    unread = dataclasses.replace(case, wells=np.array([3]), medians=case.medians[1:])
+    drawn = experiment.Drawn(unread, np.ones((5, 4)), np.ones((5, 4)), np.ones((5, 1)))
+    with pytest.raises(RieszError, match="no well that is asked for was read from 1960 to 1979"):
+        experiment.drift_row(drawn, 0.0)
+
+
+def test_a_well_without_a_reading_to_score_is_refused():
+    training, test = (
+        Wells(numbers, numbers, PLACES[: len(numbers)], *np.zeros((2, len(numbers))))
+        for numbers in (("a",), ("a", "b"))
+    )
+    record = Record(("a", "b"), PLACES[:2], rows_of((0, 1970, 1), (0, 1990, 2), (1, 1970, 3)))
+    with pytest.raises(RieszError, match="no readings of b"):
+        case_of(record, Split("A", training, test, np.zeros(2)))
 
 
 def some_wells(wells, count):

@@ -25,13 +25,7 @@ from riesz.diagnose.contradiction.residuals import (
     influential,
     residuals_of,
 )
-from riesz.diagnose.contradiction.sizes import (
-    Against,
-    contradicted,
-    observations,
-    spread,
-    tails,
-)
+from riesz.diagnose.contradiction.sizes import Against, contradicted, observations, spread, tails
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT

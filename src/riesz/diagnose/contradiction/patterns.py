@@ -22,7 +22,7 @@ from riesz.diagnose.contradiction.findings import (
     counted,
 )
 from riesz.diagnose.contradiction.law import Law
-from riesz.diagnose.contradiction.sizes import Against, exceeding, upper
+from riesz.diagnose.contradiction.sizes import TOLD, Against, exceeding, upper
 from riesz.latent.representatives import farthest_points
 
 MOST_CENTRES, MOST_PLACES = 120, 1500
@@ -118,7 +118,8 @@ def region(
         left &= ~(patterns[:, inside] > 0).any(axis=1)
         rows = np.flatnonzero(inside[places.of] & (places.of >= 0))
         mean = float(against.residuals[rows].mean())
-        found.append(told_region(rows, mean, readers, float(p[best])))
+        if abs(mean) >= TOLD:
+            found.append(told_region(rows, mean, readers, float(p[best])))
     return found
 
 
@@ -211,12 +212,9 @@ def neighbours(
     order: Float[np.ndarray, " sensor"] | None,
 ) -> list[Finding]:
     """Residuals that are alike where they are near, on the map (Moran's I) or in time."""
-    found = []
-    if len(places.points) >= FEWEST_PLACES:
-        found += on_map(against, law, places, readers, sd)
-    if order is not None:
-        found += in_time(against, places, order)
-    return found
+    is_map = len(places.points) >= FEWEST_PLACES
+    found = on_map(against, law, places, readers, sd) if is_map else []
+    return found if order is None else found + in_time(against, places, order)
 
 
 def on_map(

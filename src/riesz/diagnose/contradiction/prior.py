@@ -16,6 +16,7 @@ from scipy.special import chdtrc, erfc
 
 from riesz.arrays import on_device
 from riesz.diagnose.contradiction.findings import LEVELS, PRIOR, Finding
+from riesz.diagnose.contradiction.sizes import TOLD
 from riesz.latent.latent import LatentSpace, Parametric
 from riesz.latent.regions import RegionValues
 
@@ -55,7 +56,8 @@ def prior_conflicts(
     count = max(len(found), 1)
     told: dict[tuple[str, int], Conflict] = {}
     for one in sorted(found, key=lambda one: one.p):
-        if one.p * count <= LEVELS[PRIOR]:
+        # Of many dimensions, what is next to nothing can be sure.
+        if one.p * count <= LEVELS[PRIOR] and (one.kind != FIELD or one.size >= 1 + TOLD):
             told.setdefault((one.name, one.column), one)  # of a field what is surer
     return [in_words(one, latents, coordinates, min(one.p * count, 1.0)) for one in told.values()]
 

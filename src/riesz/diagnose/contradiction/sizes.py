@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from riesz.diagnose.contradiction.findings import (
     LEVELS,
@@ -24,12 +24,15 @@ LARGEST = 8.0
 
 FEWEST_IN_TAILS = 12
 FAR = 2.5
-"""Residuals that a sentence about tails names."""
+"""Residuals that a sentence about tails names, in sd of what all others foretell or, where most lie
+farther out than that, of most of them."""
 
 BEYOND = 20.0
 """Residuals whose size says nothing more."""
 
 MOST_TOLD = 3
+TOLD = 0.05
+"""In sd, or of one: what is less is nothing that a reader could look for, however sure it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,18 +67,17 @@ def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
     found, copies = float(rms(own.residuals)), rms(own.copies)
     more = found > np.median(copies)
     p = min(1.0, 2 * exceeding(found if more else -found, copies if more else -copies))
-    if p > LEVELS[SPREAD]:
-        return []
-    size = float(rms(against.residuals))
+    size = float(rms(against.residuals) / np.median(rms(against.copies)))
+    if p > LEVELS[SPREAD] or abs(size - 1) < TOLD or (size > 1) != more:
+        return []  # sure but next to nothing, or all of it in the tails
     far = np.argsort(-np.abs(against.residuals))
     far = far[np.abs(against.residuals[far]) > 2][: max(10, len(far) // 10)]
-    words = (
-        f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
+    words = f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
+    words += (
         f"({noise}) says, farthest {readers.named(far)}: the noise is larger than stated, or the "
         "equation misses something that moves all of them."
         if more
-        else f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
-        f"({noise}) says: the noise is smaller than stated, or values were smoothed or copied."
+        else f"({noise}) says: the noise is smaller than stated, or values were smoothed or copied."
     )
     return [Finding(SPREAD, words, (), tuple(far.tolist()) if more else (), p)]
 
@@ -94,16 +96,15 @@ def tails(against: Against, readers: Readers, noise: str, advice: str) -> list[F
     p = exceeding(float(peakedness(values)), peakedness(against.copies))
     if p > LEVELS[TAILS]:
         return []
-    usual = max(float(np.median(np.abs(values))) / 0.6745, 1e-12)
+    farther = FAR * max(float(np.median(np.abs(values))) / 0.6745, 1.0)
     far = np.argsort(-np.abs(values))
-    far = far[np.abs(values[far]) > FAR * usual]
-    if not len(far):
+    far, allowed = far[np.abs(values[far]) > farther], 2 * ndtr(-farther) * len(values)
+    if len(far) <= allowed:
         return []
-    largest = abs(values[far[0]]) / usual
     words = (
-        f"{len(far)} of {counted(len(values))} {'lies' if len(far) == 1 else 'lie'} far outside "
-        f"what the noise ({noise}) allows, up to {largest:.1f} times the usual distance: "
-        f"{readers.named(far)}. {advice}"
+        f"{len(far)} of {counted(len(values))} {'lies' if len(far) == 1 else 'lie'} more than "
+        f"{farther:.1f} sd from what all others foretell, up to {abs(values[far[0]]):.1f} sd, "
+        f"where the noise ({noise}) would put {allowed:.0f}: {readers.named(far)}. {advice}"
     )
     return [Finding(TAILS, words, (), tuple(far.tolist()), p)]
 

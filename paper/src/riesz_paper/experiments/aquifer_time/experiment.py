@@ -176,6 +176,11 @@ def drift_row(drawn: Drawn, seconds: float) -> Row:
     case = drawn.case
     before = case.history.between(*BOTH).medians()
     both = np.isin(case.wells, list(before))
+    if not both.any():
+        raise RieszError(
+            f"no well that is asked for was read from {BOTH[0]} to {BOTH[1] - 1}: there is no "
+            "change of heads to score."
+        )
     earlier = np.array([before[well] for well in case.wells[both]])
     changes = (drawn.medians[:, both] - earlier).mean(axis=1)
     low, high = np.quantile(changes, TAILS)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import KDTree
 
+from riesz.errors import RieszError
 from riesz_paper.experiments.aquifer_time.readings import BOTH, FORECAST_FROM, Case, Rows
 
 REHEARSED_FROM = 1965
@@ -61,4 +62,9 @@ def rehearsed(value: Value, rows: Rows) -> float:
     before = value(rows.kept(rows.year < REHEARSED_FROM))
     after = rows.between(REHEARSED_FROM, FORECAST_FROM).medians()
     both = [well for well in before if well in after]
+    if not both:
+        raise RieszError(
+            f"no training well was read both before {REHEARSED_FROM} and from then to "
+            f"{FORECAST_FROM - 1}: how far off it is that nothing changes, nobody can tell."
+        )
     return float(np.sqrt(np.mean([(before[well] - after[well]) ** 2 for well in both])))

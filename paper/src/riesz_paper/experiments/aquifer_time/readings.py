@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.errors import FileFormatError
+from riesz.errors import FileFormatError, listed
 from riesz_paper.data.esrp import Aquifer, Split, splits_of
 from riesz_paper.experiments.aquifer.later import READINGS, kept_heads
 from riesz_paper.experiments.aquifer.model import KM
@@ -143,10 +143,18 @@ class Case:
 def case_of(record: Record, part: Split) -> Case:
     trained, tested = (record.wells(one.site_numbers) for one in (part.training, part.test))
     history = record.readings.of(trained).between(FIRST_YEAR, FORECAST_FROM)
+    asked = record.readings.of(tested).between(FORECAST_FROM, END)
+    unread = [record.numbers[well] for well in tested if well not in asked.well]
+    if unread or not len(tested) or not len(history):
+        what = f"of {listed(unread)}" if unread else "to learn from, or to ask for"
+        raise FileFormatError(
+            f"there are no readings {what}: learned from are those of {FIRST_YEAR} to "
+            f"{FORECAST_FROM - 1}, asked for those of {FORECAST_FROM} to {END - 1}."
+        )
     return Case(
         training=thinned(yearly(history)),
         history=history,
-        asked=record.readings.of(tested).between(FORECAST_FROM, END),
+        asked=asked,
         centre=float(part.training.head.mean()),
         spread=float(part.training.head.std()),
         medians=part.test.head,
