@@ -21,6 +21,9 @@ LEVELS = {
 """How often each kind may be found where the model is right: 0.04 all together, which leaves some
 room below one in twenty for posteriors that are not normal."""
 
+TOLD = 0.05
+"""In sd, or of one: what is less is nothing that a reader could look for, however sure it is."""
+
 MOST_NAMED = 4
 """Observations that a sentence names; the others are counted."""
 

@@ -17,12 +17,13 @@ from riesz.diagnose.contradiction.findings import (
     LEVELS,
     NEIGHBOURS,
     REGION,
+    TOLD,
     Finding,
     Readers,
     counted,
 )
 from riesz.diagnose.contradiction.law import Law
-from riesz.diagnose.contradiction.sizes import TOLD, Against, exceeding, upper
+from riesz.diagnose.contradiction.sizes import Against, exceeding, upper
 from riesz.latent.representatives import farthest_points
 
 MOST_CENTRES, MOST_PLACES = 120, 1500

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from scipy.special import chdtrc, erfc
 
 from riesz.arrays import on_device
-from riesz.diagnose.contradiction.findings import LEVELS, PRIOR, Finding
-from riesz.diagnose.contradiction.sizes import TOLD
+from riesz.diagnose.contradiction.findings import LEVELS, PRIOR, TOLD, Finding
 from riesz.latent.latent import LatentSpace, Parametric
 from riesz.latent.regions import RegionValues
 

@@ -11,6 +11,7 @@ from riesz.diagnose.contradiction.findings import (
     OBSERVATION,
     SPREAD,
     TAILS,
+    TOLD,
     Finding,
     Readers,
     counted,
@@ -31,8 +32,6 @@ BEYOND = 20.0
 """Residuals whose size says nothing more."""
 
 MOST_TOLD = 3
-TOLD = 0.05
-"""In sd, or of one: what is less is nothing that a reader could look for, however sure it is."""
 
 
 @dataclass(frozen=True, eq=False)
