@@ -26,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 TUTORIALS = ROOT / "examples" / "tutorials"
 RUNS = ROOT / "out" / "tutorials"
 RESULTS_MARK = "<!-- results -->"
+PAPER_PAGES = PurePosixPath("paper/docs")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -35,6 +36,10 @@ def on_files(files: Any, config: Any) -> Any:
         if file.src_uri == "benchmarks.md":
             file.content_string = with_results(file.content_string)
         pages[PurePosixPath("docs") / file.src_uri] = file.content_string
+    for path in sorted((ROOT / PAPER_PAGES).glob("*.md")):
+        place, text = PAPER_PAGES / path.name, path.read_text()
+        files.append(File.generated(config, str(place), content=text))
+        pages[place] = text
     for script in sorted(TUTORIALS.glob("*.py")):
         for place, content in tutorial_files(script).items():
             files.append(File.generated(config, place, content=content))
@@ -52,7 +57,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Lead links to files of the repository to where the book has them."""
-    origin = PurePosixPath("docs") / page.file.src_uri
+    place = PurePosixPath(page.file.src_uri)
+    origin = place if place.parent == PAPER_PAGES else PurePosixPath("docs") / place
     return with_links_inside(markdown, origin, page.file.src_uri, ROOT)
 
 
