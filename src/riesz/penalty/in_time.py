@@ -7,7 +7,7 @@ and $\rho$ the capacity by the diffusivity. Of states $u_0, u_1, \ldots$ that so
 $$ \sum_n \|r_n(u_n; u_{n-1}, u_{n-2})\|^2_{G_n^{-1}} $$
 
 is estimated from (step, patch) pairs: a pair asks for the states of three times on one patch, and
-costs the same on any mesh and for any number of steps. See docs/theory-in-time.md.
+costs the same on any mesh and for any number of steps. See docs/theory.md.
 """
 
 import dataclasses
