@@ -32,7 +32,7 @@ many errors as are as improbable for the largest of them."""
 
 STRAY = 0.003
 """Share of transitions that may diverge: with fewer, and chains that agree, the posteriors of blind
-problems (docs/trust.md) were right."""
+problems (paper/docs/blind.md) were right."""
 
 
 class Worst(NamedTuple):
@@ -135,7 +135,7 @@ class ImportanceCheck(eqx.Module):
         weights with a light tail.
 
         Weights with a heavy tail still give means; spreads hang on draws that are too rare, and
-        come out a fifth too small (blind problems, docs/trust.md).
+        come out a fifth too small (blind problems, paper/docs/blind.md).
         """
         if self.is_applied and not self.k_hat <= self.good:
             return (
