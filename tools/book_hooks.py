@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from mkdocs.structure.files import File
 
 from book.cells import cells_of
+from book.engine_settings import settings_tables
 from book.execute import read_run
 from book.maths import with_mathml
 from book.notebook import notebook
@@ -95,6 +96,8 @@ def reference_pages() -> dict[str, str]:
         for layer in LAYERS.values()
         for module in layer.modules
     }
-    return {
+    pages = {
         f"api/{name}.md": reference_page(layer, public, exported) for name, layer in LAYERS.items()
     }
+    pages["api/engines.md"] += f"\n{settings_tables()}\n"
+    return pages

@@ -16,41 +16,40 @@ FOLDERS = ("paper/results", "results")
 ABOUT = {
     "agreement": "Engines against each other on one problem.",
     "amortised": "One encoder for a hundred data sets, against quadrature "
-    "([how](amortised.md#how-right-it-is)).",
-    "aquifer": "Wells that were left out, by physics and without ([how](aquifer.md)).",
-    "aquifer-first": "A first run of the aquifer ([how](aquifer.md)).",
-    "aquifer-select": "The aquifer's model, chosen on training wells only ([how](aquifer.md)).",
+    "([how](../paper/docs/amortised.md#how-right-it-is)).",
+    "aquifer": "Wells that were left out, by physics and without ([how](../paper/docs/aquifer.md)).",
+    "aquifer-first": "A first run of the aquifer ([how](../paper/docs/aquifer.md)).",
+    "aquifer-select": "The aquifer's model, chosen on training wells only ([how](../paper/docs/aquifer.md)).",
     "aquifer-select-first": "The choice behind the first run of the aquifer.",
     "bench-aquifer-mesh": "Scores of the aquifer on a finer mesh.",
     "bench-aquifer-step": "A training step on two meshes of the aquifer.",
     "bench-assembly": "Residual and stiffness matrix, against scikit-fem and dolfinx.",
     "bench-covariates": "Covariates and a field: problem files against field regression "
-    "([how](jura.md#from-a-problem-file)).",
+    "([how](../paper/docs/jura.md#from-a-problem-file)).",
     "bench-first-map": "The file that `init` writes, against kriging and others "
-    "([how](benchmarks.md#how-good-a-first-map-is)).",
+    "([how](#how-good-a-first-map-is)).",
     "bench-laplace": "`laplace` with one unknown at each of 129 x 129 nodes.",
     "bench-latency": "What every command takes, and compiles "
-    "([how](benchmarks.md#how-long-a-command-takes)).",
+    "([how](#how-long-a-command-takes)).",
     "bench-precision-gpu": "float32 against float64 on a GPU.",
-    "bench-setup": "Nested meshes and the problems on them: seconds and memory "
-    "([how](benchmarks.md#set-up)).",
+    "bench-setup": "Nested meshes and the problems on them: seconds and memory.",
     "bench-step": "A training step on mini-patches, from 1,681 to 1,050,625 nodes.",
-    "blocks": "Sixty-four unknowns ([how](blocks.md)).",
+    "blocks": "Sixty-four unknowns ([how](../paper/docs/blocks.md)).",
     "calibration": "Simulation-based calibration of the transport problem "
     "([how](trust.md#is-the-whole-problem-calibrated)).",
-    "checkerboard": "Rough physics, against physics-informed networks ([how](rough-physics.md)).",
+    "checkerboard": "Rough physics, against physics-informed networks ([how](../paper/docs/rough-physics.md)).",
     "field": "A log-diffusivity with sixteen terms, `emulate` against NUTS.",
-    "jura": "Heavy metals in the Jura, all methods ([how](jura.md)).",
+    "jura": "Heavy metals in the Jura, all methods ([how](../paper/docs/jura.md)).",
     "jura-first-choice": "The first choice of settings for the Jura "
-    "([why there are two](jura.md#what-was-tried)).",
+    "([why there are two](../paper/docs/jura.md#what-was-tried)).",
     "jura-select": "Settings for the Jura, by cross-validation on training samples.",
-    "misspecified": "An equation that lacks a term ([how](misspecified.md)).",
-    "norms": "Which estimators are norms ([how](norm-equivalence.md)).",
+    "misspecified": "An equation that lacks a term ([how](../paper/docs/misspecified.md)).",
+    "norms": "Which estimators are norms ([how](../paper/docs/norm-equivalence.md)).",
     "smoother": "The paper's Fig. 1: a noisy source, smoothed by transport.",
     "taper": "Errors of patch estimates, the paper's supplement C.",
     "transport": "The paper's Fig. 4: a wind, every method against the exact posterior "
-    "([crossover points](engines.md#measured-crossover-points)).",
-    "walks": "From tables to maps, command by command ([how](walks.md)).",
+    "([crossover points](#engines-compared)).",
+    "walks": "From tables to maps, command by command ([how](index.md#two-walks)).",
 }
 
 

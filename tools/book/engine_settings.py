@@ -1,0 +1,90 @@
+"""The table of settings on the page of engines: defaults from the classes, meanings from here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from riesz.engines.table import ENGINES, engine_class
+
+MEANING = {
+    "block_steps": "training steps between two looks at progress",
+    "coarse_patch_nodes": "nodes of a mini-patch on coarser levels",
+    "dense_mass": "a dense mass matrix; a diagonal one needs fewer warm-up draws",
+    "encoder_layers": "layers of the encoder",
+    "encoder_width": "width of the encoder",
+    "epsilon_rel": "error of the equation at the sensors in noise sd: a number or a schedule",
+    "family_learning_rate": "learning rate of q",
+    "features": "functions of space in the surrogate",
+    "gauss_newton_steps": "steps of the search without second derivatives of the state",
+    "gram": "inner product behind the dual norm",
+    "learning_rate": "learning rate of the network",
+    "linear_solver": "of exact solves",
+    "max_halvings": "of a Newton step",
+    "max_steps": "of the search for the mode, or of variational inference",
+    "max_tree_depth": "a trajectory doubles so often at most",
+    "missing": "share of values that may be missing",
+    "model": '"surrogate", or "reduced" for a reduced basis of exact states',
+    "noise_factor": "by how much the noise may differ from the problem's",
+    "norm": '"patches", or "exact" on small meshes',
+    "num_bends": "nonlinear functions of the unknowns in the readout",
+    "num_chains": "Markov chains",
+    "num_curved": "draws of a step at which curvature is computed",
+    "num_data": "simulated data sets in a training step",
+    "num_draws": "draws that are kept, or draws of a variational step",
+    "num_exact": "draws that are importance-weighted by exact solves, and kept",
+    "num_examples": "simulated data sets that define what is usual",
+    "num_modes": "eigenpairs of the curvature, or size of the reduced basis; "
+    "none: all directions up to 256 unknowns",
+    "num_others": "values of the hyperparameters that the draws share",
+    "num_patches": "mini-patches at a time; none: by device",
+    "num_proposals": "importance proposals for each simulated data set",
+    "num_samples": "draws of each chain (none: until chains agree), or of the unknowns in a batch",
+    "num_searches": "starts of searches for modes; none: 16, or 6 with more than 32 unknowns",
+    "num_snapshots": "exact states that span the reduced basis",
+    "num_solves": "Gauss-Newton steps of the readout; nonlinear equations need several",
+    "num_warmup": "warm-up draws of each chain",
+    "over": 'treatment of hyperparameters: "mode", "laplace" (importance sampling) or "nuts"',
+    "patch_nodes": "nodes of a mini-patch",
+    "patience": "blocks without progress before training stops; none: never",
+    "polishing_draws": "draws in a round of exact solves",
+    "polishing_rounds": "rounds of exact solves at the end; 0 for none",
+    "prior_steps": "training steps on the equation alone",
+    "readout_batches": "batches in a least-squares solve of the readout; none: by device",
+    "refining_draws": "draws of the last fit of q",
+    "rounds": "rounds of least squares at most",
+    "start": "coordinates, a posterior, or another engine",
+    "steps": "training steps",
+    "surrogate": '"network", or "nodal" on small meshes',
+    "tail": "share of the steps over which q is averaged",
+    "target_accept": "acceptance rate; higher where transitions diverge",
+    "tolerance": "in posterior sd: of the mode, or of means and sds of q",
+    "tries_states": "try exact states before training, and refuse what cannot be represented",
+    "width": "width of the network",
+}
+"""By the name of a setting, for whichever engines have it."""
+
+
+def settings_of(engine: str) -> Mapping[str, Any]:
+    """Settings of an engine and their defaults."""
+    return {name: field.default for name, field in engine_class(engine).model_fields.items()}
+
+
+def settings_tables() -> str:
+    """One table per engine, in Markdown."""
+    return "\n\n".join(settings_table(engine) for engine in ENGINES)
+
+
+def settings_table(engine: str) -> str:
+    rows = [
+        f"| `{name}` | {cell(default)} | {MEANING[name]} |"
+        for name, default in settings_of(engine).items()
+    ]
+    return "\n".join(
+        [f"## Settings of `{engine}`", "", "| setting | default | meaning |", "|---|---|---|", *rows]
+    )
+
+
+def cell(default: Any) -> str:
+    """A default as one writes it."""
+    if default is None:
+        return "none"
+    return f"`{default!r}`" if isinstance(default, bool | int | float | str) else "automatic"
