@@ -1,8 +1,8 @@
 """How long is the way from a table to maps, for somebody who writes no Python?
 
-The commands of docs/walks.md are run as they are printed there, one walk after the other, each in
-an empty folder with nothing but its data. RIESZ_DATA must hold esrp. Maps are drawn, and reports
-are photographed where there is Chromium.
+The commands of the walks on docs/index.md are run as they are printed there, one walk after the
+other, each in an empty folder with nothing but its data. RIESZ_DATA must hold esrp. Maps are drawn,
+and reports are photographed where there is Chromium.
 """
 
 import os
@@ -18,7 +18,9 @@ from pathlib import Path
 from bench import parser_of, save
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "walks.md"
+PAGE = ROOT / "docs" / "index.md"
+BELOW, ABOVE = "## Two walks", "## In Python"
+"""Headings of the page between which the walks stand."""
 WINDOW = "1080,1097"
 MOST_COMMANDS = None  # of a walk; all of them
 ESRP = ("levels_pre2000.csv.gz", "wells.csv", "boundary_simplified.geojson")
@@ -26,7 +28,8 @@ ESRP = ("levels_pre2000.csv.gz", "wells.csv", "boundary_simplified.geojson")
 
 def commands_of(page: str) -> list[list[str]]:
     """Of each walk: the lines of a block of commands, put together where they are continued."""
-    blocks = re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)
+    walks = page.partition(BELOW)[2].partition(ABOVE)[0]
+    blocks = re.findall(r"```sh\n(.*?)```", walks, flags=re.DOTALL)
     return [
         [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
         for block in blocks

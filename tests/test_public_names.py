@@ -13,7 +13,12 @@ import riesz
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "riesz"
-DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py"))
+DOCUMENTS = (
+    ROOT / "README.md",
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "paper" / "docs").glob("*.md"),
+    *(ROOT / "examples").rglob("*.py"),
+)
 
 
 def stub_names() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The README's Python and that of the pages of docs run as printed."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,11 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.engines.table import engine_class
-
 ROOT = Path(__file__).parent.parent
 README, ENGINES_PAGE = ROOT / "README.md", ROOT / "docs" / "engines.md"
-PLUG_IN_PAGE = ROOT / "docs" / "plug-in.md"
+PLUG_IN_PAGE, API_PAGE = ROOT / "docs" / "plug-in.md", ROOT / "docs" / "api.md"
 MEASURED_PAGE = ROOT / "docs" / "measured.md"
 
 
@@ -21,19 +20,56 @@ def blocks_of(page):
     return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-def test_the_examples_of_the_readme_run():
-    blocks = blocks_of(README)
-    assert len(blocks) == 3
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:nuts:UserWarning")
+def test_the_example_of_the_readme_runs(capsys):
+    (block,) = blocks_of(README)
+    exec(compile(block, "README.md", "exec"), {})
+    assert "a " in capsys.readouterr().out
+
+
+def test_the_equations_of_the_reference_are_solved():
+    first, integrand, _ = blocks_of(API_PAGE)
     scope = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), scope)
+    for block in (first, integrand):
+        exec(compile(block, "api.md", "exec"), scope)
     assert scope["u"].max() > 0
     assert abs(scope["gradient"]) > 1e-3
     problem = scope["rz"].boundary_value_problem(
         scope["rz"].P1(scope["mesh"]), scope["nonlinear"], {"outer": 0.0}
     )
     assert scope["rz"].solve(problem).max() > 0
-    assert scope["jax"].jit(scope["loss"])(0.1, scope["jax"].random.key(0)) > 0
+
+
+def figures() -> dict[str, str]:
+    """Rows of the README's table of claims, by the result file that each cites."""
+    rows = re.findall(r"^\| .* \| (.*?) \(\[rows\]\((.*?)\)\) \|$", README.read_text(), flags=re.M)
+    return {place: claim for claim, place in rows}
+
+
+def result(place: str) -> dict:
+    return json.loads((ROOT / place).read_text(encoding="utf-8"))
+
+
+def test_the_figures_of_the_readme_are_those_of_the_result_files():
+    blind, transport, steps, aquifer = map(result, figures())
+    counts = blind["summary"]
+    worst = transport["summary"]["emulate, square, 4225 nodes: worst mean error (sd)"]
+    milliseconds = [
+        1e3 * row["seconds_per_step"]
+        for nodes in (1681, 1_050_625)
+        for row in steps["rows"]
+        if row["nodes"] == nodes and row["precision"] == "float64"
+    ]
+    scores = aquifer["summary"]
+    assert list(figures().values()) == [
+        f"{counts['silent']} silent failures, {counts['crashes']} crashes, "
+        f"{counts['false_alarms']} false alarms of {counts['judged']} judged",
+        f"mean off by {worst:.3f} posterior sd at worst",
+        "{:.1f} and {:.1f} ms".format(*milliseconds),
+        f"heads right to {scores['head_error_m']:.1f} m; "
+        f"95 % intervals hold {100 * scores['head_coverage']:.0f} % of them",
+    ]
 
 
 def test_the_readme_names_both_commands():
@@ -74,7 +110,7 @@ FEWER = {
 @pytest.mark.parametrize("fewer", [FEWER, {}])
 def test_the_model_of_the_page_on_the_jura_predicts_at_the_places_that_were_left_out(fewer):
     scope = {"np": np}
-    (block,) = blocks_of(ROOT / "docs" / "jura.md")
+    (block,) = blocks_of(ROOT / "paper" / "docs" / "jura.md")
     for old, new in fewer.items():
         assert old in block
         block = block.replace(old, new, 1)
@@ -95,32 +131,6 @@ def test_the_engines_of_the_page_agree_as_it_says():
     exact, trained, doubted = (scope[name] for name in ("exact", "trained", "doubted"))
     assert abs(trained.mean("a") - exact.mean("a")) < 0.5 * exact.sd("a")
     assert doubted.sd("a") > 1.1 * trained.sd("a")
-
-
-def test_the_page_on_engines_shows_the_defaults():
-    """Rows of its tables of settings: names, and a column of defaults for each engine."""
-    page = ENGINES_PAGE.read_text()
-    shown = 0
-    for header, body in re.findall(r"\| setting (.*?)\n\|[-|]+\n((?:\|.*\n)+)", page):
-        engines = re.findall(r"`(\w+)`", header)
-        for row in body.splitlines():
-            names, *columns = (cell.strip() for cell in row.strip("|").split("|"))
-            for engine, column in zip(engines, columns, strict=False):
-                if column:
-                    wanted = [
-                        getattr(engine_class(engine)(), name) for name in re.findall(r"\w+", names)
-                    ]
-                    assert [default_in(one) for one in column.split(",")] == wanted
-                    shown += len(wanted)
-    assert shown == 68
-
-
-def default_in(cell: str) -> float | str | None:
-    """A number, a word in quotes, or none."""
-    if cell.strip() == "none":
-        return None
-    word = re.fullmatch(r'`"(\w+)"`', cell.strip())
-    return word[1] if word else float(cell)
 
 
 @pytest.mark.slow

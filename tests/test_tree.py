@@ -18,6 +18,10 @@ MOST_CODE_LINES = 43_510
 """Lines that hold code: neither blank, nor comment, nor docstring. To fall, never to rise."""
 
 
+MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_README = 20, 25_000, 700
+"""A book that one reads; as `wc -w` counts."""
+
+
 @pytest.fixture(scope="module")
 def graph():
     return grimp.build_graph("riesz", "riesz_paper", cache_dir=None)
@@ -51,6 +55,18 @@ def code_lines(file: Path) -> int:
 def test_the_product_stays_small():
     count = sum(map(code_lines, SOURCES[0].rglob("*.py")))
     assert count <= MOST_CODE_LINES, f"{count} lines of code: delete or join before adding"
+
+
+def words(page: Path) -> int:
+    return len(page.read_text(encoding="utf-8").split())
+
+
+def test_the_book_stays_one_to_read():
+    pages = list((ROOT / "docs").glob("*.md"))
+    assert len(pages) <= MOST_PAGES
+    count = sum(map(words, pages))
+    assert count <= MOST_WORDS, f"{count} words: cut before adding; results belong to paper/docs"
+    assert words(ROOT / "README.md") <= MOST_WORDS_OF_README
 
 
 def test_no_import_goes_in_a_circle(graph):

@@ -1,4 +1,4 @@
-"""The page of walks says what was run."""
+"""The walks of the Start page are what was run."""
 
 import json
 import runpy
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 def test_the_commands_of_the_page_are_those_that_were_recorded(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     commands_of = runpy.run_path(str(ROOT / "benchmarks" / "walks.py"))["commands_of"]
-    printed = commands_of((ROOT / "docs" / "walks.md").read_text())
+    printed = commands_of((ROOT / "docs" / "index.md").read_text())
     recorded = json.loads((ROOT / "results" / "walks" / "results.json").read_text())["rows"]
     assert [len(walk) for walk in printed] == [4, 4]
     assert [" ".join(c.split()) for walk in printed for c in walk] == [
@@ -20,7 +20,7 @@ def test_the_commands_of_the_page_are_those_that_were_recorded(monkeypatch):
 
 def test_the_page_rounds_the_seconds_that_were_recorded():
     rows = json.loads((ROOT / "results" / "walks" / "results.json").read_text())["rows"]
-    lines = (ROOT / "docs" / "walks.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "index.md").read_text().splitlines()
     told = [int(line.split("|")[2]) for line in lines if line.startswith("| `")]
     assert len(told) == len(rows)
     assert all(abs(t - row["seconds"]) <= 0.6 for t, row in zip(told, rows, strict=True))

@@ -8,7 +8,8 @@
 # $$S\,\partial_t h - T\,\Delta h = r(t) - \sum_i Q_i(t)\,\delta_{x_i}.$$
 #
 # Lengths are in km, times in years and heads in metres. The page
-# [the plain in time](../aquifer-time.md) asks the first two questions of readings in the field.
+# [the plain in time](../paper/docs/aquifer-time.md) asks the first two questions of readings in the
+# field.
 
 # %%
 import jax

@@ -2,10 +2,10 @@
 # # Soil metals in the Jura
 #
 # 359 samples of topsoil near La Chaux-de-Fonds come with the package
-# ([where they come from](../data.md)). Cadmium is dear to measure, zinc, nickel and lead were
-# measured as well: predict cadmium at 100 places that were left out, and draw a map with the risk
-# of more than the guide value. [The experiment](../jura.md) does this for four metals and a dozen
-# methods.
+# ([where they come from](../paper/docs/data.md)). Cadmium is dear to measure, zinc, nickel and lead
+# were measured as well: predict cadmium at 100 places that were left out, and draw a map with the
+# risk of more than the guide value. [The experiment](../paper/docs/jura.md) does this for four
+# metals and a dozen methods.
 
 # %%
 import jax

@@ -153,8 +153,8 @@ figure
 # the exact engine; large is safe and useless, with intervals several times as wide; what is learned
 # lies between. One data set is little to learn from, and this one still falls short of 95 %: over
 # fifty data sets a learned epsilon brings the coverage from 0.80 to 0.93
-# ([and where it falls short](../misspecified.md)). Doubt makes *predictions* honest; the strengths
-# of the districts stay as confounded with the eddy as they were.
+# ([and where it falls short](../paper/docs/misspecified.md)). Doubt makes *predictions* honest; the
+# strengths of the districts stay as confounded with the eddy as they were.
 #
 # What is asserted is a gain: at least three places in a hundred more are held. The data are those
 # of the first seed; other seeds gain more, or less.

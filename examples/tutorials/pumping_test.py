@@ -71,7 +71,7 @@ plt.show()
 
 # %% [markdown]
 # The conductivity is known to a few per cent, the leakage less well: it shows in late readings
-# only. [Pumping tests](../pumping.md) asks the same of readings in the field.
+# only. [Four pumping tests](../paper/docs/pumping-tests.md) ask the same of readings in the field.
 
 # %%
 off = np.log(found.draws["k"].mean() / truth["k"]) / np.std(np.log(found.draws["k"]))

@@ -13,14 +13,19 @@ from riesz.io.store.results import read_results
 from riesz_paper.catalogue import ExperimentName
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-CITED = re.compile(r"(?:paper/)?\bresults/[\w./-]*[\w-]")
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "paper" / "docs").glob("*.md")),
+]
+CITED = re.compile(r"((?:\.\./)*)((?:paper/)?\bresults/[\w./-]*[\w-])")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def cited(page: Path) -> set[Path]:
     """Files and folders of results, in links as well as in words."""
-    return {ROOT / found for found in CITED.findall(page.read_text(encoding="utf-8"))}
+    found = CITED.findall(page.read_text(encoding="utf-8"))
+    return {((page.parent / up if up else ROOT) / path).resolve() for up, path in found}
 
 
 def result_files() -> list[Path]:

@@ -50,7 +50,7 @@ def test_a_command_leaves_rows_like_those_that_are_kept(words, tmp_path):
     folder = NEEDS.get(words[1])
     data = Path(os.environ.get("RIESZ_DATA", "nowhere")).resolve()
     if folder and not (data / folder).is_dir():
-        pytest.skip(f"needs RIESZ_DATA, a folder with {folder} in it: see docs/data.md")
+        pytest.skip(f"needs RIESZ_DATA, a folder with {folder} in it: see paper/docs/data.md")
     place = words.index("--out") + 1
     told = os.environ | {"RIESZ_DATA": str(data), "MPLBACKEND": "Agg", "RIESZ_CACHE": "off"}
     done = subprocess.run(

@@ -9,7 +9,11 @@ from book.markdown_links import anchors, broken_links, slug, targets
 from book.outside import files_taken_in, links_out, place_in_book, titled, with_links_inside
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "paper" / "docs").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -20,8 +24,8 @@ def test_links_and_anchors_of_a_page_resolve(page):
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_every_page_is_in_the_table_of_contents(page):
     contents = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
-    assert re.search(rf"[ :]{re.escape(page.name)}$", contents, re.M), (
-        f"name docs/{page.name} below nav in mkdocs.yml"
+    assert re.search(rf"[ :/]{re.escape(page.name)}$", contents, re.M), (
+        f"name {page.name} below nav in mkdocs.yml"
     )
 
 

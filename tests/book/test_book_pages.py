@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 
 import riesz
+from book.engine_settings import MEANING, settings_of, settings_tables
 from book.public_names import exports, public_names
 from book.reference import LAYERS, check_complete, reference_page
 from book.results_page import (
@@ -20,6 +21,7 @@ from book.results_page import (
     results_section,
     shortened,
 )
+from riesz.engines.table import ENGINES
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "riesz"
@@ -64,6 +66,15 @@ def test_every_result_file_has_a_section_with_its_origin():
         assert f"(../{file.place})" in page
 
 
+def test_every_setting_of_every_engine_has_its_default_and_its_meaning():
+    page = settings_tables()
+    for engine in ENGINES:
+        assert f"## Settings of `{engine}`" in page
+    kept = {name for engine in ENGINES for name in settings_of(engine)}
+    assert kept == set(MEANING)
+    assert "| `num_warmup` | `500` | warm-up draws of each chain |" in page
+
+
 def test_a_summary_becomes_tables_with_a_row_a_group():
     summary = {"rows": 3, "worst": 0.5, "a: error": 1.0, "a: ratio": 2.0, "b: error": 3.0}
     summary |= {"b: ratio": 0.123456, "c: error": 4.0}
@@ -101,7 +112,7 @@ CROSSOVER = (
 
 def test_crossover_points_are_those_of_the_result_file():
     rows = json.loads((ROOT / "paper/results/transport/results.json").read_text())["rows"]
-    table = re.findall(r"^\| (\d+) x \1 \|(.*)\|$", (ROOT / "docs/engines.md").read_text(), re.M)
+    table = re.findall(r"^\| (\d+) x \1 \|(.*)\|$", (ROOT / "docs/benchmarks.md").read_text(), re.M)
     assert [int(side) for side, _ in table] == [17, 33, 65, 129, 257]
     for side, cells in table:
         nodes = int(side) ** 2

@@ -11,7 +11,11 @@ import pytest
 import riesz
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "paper" / "docs").glob("*.md")),
+]
 
 
 def code_of(page: Path) -> ast.Module:

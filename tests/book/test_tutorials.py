@@ -38,10 +38,10 @@ def test_a_tutorial_runs_to_its_end(script, tmp_path):
 @pytest.mark.slow
 # Two short chains say so by chance, of one seed in three.
 @pytest.mark.filterwarnings("ignore:nuts. the chains do not agree yet")
-def test_the_python_of_the_quickstart_runs():
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/quickstart.md").read_text(), re.S)
+def test_the_python_of_the_start_page_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.S)
     scope = {}
-    exec(compile(block, "quickstart.md", "exec"), scope)
+    exec(compile(block, "index.md", "exec"), scope)
     assert scope["posterior"].mean("a") > 0
 
 

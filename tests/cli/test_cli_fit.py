@@ -36,7 +36,7 @@ from riesz.prediction.predict import predict
 
 ROOT = Path(__file__).parent.parent.parent
 AQUIFER = ROOT / "examples" / "aquifer"
-README = ROOT / "README.md"
+README, START = ROOT / "README.md", ROOT / "docs" / "index.md"
 
 TINY = """
 [engine]
@@ -58,15 +58,15 @@ def refused(words, monkeypatch, capsys):
     return errors
 
 
-def readme_commands():
-    """The lines that the README shows for its example, as words, without the comments."""
-    (block,) = re.findall(r"```sh\n(riesz check.*?)```", README.read_text(), flags=re.DOTALL)
+def start_commands():
+    """The lines that the Start page shows for the example, as words, without the comments."""
+    (block,) = re.findall(r"```sh\n(riesz check.*?)```", START.read_text(), flags=re.DOTALL)
     return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """Where the README's lines are run."""
+    """Where the lines of the Start page are run."""
     return tmp_path_factory.mktemp("root")
 
 
@@ -102,8 +102,8 @@ def folder(root):
 
 @pytest.fixture(scope="module")
 def fit_command(root, folder):
-    """What the README's command printed that made a run folder."""
-    words = [*readme_commands()[1], "--seed", "3", "--json"]
+    """What the command of the Start page printed that made a run folder."""
+    words = [*start_commands()[1], "--seed", "3", "--json"]
     printed, errors = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(errors):
         patch.chdir(root)
@@ -144,8 +144,8 @@ def test_check_prints_one_object_last(folder, monkeypatch, capsys):
     assert told["engine"] == "nuts"
 
 
-def test_the_lines_of_the_readme_run(root, fitted, monkeypatch, capsys):
-    check, fit, *predictions, report = readme_commands()
+def test_the_lines_of_the_start_page_run(root, fitted, monkeypatch, capsys):
+    check, fit, *predictions, report = start_commands()
     runs = {Path("out/aquifer"): fitted}  # read once, not for each line
     monkeypatch.setattr("riesz.case.run.predict.read_run", runs.__getitem__)
     assert [words[0] for words in predictions] == ["predict"] * 3

@@ -167,7 +167,7 @@ def test_a_right_model_is_contradicted_in_one_of_twenty_problems_at_most():
 
 def test_the_page_has_the_rates_of_the_benchmark():
     root = Path(__file__).parents[2]
-    page = (root / "docs/trust.md").read_text(encoding="utf-8")
+    page = (root / "paper/docs/blind.md").read_text(encoding="utf-8")
     rows = json.loads((root / "results/bench-misfit.json").read_text(encoding="utf-8"))["rows"]
     for row in rows:
         cells = (row["what"], row["observations"], row["unknowns"], f"{100 * row['told']:.1f} %")

@@ -38,7 +38,7 @@ def data_folder(name: str) -> Path:
     """Data that are no part of the project."""
     folder = Path(os.environ.get("RIESZ_DATA", "")).resolve() / name
     if not os.environ.get("RIESZ_DATA") or not folder.is_dir():
-        pytest.skip(f"needs RIESZ_DATA, a folder with {name} in it: see docs/data.md")
+        pytest.skip(f"needs RIESZ_DATA, a folder with {name} in it: see paper/docs/data.md")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Every command of README and docs works as printed, in the order of its page."""
+"""Every command of README, docs and paper/docs works as printed, in the order of its page."""
 
 import csv
 import gzip
@@ -22,6 +22,8 @@ DOCS = ROOT / "docs"
 ELSEWHERE = re.compile(r"riesz (experiment|data fetch)|.* --(processes|cluster|array)\b|.*/shared/")
 """Runs of the paper, which its own tests make small; queues, clusters, several machines."""
 STATS = "--stat mean,q2.5,q97.5"
+WALKS = "## Two walks"
+"""On the Start page; what stands above it are commands of the example."""
 AQUIFER = "riesz fit examples/aquifer/problem.toml --out out/aquifer"
 
 
@@ -47,9 +49,9 @@ def test_options_of_commands_exist(page):
             command.make_context(words[1], words[2:])
 
 
-def typed(page: Path) -> list[str]:
+def typed(page: Path, below: str = "") -> list[str]:
     """What can be run here."""
-    lines = [line for line in command_lines(page) if not ELSEWHERE.match(line)]
+    lines = [line for line in command_lines(page, below) if not ELSEWHERE.match(line)]
     return [line for line in lines if line.startswith("riesz ")]
 
 
@@ -169,15 +171,14 @@ PREPARED = {
     "README": in_repository,
     "compare": with_two_models,
     "data": in_repository,
+    "index": in_repository,
     "many": with_sites,
     "next": with_aquifer,
     "pumping": with_readings,
-    "quickstart": in_repository,
     "report": with_places,
     "runs": with_problem,
     "time": with_run_in_time,
     "trust": in_repository,
-    "walks": with_measurements,
 }
 """What a page presumes to be there."""
 
@@ -188,17 +189,17 @@ LONG = ("pumping", "report", "runs", "time", "trust")
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
-        for name in PREPARED
-        if name != "walks"
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in PREPARED],
 )
 def test_commands_of_a_page_work_in_its_order(name, riesz):
     (page,) = [page for page in PAGES if page.stem == name]
     PREPARED[name](riesz)
-    # The network of the page on time, its first three commands, is walked by test_monitoring.py.
-    for line in typed(page)[3 if name == "time" else 0 :]:
+    lines = typed(page)
+    if name == "time":  # its first three commands, of a network, are walked by test_monitoring.py
+        lines = lines[3:]
+    if name == "index":  # the walks need data, and are scored below
+        lines = lines[: -len(typed(page, WALKS))]
+    for line in lines:
         riesz(line)
         for wanted in re.findall(r"--out (\S+)", line):
             assert (riesz.folder / wanted).exists(), line
@@ -211,7 +212,7 @@ def test_the_walks_map_what_was_left_out(riesz):
     soils, the fits say themselves: maps may not be worse than what knows no equation by more than
     the places can tell."""
     with_measurements(riesz)
-    first, second = np.array_split(np.array(typed(DOCS / "walks.md")), 2)
+    first, second = np.array_split(np.array(typed(DOCS / "index.md", WALKS)), 2)
     for line in first:
         riesz(line)
     riesz(f"riesz predict run --points left_out_wells.csv {STATS} --out at_wells.csv")

@@ -78,9 +78,8 @@ def settings_table(engine: str) -> str:
         f"| `{name}` | {cell(default)} | {MEANING[name]} |"
         for name, default in settings_of(engine).items()
     ]
-    return "\n".join(
-        [f"## Settings of `{engine}`", "", "| setting | default | meaning |", "|---|---|---|", *rows]
-    )
+    head = [f"## Settings of `{engine}`", "", "| setting | default | meaning |", "|---|---|---|"]
+    return "\n".join([*head, *rows])
 
 
 def cell(default: Any) -> str:

@@ -17,9 +17,10 @@ ABOUT = {
     "agreement": "Engines against each other on one problem.",
     "amortised": "One encoder for a hundred data sets, against quadrature "
     "([how](../paper/docs/amortised.md#how-right-it-is)).",
-    "aquifer": "Wells that were left out, by physics and without ([how](../paper/docs/aquifer.md)).",
+    "aquifer": "Held-out wells, with physics and without ([how](../paper/docs/aquifer.md)).",
     "aquifer-first": "A first run of the aquifer ([how](../paper/docs/aquifer.md)).",
-    "aquifer-select": "The aquifer's model, chosen on training wells only ([how](../paper/docs/aquifer.md)).",
+    "aquifer-select": "The aquifer's model, chosen on training wells only "
+    "([how](../paper/docs/aquifer.md)).",
     "aquifer-select-first": "The choice behind the first run of the aquifer.",
     "bench-aquifer-mesh": "Scores of the aquifer on a finer mesh.",
     "bench-aquifer-step": "A training step on two meshes of the aquifer.",
@@ -29,15 +30,15 @@ ABOUT = {
     "bench-first-map": "The file that `init` writes, against kriging and others "
     "([how](#how-good-a-first-map-is)).",
     "bench-laplace": "`laplace` with one unknown at each of 129 x 129 nodes.",
-    "bench-latency": "What every command takes, and compiles "
-    "([how](#how-long-a-command-takes)).",
+    "bench-latency": "What every command takes, and compiles ([how](#how-long-a-command-takes)).",
     "bench-precision-gpu": "float32 against float64 on a GPU.",
     "bench-setup": "Nested meshes and the problems on them: seconds and memory.",
     "bench-step": "A training step on mini-patches, from 1,681 to 1,050,625 nodes.",
     "blocks": "Sixty-four unknowns ([how](../paper/docs/blocks.md)).",
     "calibration": "Simulation-based calibration of the transport problem "
     "([how](trust.md#is-the-whole-problem-calibrated)).",
-    "checkerboard": "Rough physics, against physics-informed networks ([how](../paper/docs/rough-physics.md)).",
+    "checkerboard": "Rough physics, against physics-informed networks "
+    "([how](../paper/docs/rough-physics.md)).",
     "field": "A log-diffusivity with sixteen terms, `emulate` against NUTS.",
     "jura": "Heavy metals in the Jura, all methods ([how](../paper/docs/jura.md)).",
     "jura-first-choice": "The first choice of settings for the Jura "

@@ -51,7 +51,7 @@ def fetch_data(
     if not data_set(name).marker:
         raise RieszError(f"{name} is part of the package: there is nothing to fetch.")
     if name != "esrp":
-        raise RieszError(f"{name} cannot be fetched: docs/data.md says where it is from.")
+        raise RieszError(f"{name} cannot be fetched: paper/docs/data.md says where it is from.")
     folder = data_folder(name) if out is None else out
     from riesz_paper.data.esrp_download import fetch_esrp
 

@@ -2,7 +2,7 @@
 
 Source: U.S. Geological Survey, R package inldata 1.2.5 (Fisher, Trcka & Treinen 2024), from the
 National Water Information System. Places are in metres (Albers), heads and surfaces in feet above
-NAVD 88. `riesz data fetch esrp` makes the folder; `docs/data.md` says how it was cleaned.
+NAVD 88. `riesz data fetch esrp` makes the folder; `paper/docs/data.md` says how it was cleaned.
 """
 
 import warnings

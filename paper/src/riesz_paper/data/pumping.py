@@ -1,7 +1,7 @@
 """Readings of aquifer tests: levels at distances from a well, and the days since it was disturbed.
 
-Three pumping tests and a slug test, from the documentation of timflow (MIT); `docs/data.md` says
-where they came from first.
+Three pumping tests and a slug test, from the documentation of timflow (MIT); `paper/docs/data.md`
+says where they came from first.
 """
 
 from pathlib import Path
@@ -18,6 +18,6 @@ def readings(test: str, level: str, folder: Path | None = None) -> Readings:
     if not path.is_file():
         raise RieszError(
             f"{path} is not there: put the tables of the tests into a folder pumping, and name the "
-            "folder above it by RIESZ_DATA; docs/data.md says which they are."
+            "folder above it by RIESZ_DATA; paper/docs/data.md says which they are."
         )
     return read_readings(path, level=level)[0]

@@ -2,7 +2,7 @@
 
 `riesz experiment jura --select` scores candidates by cross-validation on the 259 training samples
 and writes such a file. The one in this folder is a copy of `results/jura-select`: a second choice,
-committed before its models were scored (`docs/jura.md` tells of the first).
+committed before its models were scored (`paper/docs/jura.md` tells of the first).
 """
 
 import json
