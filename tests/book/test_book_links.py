@@ -29,6 +29,17 @@ def test_every_page_is_in_the_table_of_contents(page):
     )
 
 
+def test_every_page_is_reached_by_links_from_the_readme():
+    found, left = set(), [PAGES[0].resolve()]
+    while left:
+        page = left.pop()
+        if page not in found and page.suffix == ".md" and page.is_file():
+            found.add(page)
+            names = (target.partition("#")[0] for target in targets(page.read_text()))
+            left += [(page.parent / name).resolve() for name in names if name]
+    assert sorted(page.name for page in PAGES if page.resolve() not in found) == []
+
+
 def test_a_missing_file_and_a_missing_heading_are_told(tmp_path):
     (tmp_path / "other.md").write_text("# Other\n\n## A heading\n")
     page = tmp_path / "page.md"
@@ -76,6 +87,14 @@ def test_links_out_of_the_pages_are_led_into_the_book():
         PurePosixPath("paper/results/taper/results.json")
     }
     assert links_out("[gone](../results/gone.json)", origin, ROOT) == {}
+
+
+def test_pages_of_the_paper_link_to_those_of_the_product_and_to_their_results():
+    page = "paper/docs/jura.md"
+    text = "[a](../../docs/time.md#engines) [b](../results/jura/table.md) [c](data.md)"
+    assert with_links_inside(text, PurePosixPath(page), page, ROOT) == (
+        "[a](../../time.md#engines) [b](../results/jura/table.md) [c](data.md)"
+    )
 
 
 def test_a_table_of_results_gets_a_heading():
