@@ -26,9 +26,10 @@ from riesz.fem.kernel import entity_matrices, entity_outflows, entity_residuals,
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
+from riesz.fem.terms.integrands import MOVING
 from riesz.fem.terms.pointwise import Point, nowhere
 from riesz.fem.terms.series import Series
-from riesz.fem.terms.weakform import MOVING, PointSource, Term, WeakForm
+from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.rows import find_rows

@@ -40,7 +40,8 @@ from riesz.fem.terms.coefficient import (
     reads_state,
     with_parts,
 )
-from riesz.fem.terms.weakform import MOVING, Term, diffusion
+from riesz.fem.terms.integrands import MOVING
+from riesz.fem.terms.weakform import Term, diffusion
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy, hierarchy_of, midpoint_prolongation
 

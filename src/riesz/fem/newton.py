@@ -28,7 +28,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, Newton
 from riesz.fem.terms.coefficient import reads_state, resolve
-from riesz.fem.terms.weakform import LINEAR
+from riesz.fem.terms.integrands import LINEAR
 
 FreeValues = Float[Array, " free"]
 

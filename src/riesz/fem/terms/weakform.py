@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import FormError
+from riesz.fem.terms import integrands
 from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
     Latent,
@@ -29,7 +30,7 @@ from riesz.fem.terms.coefficient import (
     is_traced,
     reads_state,
 )
-from riesz.fem.terms.pointwise import LinearForm, dot
+from riesz.fem.terms.pointwise import LinearForm
 from riesz.fem.terms.series import Series
 from riesz.mesh.tags import BOUNDARY
 
@@ -98,19 +99,19 @@ class WeakForm(eqx.Module):
     @property
     def is_symmetric(self) -> bool:
         """Whether the matrix is known to be; of an integrand written by hand nothing is known."""
-        return all(term.integrand in SYMMETRIC for term in self.terms) and not any(
+        return all(term.integrand in integrands.SYMMETRIC for term in self.terms) and not any(
             map(reads_state, self.coefficients)
         )
 
     @property
     def has_jumps(self) -> bool:
         """Whether a coefficient is given cell by cell, or region by region."""
-        return any(isinstance(one, PerCell | WeightedSum) for one in self.coefficients)
+        return any(isinstance(value, PerCell | WeightedSum) for value in self.coefficients)
 
     @property
     def coefficients(self) -> list[AbstractCoefficient]:
         """Of all terms."""
-        return [one for term in self.terms for one in term.coefficients.values()]
+        return [value for term in self.terms for value in term.coefficients.values()]
 
     def __repr__(self) -> str:
         parts = [f"{'+' if t.sign > 0 else '-'} {t.name}" for t in self.terms]
@@ -121,78 +122,6 @@ class WeakForm(eqx.Module):
 def reversed_sign(part: Any) -> Any:
     return dataclasses.replace(part, sign=-part.sign)
 
-
-def diffusion_integrand(u, v, *, diffusivity):
-    r"""$a\,\nabla u\cdot\nabla v$, with a scalar or a tensor $a$."""
-    if diffusivity.ndim == 2:
-        return tuple(dot(row, u.slopes) for row in diffusivity) @ v.grad
-    return tuple(diffusivity * slope for slope in u.slopes) @ v.grad
-
-
-def along_facets_integrand(u, v, *, diffusivity, normal):
-    r"""$a\,\nabla_\Gamma u\cdot\nabla_\Gamma v$, with the gradient along a line or surface."""
-    if len(u.slopes) == 1:
-        raise FormError("a point has no direction along it: diffusion on facets needs a plane.")
-    across = dot(normal, u.slopes)
-    parts = zip(u.slopes, normal, strict=True)
-    return tuple(diffusivity * (slope - across * n) for slope, n in parts) @ v.grad
-
-
-def advection_integrand(u, v, *, velocity):
-    r"""$(\tau\cdot\nabla u)\,v$, eq. (4) of Tait & Damoulas (2020)."""
-    return dot(velocity, u.slopes) * v.value
-
-
-def reaction_integrand(u, v, *, rate):
-    r"""$k\,u\,v$."""
-    return rate * u.value * v.value
-
-
-def source_integrand(u, v, *, strength):
-    r"""$f\,v$."""
-    return strength * v.value
-
-
-def flux_integrand(u, v, *, outward_flux):
-    r"""$q\,v$ on the boundary, where $q = -a\,\partial u/\partial n$ leaves the domain."""
-    return outward_flux * v.value
-
-
-def exchange_integrand(u, v, *, conductance, external_value):
-    r"""$c\,(u - u_0)\,v$: what flows out to a surrounding or a river at the level $u_0$."""
-    return conductance * (u.value - external_value) * v.value
-
-
-def leakage_integrand(u, v, *, conductance, density, level, rise):
-    r"""$c\,\ell\,(u - u_0 - r)\,v$, with the length $\ell$ of lines by area."""
-    return conductance * density * (u.value - level - rise) * v.value
-
-
-def storage_integrand(u, v, *, capacity, rate, past):
-    r"""$s\,(\alpha u - w)\,v$: what a change in time takes up, $w$ being what went before.
-
-    Both $\alpha$ and $w$ are zero unless a step in time has put its own in their place: the
-    equation is then that of the steady state.
-    """
-    return capacity * (rate * u.value - past) * v.value
-
-
-MOVING = (diffusion_integrand, along_facets_integrand)
-"""Integrands that move what is transported, without any gain or loss."""
-
-SYMMETRIC = (
-    *MOVING,
-    reaction_integrand,
-    storage_integrand,
-    source_integrand,
-    flux_integrand,
-    exchange_integrand,
-    leakage_integrand,
-)
-"""Integrands whose matrices are symmetric, as long as coefficients do not depend on the state."""
-
-LINEAR = (*SYMMETRIC, advection_integrand)
-"""Integrands that are linear in the state, as long as coefficients do not depend on it."""
 
 OFFERED = ("x", "z", "normal")
 """Arguments that an integrand written by hand may ask for without naming a coefficient."""
@@ -210,7 +139,7 @@ def diffusion(diffusivity: Any, *, on: str | None = None) -> WeakForm:
     """
     return single(
         "diffusion",
-        diffusion_integrand if on is None else along_facets_integrand,
+        integrands.diffusion_integrand if on is None else integrands.along_facets_integrand,
         {"diffusivity": (diffusivity, SCALAR_OR_TENSOR if on is None else SCALAR)},
         state_degree=(2, -2),
         on=on,
@@ -232,7 +161,7 @@ def advection(velocity: Any, *, supg: bool = False, crosswind: Any = None) -> We
         check_crosswind(crosswind, supg=supg)
     return single(
         "advection",
-        advection_integrand,
+        integrands.advection_integrand,
         {"velocity": (velocity, VECTOR)},
         state_degree=(2, -1),
         streamline=supg,
@@ -253,7 +182,9 @@ def check_crosswind(jump: Any, *, supg: bool) -> None:
 
 def reaction(rate: Any) -> WeakForm:
     r"""$\int k\,u\,v$."""
-    return single("reaction", reaction_integrand, {"rate": (rate, SCALAR)}, state_degree=(2, 0))
+    return single(
+        "reaction", integrands.reaction_integrand, {"rate": (rate, SCALAR)}, state_degree=(2, 0)
+    )
 
 
 def storage(capacity: Any, *, on: str | None = None) -> WeakForm:
@@ -264,7 +195,7 @@ def storage(capacity: Any, *, on: str | None = None) -> WeakForm:
     """
     return single(
         "storage",
-        storage_integrand,
+        integrands.storage_integrand,
         {"capacity": (capacity, SCALAR), "rate": (0.0, SCALAR), "past": (0.0, SCALAR)},
         state_degree=(2, 0),
         on=on,
@@ -274,14 +205,16 @@ def storage(capacity: Any, *, on: str | None = None) -> WeakForm:
 
 def source(strength: Any) -> WeakForm:
     r"""$\int f\,v$; subtract it: `diffusion(a) - source(f)`."""
-    return single("source", source_integrand, {"strength": (strength, SCALAR)}, state_degree=(1, 0))
+    return single(
+        "source", integrands.source_integrand, {"strength": (strength, SCALAR)}, state_degree=(1, 0)
+    )
 
 
 def line_source(strength: Any, *, on: str) -> WeakForm:
     r"""$\int_\Gamma s\,v$ along tagged facets, inside or on the boundary; subtract it."""
     return single(
         "line_source",
-        source_integrand,
+        integrands.source_integrand,
         {"strength": (strength, SCALAR)},
         state_degree=(1, 0),
         on=on,
@@ -292,7 +225,7 @@ def neumann(outward_flux: Any, *, on: str = BOUNDARY) -> WeakForm:
     r"""$\int_\Gamma q\,v$ with the flux $q = -a\,\partial u/\partial n$ that leaves the domain."""
     return single(
         "neumann",
-        flux_integrand,
+        integrands.flux_integrand,
         {"outward_flux": (outward_flux, SCALAR)},
         state_degree=(1, 0),
         on=on,
@@ -303,7 +236,7 @@ def robin(conductance: Any, external_value: Any, *, on: str = BOUNDARY) -> WeakF
     r"""$\int_\Gamma c\,(u - u_0)\,v$: exchange through a boundary, or with a river inside."""
     return single(
         "robin",
-        exchange_integrand,
+        integrands.exchange_integrand,
         {"conductance": (conductance, SCALAR), "external_value": (external_value, SCALAR)},
         state_degree=(2, 0),
         on=on,
@@ -319,7 +252,7 @@ def leakage(conductance: Any, density: Any, level: Any, rise: Any = 0.0) -> Weak
     """
     return single(
         "leakage",
-        leakage_integrand,
+        integrands.leakage_integrand,
         {
             "conductance": (conductance, SCALAR),
             "density": (density, SCALAR),

@@ -23,9 +23,10 @@ from riesz.fem.problem import (
     dirichlet_piece,
 )
 from riesz.fem.terms.coefficient import AbstractCoefficient, Constant, as_coefficient, resolve
+from riesz.fem.terms.integrands import storage_integrand
 from riesz.fem.terms.pointwise import Point
 from riesz.fem.terms.series import HELD, KINDS, TIME, Series
-from riesz.fem.terms.weakform import Term, WeakForm, storage_integrand
+from riesz.fem.terms.weakform import Term, WeakForm
 from riesz.fem.time.axis import TimeAxis, time_axis
 from riesz.fem.time.scheme import SCHEMES, SDIRK2, stage_times
 
