@@ -14,7 +14,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
-from riesz.fem.choice import in_parts, mapped
+from riesz.fem.default_solver import in_parts, mapped
 from riesz.latent.field import AbstractFieldLatent
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior, check_unknown

@@ -38,7 +38,7 @@ def bilaplacian(mesh):
     import jax.numpy as jnp
     import numpy as np
 
-    from riesz.fem.choice import chosen
+    from riesz.fem.default_solver import chosen
     from riesz.fem.linear.sparse import SparseMatrix
     from riesz.latent.field import NodalField
     from riesz.latent.representatives import node_volumes

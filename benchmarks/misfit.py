@@ -18,8 +18,8 @@ from bench import parser_of, save
 from scipy.special import log_ndtr
 
 import riesz as rz
-from riesz.diagnose.contradiction.findings import LEVELS, Misfit
-from riesz.diagnose.contradiction.misfit import misfit_of
+from riesz.diagnose.criticism.findings import LEVELS, Misfit
+from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.posterior.family import EmpiricalDraws, full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws

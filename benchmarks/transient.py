@@ -31,9 +31,9 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
     import jax.numpy as jnp
 
     import riesz as rz
-    from riesz.fem.choice import levels_of
+    from riesz.fem.default_solver import levels_of
     from riesz.fem.problem import Newton
-    from riesz.fem.time.march import march
+    from riesz.fem.time.time_stepping import march
 
     space = rz.P1(rz.rectangle((along, along)))
     problem = rz.transient_problem(

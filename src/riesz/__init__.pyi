@@ -58,7 +58,7 @@ from .fem.elements.space import point_operator as point_operator
 from .fem.linear.linear_solve import ConjugateGradients as ConjugateGradients
 from .fem.linear.linear_solve import Dense as Dense
 from .fem.linear.linear_solve import SparseLU as SparseLU
-from .fem.choice import multigrid as multigrid
+from .fem.default_solver import multigrid as multigrid
 from .fem.sharded.assembly import sharded_problem as sharded_problem
 from .fem.sharded.solver import sharded_multigrid as sharded_multigrid
 from .fem.linear.multigrid.solver import Multigrid as Multigrid
@@ -70,8 +70,8 @@ from .fem.time.problem import SteadyState as SteadyState
 from .fem.time.problem import TransientProblem as TransientProblem
 from .fem.time.problem import transient_problem as transient_problem
 from .fem.time.budget import budget_in_time as budget_in_time
-from .fem.time.march import recorded_in_time as recorded_in_time
-from .fem.time.march import solve_in_time as solve_in_time
+from .fem.time.time_stepping import recorded_in_time as recorded_in_time
+from .fem.time.time_stepping import solve_in_time as solve_in_time
 from .fem.assembly import budget as budget
 from .fem.assembly import flux_through as flux_through
 from .penalty.dual_norm import dual_norm as dual_norm
@@ -91,7 +91,7 @@ from .latent.karhunen_loeve import KarhunenLoeve as KarhunenLoeve
 from .latent.regions import Regions as Regions
 from .latent.process import process_in_time as process_in_time
 from .latent.spde import SPDEField as SPDEField
-from .latent.local import LocalEffect as LocalEffect
+from .latent.correlated_residual import LocalEffect as LocalEffect
 from .observe.observations import observations as observations
 from .observe.observables import AbstractObservable as AbstractObservable
 from .observe.observables import AtPoints as AtPoints

@@ -18,11 +18,11 @@ from tests.linear_gaussian import exact_posterior
 from tests.prediction.made_up_draws import made_up_draws
 
 import riesz as rz
-from riesz.diagnose.contradiction.findings import LEVELS
-from riesz.diagnose.contradiction.law import law_of
-from riesz.diagnose.contradiction.misfit import misfit_of
-from riesz.diagnose.contradiction.residuals import can_be_left_out
-from riesz.observe.scatter import (
+from riesz.diagnose.criticism.findings import LEVELS
+from riesz.diagnose.criticism.law import law_of
+from riesz.diagnose.criticism.predictive_checks import misfit_of
+from riesz.diagnose.criticism.residuals import can_be_left_out
+from riesz.observe.distributions import (
     BinomialScatter,
     LogNormalScatter,
     NegativeBinomialScatter,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from riesz.diagnose.contradiction.findings import Readers
-from riesz.diagnose.contradiction.law import Law
-from riesz.diagnose.contradiction.patterns import places_of, region
-from riesz.diagnose.contradiction.sizes import Against, spread, tails
+from riesz.diagnose.criticism.findings import Readers
+from riesz.diagnose.criticism.law import Law
+from riesz.diagnose.criticism.patterns import places_of, region
+from riesz.diagnose.criticism.sizes import Against, spread, tails
 
 COUNT, COPIES = 3200, 1500
 NOISE = "normal, sd 0.1"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import riesz as rz
-from riesz.diagnose.contradiction.findings import LEVELS, PRIOR
-from riesz.diagnose.contradiction.prior import of_field, of_level, prior_conflicts
+from riesz.diagnose.criticism.findings import LEVELS, PRIOR
+from riesz.diagnose.criticism.prior import of_field, of_level, prior_conflicts
 
 COUNT, NUM_DRAWS = 20, 800
 SHARES = np.linspace(0.99, 0.05, COUNT)

@@ -16,7 +16,7 @@ from riesz.engines.conditional.points import Solved
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.inference.fit import choose_engine
-from riesz.latent.local import LocalEffect
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.shapes import rectangle
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import Censored

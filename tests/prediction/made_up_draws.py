@@ -4,7 +4,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from riesz.mesh.shapes import rectangle
-from riesz.observe.scatter import NormalScatter
+from riesz.observe.distributions import NormalScatter
 from riesz.posterior.facts import APPROXIMATE, FitFacts
 from riesz.prediction.draws import (
     NodalDraws,

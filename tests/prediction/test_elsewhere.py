@@ -6,8 +6,8 @@ import pytest
 from tests.prediction.made_up_draws import made_up_draws
 
 import riesz as rz
-from riesz.latent import local as local_effect
-from riesz.latent.local import LocalEffect
+from riesz.latent import correlated_residual as local_effect
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.locate import locate
 from riesz.prediction.elsewhere import elsewhere
 from riesz.prediction.statistics import over_places

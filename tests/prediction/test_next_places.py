@@ -9,8 +9,8 @@ from scipy.stats import binom, lognorm, nbinom, norm, poisson, rv_discrete, t
 from tests.prediction.made_up_draws import made_up_draws
 
 from riesz.errors import RieszError
-from riesz.latent.local import LocalEffect
-from riesz.observe.scatter import (
+from riesz.latent.correlated_residual import LocalEffect
+from riesz.observe.distributions import (
     BinomialScatter,
     LogNormalScatter,
     NegativeBinomialScatter,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riesz.diagnose.contradiction.findings import Finding
+from riesz.diagnose.criticism.findings import Finding
 from riesz.errors import OutOfTimeError, RieszError
 from riesz_paper.experiments.blind.breaks import PRIOR, TERM, Break, points_at, visibility
 from riesz_paper.experiments.blind.ground import ground, scattered

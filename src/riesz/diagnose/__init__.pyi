@@ -1,7 +1,7 @@
 from .calibration import Calibration as Calibration
-from .contradiction.findings import Finding as Finding
-from .contradiction.findings import Misfit as Misfit
-from .contradiction.misfit import misfit as misfit
+from .criticism.findings import Finding as Finding
+from .criticism.findings import Misfit as Misfit
+from .criticism.predictive_checks import misfit as misfit
 from .importance import SurrogateError as SurrogateError
 from .importance import surrogate_error as surrogate_error
 from .leave_one_out import LeaveOneOut as LeaveOneOut

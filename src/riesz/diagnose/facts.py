@@ -11,8 +11,8 @@ from riesz.engines.conditional.spread import TRUSTED
 from riesz.posterior.facts import APPROXIMATE, EXACT, PARTLY, SAMPLED, WEIGHED, FitFacts
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
+from riesz.problem.description import equation_lines
 from riesz.problem.linearity import linear_parts
-from riesz.problem.words import equation_lines
 
 NO_CURVES = (
     *("r_hat", "effective_draws", "tail_draws"),

@@ -29,7 +29,7 @@ from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
-from riesz.fem.choice import expected_seconds, one_by_one
+from riesz.fem.default_solver import expected_seconds, one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.newton import is_linear

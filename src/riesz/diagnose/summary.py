@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.diagnose.contradiction.findings import Misfit
+from riesz.diagnose.criticism.findings import Misfit
 from riesz.engines.conditional.engine import Conditional
 from riesz.mesh.mesh import Mesh
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError

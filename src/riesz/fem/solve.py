@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, source_rates, with_dirichlet
-from riesz.fem.choice import chosen
+from riesz.fem.default_solver import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import Solution, newton_iteration, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem, Newton, check_coefficients, start_values

@@ -32,7 +32,7 @@ from riesz.engines.nuts.engine import R_HAT
 from riesz.engines.sample.engine import NEGLIGIBLE, ends_from
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError
-from riesz.fem.choice import expected_seconds
+from riesz.fem.default_solver import expected_seconds
 from riesz.fem.terms.series import HELD, Series
 from riesz.fem.time.scheme import EULER
 from riesz.posterior.checks import DOUBTFUL, FAIR, ImportanceCheck

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.fem.assembly import jacobian
-from riesz.fem.choice import chosen, mapped
+from riesz.fem.default_solver import chosen, mapped
 from riesz.fem.elements.space import P1
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import RieszError
 from riesz.latent.kernels import AbstractKernel, Matern12
 from riesz.observe.counts import IDENTITY, LINKED, LOG, check_link
+from riesz.observe.distributions import AbstractScatter, LogNormalScatter, NormalScatter
 from riesz.observe.factors import AbstractFactor, Triangular
 from riesz.observe.likelihood import (
     AbstractLikelihood,
@@ -21,7 +22,6 @@ from riesz.observe.likelihood import (
     scale_at,
     scale_text,
 )
-from riesz.observe.scatter import AbstractScatter, LogNormalScatter, NormalScatter
 
 JITTER = 1e-10
 """Added to correlations of one, so that factors of matrices between near sensors exist."""

@@ -15,13 +15,13 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError, listed
-from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
-from riesz.observe.scatter import (
+from riesz.observe.distributions import (
     AbstractScatter,
     BinomialScatter,
     NegativeBinomialScatter,
     PoissonScatter,
 )
+from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
 
 LOG, LOGIT, IDENTITY = "log", "logit", "identity"
 

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, PyTree
 
 from riesz.errors import RieszError
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.latent.field import numbers_in
-from riesz.latent.local import LocalEffect
 from riesz.observe.factors import AbstractFactor
 from riesz.observe.likelihood import AbstractLikelihood, Scale
 

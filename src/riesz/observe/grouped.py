@@ -21,10 +21,10 @@ import numpy as np
 from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 
 from riesz.errors import RieszError
+from riesz.observe.distributions import AbstractScatter, SummedScatter
 from riesz.observe.factors import AbstractFactor, Columns, Independent, beside
 from riesz.observe.given import as_numbers
 from riesz.observe.likelihood import AbstractSharedNoise, Scale, as_scale, scale_at, scale_text
-from riesz.observe.scatter import AbstractScatter, SummedScatter
 from riesz.observe.sites import DRIFT, LEVEL, MEMORY, Lanes, lanes_of
 
 SECONDS = 86_400.0

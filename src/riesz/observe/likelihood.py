@@ -12,8 +12,8 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
+from riesz.observe.distributions import AbstractScatter, NormalScatter, StudentScatter
 from riesz.observe.factors import AbstractFactor, Independent, NormalVector
-from riesz.observe.scatter import AbstractScatter, NormalScatter, StudentScatter
 
 Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
 """A known standard deviation, one for all or one each; the name of a latent that is to be learned;

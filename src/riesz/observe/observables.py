@@ -24,7 +24,7 @@ from riesz.fem.elements.space import (
     functionals,
     point_operator,
 )
-from riesz.fem.places import Places, places
+from riesz.fem.evaluate import Places, places
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.field import AbstractFieldLatent
 from riesz.latent.latent import LatentSpace

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.fem.assembly import outflow, residual
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import Operator, functionals
-from riesz.fem.places import Places, coefficients_at, fluxes_at
+from riesz.fem.evaluate import Places, coefficients_at, fluxes_at
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.choice import chosen
+from riesz.fem.default_solver import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.arrays import on_device
 from riesz.errors import RieszError
-from riesz.fem.choice import one_by_one
+from riesz.fem.default_solver import one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.latent import ManyZ

@@ -16,11 +16,11 @@ from scipy.special import ndtri
 
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
-from riesz.latent.local import LocalEffect
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
-from riesz.observe.scatter import AbstractScatter
+from riesz.observe.distributions import AbstractScatter
 from riesz.observe.sites import ErrorsGiven, Shared, SiteErrors
 from riesz.prediction.learned import Learned
 from riesz.prediction.sensors import AtSensors

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.time.march import march
+from riesz.fem.time.time_stepping import march
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.posterior import AbstractStateMap, Read
+from riesz.problem.observation_in_time import rows_at
 from riesz.problem.problem import InverseProblem
-from riesz.problem.recording import rows_at
 
 
 class Reading(eqx.Module):

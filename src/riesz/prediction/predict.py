@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
-from riesz.fem.places import Places, places, states_at
+from riesz.fem.evaluate import Places, places, states_at
 from riesz.latent.latent import Z
 from riesz.mesh.grid import Grid
 from riesz.observe.effects import design_elsewhere

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import budget, flux_through
-from riesz.fem.places import AtPoints, Places, centroids, coefficients_at, fluxes_at, states_at
+from riesz.fem.evaluate import AtPoints, Places, centroids, coefficients_at, fluxes_at, states_at
 from riesz.posterior.posterior import check_unknown
 from riesz.problem.problem import InverseProblem, NodeValues
 from riesz.problem.unknowns import FLUX, STATE

@@ -27,13 +27,13 @@ from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
 from riesz.problem.dependence import dependence
+from riesz.problem.observation_in_time import Recording
 from riesz.problem.priors import (
     check_noise_priors,
     check_noise_sign,
     check_other_priors,
     check_term_priors,
 )
-from riesz.problem.recording import Recording
 
 Coordinates = Float[Array, " coordinate"]
 

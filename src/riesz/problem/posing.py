@@ -53,8 +53,8 @@ from riesz.problem.checks import (
 )
 from riesz.problem.dependence import dependence
 from riesz.problem.identifiability import tell_unidentified_scale
+from riesz.problem.observation_in_time import InTime, Recording, distinct_places, readings
 from riesz.problem.problem import InverseProblem, in_precision
-from riesz.problem.recording import InTime, Recording, distinct_places, readings
 from riesz.problem.unknowns import named_unknowns
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
-from riesz.fem.choice import chosen
+from riesz.fem.default_solver import chosen
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import (
@@ -24,8 +24,8 @@ from riesz.mesh.refine import Hierarchy
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
-from riesz.problem.recording import Recording
-from riesz.problem.words import problem_text
+from riesz.problem.description import problem_text
+from riesz.problem.observation_in_time import Recording
 
 NodeValues = Float[Array, " node"]
 

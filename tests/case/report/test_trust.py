@@ -17,7 +17,7 @@ from riesz.case.report.trust import (
     overall,
     verdicts,
 )
-from riesz.diagnose.contradiction.findings import Finding, Misfit
+from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.geometry.crs import NOT_PLACED
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.prediction.sensors import DataFit

@@ -17,7 +17,7 @@ from riesz.case.run import dated
 from riesz.case.run.folder import read_run
 from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
-from riesz.observe.scatter import SummedScatter
+from riesz.observe.distributions import SummedScatter
 from riesz.observe.sites import SiteErrors
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior

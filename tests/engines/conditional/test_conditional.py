@@ -35,7 +35,7 @@ from riesz.engines.conditional.spread import Spread, around, spread_about, weigh
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.latent.local import LocalEffect
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.problem.linearity import Parts, linear_parts
 
 MESH = rz.rectangle((7, 5), upper=(1.4, 1.0))

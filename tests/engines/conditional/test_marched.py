@@ -12,7 +12,7 @@ from riesz.engines.conditional import in_time
 from riesz.engines.conditional.engine import MarginalDensity, slope_of
 from riesz.engines.conditional.in_time import marched_model
 from riesz.engines.conditional.points import at_sensors
-from riesz.fem.time import whole
+from riesz.fem.time import all_at_once
 from riesz.io.store.checkpoint import Checkpoint
 from riesz.problem.linearity import linear_parts
 
@@ -86,8 +86,8 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         counts.append(given[-1].shape[-1])
         return substituted(*given, **how)
 
-    substituted = whole.substituted
-    monkeypatch.setattr(whole, "substituted", counted)
+    substituted = all_at_once.substituted
+    monkeypatch.setattr(all_at_once, "substituted", counted)
     others = jnp.array([0.4])
     found = in_time.responses_at(problem, parts, others, at)
     assert counts == [2]

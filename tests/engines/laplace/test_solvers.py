@@ -10,7 +10,7 @@ import scipy.sparse.linalg as spla
 
 import riesz as rz
 from riesz.engines.laplace.newton import data_actions, newton_step, place_at
-from riesz.fem import choice
+from riesz.fem import default_solver
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.latent.latent import value_of
 from riesz.latent.spde import NodalLatent
@@ -35,8 +35,8 @@ def field_problem(domain) -> rz.InverseProblem:
 def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
     """Unknowns at all nodes of the finest of nested meshes, whose levels multigrid takes."""
     meshes = rz.hierarchy(rz.rectangle((4, 4)), 3)
-    monkeypatch.setattr(choice, "LARGEST_DENSE", 100)
-    monkeypatch.setattr(choice.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(default_solver, "LARGEST_DENSE", 100)
+    monkeypatch.setattr(default_solver.jax, "default_backend", lambda: "gpu")
     problem = field_problem(meshes)
     solver, coordinates = problem.suited(), jnp.linspace(-1.0, 1.0, problem.num_coordinates)
     assert isinstance(solver, rz.Multigrid)
@@ -61,7 +61,7 @@ def test_on_an_accelerator_nothing_of_laplace_calls_the_host(monkeypatch):
 def test_laplace_by_multigrid_is_laplace_by_lu_and_is_kept_without_its_tables(monkeypatch):
     problem = field_problem(rz.rectangle((14, 14)))
     by_lu = rz.Laplace(linear_solver=rz.SparseLU()).run(problem)
-    monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 10})
+    monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 10})
     by_choice = rz.Laplace().run(problem)
     assert isinstance(problem.suited(), rz.Multigrid)
     assert isinstance(by_choice.states, ExactStates)

@@ -11,7 +11,7 @@ import scipy.sparse.linalg as spla
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
-from riesz.fem.choice import multigrid, prolongations_of, representative
+from riesz.fem.default_solver import multigrid, prolongations_of, representative
 from riesz.fem.elements.space import P1, P2
 from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation
 from riesz.fem.linear.multigrid.krylov import conjugate_gradients

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import riesz as rz
-from riesz.fem.choice import chosen
+from riesz.fem.default_solver import chosen
 from riesz.fem.solve import Newton
-from riesz.fem.time.march import march
+from riesz.fem.time.time_stepping import march
 
 MONTHS, STORAGE, TRANSMISSIVITY, NOISE = 60, 0.1, 60.0, 0.02
 ENDS = 30.0 * np.arange(MONTHS + 1)

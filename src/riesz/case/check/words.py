@@ -15,8 +15,8 @@ from riesz.mesh.facets import facet_measures
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.tags import tagged_facets
 from riesz.observe.effects import WithEffects
+from riesz.problem.description import headed
 from riesz.problem.problem import InverseProblem
-from riesz.problem.words import headed
 
 SQUARES = {"m": (1e6, "km2"), "km": (1.0, "km2"), "ft": (5280.0**2, "square miles")}
 """What areas are told in, by the unit of the coordinates."""

@@ -11,7 +11,7 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.noise import Readings, likelihood_of, spread_of
 from riesz.case.file.schema import ProblemTables
 from riesz.errors import FileFormatError
-from riesz.latent.local import LocalEffect
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import AbstractLikelihood
 

@@ -15,7 +15,7 @@ from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import SteadyState
 from riesz.fem.time.scheme import SDIRK2
 from riesz.io.tables.dates import Times, spelt_dates
-from riesz.problem.recording import Recording
+from riesz.problem.observation_in_time import Recording
 
 STEADY = "steady"
 """The initial state is the one that the stresses of the first time would lead to."""

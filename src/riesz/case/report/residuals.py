@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib import colormaps
 
-from riesz.diagnose.contradiction.findings import OBSERVATION, REGION, TAILS, Misfit
+from riesz.diagnose.criticism.findings import OBSERVATION, REGION, TAILS, Misfit
 
 WIDTH, MARGIN = 560.0, 14.0
 REACH = 4.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riesz.diagnose.contradiction.findings import (
+from riesz.diagnose.criticism.findings import (
     COVARIATE,
     NEIGHBOURS,
     OBSERVATION,

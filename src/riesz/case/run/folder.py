@@ -28,7 +28,7 @@ from riesz.prediction.draws import PosteriorDraws
 
 if TYPE_CHECKING:
     from riesz.case.file.problem import Case
-    from riesz.diagnose.contradiction.findings import Misfit
+    from riesz.diagnose.criticism.findings import Misfit
     from riesz.posterior.posterior import Posterior
 
 CHECKPOINT = "checkpoint"

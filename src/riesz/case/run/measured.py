@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.io.maps.geopackage import Table, geopackage_modules
-from riesz.observe.scatter import AbstractScatter
+from riesz.observe.distributions import AbstractScatter
 from riesz.prediction.draws import Observed, Shifts
 from riesz.prediction.sensors import ENDS
 

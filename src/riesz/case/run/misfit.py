@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.diagnose.contradiction.findings import Finding, Misfit
+from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.errors import FileFormatError
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import check_not_newer

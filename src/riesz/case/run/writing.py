@@ -47,8 +47,8 @@ from riesz.case.run.folder import (
 from riesz.case.run.misfit import MISFIT, misfit_content
 from riesz.deadline import Deadline
 from riesz.devices import Wanted
-from riesz.diagnose.contradiction.findings import Misfit
-from riesz.diagnose.contradiction.misfit import misfit_of
+from riesz.diagnose.criticism.findings import Misfit
+from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary, summary_of
 from riesz.engines.checkpoint import NO_CHECKPOINT

@@ -25,8 +25,8 @@ from riesz.observe.observations import Observations
 from riesz.posterior.family import full_rank_of
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
+from riesz.problem.observation_in_time import readings
 from riesz.problem.problem import InverseProblem
-from riesz.problem.recording import readings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -24,9 +24,9 @@ from riesz.engines.conditional.systems import AbstractDataSystem, ByData, ByUnkn
 from riesz.engines.training import minimised
 from riesz.fem.terms.coefficient import Constant
 from riesz.latent.boundary_process import TrendField
+from riesz.latent.correlated_residual import SPREAD
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.gaussian_process import KernelField, ScaledField, ScaledNodes
-from riesz.latent.local import SPREAD
 from riesz.observe.effects import WithEffects
 from riesz.problem.linearity import (
     Parts,

@@ -21,7 +21,7 @@ from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.time.whole import goes_whole
+from riesz.fem.time.all_at_once import goes_whole
 from riesz.latent.field import numbers_in
 from riesz.latent.latent import ManyZ, Z
 from riesz.problem.dependence import dependence

@@ -18,13 +18,13 @@ from riesz.fem.assembly import dirichlet_values, free_residual, with_dirichlet
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.terms.series import TIME
 from riesz.fem.time.fixed import has_fixed_matrix
-from riesz.fem.time.march import given_state
 from riesz.fem.time.problem import at_time
 from riesz.fem.time.steps import Steps, solved, steps_of
+from riesz.fem.time.time_stepping import given_state
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import Parts, once_per_problem
+from riesz.problem.observation_in_time import Recording
 from riesz.problem.problem import InverseProblem
-from riesz.problem.recording import Recording
 
 Own = Float[Array, " state"]
 

@@ -53,7 +53,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.choice import expected_seconds
+from riesz.fem.default_solver import expected_seconds
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws, full_rank

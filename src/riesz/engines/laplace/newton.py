@@ -40,7 +40,7 @@ from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.in_time import action_in_time, cost_and_slope
 from riesz.errors import OutOfTimeError
 from riesz.fem.assembly import free_residual, with_dirichlet
-from riesz.fem.choice import expected_seconds, mapped
+from riesz.fem.default_solver import expected_seconds, mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem

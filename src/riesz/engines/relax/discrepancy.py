@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, with_dirichlet
-from riesz.fem.choice import mapped
+from riesz.fem.default_solver import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.problem.problem import Coordinates, InverseProblem

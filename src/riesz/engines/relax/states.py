@@ -43,8 +43,8 @@ from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.in_time import StepPenalty
 from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
+from riesz.problem.observation_in_time import Recording
 from riesz.problem.problem import Coordinates, InverseProblem
-from riesz.problem.recording import Recording
 from riesz.surrogate.trajectory import Trajectory
 
 Errors = Float[Array, "step free"]

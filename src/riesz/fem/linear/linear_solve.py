@@ -131,7 +131,7 @@ class SparseLU(AbstractLinearSolver):
 
 
 class Automatic(AbstractLinearSolver):
-    """Whichever suits a problem, as `riesz.fem.choice` decides; sparse LU to who does not ask."""
+    """The default solver of a problem, see `riesz.fem.default_solver`; sparse LU by itself."""
 
     def raw_solve(
         self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None

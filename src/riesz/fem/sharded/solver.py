@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.devices import AXIS, Wanted, mesh_of
 from riesz.errors import SolveError
-from riesz.fem.choice import prolongations_of, settled
+from riesz.fem.default_solver import prolongations_of, settled
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.multigrid.cycle import Cycle, chebyshev
 from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin_products, rows_of

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.fem.assembly import Budget, budget, with_dirichlet
-from riesz.fem.choice import chosen
+from riesz.fem.default_solver import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.time.march import root_from
 from riesz.fem.time.problem import TransientProblem, at_time, with_history
 from riesz.fem.time.scheme import SCHEMES, num_stages, stage_times, weights_of
+from riesz.fem.time.time_stepping import root_from
 
 
 def budget_in_time(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from riesz.arrays import on_device
-from riesz.fem.choice import mapped
+from riesz.fem.default_solver import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.time.fixed import has_fixed_matrix, storage_and_flow

@@ -18,10 +18,10 @@ from riesz.fem.time.axis import TimeAxis
 from riesz.io.store.files import arrays_in, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.results import check_not_newer
+from riesz.latent.correlated_residual import LocalEffect
 from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
-from riesz.latent.local import LocalEffect
 from riesz.mesh.mesh import Mesh
-from riesz.observe.scatter import (
+from riesz.observe.distributions import (
     BinomialScatter,
     LogNormalScatter,
     NegativeBinomialScatter,

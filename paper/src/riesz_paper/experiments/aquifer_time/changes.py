@@ -20,9 +20,9 @@ from riesz.fem.linear.linear_solve import SparseLU
 from riesz.fem.problem import Newton
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, storage
-from riesz.fem.time.march import march
 from riesz.fem.time.problem import TransientProblem, transient_problem
 from riesz.fem.time.scheme import EULER
+from riesz.fem.time.time_stepping import march
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from jaxtyping import Bool, Float, PyTree
 
 import riesz as rz
-from riesz.diagnose.contradiction.findings import Finding
+from riesz.diagnose.criticism.findings import Finding
 from riesz.latent.field import FieldCoefficient
 from riesz.latent.regions import RegionValues
 from riesz.problem.problem import InverseProblem

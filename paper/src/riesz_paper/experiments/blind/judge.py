@@ -11,8 +11,8 @@ from jaxtyping import Float
 
 import riesz as rz
 from riesz.case.report.trust import BAD, DOUBTFUL, GOOD, OPEN, overall, verdicts
-from riesz.diagnose.contradiction.findings import Finding
-from riesz.diagnose.contradiction.misfit import misfit
+from riesz.diagnose.criticism.findings import Finding
+from riesz.diagnose.criticism.predictive_checks import misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.errors import RieszError
 from riesz.io.store.results import Row

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from riesz.engines.laplace.newton import block_solve, equations, solved
 from riesz.fem.assembly import with_dirichlet
-from riesz.fem.choice import mapped
+from riesz.fem.default_solver import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.latent.field import FieldWeights
 from riesz.problem.problem import InverseProblem

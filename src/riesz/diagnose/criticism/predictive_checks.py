@@ -14,18 +14,18 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from riesz.diagnose.contradiction.findings import Finding, Misfit, Readers
-from riesz.diagnose.contradiction.law import Law
-from riesz.diagnose.contradiction.patterns import covariate, neighbours, places_of, region
-from riesz.diagnose.contradiction.prior import prior_conflicts
-from riesz.diagnose.contradiction.residuals import (
+from riesz.diagnose.criticism.findings import Finding, Misfit, Readers
+from riesz.diagnose.criticism.law import Law
+from riesz.diagnose.criticism.patterns import covariate, neighbours, places_of, region
+from riesz.diagnose.criticism.prior import prior_conflicts
+from riesz.diagnose.criticism.residuals import (
     Residuals,
     can_be_left_out,
     has_learned_noise,
     influential,
     residuals_of,
 )
-from riesz.diagnose.contradiction.sizes import Against, contradicted, observations, spread, tails
+from riesz.diagnose.criticism.sizes import Against, contradicted, observations, spread, tails
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT

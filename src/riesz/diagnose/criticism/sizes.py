@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_ndtr, ndtr
 
-from riesz.diagnose.contradiction.findings import (
+from riesz.diagnose.criticism.findings import (
     LEVELS,
     OBSERVATION,
     SPREAD,

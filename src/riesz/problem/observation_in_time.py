@@ -21,9 +21,9 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.time.axis import TimeAxis
 from riesz.fem.time.fixed import prescribed_residual
-from riesz.fem.time.march import given_state, march, recorded_in_time
 from riesz.fem.time.problem import TransientProblem, at_time
 from riesz.fem.time.scheme import SDIRK2, num_stages
+from riesz.fem.time.time_stepping import given_state, march, recorded_in_time
 from riesz.observe.observables import AbstractObservable, AtPoints
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors

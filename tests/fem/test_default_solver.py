@@ -4,8 +4,8 @@ import equinox as eqx
 import numpy as np
 import pytest
 
-from riesz.fem import choice
-from riesz.fem.choice import chosen, multigrid
+from riesz.fem import default_solver
+from riesz.fem.default_solver import chosen, multigrid
 from riesz.fem.elements.space import P1
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.fem.linear.multigrid.solver import Multigrid
@@ -25,7 +25,7 @@ def flow():
 @pytest.fixture
 def lu_is_slow(monkeypatch):
     """From a hundred unknowns on multigrid is the faster way."""
-    monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 100})
+    monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 100})
 
 
 def test_small_systems_are_factorised(flow):
@@ -46,7 +46,7 @@ def test_large_systems_take_multigrid_made_once_with_a_way_back(flow, lu_is_slow
 
 
 def test_no_way_back_where_factors_do_not_fit_in_memory(flow, lu_is_slow, monkeypatch):
-    monkeypatch.setattr(choice, "FITS_IN_MEMORY", {2: 200})
+    monkeypatch.setattr(default_solver, "FITS_IN_MEMORY", {2: 200})
     found = chosen(flow)
     assert isinstance(found, Multigrid)
     assert not found.fallback
@@ -57,7 +57,7 @@ def test_factors_serve_many_right_hand_sides(flow, lu_is_slow):
 
 
 def test_many_matrices_are_worth_the_time_that_multigrid_compiles(flow, monkeypatch):
-    monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 400})
+    monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 400})
     assert isinstance(chosen(flow), SparseLU)
     assert isinstance(chosen(flow, num_matrices=500), Multigrid)
 
@@ -70,7 +70,7 @@ def test_coefficients_by_cell_are_smoothed_more(flow):
 
 
 def test_transport_is_factorised_up_to_larger_sizes(flow, monkeypatch):
-    monkeypatch.setattr(choice, "LARGEST_FOR_LU", {2: 200})
+    monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 200})
     form = diffusion(1.0) + advection(np.array([1.0, 0.0]))
     transport = boundary_value_problem(flow.space, form, {"boundary": 0.0})
     assert isinstance(chosen(flow), Multigrid)
@@ -79,7 +79,7 @@ def test_transport_is_factorised_up_to_larger_sizes(flow, monkeypatch):
 
 def test_accelerators_do_not_call_the_host(flow, monkeypatch):
     assert isinstance(chosen(flow, platform="gpu"), Dense)
-    monkeypatch.setattr(choice, "LARGEST_DENSE", 100)
+    monkeypatch.setattr(default_solver, "LARGEST_DENSE", 100)
     found = chosen(flow, platform="gpu")
     assert isinstance(found, Multigrid)
     assert not found.fallback

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy.special import chdtrc, erfc
 
 from riesz.arrays import on_device
-from riesz.diagnose.contradiction.findings import LEVELS, PRIOR, TOLD, Finding
+from riesz.diagnose.criticism.findings import LEVELS, PRIOR, TOLD, Finding
 from riesz.latent.latent import LatentSpace, Parametric
 from riesz.latent.regions import RegionValues
 

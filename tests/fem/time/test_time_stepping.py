@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import riesz as rz
-from riesz.fem.choice import chosen, levels_of
+from riesz.fem.default_solver import chosen, levels_of
 from riesz.fem.problem import Newton
-from riesz.fem.time import march as marching
+from riesz.fem.time import time_stepping as marching
 from riesz.fem.time.fixed import has_changing_matrix
-from riesz.fem.time.march import loops, march
+from riesz.fem.time.time_stepping import loops, march
 
 NUM_CELLS = 6
 

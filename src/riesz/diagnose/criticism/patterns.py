@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
-from riesz.diagnose.contradiction.findings import (
+from riesz.diagnose.criticism.findings import (
     COVARIATE,
     LEVELS,
     NEIGHBOURS,
@@ -22,8 +22,8 @@ from riesz.diagnose.contradiction.findings import (
     Readers,
     counted,
 )
-from riesz.diagnose.contradiction.law import Law
-from riesz.diagnose.contradiction.sizes import Against, exceeding, upper
+from riesz.diagnose.criticism.law import Law
+from riesz.diagnose.criticism.sizes import Against, exceeding, upper
 from riesz.latent.representatives import farthest_points
 
 MOST_CENTRES, MOST_PLACES = 120, 1500

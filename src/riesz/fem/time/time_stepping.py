@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
-from riesz.fem.choice import chosen
+from riesz.fem.default_solver import chosen
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import is_linear, prepared_jacobian, rounding_error
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton, check_coefficients
@@ -34,6 +34,7 @@ from riesz.fem.solve import (
     stalled_advice,
 )
 from riesz.fem.terms.coefficient import is_traced
+from riesz.fem.time.all_at_once import goes_whole, whole_march
 from riesz.fem.time.fixed import (
     FixedMatrices,
     fixed_matrices,
@@ -43,7 +44,6 @@ from riesz.fem.time.fixed import (
 )
 from riesz.fem.time.problem import TransientProblem, at_time, initial_values, with_history
 from riesz.fem.time.scheme import Weights, num_stages, stage_times, weights_of
-from riesz.fem.time.whole import goes_whole, whole_march
 
 Record = Callable[[DofValues, Any], Any]
 """What is kept of a state, with what the equation reads at that time."""

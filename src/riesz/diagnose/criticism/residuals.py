@@ -16,10 +16,10 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import ndtri_exp
 
 from riesz.arrays import on_device
-from riesz.diagnose.contradiction.law import Law, law_of
+from riesz.diagnose.criticism.law import Law, law_of
 from riesz.diagnose.leave_one_out import UNRELIABLE
+from riesz.observe.distributions import Tails, normal_tails
 from riesz.observe.likelihood import AbstractLikelihood
-from riesz.observe.scatter import Tails, normal_tails
 from riesz.posterior.psis import smoothed_weights
 from riesz.prediction.draws import Observed
 from riesz.prediction.sensors import AtSensors
