@@ -27,7 +27,7 @@ from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check, with_surrogate_error
 from riesz.engines.base import AbstractEngine
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondTime
-from riesz.engines.laplace.newton import place_at
+from riesz.engines.laplace.hessian import place_at
 from riesz.engines.nuts.engine import R_HAT
 from riesz.engines.sample.engine import NEGLIGIBLE, ends_from
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of

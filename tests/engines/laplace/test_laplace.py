@@ -13,7 +13,7 @@ from tests.stopping import check_same, stopped_and_resumed
 
 import riesz as rz
 from riesz.engines.laplace.engine import Laplace
-from riesz.engines.laplace.newton import data_actions, leading_eigenpairs, place_at
+from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs, place_at
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import SparseLU
 from riesz.latent.spde import SPDEField

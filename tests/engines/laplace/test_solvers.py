@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import riesz as rz
-from riesz.engines.laplace.newton import data_actions, newton_step, place_at
-from riesz.fem import default_solver
+from riesz.engines.laplace.hessian import data_actions, place_at
+from riesz.engines.laplace.newton import newton_step
+from riesz.fem import choice
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.latent.latent import value_of
 from riesz.latent.spde import NodalLatent

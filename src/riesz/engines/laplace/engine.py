@@ -24,14 +24,8 @@ from riesz.engines.base import (
     as_solver,
     states_by,
 )
-from riesz.engines.laplace.newton import (
-    Mode,
-    SearchSettings,
-    data_actions,
-    leading_eigenpairs,
-    most_likely,
-    search_origin,
-)
+from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs
+from riesz.engines.laplace.newton import Mode, SearchSettings, most_likely, search_origin
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate

@@ -31,15 +31,8 @@ from riesz.engines.base import (
     states_by,
 )
 from riesz.engines.checkpoint import leaves_of
-from riesz.engines.laplace.newton import (
-    Place,
-    SearchSettings,
-    data_actions,
-    leading_eigenpairs,
-    most_likely,
-    place_at,
-    search_origin,
-)
+from riesz.engines.laplace.hessian import Place, data_actions, leading_eigenpairs, place_at
+from riesz.engines.laplace.newton import SearchSettings, most_likely, search_origin
 from riesz.engines.nuts.engine import (
     AbstractDensity,
     ExactDensity,

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.deadline import Deadline
 from riesz.engines.checkpoint import AbstractCheckpoint
-from riesz.engines.laplace.newton import (
+from riesz.engines.laplace.hessian import (
     Directions,
     Place,
     data_actions,

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
 
-from riesz.engines.laplace.newton import block_solve, equations, solved
+from riesz.engines.laplace.hessian import block_solve, equations, solved
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.default_solver import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
