@@ -79,15 +79,15 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
 
     from riesz.engines.nuts.engine import ExactDensity
     from riesz.engines.reduced.model import compared, density_from, solved_at
-    from riesz.engines.sample.engine import peaks_of
+    from riesz.engines.sample.engine import gaussians_at_modes
     from riesz.posterior.posterior import ExactStates
 
     problem = PROBLEMS[name](levels, seed)
     solver, size = problem.suited(), problem.num_coordinates
-    metric = peaks_of(problem, solver, jnp.zeros(size), 1, jr.key(seed)).metric(0)
+    metric = gaussians_at_modes(problem, solver, jnp.zeros(size), 1, jr.key(seed)).metric(0)
 
     def drawn(key: int, count: int):
-        return jax.vmap(metric.place)(jr.normal(jr.key(key), (count, size)))
+        return jax.vmap(metric.unwhiten)(jr.normal(jr.key(key), (count, size)))
 
     cpu = time.process_time()
     seen = solved_at(problem, ExactStates(), drawn(1, NUM_SNAPSHOTS))

@@ -42,7 +42,7 @@ class Deadline:
         return self if math.isinf(left) else Deadline(self.at - (1 - share) * max(left, 0.0))
 
     @contextmanager
-    def kept(self, doing: str) -> Iterator[None]:
+    def enforce(self, doing: str) -> Iterator[None]:
         """Work that must end by then; the error says what was being done."""
         own = _watched.setdefault(get_ident(), [])
         own.append(self.at)

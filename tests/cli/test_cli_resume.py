@@ -207,7 +207,7 @@ def test_ctrl_c_within_a_solve_of_the_host_is_a_stop_as_well(case, monkeypatch, 
 
     def run(self, problem, *, deadline, **_):
         shape = jax.ShapeDtypeStruct((2,), jnp.float64)
-        with deadline.kept("in a solve"):
+        with deadline.enforce("in a solve"):
             jax.block_until_ready(jax.jit(partial(jax.pure_callback, stop, shape))(jnp.ones(2)))
 
     monkeypatch.setattr(Nuts, "run", run)

@@ -96,7 +96,7 @@ def test_engines_are_values_that_hold_every_setting(name):
     engine = engine_class(name)
     assert engine.name == name
     assert engine() == engine()
-    assert engine().changed() == engine()
+    assert engine().with_settings() == engine()
     assert set(engine().settings()) == set(engine.model_fields)
     with pytest.raises(ValueError, match="frozen"):
         setattr(engine(), next(iter(engine.model_fields)), 1)

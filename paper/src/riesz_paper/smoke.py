@@ -34,7 +34,7 @@ def small_emulate(**settings: Any) -> Any:
         width=8, features=8, num_bends=4, patch_nodes=16, coarse_patch_nodes=9, num_samples=4,
         readout_batches=4, rounds=1, tries_states=False,
     )  # fmt: skip
-    return small.changed(**settings)
+    return small.with_settings(**settings)
 
 
 def shrink_taper() -> None:
@@ -61,7 +61,7 @@ def shrink_transport() -> None:
         width=8, features=8, num_bends=4, num_patches=2, num_samples=4, refining_draws=16,
         prior_steps=2, steps=2, block_steps=2,
     )  # fmt: skip
-    paper = methods.PAPER.changed(width=8, features=8, steps=4, block_steps=2)
+    paper = methods.PAPER.with_settings(width=8, features=8, steps=4, block_steps=2)
     replace(methods, ENGINE=small_emulate(), SETTINGS=settings, PAPER=paper)
     replace(methods, PINN_INSIDE=16, PINN_BOUNDARY=8, NUTS_LENGTH=(20, 20))
 
@@ -111,8 +111,8 @@ def shrink_misspecified() -> None:
 
     replace(data, LEVELS=2, DATA_LEVELS=3)
     short: dict[str, Any] = {"steps": 2, "block_steps": 1, "polishing_rounds": 1}
-    network = methods.NETWORK.changed(width=8, features=8, prior_steps=2, **short)
-    replace(methods, NODAL=methods.NODAL.changed(**short), NETWORK=network)
+    network = methods.NETWORK.with_settings(width=8, features=8, prior_steps=2, **short)
+    replace(methods, NODAL=methods.NODAL.with_settings(**short), NETWORK=network)
     replace(methods, ENGINE=small_emulate(num_samples=20), NUTS_LENGTH=(20, 20), NUM_WEIGHED=50)
 
 
@@ -196,7 +196,7 @@ def shrink_agreement() -> None:
     replace(experiment, LEVELS=2, NUM_WELLS=20, REFERENCE_VALUES=5, DRAWS=5)
     replace(experiment, INDUCING={"source": 4, "boundary": 4, "diffusivity": 2})
     replace(experiment, EMULATE=small_emulate(num_samples=20))
-    replace(experiment, CONDITIONAL=experiment.CONDITIONAL.changed(**few))
+    replace(experiment, CONDITIONAL=experiment.CONDITIONAL.with_settings(**few))
 
 
 def shrink_blind() -> None:

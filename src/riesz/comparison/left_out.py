@@ -217,7 +217,7 @@ def refits(posterior: Posterior, how: How, engine: AbstractEngine | None) -> Ref
         left[blocks[number]] = True
         blind = without(problem, left)
         assert blind is not None
-        again = engine.changed(start=posterior) if engine.name == Conditional.name else engine
+        again = engine.with_settings(start=posterior) if engine.name == Conditional.name else engine
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             found = fit(blind, again, seed=how.seed, progress=False)

@@ -48,7 +48,7 @@ Tree = TypeVar("Tree")
 AnyArray = Array | np.ndarray
 
 GRADIENT = 3.0
-"""Solves that a log-density with its slope costs."""
+"""Solves that a log-density with its gradient costs."""
 
 SOLVERS = {
     "auto": Automatic,
@@ -73,7 +73,7 @@ class Work(NamedTuple):
     devices: Devices | None = None  # where there are several
 
 
-def plain(value: Any) -> Any:
+def as_number(value: Any) -> Any:
     """NumPy's numbers as Python's."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -114,26 +114,26 @@ def as_start(value: Any) -> Any:
 
 Count = Annotated[
     int,
-    BeforeValidator(plain),
+    BeforeValidator(as_number),
     Field(strict=True, ge=1, description="a whole number of at least 1"),
 ]
 CountOrZero = Annotated[
     int,
-    BeforeValidator(plain),
+    BeforeValidator(as_number),
     Field(strict=True, ge=0, description="a whole number of at least 0"),
 ]
 Share = Annotated[
     float,
-    BeforeValidator(plain),
+    BeforeValidator(as_number),
     Field(strict=True, gt=0, lt=1, description="a number between 0 and 1"),
 ]
 CountOrNone = Annotated[Count | None, Field(description="a whole number of at least 1, or nothing")]
 ShareOrZero = Annotated[
     float,
-    BeforeValidator(plain),
+    BeforeValidator(as_number),
     Field(strict=True, ge=0, lt=1, description="0, or a number below 1"),
 ]
-Flag = Annotated[bool, BeforeValidator(plain), Field(strict=True, description="true or false")]
+Flag = Annotated[bool, BeforeValidator(as_number), Field(strict=True, description="true or false")]
 Solver = Annotated[
     AbstractLinearSolver | Literal["auto", "sparse-lu", "dense", "conjugate-gradients"],
     PlainValidator(as_solver),
@@ -198,7 +198,7 @@ class Settings(BaseModel):
         ]
         setattr(cls, "__signature__", shown.replace(parameters=bare))  # noqa: B010
 
-    def changed(self: Own, **settings: Any) -> Own:
+    def with_settings(self: Own, **settings: Any) -> Own:
         """The same with other settings."""
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set}
                           | settings)  # fmt: skip
@@ -213,7 +213,7 @@ class AbstractEngine(Settings, ABC):
 
     is_exact: ClassVar[bool]  # solves the equation on the whole mesh, which needs float64
     compiling: ClassVar[float]  # seconds, roughly, in which nothing is computed yet
-    is_normal: ClassVar[bool] = False  # its q has one peak
+    is_normal: ClassVar[bool] = False  # its q has one mode
     is_timed: ClassVar[bool] = False  # ends with what it has when its time is over
     takes_time: ClassVar[bool] = False  # equations in time
 
@@ -252,7 +252,7 @@ class AbstractEngine(Settings, ABC):
         `devices`.
         """
         own = devices_of(devices)
-        with deadline.kept(f"before {self.name} had a posterior"):
+        with deadline.enforce(f"before {self.name} had a posterior"):
             return self.posterior(problem, Work(seed, progress, checkpoint, deadline, own))
 
     @abstractmethod
@@ -276,7 +276,7 @@ def require_plain_data(problem: InverseProblem, engine: str) -> None:
         raise RieszError(f"{engine} {why}: use laplace or nuts.")
 
 
-def started(problem: InverseProblem, start: Any, work: Work) -> Any:
+def resolve_start(problem: InverseProblem, start: Any, work: Work) -> Any:
     """Coordinates or a posterior: where an engine was given, its posterior."""
     if not isinstance(start, AbstractEngine):
         return start
@@ -284,32 +284,32 @@ def started(problem: InverseProblem, start: Any, work: Work) -> Any:
     return start.run(problem, seed=work.seed, progress=work.progress, devices=work.devices)
 
 
-def beginning(
+def start_of_chains(
     problem: InverseProblem, start: ArrayLike | Posterior | None, *, dense: bool
 ) -> tuple[Coordinates, InverseMass | None]:
     """Where chains start, and their inverse mass where it is known."""
     if not isinstance(start, Posterior):
         origin = jnp.zeros(problem.num_coordinates) if start is None else jnp.asarray(start)
-        check_shape(problem, origin)
+        check_start_shape(problem, origin)
         return origin, None
     origin = start.coordinate_mean()
-    check_shape(problem, origin)
+    check_start_shape(problem, origin)
     if not dense:
         return origin, start.distribution.variances()
     covariance = start.coordinate_covariance()
     if isinstance(start.distribution, EmpiricalDraws):
-        covariance = steadied(covariance, start.distribution.num_draws)
+        covariance = shrink_correlations(covariance, start.distribution.num_draws)
     return origin, covariance
 
 
-def origin_of(problem: InverseProblem, start: Any, work: Work) -> Coordinates:
+def search_start(problem: InverseProblem, start: Any, work: Work) -> Coordinates:
     """Where a search for the mode begins: of a posterior only the mean matters."""
-    found = started(problem, start, work)
+    found = resolve_start(problem, start, work)
     mean = found.coordinate_mean() if isinstance(found, Posterior) else found
-    return beginning(problem, mean, dense=False)[0]
+    return start_of_chains(problem, mean, dense=False)[0]
 
 
-def steadied(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n n"]:
+def shrink_correlations(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n n"]:
     """A covariance of few draws with its correlations made smaller.
 
     By the share that the unknowns have in unknowns and draws: of few draws most of them are chance,
@@ -319,7 +319,7 @@ def steadied(covariance: Float[Array, "n n"], num_draws: int) -> Float[Array, "n
     return (1 - share) * covariance + share * jnp.diag(jnp.diagonal(covariance))
 
 
-def check_shape(problem: InverseProblem, start: Float[Array, "..."]) -> None:
+def check_start_shape(problem: InverseProblem, start: Float[Array, "..."]) -> None:
     if start.shape != (problem.num_coordinates,):
         raise RieszError(
             f"start has shape {start.shape}, but the problem has {problem.num_coordinates} "

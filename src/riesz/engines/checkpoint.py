@@ -63,7 +63,7 @@ class NoCheckpoint(AbstractCheckpoint):
 NO_CHECKPOINT = NoCheckpoint()
 
 
-class SecondTime(AbstractCheckpoint):
+class SecondRunCheckpoint(AbstractCheckpoint):
     """The stages of work that is done once more, from elsewhere, beside those of the first time."""
 
     def __init__(self, first: AbstractCheckpoint):
@@ -84,7 +84,7 @@ class SecondTime(AbstractCheckpoint):
         self.first.flush()
 
 
-class Remembered:
+class CheckpointedFunction:
     """A costly function of a few numbers: what it answered once it answers again, also in a fit
     that goes on, which then takes the same way to where it was.
 

@@ -3,7 +3,7 @@
 The engine `auto` starts cheap, looks whether that will do, and climbs where it will not. Unknowns
 that can be integrated out are; a normal distribution about the most likely unknowns takes some
 hundred solves however many unknowns and nodes there are, and the one nearest to the posterior some
-thousand. Each is weighed by exact solves, and searches from elsewhere look for other peaks. What
+thousand. Each is weighed by exact solves, and searches from elsewhere look for other modes. What
 does not pass is sampled, from where the last engine ended.
 """
 
@@ -26,10 +26,10 @@ from riesz.deadline import OVER, Deadline
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.diagnose.importance import effort, with_importance_check, with_surrogate_error
 from riesz.engines.base import AbstractEngine
-from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondTime
-from riesz.engines.laplace.hessian import place_at
+from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, SecondRunCheckpoint
+from riesz.engines.laplace.hessian import linearize_at
 from riesz.engines.nuts.engine import R_HAT
-from riesz.engines.sample.engine import NEGLIGIBLE, ends_from
+from riesz.engines.sample.engine import NEGLIGIBLE, find_modes
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError
 from riesz.fem.default_solver import expected_seconds
@@ -52,7 +52,7 @@ NUM_SEARCHES, MORE_SEARCHES = 5, 17
 """From the mean, and from pairs of opposite draws of the prior; more where all take no time."""
 
 SOLVES_OF_A_SEARCH, SHORT_SEARCHES, LONGEST_SEARCHES = 300, 10.0, 240.0
-"""Solves of a search for another peak, roughly, and seconds that all may take together."""
+"""Solves of a search for another mode, roughly, and seconds that all may take together."""
 
 FAILURES = (
     jax.errors.JaxRuntimeError,
@@ -117,7 +117,7 @@ class Lack(NamedTuple):
 
     why: str
     is_elsewhere: bool = False  # what no normal distribution can mend
-    higher: Coordinates | None = None  # the peak on which it should be
+    higher: Coordinates | None = None  # the mode on which it should be
 
 
 def lacking(posterior: Posterior, seed: int) -> Lack | None:
@@ -143,7 +143,7 @@ def weighed_short(check: ImportanceCheck) -> Lack | None:
 
 
 def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
-    """Whether searches from draws of the prior end at another peak.
+    """Whether searches from draws of the prior end at another mode.
 
     One that is far higher is where the posterior is: q then tells of a lower one, and its weights
     cannot know.
@@ -156,8 +156,8 @@ def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
     is_quick = MORE_SEARCHES * SOLVES_OF_A_SEARCH * solve <= SHORT_SEARCHES
     count = MORE_SEARCHES if is_quick else NUM_SEARCHES
     middle = posterior.coordinate_mean()
-    ends = ends_from(problem, solver, middle, count, jr.key(seed))
-    below = float(place_at(problem, middle, solver).cost) - float(ends[0].cost)
+    ends = find_modes(problem, solver, middle, count, jr.key(seed))
+    below = float(linearize_at(problem, middle, solver).cost) - float(ends[0].cost)
     if not below <= NEGLIGIBLE:
         why = f"a search from elsewhere ends at a peak that is higher by e^{below:.3g}"
         return Lack(why, higher=ends[0].coordinates)
@@ -282,7 +282,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
     """The posterior of the first engine that will do, or else the last one; and what was done.
 
     Each engine starts from what the one before it has found. One that fails is passed over, but
-    for lack of time, and one that ended on a lower peak starts once more from the higher one.
+    for lack of time, and one that ended on a lower mode starts once more from the higher one.
     """
     if not choice.then:
         return run_checked(problem, choice.engine, how), ()
@@ -300,7 +300,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
         if is_long and how.deadline.is_over(seconds_of(engine, problem)):
             told.append(f"{engine.name} was left out, which would take longer than there is time")
             continue
-        own = engine if start is None else engine.changed(start=start)
+        own = engine if start is None else engine.with_settings(start=start)
         try:
             found = run_checked(problem, own, how)
         except RieszError as error:
@@ -311,7 +311,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
             if missing is not None and missing.higher is not None and not is_moved:
                 waiting.insert(0, engine)
                 start, is_moved = missing.higher, True
-                how = how._replace(checkpoint=SecondTime(how.checkpoint))
+                how = how._replace(checkpoint=SecondRunCheckpoint(how.checkpoint))
         if missing is None:
             told.append(f"{engine.name} {WILL_DO}")
             break
@@ -327,7 +327,7 @@ def climbed(problem: InverseProblem, choice: Choice, how: How) -> tuple[Posterio
 def looked_at(posterior: Posterior, how: How) -> Lack | None:
     """What is lacking; a look that fails must not cost the posterior."""
     try:
-        with how.deadline.kept("before anybody looked for other peaks"):
+        with how.deadline.enforce("before anybody looked for other peaks"):
             return lacking(posterior, how.seed)
     except (RieszError, *FAILURES) as error:
         return Lack(f"nobody can say whether it will do: {reason(error)}")
@@ -380,7 +380,7 @@ def checked(posterior: Posterior, how: How) -> Posterior:
 def tried(check: Callable[..., Posterior], posterior: Posterior, how: How, what: str) -> Posterior:
     """The posterior after a check, or with a note of why there is none."""
     try:
-        with how.deadline.kept("before the end of the check"):
+        with how.deadline.enforce("before the end of the check"):
             return check(posterior, seed=how.seed)
     except (RieszError, *FAILURES) as error:
         return noted(posterior, f"{what} could not be checked: {reason(error)}")

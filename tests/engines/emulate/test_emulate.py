@@ -120,7 +120,7 @@ def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_pa
     monkeypatch.setattr(rounds, "LARGEST", 1000)
     monkeypatch.setattr(rounds, "SETTLED", 0.0)
     monkeypatch.setattr(rounds, "PATIENCE", 1)
-    engine = ENGINE.changed(rounds=8)
+    engine = ENGINE.with_settings(rounds=8)
 
     def fit(**given):
         return engine.run(problem, seed=1, **given)
@@ -142,7 +142,7 @@ def test_rounds_that_grow_and_add_up_go_on_to_the_same_posterior(problem, tmp_pa
 
 def test_a_posterior_that_has_not_settled_is_told(problem):
     with pytest.warns(UserWarning, match="has not settled|leaves .* of the equation") as told:
-        posterior = rz.fit(problem, ENGINE.changed(rounds=1), check=False, progress=False)
+        posterior = rz.fit(problem, ENGINE.with_settings(rounds=1), check=False, progress=False)
     assert "has not settled" in posterior.notes[0]
     assert [f"emulate: {note}" for note in posterior.notes] == [str(one.message) for one in told]
 
@@ -245,7 +245,7 @@ def test_a_part_of_the_way_keeps_within_reach():
 
 @pytest.mark.slow
 def test_one_gauss_newton_step_lowers_the_penalty_of_a_fresh_network(problem):
-    penalty = default_penalty(problem, ENGINE.changed(num_samples=8))
+    penalty = default_penalty(problem, ENGINE.with_settings(num_samples=8))
     surrogate = initial_surrogate(problem, jr.key(0), width=16, features=16)
     draws = jr.normal(jr.key(1), (30, 8, 2))
     stepped = stepped_readout(problem, penalty, surrogate, jr.key(2), draws)
@@ -268,7 +268,9 @@ def test_normal_equations_of_a_linear_problem_do_not_depend_on_the_readout_they_
         normal_equations(problem, penalty, one, jr.key(2), draws) for one in (surrogate, bare)
     )
     np.testing.assert_allclose(here.matrix, there.matrix, rtol=1e-10)
-    np.testing.assert_allclose(here.slope, there.slope, atol=1e-10 * np.abs(there.slope).max())
+    np.testing.assert_allclose(
+        here.gradient, there.gradient, atol=1e-10 * np.abs(there.gradient).max()
+    )
 
 
 def test_sensors_see_the_surrogate_as_they_see_exact_states(problem, posterior, draws_and_states):

@@ -96,7 +96,7 @@ def test_functions_that_make_all_states_make_the_march(case):
 def test_a_fit_in_time_that_is_stopped_goes_on_to_the_same_posterior(tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "SETTLED", 0.0)  # sums of rounds are kept as well
     monkeypatch.setattr(rounds, "PATIENCE", 1)
-    problem, engine = with_data(heat(), 0), SMALL.changed(rounds=6)
+    problem, engine = with_data(heat(), 0), SMALL.with_settings(rounds=6)
 
     def fit(**kept):
         return engine.run(problem, seed=0, **kept)

@@ -11,7 +11,7 @@ import riesz as rz
 from riesz.diagnose.importance import with_importance_check
 from riesz.engines.base import Work
 from riesz.engines.laplace.newton import search_origin
-from riesz.engines.sample.engine import peaks_of
+from riesz.engines.sample.engine import gaussians_at_modes
 from riesz.errors import RieszError
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -66,8 +66,8 @@ def test_draws_without_a_solution_have_no_weight_and_are_told():
 
 
 def test_a_curvature_that_is_not_finite_is_told(monkeypatch):
-    actions = "riesz.engines.sample.engine.data_actions"
-    monkeypatch.setattr(actions, lambda problem, place, solver, rows: jnp.full_like(rows, jnp.nan))
+    products = "riesz.engines.sample.engine.hessian_vector_products"
+    monkeypatch.setattr(products, lambda problem, at, solver, rows: jnp.full_like(rows, jnp.nan))
     problem = posed(1.0)
     with pytest.raises(RieszError, match="curvature of the log-density is not finite"):
-        peaks_of(problem, SOLVER, jnp.zeros(1), 2, jr.key(0))
+        gaussians_at_modes(problem, SOLVER, jnp.zeros(1), 2, jr.key(0))

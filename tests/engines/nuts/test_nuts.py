@@ -10,7 +10,7 @@ import pytest
 from tests.linear_gaussian import exact_posterior, known_posterior, linear_problem
 from tests.stopping import check_same, stopped_and_resumed
 
-from riesz.engines.base import steadied
+from riesz.engines.base import shrink_correlations
 from riesz.engines.nuts import engine as chains
 from riesz.engines.nuts.engine import Nuts, dispersed, log_density, warnings_of
 from riesz.errors import RieszError, SolveError
@@ -28,7 +28,7 @@ SHORT = Nuts(num_warmup=100, num_chains=2, linear_solver=Dense())
 
 
 def three_hundred(**given):
-    return SHORT.changed(num_samples=300).run(linear_problem(), seed=1, **given)
+    return SHORT.with_settings(num_samples=300).run(linear_problem(), seed=1, **given)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_chains_agree_and_every_gradient_is_counted(sampled):
 @pytest.fixture(scope="module")
 def from_itself(sampled):
     """A warm-up in which nothing but the step size is found; after one that adapts the mass."""
-    engine = SHORT.changed(num_samples=300, start=exact_posterior())
+    engine = SHORT.with_settings(num_samples=300, start=exact_posterior())
     return engine.run(linear_problem())
 
 
@@ -81,7 +81,7 @@ def test_a_gaussian_whitened_by_its_own_covariance_takes_the_steps_of_a_standard
 def test_a_covariance_of_fewer_draws_than_unknowns_is_made_regular():
     draws = np.random.default_rng(0).normal(size=(5, 20))
     singular = jnp.cov(draws, rowvar=False)
-    found = steadied(singular, 5)
+    found = shrink_correlations(singular, 5)
     np.testing.assert_allclose(np.diag(found), np.diag(singular))
     assert np.linalg.eigvalsh(found)[0] > 0.5 * np.diag(singular).min()
 
@@ -106,7 +106,7 @@ def test_chains_that_are_stopped_go_on_to_the_same_draws(sampled, tmp_path):
 def test_chains_that_disagree_are_told(monkeypatch):
     monkeypatch.setattr(chains, "FEW_EFFECTIVE", 0)
     monkeypatch.setattr(chains, "R_HAT", 0.5)
-    short = SHORT.changed(num_samples=4, num_chains=1).run(linear_problem())
+    short = SHORT.with_settings(num_samples=4, num_chains=1).run(linear_problem())
     assert "the chains do not agree yet: r_hat is" in short.notes[0]
     assert "for w[" in short.notes[0]
     assert "take more warm-up and draws" in short.notes[0]
@@ -225,4 +225,4 @@ def test_float32_is_refused_with_the_line_to_add():
 )
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(RieszError, match=message):
-        SHORT.changed(**settings).run(linear_problem())
+        SHORT.with_settings(**settings).run(linear_problem())

@@ -47,7 +47,9 @@ def norm(problem):
 def nodal_fit(epsilon_rel, problem=None, engine=SHORT, **given):
     problem = source_problem(model_error=1.0) if problem is None else problem
     # With one penalty for all: what is compiled for it is shared.
-    return relaxed(problem, engine.changed(epsilon_rel=epsilon_rel), norm(problem), seed=0, **given)
+    return relaxed(
+        problem, engine.with_settings(epsilon_rel=epsilon_rel), norm(problem), seed=0, **given
+    )
 
 
 @pytest.mark.slow  # quickly, what a wrong equation leaves uncertain, below
@@ -112,7 +114,7 @@ def test_a_wrong_equation_leaves_predictions_uncertain_away_from_the_sensors():
 
 @pytest.mark.slow
 def test_training_that_makes_no_progress_stops_and_q_is_still_read_at_the_end():
-    engine = SHORT.changed(steps=80, block_steps=20, tail=0.25, patience=1)
+    engine = SHORT.with_settings(steps=80, block_steps=20, tail=0.25, patience=1)
     posterior = nodal_fit(0.3, engine=engine)
     assert len(posterior.history["kl"]) < 80
     assert abs(errors(posterior, 0.3)[1] - 1).max() < 0.01

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from riesz.engines.sample.metric import Metric, geometric_mean, metric_about, refined
+from riesz.engines.sample.metric import Metric, geometric_mean, metric_about, refine_metric
 
 RNG = np.random.default_rng(0)
 
@@ -26,7 +26,7 @@ def metric():
 
 def test_round_coordinates_lead_to_their_place_and_back(metric):
     place = jnp.asarray(RNG.normal(size=5))
-    np.testing.assert_allclose(metric.place(metric.rounded(place)), place, rtol=1e-12)
+    np.testing.assert_allclose(metric.unwhiten(metric.whitened(place)), place, rtol=1e-12)
 
 
 def test_its_slope_is_that_of_the_density_by_round_coordinates(metric):
@@ -34,8 +34,8 @@ def test_its_slope_is_that_of_the_density_by_round_coordinates(metric):
         return jnp.sum(jnp.sin(place) * jnp.arange(1.0, 6.0))
 
     rounded = jnp.asarray(RNG.normal(size=5))
-    expected = jax.grad(lambda own: density(metric.place(own)))(rounded)
-    found = metric.slope(jax.grad(density)(metric.place(rounded)))
+    expected = jax.grad(lambda own: density(metric.unwhiten(own)))(rounded)
+    found = metric.whitened_gradient(jax.grad(density)(metric.unwhiten(rounded)))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -66,7 +66,7 @@ def test_a_normal_posterior_is_met_exactly_from_few_draws():
         slopes = -(draws - mean) @ np.linalg.inv(own)
         metric = start
         for _ in range(20):  # each time the metric before counts for six draws
-            metric = refined(metric, draws, slopes)
+            metric = refine_metric(metric, draws, slopes)
         found = np.asarray(metric.factor @ metric.factor.T)
         errors.append(np.abs(found - own).max())
         np.testing.assert_allclose(metric.centre, mean, atol=1e-6)
@@ -76,6 +76,6 @@ def test_a_normal_posterior_is_met_exactly_from_few_draws():
 def test_without_draws_to_speak_of_the_metric_stays():
     start = metric_about(jnp.zeros(40), jnp.eye(40), jnp.full(40, 3.0))
     draws = 0.5 * RNG.normal(size=(2, 40))
-    found = refined(start, draws, -4 * draws)
+    found = refine_metric(start, draws, -4 * draws)
     widths = np.linalg.eigvalsh(np.asarray(found.factor @ found.factor.T))
     assert (abs(widths / 0.25 - 1) < 0.15).all()

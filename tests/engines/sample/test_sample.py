@@ -12,16 +12,23 @@ from tests.stopping import check_same, stopped_and_resumed
 from riesz.deadline import Deadline
 from riesz.engines.nuts.engine import AbstractDensity
 from riesz.engines.sample import chains
-from riesz.engines.sample.chains import Plan, Run, blocks, draw_windows, is_enough, warmup_windows
+from riesz.engines.sample.chains import (
+    ChainsState,
+    Plan,
+    draw_windows,
+    is_enough,
+    remaining_blocks,
+    warmup_windows,
+)
 from riesz.engines.sample.engine import (
     Sample,
-    about_peaks,
-    along,
-    together,
-    usual_searches,
-    workable,
+    agreement_along,
+    default_searches,
+    note_on_modes,
+    stack_metrics,
+    usable_modes,
 )
-from riesz.engines.sample.hamiltonian import BLOCK, Peaks, advance, begun
+from riesz.engines.sample.hamiltonian import BLOCK, Modes, init, step
 from riesz.engines.sample.metric import metric_about
 from riesz.errors import OutOfTimeError, RieszError
 from riesz.fem.linear.linear_solve import Dense
@@ -82,20 +89,20 @@ def test_windows_hold_all_transitions_once():
         assert warmup[-1].end == num_warmup
         most = chains.MOST_DRAWS if num_samples is None else num_samples
         assert parts[-1].end == num_warmup + most
-        counted = [count for one in parts for _, count in blocks(one, 0)]
+        counted = [count for one in parts for _, count in remaining_blocks(one, 0)]
         assert sum(counted) == num_warmup + most
         assert max(counted) <= BLOCK
-        left = [start for one in parts for start, _ in blocks(one, parts[0].end)]
+        left = [start for one in parts for start, _ in remaining_blocks(one, parts[0].end)]
         assert left[0] == parts[0].end
 
 
 def test_draws_are_enough_where_chains_agree_and_are_worth_a_thousand():
     metric = metric_about(jnp.zeros(3), jnp.eye(3)[:, :1], jnp.ones(1))
-    peaks = Peaks(together([metric]), jnp.zeros(1))
+    peaks = Modes(stack_metrics([metric]), jnp.zeros(1))
     rng = np.random.default_rng(0)
 
     def with_draws(draws):
-        return is_enough(Run([], peaks, (draws,)))
+        return is_enough(ChainsState([], peaks, (draws,)))
 
     assert with_draws(rng.normal(size=(4, 500, 3)))
     assert not with_draws(rng.normal(size=(4, 200, 3)))  # too few
@@ -104,13 +111,13 @@ def test_draws_are_enough_where_chains_agree_and_are_worth_a_thousand():
 
 
 def test_a_run_that_is_out_of_time_has_draws_to_show_or_says_so(monkeypatch):
-    blocks, moved = [0.0], chains.moved
+    blocks, moved = [0.0], chains.step_chains
 
     def slow(*arguments):  # a second a block: four of warm-up, and two of draws
         blocks[0] += 1
         return moved(*arguments)
 
-    monkeypatch.setattr(chains, "moved", slow)
+    monkeypatch.setattr(chains, "step_chains", slow)
     monkeypatch.setattr("riesz.deadline.perf_counter", lambda: blocks[0])
     with pytest.raises(OutOfTimeError, match="in the warm-up"):
         short(deadline=Deadline(2.5))
@@ -122,11 +129,11 @@ def test_a_run_that_is_out_of_time_has_draws_to_show_or_says_so(monkeypatch):
 
 
 def test_several_peaks_are_told_and_whether_chains_know_their_weights():
-    assert about_peaks(np.zeros((2, 10), int), 1) == ()
-    (note,) = about_peaks(np.tile([0, 0, 0, 1], (4, 30)), 2)
+    assert note_on_modes(np.zeros((2, 10), int), 1) == ()
+    (note,) = note_on_modes(np.tile([0, 0, 0, 1], (4, 30)), 2)
     assert "2 separate peaks, with 75%, 25% of the draws" in note
     assert "Chains went from one to another 236 times" in note
-    (note,) = about_peaks(np.repeat([[0], [1]], 50, axis=1), 2)
+    (note,) = note_on_modes(np.repeat([[0], [1]], 50, axis=1), 2)
     assert "only 0 times" in note
     assert "not to be relied on" in note
 
@@ -135,10 +142,10 @@ def test_chains_that_disagree_along_one_direction_of_many_coordinates_are_told()
     rng = np.random.default_rng(0)
     directions = np.linalg.qr(rng.normal(size=(400, 2)))[0]
     draws = rng.normal(size=(4, 200, 400))
-    assert along(draws, directions)[1] == ()
+    assert agreement_along(draws, directions)[1] == ()
     draws[0] += 4 * directions[:, 1]
     apart = agreement(draws).r_hat
-    found, (note, _) = along(draws, directions)
+    found, (note, _) = agreement_along(draws, directions)
     assert "for direction 2 that data tell of" in note
     assert found["r_hat_along"][1] > 1.3
     assert np.median(apart) < 1.1
@@ -173,10 +180,10 @@ def test_with_few_unknowns_a_wide_part_about_a_narrow_peak_is_visited_as_often_a
     """As errors with heavy tails leave one: no trajectory from the peak gets there."""
     density, count = NarrowInWide(), jnp.asarray(BLOCK)
     peak = metric_about(jnp.ones(2), jnp.eye(2), jnp.full(2, 1 / 0.02**2 - 1))
-    peaks = Peaks(together([peak]), jnp.zeros(1))
-    chain, places = begun(density, jax.random.key(0), jnp.ones(2)), []
+    peaks = Modes(stack_metrics([peak]), jnp.zeros(1))
+    chain, places = init(density, jax.random.key(0), jnp.ones(2)), []
     for _ in range(300):
-        chain, seen = advance(density, peaks, chain, jnp.asarray(0.8), jnp.asarray(False), count)
+        chain, seen = step(density, peaks, chain, jnp.asarray(0.8), jnp.asarray(False), count)
         places.append(seen.transition.coordinates)
     far = np.linalg.norm(np.concatenate(places) - 1.0, axis=1) > 0.2
     assert abs(far.mean() - 0.05) < 0.02
@@ -186,17 +193,17 @@ def test_with_few_unknowns_a_wide_part_about_a_narrow_peak_is_visited_as_often_a
 def test_peaks_are_kept_apart_only_where_jumps_between_them_work():
     unit = metric_about(jnp.zeros(8), jnp.eye(8), jnp.zeros(8))
     each = [eqx.tree_at(lambda m: m.centre, unit, jnp.full(8, at)) for at in (-3.0, 3.0)]
-    peaks = Peaks(together(each), jnp.log(jnp.array([0.4, 0.6])))
+    peaks = Modes(stack_metrics(each), jnp.log(jnp.array([0.4, 0.6])))
     key = jax.random.key(0)
-    assert workable(TwoNormals(1.0), peaks, key) is peaks
-    alone = workable(TwoNormals(0.2), peaks, key)
+    assert usable_modes(TwoNormals(1.0), peaks, key) is peaks
+    alone = usable_modes(TwoNormals(0.2), peaks, key)
     assert alone.count == 1
     np.testing.assert_array_equal(alone.metrics.centre[0], np.full(8, 3.0))
 
 
 def test_an_impossible_start_is_refused():
     with pytest.raises(RieszError, match="start has shape"):
-        SHORT.changed(start=jnp.zeros(2)).run(linear_problem())
+        SHORT.with_settings(start=jnp.zeros(2)).run(linear_problem())
 
 
 @pytest.fixture(scope="module")
@@ -244,4 +251,4 @@ def test_one_search_leaves_one_peak_and_chains_that_agree_about_it(two_peaks):
     """What no search finds and no chain reaches is not known: hence more than one search."""
     alone = Sample(num_warmup=50, num_samples=50, num_searches=1).run(two_peaks)
     assert np.unique(alone.history["peak"]).size == 1
-    assert usual_searches(two_peaks.num_coordinates) > 1
+    assert default_searches(two_peaks.num_coordinates) > 1

@@ -14,7 +14,12 @@ from tests.stopping import check_same, stopped_and_resumed
 import riesz as rz
 from riesz.engines.variational import natural
 from riesz.engines.variational.engine import Variational
-from riesz.engines.variational.natural import Nearest, Seen, moved, with_curvature
+from riesz.engines.variational.natural import (
+    DrawDerivatives,
+    FitState,
+    step,
+    with_curvature,
+)
 from riesz.errors import EngineError
 from riesz.fem.linear.linear_solve import Dense
 from riesz.posterior.family import PriorUpdate
@@ -144,7 +149,7 @@ def test_a_fit_that_ends_too_early_is_told(skewed):
 
 @pytest.mark.slow
 def test_draws_without_a_solution_are_told_or_refused(skewed, monkeypatch):
-    place_at, number = natural.place_at, iter(range(1000))
+    place_at, number = natural.linearize_at, iter(range(1000))
     share = 0.1
 
     def failing(*arguments):
@@ -152,7 +157,7 @@ def test_draws_without_a_solution_are_told_or_refused(skewed, monkeypatch):
         fails = next(number) % 128 >= 128 - share * 128
         return dataclasses.replace(place, cost=jnp.nan * place.cost) if fails else place
 
-    monkeypatch.setattr(natural, "place_at", failing)
+    monkeypatch.setattr(natural, "linearize_at", failing)
     monkeypatch.setattr(natural.os, "cpu_count", lambda: 1)
     engine = Variational(linear_solver=Dense(), max_steps=2)
     assert "24 of 256 draws of q the equation had no solution" in engine.run(skewed).notes[-1]
@@ -181,11 +186,11 @@ def test_steps_are_averaged_over_once_they_are_made_by_chance():
     rng = np.random.default_rng(0)
     basis = jnp.eye(3)
     start = PriorUpdate(jnp.full(3, 4.0), basis, jnp.full(3, 3.0))
-    state = Nearest(start, basis, 0.0, 0.0, 0, 0, ())
+    state = FitState(start, basis, 0.0, 0.0, 0, 0, ())
     for _ in range(60):
         exact = 4 * np.asarray(state.family.mean)
         slopes = exact + 2 * rng.normal(size=(8, 3))
-        state = moved(state, Seen(slopes, np.stack([3 * np.eye(3)] * 2), 0.0, 0), 0.05)
+        state = step(state, DrawDerivatives(slopes, np.stack([3 * np.eye(3)] * 2), 0.0, 0), 0.05)
     error = 2 * np.asarray(state.family.mean)  # in standard deviations, which are a half
     assert state.num_averaged > 50
     told = state.curves[-1]["mean_error"]

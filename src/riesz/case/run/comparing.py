@@ -82,7 +82,9 @@ def engine_in(run: Run) -> AbstractEngine | None:
         return None
     engine, settings = engine_of(name), run.numbers.get("settings") or {}
     own = {key: value for key, value in settings.items() if getattr(engine, key, value) != value}
-    return engine.changed(**{key: value for key, value in own.items() if key not in NOT_PLAIN})
+    return engine.with_settings(
+        **{key: value for key, value in own.items() if key not in NOT_PLAIN}
+    )
 
 
 def write_comparison(folder: Path, found: Comparison, command: str) -> None:

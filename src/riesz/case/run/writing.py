@@ -137,7 +137,7 @@ def accounted(
     was fitted is kept.
     """
     try:
-        with deadline.kept("before draws of the state were made; riesz predict makes them"):
+        with deadline.enforce("before draws of the state were made; riesz predict makes them"):
             drawn, course = draws_and_course(posterior, progress=progress)
         if drawn.num_lost:
             asked = drawn.num_draws + drawn.num_lost

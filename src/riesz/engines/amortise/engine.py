@@ -37,7 +37,7 @@ from riesz.engines.amortise.simulate import (
     known_sd,
     surrogate_over_prior,
 )
-from riesz.engines.base import AbstractEngine, Count, Share, ShareOrZero, Work, plain
+from riesz.engines.base import AbstractEngine, Count, Share, ShareOrZero, Work, as_number
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.emulate.start import check_nested, training_cost
 from riesz.engines.training import History, train
@@ -55,7 +55,7 @@ ModelName = Annotated[
 ]
 Factor = Annotated[
     float,
-    BeforeValidator(plain),
+    BeforeValidator(as_number),
     Field(ge=1, lt=1000, description="a number of at least 1"),
 ]
 

@@ -29,10 +29,10 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    started,
+    resolve_start,
     states_by,
 )
-from riesz.engines.checkpoint import Remembered
+from riesz.engines.checkpoint import CheckpointedFunction
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode
 from riesz.engines.conditional.in_time import MarchedModel, marched_model
 from riesz.engines.conditional.linear import NAME, Others, linear_system
@@ -148,7 +148,7 @@ class Conditional(AbstractEngine):
         by_lu = isinstance(solver, SparseLU)
         at = at_sensors(problem) if by_lu else at_points(problem, problem.operator, solver)
         model = data_model(problem, parts, at) or marched_model(problem, parts, at)
-        start = started(problem, self.start, work._replace(seed=0))
+        start = resolve_start(problem, self.start, work._replace(seed=0))
         if start is None and by_lu and isinstance(model, DataModel):
             start = rough_mode(problem)
         origin = others_of(parts, start)
@@ -193,7 +193,7 @@ def other_unknowns(
     """Values of the unknowns that are not integrated out, given the data."""
     density = MarginalDensity(problem, parts, at)
     cost = timely(slope_of(density) if model is None else model.cost)
-    cost = Remembered(cost, work.checkpoint, "search")
+    cost = CheckpointedFunction(cost, work.checkpoint, "search")
     held = model if isinstance(model, MarchedModel) else None
     mode, history, notes = most_probable(cost, density, held, origin, engine.max_steps, work)
 
@@ -209,7 +209,9 @@ def other_unknowns(
         return FoundOthers(mode[None, None], history, notes)
     log_density_at = (lambda own: -cost(own)[0]) if model is None else timely(model.log_density)
     count = min(engine.num_others, engine.num_draws)
-    log_density = Remembered(lambda own: (log_density_at(own),), work.checkpoint, "weights")
+    log_density = CheckpointedFunction(
+        lambda own: (log_density_at(own),), work.checkpoint, "weights"
+    )
     with bar(work.progress) as shown:
         task = shown.add_task("weights", total=WEIGHED * count, terms="")
 
@@ -219,7 +221,7 @@ def other_unknowns(
             return float(found)
 
         try:
-            with work.deadline.sooner(SPREADING).kept("before draws were weighed"):
+            with work.deadline.sooner(SPREADING).enforce("before draws were weighed"):
                 spread = spread_at(mode)
                 found = weighed(counted, spread, np.asarray(mode), count, work.seed)
         except OutOfTimeError:
@@ -260,11 +262,11 @@ def most_probable(
             return found
 
         try:
-            with work.deadline.sooner(SEARCHING).kept("in the first step of the search"):
+            with work.deadline.sooner(SEARCHING).enforce("in the first step of the search"):
                 if model is None:
                     mode = minimised(origin, counted, max_steps=max_steps)
                 else:
-                    quietest = Remembered(model.with_best_noise, work.checkpoint, "noise")
+                    quietest = CheckpointedFunction(model.with_best_noise, work.checkpoint, "noise")
                     mode = model.mode(origin, quietest, counted, max_steps)
         except OutOfTimeError:
             if not costs:

@@ -47,7 +47,7 @@ class Priced(NamedTuple):
     tell of the unknowns that move marches, the expected curvature."""
 
     value: Any
-    slope: Float[np.ndarray, " other"]
+    gradient: Float[np.ndarray, " other"]
     told: Float[np.ndarray, "moving moving"]
 
 
@@ -125,16 +125,16 @@ class MarchedModel:
         others = jnp.asarray(best(origin))
         here, damping = Priced(*cost(others)), 0.0
         for _ in range(max_steps):
-            if not len(self.moving) or np.linalg.norm(here.slope) < FLAT:
+            if not len(self.moving) or np.linalg.norm(here.gradient) < FLAT:
                 break
             matrix = here.told + damping * np.diag(np.diag(here.told))
-            step = -np.linalg.solve(matrix, here.slope[self.moving])
+            step = -np.linalg.solve(matrix, here.gradient[self.moving])
             step *= min(1.0, LONGEST / float(np.linalg.norm(step)))
             trial = jnp.asarray(best(others.at[self.moving].add(step)))
             there = Priced(*cost(trial))
             gain = float(here.value - there.value)
             # Steps that gain less than half of what they promise are too long.
-            promised = -0.5 * float(here.slope[self.moving] @ step)
+            promised = -0.5 * float(here.gradient[self.moving] @ step)
             damping = damping / 10 if gain > promised / 2 else max(4 * damping, 1.0)
             if gain > 0:
                 others, here = trial, there
@@ -150,8 +150,8 @@ class MarchedModel:
         matrix = np.zeros((count, count))
         still = np.setdiff1d(np.arange(count), self.moving)
         for number in still:
-            ahead = self.cost(mode.at[number].add(DIFFERENCE)).slope
-            matrix[number] = (ahead - here.slope) / DIFFERENCE
+            ahead = self.cost(mode.at[number].add(DIFFERENCE)).gradient
+            matrix[number] = (ahead - here.gradient) / DIFFERENCE
         matrix[np.ix_(self.moving, still)] = matrix[np.ix_(still, self.moving)].T
         matrix[np.ix_(self.moving, self.moving)] = here.told
         return (matrix + matrix.T) / 2

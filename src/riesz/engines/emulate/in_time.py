@@ -64,7 +64,7 @@ class StepEquations(eqx.Module):
     hidden: Float[Array, "drawn hidden"]  # functions of the unknowns
     normal: Float[Array, "kind drawn feature feature"]
     carried: Float[Array, "kind drawn feature feature"]
-    slope: Float[Array, "time drawn feature"]
+    gradient: Float[Array, "time drawn feature"]
 
     def plus(self, other: "StepEquations") -> "StepEquations":
         """With further samples."""
@@ -75,7 +75,7 @@ class StepEquations(eqx.Module):
                 for both in (
                     (self.normal, other.normal),
                     (self.carried, other.carried),
-                    (self.slope, other.slope),
+                    (self.gradient, other.gradient),
                 )
             ),
         )
@@ -212,7 +212,7 @@ def marched(
     hidden = np.asarray(equations.hidden)
     shape = (hidden.shape[1], surrogate.num_features)
     readouts = np.zeros((len(weights.now), *shape))
-    sides = np.einsum("si,tsk->tik", hidden, np.asarray(equations.slope), optimize=True)
+    sides = np.einsum("si,tsk->tik", hidden, np.asarray(equations.gradient), optimize=True)
     for step in range(first, len(readouts)):
         factor, carried = system(int(kinds[step - first]))
         before = readouts[max(step - 2, 0)]
@@ -228,7 +228,7 @@ def systems(
     """For each kind of steps the factor of its normal matrix, and what carries readouts over."""
     hidden = np.asarray(equations.hidden)
     pairs = (hidden[:, :, None] * hidden[:, None, :]).reshape(len(hidden), -1)
-    count, size = hidden.shape[1], equations.slope.shape[2]
+    count, size = hidden.shape[1], equations.gradient.shape[2]
     known: dict[int, tuple[tuple[np.ndarray, bool], np.ndarray]] = {}
 
     def whole(squares: Squares) -> np.ndarray:

@@ -72,7 +72,7 @@ class NormalEquations(eqx.Module):
     """Sums over batches of patches and of samples; the slope is that at a readout of zero."""
 
     matrix: Float[Array, "hidden feature hidden feature"]
-    slope: Float[Array, "hidden feature"]
+    gradient: Float[Array, "hidden feature"]
 
     def plus(self, other: "NormalEquations") -> "NormalEquations":
         """With further samples."""
@@ -113,7 +113,7 @@ def normal_equations(
     found = sum_over_rows(summed, (problem, penalty, surrogate), rows, devices)
     readout = factorised(surrogate).readout
     return NormalEquations(
-        found.matrix, found.slope - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
+        found.matrix, found.gradient - jnp.einsum("ikjl,jl->ik", found.matrix, readout)
     )
 
 
@@ -123,7 +123,7 @@ def solved(surrogate: Surrogate, equations: NormalEquations) -> Surrogate:
     readout, size = network.readout, network.readout.size
     matrix = np.array(equations.matrix, dtype=float).reshape(size, size)
     start = np.asarray(readout, dtype=float).ravel()
-    slope = matrix @ start + np.asarray(equations.slope, dtype=float).ravel()
+    slope = matrix @ start + np.asarray(equations.gradient, dtype=float).ravel()
     matrix[np.diag_indices(size)] += RIDGE * np.trace(matrix) / size
     moved = start - np.linalg.solve(matrix, slope)
     moved_network = dataclasses.replace(

@@ -24,8 +24,8 @@ from riesz.engines.base import (
     as_solver,
     states_by,
 )
-from riesz.engines.laplace.hessian import data_actions, leading_eigenpairs
-from riesz.engines.laplace.newton import Mode, SearchSettings, most_likely, search_origin
+from riesz.engines.laplace.hessian import hessian_vector_products, leading_eigenpairs
+from riesz.engines.laplace.newton import MapSearch, SearchSettings, find_map, search_origin
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
@@ -71,21 +71,21 @@ class Laplace(SearchSettings, AbstractEngine):
         origin = search_origin(problem, solver, self.start, work)
         with bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")
-            found = most_likely(
+            search = find_map(
                 *(problem, solver, self, origin),
                 lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
                 *(work.checkpoint, work.deadline.sooner(SEARCHING)),
             )
-        family, values, notes = gaussian_about(
-            problem, found, solver, self.num_modes, work.seed, work.devices
+        family, values, notes = laplace_approximation(
+            problem, search, solver, self.num_modes, work.seed, work.devices
         )
-        curves = {name: jnp.asarray(curve) for name, curve in found.history.items()}
+        curves = {name: jnp.asarray(curve) for name, curve in search.history.items()}
         history = curves | {"eigenvalues": values}
         states = states_by(self.linear_solver)
         return Posterior(problem, family, states, history, self.name, work.seed, notes)
 
 
-def left_out(values: Float[Array, " direction"], size: int) -> tuple[str, ...]:
+def note_on_directions(values: Float[Array, " direction"], size: int) -> tuple[str, ...]:
     """A note where directions that were not looked at would narrow the posterior."""
     smallest = float(np.abs(np.asarray(values)).min())
     if smallest <= FEW or len(values) == size:
@@ -96,29 +96,31 @@ def left_out(values: Float[Array, " direction"], size: int) -> tuple[str, ...]:
     )
 
 
-def gaussian_about(
+def laplace_approximation(
     problem: InverseProblem,
-    found: Mode,
+    search: MapSearch,
     solver: AbstractLinearSolver,
     num_modes: int,
     seed: int,
     devices: Devices | None = None,
 ) -> tuple[PriorUpdate, Float[Array, " direction"], tuple[str, ...]]:
     """The Gaussian about the mode, the eigenvalues that make it, and what to warn of."""
-    mode, steps, notes = found.place.coordinates, len(found.history["cost"]) - 1, ()
-    if not found.converged:
-        more = "allow more time" if found.is_cut else "allow more with max_steps=..."
+    mode, steps, notes = search.end.coordinates, len(search.history["cost"]) - 1, ()
+    if not search.converged:
+        more = "allow more time" if search.is_cut else "allow more with max_steps=..."
         notes = (
-            f"the search for the mode ended {'out of time ' * found.is_cut}after {steps} "
-            f"step{'' if steps == 1 else 's'}, about {found.history['decrement'][-1]:.2g} "
+            f"the search for the mode ended {'out of time ' * search.is_cut}after {steps} "
+            f"step{'' if steps == 1 else 's'}, about {search.history['decrement'][-1]:.2g} "
             f"posterior sd away from it: {more}, or start elsewhere.",
         )
 
     def action(directions):
-        return over_rows(data_actions, (problem, found.place, solver), directions, devices)
+        return over_rows(
+            hessian_vector_products, (problem, search.end, solver), directions, devices
+        )
 
     values, directions = leading_eigenpairs(action, len(mode), num_modes, jr.key(seed))
-    notes = (*notes, *left_out(values, len(mode)))
+    notes = (*notes, *note_on_directions(values, len(mode)))
     if not bool(jnp.all(values > -1)):
         raise RieszError(
             "the log-posterior has no maximum where the search ended: it bends upwards. Start "

@@ -35,13 +35,13 @@ OVERSAMPLING = 10
 
 Directions = Float[Array, "direction coordinate"]
 FreeValues = Float[Array, " free"]
-Action = Callable[[Coordinates], Coordinates]
+HessianVectorProduct = Callable[[Coordinates], Coordinates]
 
 
-class Place(eqx.Module):
+class Linearization(eqx.Module):
     """Coordinates, and all about them that actions of the Hessian meet again.
 
-    Of an equation in time these are too many: there is nothing but coordinates, cost and slope.
+    Of an equation in time these are too many: there is nothing but coordinates, cost and gradient.
     """
 
     coordinates: Coordinates
@@ -50,25 +50,25 @@ class Place(eqx.Module):
     adjoint: FreeValues
     jacobians: tuple[PreparedJacobian, ...]  # block by block
     cost: Float[Array, ""]  # minus the log-posterior, up to a constant
-    slope: Coordinates
+    gradient: Coordinates
 
 
-def misfit(problem: InverseProblem, free_values: FreeValues, z: Z) -> Float[Array, ""]:
+def data_misfit(problem: InverseProblem, free_values: FreeValues, z: Z) -> Float[Array, ""]:
     """Minus the log-likelihood of a state."""
-    states = [with_dirichlet(*one, z) for one in blocks(problem, free_values)]
+    states = [with_dirichlet(*one, z) for one in split_by_experiment(problem, free_values)]
     predicted = problem.predicted(jnp.concatenate(states), z)
     return -problem.likelihood.log_prob(problem.observed, predicted, z)
 
 
-def equations(problem: InverseProblem, free_values: FreeValues, z: Z) -> FreeValues:
+def equation_residual(problem: InverseProblem, free_values: FreeValues, z: Z) -> FreeValues:
     """The residual, which vanishes at the solution."""
-    each = blocks(problem, free_values)
+    each = split_by_experiment(problem, free_values)
     return jnp.concatenate(
         [free_residual(one, with_dirichlet(one, own, z), z) for one, own in each]
     )
 
 
-def blocks(
+def split_by_experiment(
     problem: InverseProblem, values: Float[Array, " every"]
 ) -> list[tuple[BoundaryValueProblem, FreeValues]]:
     """The equation of each experiment, and its part of the free values of all."""
@@ -76,7 +76,7 @@ def blocks(
     return list(zip(problem.forwards, jnp.split(values, ends), strict=True))
 
 
-def block_solve(
+def solve_by_experiment(
     problem: InverseProblem,
     jacobians: tuple[PreparedJacobian, ...],
     side: FreeValues,
@@ -85,7 +85,7 @@ def block_solve(
     transposed: bool,
 ) -> FreeValues:
     """Experiments know nothing of each other: their unknowns are solved for one by one."""
-    each = zip(jacobians, blocks(problem, side), strict=True)
+    each = zip(jacobians, split_by_experiment(problem, side), strict=True)
     return jnp.concatenate(
         [
             solver.raw_solve(matrix, own, transposed=transposed, prepared=prepared)
@@ -94,7 +94,7 @@ def block_solve(
     )
 
 
-def solved(
+def solve_with_jacobian(
     forward: BoundaryValueProblem, z: Z, solver: AbstractLinearSolver
 ) -> tuple[FreeValues, PreparedJacobian]:
     """The solution, NaN where there is none, and the matrix there."""
@@ -104,30 +104,33 @@ def solved(
 
 
 @eqx.filter_jit
-def place_at(
+def linearize_at(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
-) -> Place:
-    """The solution there, its adjoint, and the slope; a NaN cost where there is no solution."""
+) -> Linearization:
+    """The solution there, its adjoint, and the gradient; a NaN cost where there is no solution."""
     if problem.time is not None:
-        misfit_of = partial(negative_log_likelihood_in_time, problem, solver=solver)
-        cost, slope = jax.value_and_grad(misfit_of)(coordinates)
-        cost, nothing = cost + 0.5 * coordinates @ coordinates, jnp.zeros(0, slope.dtype)
-        return Place(coordinates, {}, nothing, nothing, (), cost, coordinates + slope)
+        misfit_of = partial(data_misfit_in_time, problem, solver=solver)
+        cost, gradient = jax.value_and_grad(misfit_of)(coordinates)
+        cost, nothing = cost + 0.5 * coordinates @ coordinates, jnp.zeros(0, gradient.dtype)
+        return Linearization(coordinates, {}, nothing, nothing, (), cost, coordinates + gradient)
     z, pull_back = jax.vjp(problem.z, coordinates)
-    each = [solved(forward, z, solver) for forward in problem.forwards]
+    each = [solve_with_jacobian(forward, z, solver) for forward in problem.forwards]
     values = jnp.concatenate([own for own, _ in each])
     jacobians = tuple(matrix for _, matrix in each)
-    cost, (by_state, by_z) = jax.value_and_grad(misfit, argnums=(1, 2))(problem, values, z)
-    adjoint = -block_solve(problem, jacobians, by_state, solver, transposed=True)
-    _, through_state = jax.vjp(lambda own: equations(problem, values, own), z)
-    (slope,) = pull_back(jax.tree.map(jnp.add, by_z, through_state(adjoint)[0]))
+    cost, (by_state, by_z) = jax.value_and_grad(data_misfit, argnums=(1, 2))(problem, values, z)
+    adjoint = -solve_by_experiment(problem, jacobians, by_state, solver, transposed=True)
+    _, through_state = jax.vjp(lambda own: equation_residual(problem, values, own), z)
+    (gradient,) = pull_back(jax.tree.map(jnp.add, by_z, through_state(adjoint)[0]))
     cost = cost + 0.5 * coordinates @ coordinates
-    return Place(coordinates, z, values, adjoint, jacobians, cost, coordinates + slope)
+    return Linearization(coordinates, z, values, adjoint, jacobians, cost, coordinates + gradient)
 
 
-def data_action(
-    problem: InverseProblem, place: Place, solver: AbstractLinearSolver, second: Float[Array, ""]
-) -> Action:
+def hessian_vector_product(
+    problem: InverseProblem,
+    at: Linearization,
+    solver: AbstractLinearSolver,
+    second: Float[Array, ""],
+) -> HessianVectorProduct:
     """The data's part of the Hessian, as a function of directions.
 
     `second` is one; zero leaves second derivatives of the equation out, as Gauss and Newton did,
@@ -135,49 +138,47 @@ def data_action(
     """
 
     if problem.time is not None:
-        return action_in_time(problem, place.coordinates, solver, second)
+        return hessian_vector_product_in_time(problem, at.coordinates, solver, second)
 
     def lagrangian(values: FreeValues, z: Z) -> Float[Array, ""]:
-        held = second * place.adjoint @ equations(problem, values, z)
-        return misfit(problem, values, z) + held
+        held = second * at.adjoint @ equation_residual(problem, values, z)
+        return data_misfit(problem, values, z) + held
 
-    _, moved = jax.linearize(problem.z, place.coordinates)
-    moved_back = jax.linear_transpose(moved, place.coordinates)
-    _, pushed = jax.linearize(lambda z: equations(problem, place.free_values, z), place.z)
-    pushed_back = jax.linear_transpose(pushed, place.z)
-    (_, by_z), turned = jax.linearize(
-        jax.grad(lagrangian, argnums=(0, 1)), place.free_values, place.z
-    )
+    _, moved = jax.linearize(problem.z, at.coordinates)
+    moved_back = jax.linear_transpose(moved, at.coordinates)
+    _, pushed = jax.linearize(lambda z: equation_residual(problem, at.free_values, z), at.z)
+    pushed_back = jax.linear_transpose(pushed, at.z)
+    (_, by_z), turned = jax.linearize(jax.grad(lagrangian, argnums=(0, 1)), at.free_values, at.z)
     # Vanishes where the unknowns are linear in their coordinates, and is then not computed.
-    _, bent = jax.linearize(lambda own: jax.vjp(problem.z, own)[1](by_z)[0], place.coordinates)
+    _, bent = jax.linearize(lambda own: jax.vjp(problem.z, own)[1](by_z)[0], at.coordinates)
 
-    def action(direction: Coordinates) -> Coordinates:
+    def product(direction: Coordinates) -> Coordinates:
         z = moved(direction)
         side = pushed(z)
-        change = -block_solve(problem, place.jacobians, side, solver, transposed=False)
+        change = -solve_by_experiment(problem, at.jacobians, side, solver, transposed=False)
         by_state, by_z = turned(change, z)
-        adjoint = -block_solve(problem, place.jacobians, by_state, solver, transposed=True)
+        adjoint = -solve_by_experiment(problem, at.jacobians, by_state, solver, transposed=True)
         (through_state,) = pushed_back(adjoint)
         (back,) = moved_back(jax.tree.map(jnp.add, by_z, through_state))
         return back + bent(direction)
 
-    return action
+    return product
 
 
-def negative_log_likelihood_in_time(
+def data_misfit_in_time(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Float[Array, ""]:
     """NaN where there is no solution."""
     return -problem.log_likelihood(coordinates, problem.solved(coordinates, solver))
 
 
-def action_in_time(
+def hessian_vector_product_in_time(
     problem: InverseProblem,
     coordinates: Coordinates,
     solver: AbstractLinearSolver,
     second: Float[Array, ""],
-) -> Action:
-    """As `data_action`, by derivatives through the time stepping.
+) -> HessianVectorProduct:
+    """As `hessian_vector_product`, by derivatives through the time stepping.
 
     A direction goes forwards along the time axis, and what it changes in the data backwards. The
     state at all times, as one vector with one matrix, would be too large to be treated like a
@@ -193,7 +194,7 @@ def action_in_time(
     def full(direction: Coordinates) -> Coordinates:
         # Forwards within, backwards outside: a loop that was turned around once has forgotten
         # what the derivatives of its steps are.
-        misfit_of = partial(negative_log_likelihood_in_time, problem, solver=solver)
+        misfit_of = partial(data_misfit_in_time, problem, solver=solver)
 
         def directional_derivative(point: Coordinates) -> Float[Array, ""]:
             return jax.jvp(misfit_of, (point,), (direction,))[1]
@@ -211,16 +212,18 @@ def action_in_time(
 
 
 @eqx.filter_jit
-def data_actions(
+def hessian_vector_products(
     problem: InverseProblem,
-    place: Place,
+    at: Linearization,
     solver: AbstractLinearSolver,
     directions: Directions,
     second: Float[Array, ""] | None = None,
 ) -> Directions:
     """The data's part of the Hessian times several directions: all of it, but for `second`."""
     second = jnp.ones((), directions.dtype) if second is None else second
-    return mapped(data_action(problem, place, solver, second), directions, directions.shape[1])
+    return mapped(
+        hessian_vector_product(problem, at, solver, second), directions, directions.shape[1]
+    )
 
 
 def leading_eigenpairs(
@@ -249,5 +252,5 @@ def eigenpairs_within(
     """Of a symmetric operator in the span of an orthonormal basis, whose images are known."""
     inner = basis @ images.T
     values, rotation = jnp.linalg.eigh((inner + inner.T) / 2)
-    kept = jnp.argsort(-jnp.abs(values))[:count]
-    return values[kept], basis.T @ rotation[:, kept]
+    leading = jnp.argsort(-jnp.abs(values))[:count]
+    return values[leading], basis.T @ rotation[:, leading]

@@ -24,22 +24,22 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from riesz.deadline import Deadline
-from riesz.engines.base import Count, CountOrZero, Settings, Share, Work, origin_of
+from riesz.engines.base import Count, CountOrZero, Settings, Share, Work, search_start
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.engines.laplace.hessian import Place, data_action, place_at
+from riesz.engines.laplace.hessian import Linearization, hessian_vector_product, linearize_at
 from riesz.errors import OutOfTimeError
 from riesz.fem.choice import expected_seconds
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import Coordinates, InverseProblem
 
 SUFFICIENT = 1e-4
-"""The part of the decrease that the slope promises which a step must reach (Armijo)."""
+"""The part of the decrease that the gradient promises which a step must reach (Armijo)."""
 
 ROUNDING = 10
 """Units of rounding error by which a cost may rise: close to the mode it hardly changes."""
 
 FLAT = 10.0
-"""Times the tolerance, the slope at a mode if rounding allows: times how states bend, it is the
+"""Times the tolerance, the gradient at a mode if rounding allows: times how states bend, it is the
 error of the Hessian, and large within a small part of a standard deviation if data are accurate."""
 
 LOOSEST = 0.5
@@ -68,16 +68,16 @@ class SearchSettings(Settings):
 
 
 @dataclass(frozen=True)
-class Mode:
+class MapSearch:
     """Where the search ended, and how it went: a row for each place whose surroundings it saw."""
 
-    place: Place
+    end: Linearization
     converged: bool
     history: dict[str, Float[np.ndarray, " step"]]
     is_cut: bool = False  # by the clock
 
 
-class Iterate(eqx.Module):
+class ConjugateGradientState(eqx.Module):
     """Where conjugate gradients stand."""
 
     solution: Coordinates
@@ -86,10 +86,10 @@ class Iterate(eqx.Module):
     square: Float[Array, ""]  # of the residual
     gained: Float[Array, ""]  # of the squared decrement
     number: Int[Array, ""]
-    bent: Bool[Array, ""]  # upwards: no minimum along this direction
+    negative_curvature: Bool[Array, ""]  # no minimum along this direction
 
 
-class Step(eqx.Module):
+class NewtonStep(eqx.Module):
     """A direction of descent, and how far away the mode is, in posterior standard deviations."""
 
     direction: Coordinates
@@ -105,48 +105,49 @@ def search_origin(
     Where the log-density is not finite there, as where the equation has no solution, at the first
     draw of the prior with one. Most may lie in a tail: some are drawn wider.
     """
-    origin = origin_of(problem, start, work)
-    if start is not None or bool(jnp.isfinite(place_at(problem, origin, solver).cost)):
+    origin = search_start(problem, start, work)
+    if start is not None or bool(jnp.isfinite(linearize_at(problem, origin, solver).cost)):
         return origin
     solve = problem.num_solves * expected_seconds(problem.forward, solver)
     count = int(np.clip(SECONDS_OF_DRAWS / solve, FEWEST_DRAWS, MOST_DRAWS))
     normals = jr.normal(jr.fold_in(jr.key(work.seed), count), (count, len(origin)), origin.dtype)
     for number, normal in enumerate(normals):
         drawn = WIDER[number % len(WIDER)] * normal
-        if bool(jnp.isfinite(place_at(problem, drawn, solver).cost)):
+        if bool(jnp.isfinite(linearize_at(problem, drawn, solver).cost)):
             return drawn
     return origin  # the search says what is wrong there
 
 
-def most_likely(
+def find_map(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
     settings: SearchSettings,
     start: Coordinates,
-    told: Callable[[dict[str, float]], None],
+    report: Callable[[dict[str, float]], None],
     checkpoint: AbstractCheckpoint = NO_CHECKPOINT,
     deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
-) -> Mode:
+) -> MapSearch:
     """The mode near `start`, or how far the search has come by the deadline."""
-    kept = checkpoint.stored(STAGE)
-    begin, curves = (start, []) if kept is None else (kept["coordinates"], kept["curves"])
-    converged, is_cut, watched = False, False, partial(deadline.kept, "in the search for the mode")
+    stored = checkpoint.stored(STAGE)
+    begin, curves = (start, []) if stored is None else (stored["coordinates"], stored["curves"])
+    converged, is_cut = False, False
+    watched = partial(deadline.enforce, "in the search for the mode")
     with watched():
-        place = jax.block_until_ready(place_at(problem, begin, solver))
-    if not bool(jnp.isfinite(place.cost)):
+        at = jax.block_until_ready(linearize_at(problem, begin, solver))
+    if not bool(jnp.isfinite(at.cost)):
         problem.explain(start, "the search starts")
     for number in range(len(curves), settings.max_steps + 1):
         # Far from the mode exact steps are a waste, and within a standard deviation they pay.
         forcing = min(LOOSEST, np.sqrt(curves[-1]["decrement"])) if curves else LOOSEST
         with_second = number >= settings.gauss_newton_steps
         # Arrays of one type: for plain numbers another program would be compiled.
-        numbers = jnp.asarray([forcing, settings.tolerance, with_second], place.slope.dtype)
+        numbers = jnp.asarray([forcing, settings.tolerance, with_second], at.gradient.dtype)
         try:
             with watched():
-                step = newton_step(problem, place, solver, *numbers)
+                step = newton_step(problem, at, solver, *numbers)
                 row = {
-                    "cost": float(place.cost),
-                    "slope": float(jnp.linalg.norm(place.slope)),
+                    "cost": float(at.cost),
+                    "slope": float(jnp.linalg.norm(at.gradient)),
                     "decrement": float(step.decrement),
                     "iterations": float(step.iterations),
                 }
@@ -156,34 +157,34 @@ def most_likely(
                 flat = stuck or row["slope"] <= FLAT * settings.tolerance
                 if (converged and flat) or number == settings.max_steps:
                     break
-                moved = line_search(problem, solver, place, step.direction, settings.max_halvings)
+                trial = line_search(problem, solver, at, step.direction, settings.max_halvings)
         except OutOfTimeError:
             if not curves:
                 raise
             is_cut = True
             break
-        if moved is None:
+        if trial is None:
             break
-        place = moved
-        checkpoint.keep(STAGE, {"coordinates": place.coordinates, "curves": list(curves)})
-        told(row)
-    history = {name: np.array([one[name] for one in curves]) for name in curves[0]}
-    return Mode(place, converged, history, is_cut)
+        at = trial
+        checkpoint.keep(STAGE, {"coordinates": at.coordinates, "curves": list(curves)})
+        report(row)
+    history = {name: np.array([row[name] for row in curves]) for name in curves[0]}
+    return MapSearch(at, converged, history, is_cut)
 
 
 def line_search(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
-    place: Place,
+    at: Linearization,
     direction: Coordinates,
     max_halvings: int,
-) -> Place | None:
+) -> Linearization | None:
     """The longest of the steps 1, 1/2, 1/4, ... that lowers the cost enough; None if none does."""
-    promised, here = float(place.slope @ direction), float(place.cost)
+    promised, here = float(at.gradient @ direction), float(at.cost)
     rounding = ROUNDING * np.finfo(float).eps * abs(here)
     for halvings in range(max_halvings + 1):
         length = 0.5**halvings
-        trial = place_at(problem, place.coordinates + length * direction, solver)
+        trial = linearize_at(problem, at.coordinates + length * direction, solver)
         # False where the cost is NaN.
         if float(trial.cost) <= here + SUFFICIENT * length * promised + rounding:
             return trial
@@ -193,52 +194,52 @@ def line_search(
 @eqx.filter_jit
 def newton_step(
     problem: InverseProblem,
-    place: Place,
+    at: Linearization,
     solver: AbstractLinearSolver,
     forcing: Float[Array, ""],
     tolerance: Float[Array, ""],
     second: Float[Array, ""],
-) -> Step:
+) -> NewtonStep:
     """Solve Newton's equation until what is missing is a part `forcing` of what was gained.
 
     Or of `tolerance`, where nothing more is to be gained.
     """
-    slope = place.slope
-    action = data_action(problem, place, solver, second)
+    gradient = at.gradient
+    product = hessian_vector_product(problem, at, solver, second)
 
-    def unfinished(it: Iterate):
+    def unfinished(it: ConjugateGradientState):
         goal = forcing**2 * jnp.maximum(it.gained, tolerance**2)
-        return (it.square > goal) & (it.number < MAX_ITERATIONS) & ~it.bent
+        return (it.square > goal) & (it.number < MAX_ITERATIONS) & ~it.negative_curvature
 
-    def advance(it: Iterate) -> Iterate:
-        image = it.direction + action(it.direction)
+    def advance(it: ConjugateGradientState) -> ConjugateGradientState:
+        image = it.direction + product(it.direction)
         curvature = it.direction @ image
         length = it.square / curvature
         residual = it.residual - length * image
         square = residual @ residual
-        moved = Iterate(
+        trial = ConjugateGradientState(
             solution=it.solution + length * it.direction,
             residual=residual,
             direction=residual + square / it.square * it.direction,
             square=square,
             gained=it.gained + length * it.square,
             number=it.number + 1,
-            bent=jnp.zeros((), bool),
+            negative_curvature=jnp.zeros((), bool),
         )
-        bent = ~(curvature > 0)
-        stopped = eqx.tree_at(lambda i: i.bent, it, jnp.ones((), bool))
-        return jax.tree.map(lambda a, b: jnp.where(bent, a, b), stopped, moved)
+        is_negative = ~(curvature > 0)
+        stopped = eqx.tree_at(lambda i: i.negative_curvature, it, jnp.ones((), bool))
+        return jax.tree.map(lambda a, b: jnp.where(is_negative, a, b), stopped, trial)
 
-    begin = Iterate(
-        solution=jnp.zeros_like(slope),
-        residual=-slope,
-        direction=-slope,
-        square=slope @ slope,
-        gained=jnp.zeros((), slope.dtype),
+    begin = ConjugateGradientState(
+        solution=jnp.zeros_like(gradient),
+        residual=-gradient,
+        direction=-gradient,
+        square=gradient @ gradient,
+        gained=jnp.zeros((), gradient.dtype),
         number=jnp.zeros((), jnp.int32),
-        bent=jnp.zeros((), bool),
+        negative_curvature=jnp.zeros((), bool),
     )
     end = jax.lax.while_loop(unfinished, advance, begin)
-    # Bent upwards at once: the slope itself still leads down.
-    direction = jnp.where(end.number == 0, -slope, end.solution)
-    return Step(direction, jnp.sqrt(end.gained + end.square), end.number)
+    # Negative curvature at once: the gradient itself still leads down.
+    direction = jnp.where(end.number == 0, -gradient, end.solution)
+    return NewtonStep(direction, jnp.sqrt(end.gained + end.square), end.number)

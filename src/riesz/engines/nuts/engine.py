@@ -26,8 +26,8 @@ from riesz.engines.base import (
     Start,
     Work,
     as_solver,
-    beginning,
-    started,
+    resolve_start,
+    start_of_chains,
     states_by,
 )
 from riesz.engines.nuts.chains import (
@@ -199,8 +199,8 @@ class Nuts(AbstractEngine):
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         solver = problem.suited(as_solver(self.linear_solver))
-        start = started(problem, self.start, work)
-        origin, inverse_mass = beginning(problem, start, dense=self.dense_mass)
+        start = resolve_start(problem, self.start, work)
+        origin, inverse_mass = start_of_chains(problem, start, dense=self.dense_mass)
         how = NutsSettings(
             self.num_warmup,
             self.target_accept,

@@ -1,6 +1,6 @@
 r"""The engine `reduced`: chains of `sample` by a reduced equation, weighed by exact solves.
 
-States at draws about the peaks span a first reduced equation; short chains by it go where the
+States at draws about the modes span a first reduced equation; short chains by it go where the
 posterior is, and exact states there span the next one, until it is right at draws that it has not
 seen. Its chains cost the same on any mesh. What is left of its error is taken out in the end: some
 draws are solved for exactly, weighed by the ratio of both densities, and drawn again by their
@@ -41,9 +41,14 @@ from riesz.engines.reduced.model import (
     joined,
     solved_at,
 )
-from riesz.engines.sample.chains import FEWEST_DRAWS, Plan, Run, peaks_from, sampled
-from riesz.engines.sample.engine import about_peaks, begun_apart, peaks_of, workable
-from riesz.engines.sample.hamiltonian import Chain, Peaks, begun
+from riesz.engines.sample.chains import FEWEST_DRAWS, ChainsState, Plan, restore_modes, run_chains
+from riesz.engines.sample.engine import (
+    gaussians_at_modes,
+    init_dispersed,
+    note_on_modes,
+    usable_modes,
+)
+from riesz.engines.sample.hamiltonian import Chain, Modes, init
 from riesz.errors import EngineError, RieszError
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.posterior.checks import DOUBTFUL, rms
@@ -55,7 +60,7 @@ from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.problem.unknowns import STATE
 
 WIDER = 1.3
-"""The first states are those of draws so much wider than the normal distributions about peaks."""
+"""The first states are those of draws so much wider than the normal distributions about modes."""
 
 MAX_PILOTS = 4
 """Reduced equations that are tried."""
@@ -78,7 +83,7 @@ class Prepared(NamedTuple):
     """A reduced equation that is right where the posterior is, and where chains stand there."""
 
     density: ReducedDensity
-    run: Run
+    run: ChainsState
     seen: Solved
     gaps: Float[np.ndarray, " pilot"]  # of it and those before, at draws they had not seen
 
@@ -142,14 +147,14 @@ class Reduced(AbstractEngine):
             peaks, used = self.searched(problem, searching, work)
             work.checkpoint.keep("peaks", {"found": leaves_of(peaks), "used": leaves_of(used)})
         else:
-            peaks, used = peaks_from(kept["found"]), peaks_from(kept["used"])
+            peaks, used = restore_modes(kept["found"]), restore_modes(kept["used"])
         ready = self.prepared(problem, peaks, used, preparing, work)
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
         chains = work._replace(deadline=work.deadline.sooner(CHAINS))
-        seen, run, cut = sampled(ready.density, ready.run, plan, chains)
+        seen, run, cut = run_chains(ready.density, ready.run, plan, chains)
         moves: Transition = jax.tree.map(jnp.asarray, seen.transition)
         chosen = spaced(moves.diverging.shape[1], -(-self.num_exact // self.num_chains))
-        history = history_of(moves) | {"peak": jnp.asarray(seen.peak)}
+        history = history_of(moves) | {"peak": jnp.asarray(seen.mode)}
         history |= {name: rows[:, chosen] for name, rows in history.items() if rows.ndim > 1}
         draws = moves.coordinates[:, chosen]
         exact = solved_at(problem, states_by(self.linear_solver), flat(draws))
@@ -160,7 +165,7 @@ class Reduced(AbstractEngine):
             history["effective_draws"] = fewer
         notes = (
             *cut,
-            *about_peaks(np.asarray(seen.peak), run.peaks.count),
+            *note_on_modes(np.asarray(seen.mode), run.modes.count),
             *warnings_of(history, problem.latents.coordinate_names()),
             *found.notes,
         )
@@ -178,15 +183,15 @@ class Reduced(AbstractEngine):
 
     def searched(
         self, problem: InverseProblem, key: PRNGKeyArray, work: Work
-    ) -> tuple[Peaks, Peaks]:
-        """The peaks of the exact posterior, and those that chains may jump between."""
+    ) -> tuple[Modes, Modes]:
+        """The modes of the exact posterior, and those that chains may jump between."""
         solver = problem.suited(as_solver(self.linear_solver))
         origin = search_origin(problem, solver, self.start, work)
-        found = peaks_of(problem, solver, origin, self.num_searches, key)
-        return found, workable(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
+        found = gaussians_at_modes(problem, solver, origin, self.num_searches, key)
+        return found, usable_modes(ExactDensity(problem, solver), found, jr.fold_in(key, 1))
 
     def prepared(
-        self, problem: InverseProblem, found: Peaks, used: Peaks, key: PRNGKeyArray, work: Work
+        self, problem: InverseProblem, found: Modes, used: Modes, key: PRNGKeyArray, work: Work
     ) -> Prepared:
         """Reduced equations one after the other, each by states where chains by the last one go."""
         states = states_by(self.linear_solver)
@@ -198,22 +203,22 @@ class Reduced(AbstractEngine):
             places = about(found, self.num_snapshots, draw_key)
             seen = solved_at(problem, states, places).only_found()
             density = density_from(problem, centre_of(found), seen, self.num_modes)
-            chains = begun_apart(density, found, self.num_chains, place_key, chain_key)
-            ready = Prepared(density, Run(chains, used), seen, np.zeros(0))
+            chains = init_dispersed(density, found, self.num_chains, place_key, chain_key)
+            ready = Prepared(density, ChainsState(chains, used), seen, np.zeros(0))
         else:
             ready = resumed(problem, kept, states, self.num_modes)
         # Of a pilot nothing is kept but its end.
         pilot = Plan(PILOT_WARMUP, each, self.target_accept)
         unkept = work._replace(checkpoint=NO_CHECKPOINT)
         while len(ready.gaps) < MAX_PILOTS and not (len(ready.gaps) and ready.gaps[-1] <= GOOD):
-            moved, run, _ = sampled(ready.density, ready.run, pilot, unkept)
+            moved, run, _ = run_chains(ready.density, ready.run, pilot, unkept)
             places = flat(jnp.asarray(moved.transition.coordinates))
             fresh = solved_at(problem, states, places).only_found()
             gap = rms(compared(ready.density, fresh).gaps.ravel())
             seen = joined(Solved(*(one[-half:] for one in ready.seen)), fresh)
-            density = density_from(problem, centre_of(run.peaks), seen, self.num_modes)
+            density = density_from(problem, centre_of(run.modes), seen, self.num_modes)
             chains = [restarted(density, chain) for chain in run.chains]
-            run = Run(chains, run.peaks, num_gradients=run.num_gradients)
+            run = ChainsState(chains, run.modes, num_gradients=run.num_gradients)
             gaps = np.append(ready.gaps, gap if np.isfinite(gap) else np.inf)
             ready = Prepared(density, run, seen, gaps)
             work.checkpoint.keep("pilots", ready.stored())
@@ -232,29 +237,29 @@ def resumed(
 ) -> Prepared:
     """From what a checkpoint has kept."""
     seen = solved_at(problem, states, jnp.asarray(kept["places"]))
-    centre = centre_of(peaks_from(kept["run"]["peaks"]))
+    centre = centre_of(restore_modes(kept["run"]["peaks"]))
     density = density_from(problem, centre, seen, num_modes)
-    chains = [begun(density, jr.key(0), centre) for _ in kept["run"]["chains"]]
-    run = Run(chains, peaks_from(kept["run"]["peaks"])).resumed(kept["run"])
+    chains = [init(density, jr.key(0), centre) for _ in kept["run"]["chains"]]
+    run = ChainsState(chains, restore_modes(kept["run"]["peaks"])).restore(kept["run"])
     return Prepared(density, run, seen, np.asarray(kept["gaps"]))
 
 
-def about(peaks: Peaks, count: int, key: PRNGKeyArray) -> Draws:
-    """Draws of the normal distributions about peaks, by their weights, made wider."""
+def about(peaks: Modes, count: int, key: PRNGKeyArray) -> Draws:
+    """Draws of the normal distributions about modes, by their weights, made wider."""
     which, normal = jr.split(key)
     owners = jr.categorical(which, peaks.log_weights, shape=(count,))
     normals = WIDER * jr.normal(normal, (count, len(centre_of(peaks))))
-    return jax.vmap(lambda owner, own: peaks.metric(owner).place(own))(owners, normals)
+    return jax.vmap(lambda owner, own: peaks.metric(owner).unwhiten(own))(owners, normals)
 
 
-def centre_of(peaks: Peaks) -> Coordinates:
+def centre_of(peaks: Modes) -> Coordinates:
     return peaks.metrics.centre[jnp.argmax(peaks.log_weights)]
 
 
 def restarted(density: ReducedDensity, chain: Chain) -> Chain:
     """At the same place by another density, with the same length of steps."""
-    fresh = begun(density, chain.key, chain.place)
-    return eqx.tree_at(lambda one: one.pace, fresh, chain.pace)
+    fresh = init(density, chain.key, chain.position)
+    return eqx.tree_at(lambda one: one.step_size, fresh, chain.step_size)
 
 
 def flat(by_chain: Float[Array, "chain draw coordinate"]) -> Float[Array, "every coordinate"]:

@@ -1,1 +1,1 @@
-"""The engine `sample`: exact solves, and Hamiltonian steps in coordinates that are made round."""
+"""The engine `sample`: exact solves, and preconditioned Hamiltonian Monte Carlo."""

@@ -22,13 +22,13 @@ from riesz.engines.nuts.engine import R_HAT, AbstractDensity
 from riesz.engines.sample.hamiltonian import (
     BLOCK,
     Chain,
-    Peaks,
-    Seen,
-    advance,
-    pace_from,
+    HMCTransition,
+    Modes,
+    init_step_size,
+    step,
     transition,
 )
-from riesz.engines.sample.metric import Metric, refined, together
+from riesz.engines.sample.metric import Metric, refine_metric, stack_metrics
 from riesz.errors import OutOfTimeError
 from riesz.posterior.chains import agreement
 from riesz.progress import bar, spoken
@@ -65,11 +65,11 @@ class Plan(NamedTuple):
     target_accept: float
 
 
-def peaks_from(arrays: tuple[Any, ...]) -> Peaks:
+def restore_modes(arrays: tuple[Any, ...]) -> Modes:
     """From the leaves that a checkpoint has kept."""
     *stacked, weights = map(jnp.asarray, arrays)
     each = [Metric(*(array[i] for array in stacked)) for i in range(len(weights))]
-    return Peaks(together(each), weights)
+    return Modes(stack_metrics(each), weights)
 
 
 class Window(NamedTuple):
@@ -103,18 +103,18 @@ def draw_windows(plan: Plan) -> list[Window]:
     ]
 
 
-def blocks(window: Window, done: int) -> Iterator[tuple[int, int]]:
+def remaining_blocks(window: Window, done: int) -> Iterator[tuple[int, int]]:
     """Where the blocks of a window begin that are still to be done, and their lengths."""
     for start in range(window.start, window.end, BLOCK):
         if start >= done:
             yield start, min(BLOCK, window.end - start)
 
 
-class Run(NamedTuple):
+class ChainsState(NamedTuple):
     """How far chains have come: of a warm-up only the window that is not over is kept."""
 
     chains: list[Chain]
-    peaks: Peaks
+    modes: Modes
     rows: Rows = ()  # leaves of what was seen, by chain
     done: int = 0
     num_gradients: int = 0
@@ -123,27 +123,27 @@ class Run(NamedTuple):
         """As a checkpoint keeps it."""
         return {
             "chains": tuple(map(leaves_of, self.chains)),
-            "peaks": leaves_of(self.peaks),
+            "peaks": leaves_of(self.modes),
             "rows": self.rows,
             "done": self.done,
             "num_gradients": self.num_gradients,
         }
 
-    def resumed(self, kept: Any) -> "Run":
-        chains = zip(self.chains, kept["chains"], strict=True)
-        return Run(
+    def restore(self, stored: Any) -> "ChainsState":
+        chains = zip(self.chains, stored["chains"], strict=True)
+        return ChainsState(
             [with_leaves(chain, own) for chain, own in chains],
-            peaks_from(kept["peaks"]),
-            *(kept["rows"], kept["done"], kept["num_gradients"]),
+            restore_modes(stored["peaks"]),
+            *(stored["rows"], stored["done"], stored["num_gradients"]),
         )
 
 
-def sampled(
-    density: AbstractDensity, run: Run, plan: Plan, work: Work
-) -> tuple[Seen, Run, tuple[str, ...]]:
+def run_chains(
+    density: AbstractDensity, run: ChainsState, plan: Plan, work: Work
+) -> tuple[HMCTransition, ChainsState, tuple[str, ...]]:
     """The draws of all chains, where they ended, and a note where they were cut short."""
-    kept = work.checkpoint.stored(STAGE)
-    run = run if kept is None else run.resumed(kept)
+    stored = work.checkpoint.stored(STAGE)
+    run = run if stored is None else run.restore(stored)
     warmup, draws = warmup_windows(plan.num_warmup), draw_windows(plan)
     wanted, notes = jnp.asarray(plan.target_accept), ()
     with bar(work.progress) as shown, ThreadPoolExecutor(num_threads(len(run.chains))) as pool:
@@ -152,26 +152,27 @@ def sampled(
         shown.advance(task, run.done)
         for window in (*warmup, *draws):
             learning = jnp.asarray(window.is_warmup)
-            for start, count in blocks(window, run.done):
+            for start, count in remaining_blocks(window, run.done):
                 how = (wanted, learning, jnp.asarray(count))
                 try:
-                    with work.deadline.kept("in a block"):
-                        found = moved(pool, density, run, how, work.devices)
+                    with work.deadline.enforce("in a block"):
+                        found = step_chains(pool, density, run, how, work.devices)
                         run = after_block(run, found, start + count, window)
                 except OutOfTimeError:
-                    notes = (cut_short(run.done - plan.num_warmup, len(run.chains)),)
+                    notes = (note_on_time(run.done - plan.num_warmup, len(run.chains)),)
                     break
                 work.checkpoint.keep(STAGE, run.stored())
-                shown.update(task, advance=count, terms=spoken(told_of(run)))
+                shown.update(task, advance=count, terms=spoken(progress_terms(run)))
             if notes or (window in draws and run.done == window.end and is_enough(run)):
                 break
         shown.update(task, total=run.done)
-    return jax.tree.unflatten(jax.tree.structure(seen_by(density, run)), run.rows), run, notes
+    structure = jax.tree.structure(transition_shapes(density, run))
+    return jax.tree.unflatten(structure, run.rows), run, notes
 
 
-def is_enough(run: Run) -> bool:
+def is_enough(run: ChainsState) -> bool:
     """Whether chains agree and are worth enough, in directions that data tell of and elsewhere."""
-    draws, directions = run.rows[0], np.asarray(run.peaks.metrics.directions[0])
+    draws, directions = run.rows[0], np.asarray(run.modes.metrics.directions[0])
     size = draws.shape[-1]
     some = np.unique(np.linspace(0, size - 1, min(size, NUM_LOOKED_AT)).round().astype(int))
     looked_at = [draws[:, :, some]]
@@ -185,7 +186,7 @@ def is_enough(run: Run) -> bool:
     return True
 
 
-def cut_short(num_draws: int, num_chains: int) -> str:
+def note_on_time(num_draws: int, num_chains: int) -> str:
     """What a run that is out of time has; nothing that could be shown is an error."""
     if num_draws < FEWEST_IN_TIME:
         found = "in the warm-up" if num_draws <= 0 else f"after {num_draws} draws of each chain"
@@ -200,82 +201,89 @@ def num_threads(num_chains: int) -> int:
     return min(num_chains, os.cpu_count() or 1)
 
 
-def moved(
+def step_chains(
     pool: ThreadPoolExecutor,
     density: AbstractDensity,
-    run: Run,
+    run: ChainsState,
     how: tuple[Array, ...],
     devices: Devices | None,
-) -> list[tuple[Chain, Seen]]:
+) -> list[tuple[Chain, HMCTransition]]:
     """Each chain by a block: in threads on a host, a batch on an accelerator, or by devices."""
     if devices is not None:
-        return each_of(advance_one, (density, run.peaks, how), run.chains, devices)
+        return each_of(step_one, (density, run.modes, how), run.chains, devices)
     if jax.default_backend() == "cpu":
-        return list(pool.map(lambda chain: advance(density, run.peaks, chain, *how), run.chains))
+        return list(pool.map(lambda chain: step(density, run.modes, chain, *how), run.chains))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run.chains)
-    found = advance_all(density, run.peaks, stacked, *how)
+    found = step_all(density, run.modes, stacked, *how)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(run.chains))]
 
 
-def advance_one(
-    density: AbstractDensity, peaks: Peaks, how: tuple[Array, ...], chain: Chain
-) -> tuple[Chain, Seen]:
-    return advance(density, peaks, chain, *how)
+def step_one(
+    density: AbstractDensity, modes: Modes, how: tuple[Array, ...], chain: Chain
+) -> tuple[Chain, HMCTransition]:
+    return step(density, modes, chain, *how)
 
 
 @eqx.filter_jit
-def advance_all(density: AbstractDensity, peaks: Peaks, chains: Chain, *how: Array):
-    return eqx.filter_vmap(lambda chain: advance(density, peaks, chain, *how))(chains)
+def step_all(density: AbstractDensity, modes: Modes, chains: Chain, *how: Array):
+    return eqx.filter_vmap(lambda chain: step(density, modes, chain, *how))(chains)
 
 
-def seen_by(density: AbstractDensity, run: Run) -> Seen:
+def transition_shapes(density: AbstractDensity, run: ChainsState) -> HMCTransition:
     """The shapes of what is seen in a transition."""
     flag = jnp.zeros((), bool)
     chain = run.chains[0]
-    return eqx.filter_eval_shape(transition, density, run.peaks, chain, chain.log_density, flag)[1]
+    return eqx.filter_eval_shape(transition, density, run.modes, chain, chain.log_density, flag)[1]
 
 
-def after_block(run: Run, found: list[tuple[Chain, Seen]], done: int, window: Window) -> Run:
+def after_block(
+    run: ChainsState, found: list[tuple[Chain, HMCTransition]], done: int, window: Window
+) -> ChainsState:
     """With what was seen, and with refined coordinates at the end of a window."""
     count, chains = done - run.done, [chain for chain, _ in found]
-    seen = [
-        seen if window.refines else eqx.tree_at(lambda s: s.slope, seen, seen.slope[:, :0])
-        for _, seen in found
-    ]
-    leaves = zip(*map(jax.tree.leaves, seen), strict=True)
-    block = tuple(np.stack([np.asarray(leaf)[:count] for leaf in one]) for one in leaves)
+    transitions = [rows for _, rows in found]
+    if not window.refines:
+        empty = [rows.gradient[:, :0] for rows in transitions]
+        transitions = eqx.tree_at(lambda each: [t.gradient for t in each], transitions, empty)
+    leaves = zip(*map(jax.tree.leaves, transitions), strict=True)
+    block = tuple(np.stack([np.asarray(leaf)[:count] for leaf in each]) for each in leaves)
     rows = block
     if run.rows:
-        rows = tuple(np.concatenate(one, axis=1) for one in zip(run.rows, block, strict=True))
-    steps = sum(int(np.sum(np.asarray(s.transition.num_steps)[:count])) for s in seen)
-    peaks = run.peaks
+        rows = tuple(np.concatenate(both, axis=1) for both in zip(run.rows, block, strict=True))
+    steps = sum(int(np.sum(np.asarray(s.transition.num_steps)[:count])) for s in transitions)
+    modes = run.modes
     if window.is_warmup and done == window.end:
         if window.refines:
             settled = round(SETTLING * window.end) if window.start == 0 else 0
-            every = jax.tree.unflatten(jax.tree.structure(seen[0]), [r[:, settled:] for r in rows])
-            peaks = refined_peaks(peaks, every)
-            chains = [rested(chain) for chain in chains]
+            structure = jax.tree.structure(transitions[0])
+            later = jax.tree.unflatten(structure, [r[:, settled:] for r in rows])
+            modes = refine_modes(modes, later)
+            chains = [restart_step_size(chain) for chain in chains]
         rows = ()
-    return Run(chains, peaks, rows, done, run.num_gradients + steps)
+    return ChainsState(chains, modes, rows, done, run.num_gradients + steps)
 
 
-def rested(chain: Chain) -> Chain:
+def restart_step_size(chain: Chain) -> Chain:
     """The length of steps is learnt anew, from what it was."""
-    return eqx.tree_at(lambda one: one.pace, chain, pace_from(jnp.exp(chain.pace.log_mean)))
+    step_size = init_step_size(jnp.exp(chain.step_size.log_mean))
+    return eqx.tree_at(lambda chain: chain.step_size, chain, step_size)
 
 
-def refined_peaks(peaks: Peaks, seen: Seen) -> Peaks:
-    """Coordinates about each peak by the draws that lie there, of all chains."""
-    places, slopes = (
+def refine_modes(modes: Modes, transitions: HMCTransition) -> Modes:
+    """Coordinates about each mode by the draws that lie there, of all chains."""
+    points, gradients = (
         np.asarray(rows).reshape(-1, rows.shape[-1])
-        for rows in (seen.transition.coordinates, seen.slope)
+        for rows in (transitions.transition.coordinates, transitions.gradient)
     )
-    owner, metrics = np.asarray(seen.peak).ravel(), []
-    for number in range(peaks.count):
-        metric, own = peaks.metric(number), owner == number
-        metrics.append(refined(metric, places[own], slopes[own]) if own.sum() > 1 else metric)
-    return Peaks(together(metrics), peaks.log_weights)
+    owner, metrics = np.asarray(transitions.mode).ravel(), []
+    for number in range(modes.count):
+        metric, here = modes.metric(number), owner == number
+        if here.sum() > 1:
+            metric = refine_metric(metric, points[here], gradients[here])
+        metrics.append(metric)
+    return Modes(stack_metrics(metrics), modes.log_weights)
 
 
-def told_of(run: Run) -> dict[str, float]:
-    return {"step": float(np.exp(np.mean([float(one.pace.log_mean) for one in run.chains])))}
+def progress_terms(run: ChainsState) -> dict[str, float]:
+    logs = [float(chain.step_size.log_mean) for chain in run.chains]
+    return {"step": float(np.exp(np.mean(logs)))}

@@ -1,12 +1,11 @@
 """The engine `sample`: the exact posterior with many unknowns, by exact solves.
 
-Searches from several places find the peaks, their curvature the coordinates in which the posterior
-is nearly round; chains start apart around the peaks, and a warm-up refines the coordinates from
-draws and gradients together. The number of gradients for an independent draw does not grow with
-that of unknowns.
+Searches from several places find the modes, their curvature whitens the posterior; chains start
+apart around the modes, and a warm-up refines the coordinates from draws and gradients together.
+The number of gradients for an independent draw does not grow with that of unknowns.
 
-The peaks of a posterior are ends of searches, with a normal distribution about each. Two ends are
-two peaks where the way between them leads through a valley; ends on one ridge are one.
+The modes of a posterior are ends of searches, with a normal distribution about each. Two ends are
+two modes where the way between them leads through a valley; ends on one ridge are one.
 """
 
 from typing import ClassVar
@@ -31,8 +30,13 @@ from riesz.engines.base import (
     states_by,
 )
 from riesz.engines.checkpoint import leaves_of
-from riesz.engines.laplace.hessian import Place, data_actions, leading_eigenpairs, place_at
-from riesz.engines.laplace.newton import SearchSettings, most_likely, search_origin
+from riesz.engines.laplace.hessian import (
+    Linearization,
+    hessian_vector_products,
+    leading_eigenpairs,
+    linearize_at,
+)
+from riesz.engines.laplace.newton import SearchSettings, find_map, search_origin
 from riesz.engines.nuts.engine import (
     AbstractDensity,
     ExactDensity,
@@ -40,9 +44,9 @@ from riesz.engines.nuts.engine import (
     history_of,
     warnings_of,
 )
-from riesz.engines.sample.chains import FEWEST_DRAWS, Plan, Run, peaks_from, sampled
-from riesz.engines.sample.hamiltonian import Chain, Peaks, Seen, begun
-from riesz.engines.sample.metric import Metric, metric_about, together
+from riesz.engines.sample.chains import FEWEST_DRAWS, ChainsState, Plan, restore_modes, run_chains
+from riesz.engines.sample.hamiltonian import Chain, HMCTransition, Modes, init
+from riesz.engines.sample.metric import Metric, metric_about, stack_metrics
 from riesz.errors import RieszError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.chains import agreement
@@ -51,19 +55,19 @@ from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import Coordinates, InverseProblem
 
 WIDER = 2.0
-"""Chains start so much farther from the peaks than draws lie, where data tell something."""
+"""Chains start so much farther from the modes than draws lie, where data tell something."""
 
 NEARER, MAX_TRIES = 0.7, 20
-"""Places without a density are drawn towards the peak, so often at most."""
+"""Places without a density are drawn towards the mode, so often at most."""
 
 NUM_TRIED, ENOUGH = 50, 0.1
-"""Draws of the mixture of peaks that are weighed, and the share of them that must count."""
+"""Draws of the mixture of modes that are weighed, and the share of them that must count."""
 
 RARE = 20
-"""Jumps between peaks that must have been taken for their weights to be known."""
+"""Jumps between modes that must have been taken for their weights to be known."""
 
 NUM_SEARCHES, MANY_SEARCHES, FEW = 6, 16, 32
-"""Places that are searched from, and how many where there are up to 32 unknowns: with few, peaks
+"""Places that are searched from, and how many where there are up to 32 unknowns: with few, modes
 may be so narrow that one search of twelve ends there, and a search costs little beside chains."""
 
 SEARCH = SearchSettings(max_steps=30, tolerance=0.05)
@@ -76,61 +80,61 @@ NUM_DIRECTIONS = 50
 """Of those, at the least; where there are more observations, as many, up to four times that."""
 
 VALLEY = 3.0
-"""How far the log-density falls between two peaks, below the lower one."""
+"""How far the log-density falls between two modes, below the lower one."""
 
 NUM_BETWEEN = 9
 """Places between two ends that are looked at."""
 
 NEGLIGIBLE = 9.0
-"""Peaks with a smaller weight than the largest, by logarithms, are left out."""
+"""Modes with a smaller weight than the largest, by logarithms, are left out."""
 
 LEAST_INFORMATION = -0.75
 """Where the log-density bends upwards the metric is at most twice as wide as the prior."""
 
 
-def begun_apart(
-    density: AbstractDensity, peaks: Peaks, num_chains: int, key: PRNGKeyArray, own: PRNGKeyArray
+def init_dispersed(
+    density: AbstractDensity, modes: Modes, num_chains: int, key: PRNGKeyArray, own: PRNGKeyArray
 ) -> list[Chain]:
-    """Chains around the peaks, each of which has one if there are enough, and then by weight."""
-    weights, held = np.exp(np.asarray(peaks.log_weights)), np.zeros(peaks.count)
+    """Chains around the modes, each of which has one if there are enough, and then by weight."""
+    weights, held = np.exp(np.asarray(modes.log_weights)), np.zeros(modes.count)
     chains = []
     keys = zip(jr.split(key, num_chains), jr.split(own, num_chains), strict=True)
     for place_key, chain_key in keys:
         free = np.flatnonzero(held == 0)
-        peak = int(free[np.argmax(weights[free])]) if len(free) else int(np.argmax(weights / held))
-        held[peak] += 1
-        metric = peaks.metric(peak)
+        mode = int(free[np.argmax(weights[free])]) if len(free) else int(np.argmax(weights / held))
+        held[mode] += 1
+        metric = modes.metric(mode)
         normals = jr.normal(place_key, metric.centre.shape)
         along = metric.directions @ (metric.directions.T @ normals)
         offset = normals + (WIDER - 1) * along
-        chain, tried = begun(density, chain_key, metric.place(offset)), 0
+        chain, tried = init(density, chain_key, metric.unwhiten(offset)), 0
         while not bool(jnp.isfinite(chain.log_density)):
             tried += 1
             if tried == MAX_TRIES:
                 density.explain(metric.centre)
-            chain = begun(density, chain_key, metric.place(NEARER**tried * offset))
+            chain = init(density, chain_key, metric.unwhiten(NEARER**tried * offset))
         chains.append(chain)
     return chains
 
 
-def workable(density: AbstractDensity, peaks: Peaks, key: PRNGKeyArray) -> Peaks:
-    """All peaks, where draws of their mixture are near enough to the posterior to jump by them.
+def usable_modes(density: AbstractDensity, modes: Modes, key: PRNGKeyArray) -> Modes:
+    """All modes, where draws of their mixture are near enough to the posterior to jump by them.
 
     Else the heaviest one alone: chains still start at each of them, and go where they can. To keep
     them apart without jumps would keep them from ever agreeing.
     """
-    if peaks.count == 1:
-        return peaks
-    places = [peaks.proposal(own) for own in jr.split(key, NUM_TRIED)]
-    logs = [float(begun(density, key, at).log_density - peaks.log_proposal(at)) for at in places]
+    if modes.count == 1:
+        return modes
+    proposals = [modes.proposal(own) for own in jr.split(key, NUM_TRIED)]
+    logs = [float(init(density, key, at).log_density - modes.log_proposal(at)) for at in proposals]
     weights = np.exp(np.array(logs) - np.max(logs))
     if weights.sum() ** 2 / np.sum(weights**2) >= ENOUGH * NUM_TRIED:
-        return peaks
-    heaviest = int(np.argmax(np.asarray(peaks.log_weights)))
-    return Peaks(together([peaks.metric(heaviest)]), jnp.zeros(1))
+        return modes
+    heaviest = int(np.argmax(np.asarray(modes.log_weights)))
+    return Modes(stack_metrics([modes.metric(heaviest)]), jnp.zeros(1))
 
 
-def along(
+def agreement_along(
     draws: Float[np.ndarray, "chain draw coordinate"],
     directions: Float[np.ndarray, "coordinate direction"],
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
@@ -145,7 +149,7 @@ def along(
     return {f"{name}_along": rows for name, rows in found.items()}, notes
 
 
-def about_peaks(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, ...]:
+def note_on_modes(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, ...]:
     """That there is more than one, and whether their weights can be relied on."""
     if count == 1:
         return ()
@@ -164,9 +168,9 @@ def about_peaks(owner: Int[np.ndarray, "chain draw"], count: int) -> tuple[str, 
 
 
 class Sample(AbstractEngine):
-    """The exact posterior, also with many unknowns, in coordinates that are made round.
+    """The exact posterior, also with many unknowns, by preconditioned Hamiltonian Monte Carlo.
 
-    `num_searches` look for peaks, from `start` or the priors' medians and from draws of the prior:
+    `num_searches` look for modes, from `start` or the priors' medians and from draws of the prior:
     16 with up to 32 unknowns, else 6.
     Without `num_samples`, draws of each chain, there are as many as it takes until chains agree and
     all of them are worth a thousand independent ones, but no more than 4000.
@@ -198,33 +202,38 @@ class Sample(AbstractEngine):
         solver = problem.suited(as_solver(self.linear_solver))
         density, key = ExactDensity(problem, solver), jr.key(work.seed)
         searching, starting, own = jr.split(key, 3)
-        kept = work.checkpoint.stored("peaks")
-        if kept is None:
+        stored = work.checkpoint.stored("peaks")
+        if stored is None:
             origin = search_origin(problem, solver, self.start, work)
-            count = self.num_searches or usual_searches(problem.num_coordinates)
-            found = peaks_of(problem, solver, origin, count, searching, work.devices)
+            count = self.num_searches or default_searches(problem.num_coordinates)
+            found = gaussians_at_modes(problem, solver, origin, count, searching, work.devices)
             work.checkpoint.keep("peaks", {"arrays": leaves_of(found)})
         else:
-            found = peaks_from(kept["arrays"])
-        chains = begun_apart(density, found, self.num_chains, starting, own)
-        used = workable(density, found, jr.fold_in(searching, 1))
-        first = Run(chains, used, num_gradients=len(chains))
+            found = restore_modes(stored["arrays"])
+        chains = init_dispersed(density, found, self.num_chains, starting, own)
+        used = usable_modes(density, found, jr.fold_in(searching, 1))
+        first = ChainsState(chains, used, num_gradients=len(chains))
         plan = Plan(self.num_warmup, self.num_samples, self.target_accept)
-        seen, run, stopped = sampled(density, first, plan, work)
-        return self.told(problem, seen, run, stopped, work)
+        transitions, run, stopped = run_chains(density, first, plan, work)
+        return self.build_posterior(problem, transitions, run, stopped, work)
 
-    def told(
-        self, problem: InverseProblem, seen: Seen, run: Run, stopped: tuple[str, ...], work: Work
+    def build_posterior(
+        self,
+        problem: InverseProblem,
+        transitions: HMCTransition,
+        run: ChainsState,
+        stopped: tuple[str, ...],
+        work: Work,
     ) -> Posterior:
-        moves: Transition = jax.tree.map(jnp.asarray, seen.transition)
+        moves: Transition = jax.tree.map(jnp.asarray, transitions.transition)
         history = history_of(moves) | {
             "num_gradients": jnp.asarray(run.num_gradients),
-            "peak": jnp.asarray(seen.peak),
+            "peak": jnp.asarray(transitions.mode),
         }
         notes = warnings_of(history, problem.latents.coordinate_names())
-        directions = np.asarray(run.peaks.metrics.directions[0])
+        directions = np.asarray(run.modes.metrics.directions[0])
         if directions.shape[1] < directions.shape[0]:
-            found, own = along(np.asarray(moves.coordinates), directions)
+            found, own = agreement_along(np.asarray(moves.coordinates), directions)
             history, notes = history | found, (*notes, *own)
         return Posterior(
             problem=problem,
@@ -233,18 +242,18 @@ class Sample(AbstractEngine):
             history=history,
             engine=self.name,
             seed=work.seed,
-            notes=(*about_peaks(np.asarray(seen.peak), run.peaks.count), *stopped, *notes),
+            notes=(*note_on_modes(np.asarray(transitions.mode), run.modes.count), *stopped, *notes),
         )
 
 
-def searched(
+def search_all(
     problem: InverseProblem, solver: AbstractLinearSolver, starts: list[Coordinates]
-) -> list[Place]:
+) -> list[Linearization]:
     """Where searches end, the most likely first; a start without a density is passed over."""
     ends, refused = [], None
     for start in starts:
         try:
-            ends.append(most_likely(problem, solver, SEARCH, start, lambda _: None).place)
+            ends.append(find_map(problem, solver, SEARCH, start, lambda _: None).end)
         except RieszError as error:
             refused = error
     if not ends:
@@ -253,55 +262,57 @@ def searched(
     return sorted(ends, key=lambda end: float(end.cost))
 
 
-def usual_searches(num_coordinates: int) -> int:
+def default_searches(num_coordinates: int) -> int:
     return MANY_SEARCHES if num_coordinates <= FEW else NUM_SEARCHES
 
 
-def first_places(origin: Coordinates, count: int, key: PRNGKeyArray) -> list[Coordinates]:
+def search_starts(origin: Coordinates, count: int, key: PRNGKeyArray) -> list[Coordinates]:
     """The middle, and draws of the prior in pairs of opposite sign: both sides are looked at."""
     half = jr.normal(key, ((count + 1) // 2, len(origin)))
     pairs = jnp.stack([half, -half], axis=1).reshape(-1, len(origin))
     return [origin, *pairs[: count - 1]]
 
 
-def apart(problem: InverseProblem, solver: AbstractLinearSolver, ends: list[Place]) -> list[Place]:
-    """One end for each peak."""
-    kept: list[Place] = []
+def separate(
+    problem: InverseProblem, solver: AbstractLinearSolver, ends: list[Linearization]
+) -> list[Linearization]:
+    """One end for each mode."""
+    modes: list[Linearization] = []
     for end in ends:
-        if all(has_valley(problem, solver, one, end) for one in kept):
-            kept.append(end)
-    return kept
+        if all(are_separated(problem, solver, mode, end) for mode in modes):
+            modes.append(end)
+    return modes
 
 
-def has_valley(
-    problem: InverseProblem, solver: AbstractLinearSolver, one: Place, other: Place
+def are_separated(
+    problem: InverseProblem, solver: AbstractLinearSolver, one: Linearization, other: Linearization
 ) -> bool:
     """Whether the log-density falls between two ends."""
     highest = max(float(one.cost), float(other.cost)) + VALLEY
     for share in np.arange(1, NUM_BETWEEN + 1) / (NUM_BETWEEN + 1):
         between = (1 - share) * one.coordinates + share * other.coordinates
-        cost = float(place_at(problem, between, solver).cost)
+        cost = float(linearize_at(problem, between, solver).cost)
         if not cost <= highest:
             return True
     return False
 
 
-def ends_from(
+def find_modes(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
     origin: Coordinates,
     num_searches: int,
     key: PRNGKeyArray,
-) -> list[Place]:
-    """Where searches end, one place for each peak, the most likely first."""
-    starts = first_places(origin, num_searches, key)
-    return apart(problem, solver, searched(problem, solver, starts))
+) -> list[Linearization]:
+    """Where searches end, one place for each mode, the most likely first."""
+    starts = search_starts(origin, num_searches, key)
+    return separate(problem, solver, search_all(problem, solver, starts))
 
 
 def metric_at(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
-    place: Place,
+    linearization: Linearization,
     key: PRNGKeyArray,
     devices: Devices | None = None,
 ) -> Metric:
@@ -312,23 +323,26 @@ def metric_at(
         count = int(np.clip(len(problem.observed), NUM_DIRECTIONS, 4 * NUM_DIRECTIONS))
 
     def action(directions: Float[Array, "direction coordinate"]):
-        return over_rows(data_actions, (problem, place, solver), directions, devices)
+        return over_rows(
+            hessian_vector_products, (problem, linearization, solver), directions, devices
+        )
 
     values, directions = leading_eigenpairs(action, size, count, key)
-    return metric_about(place.coordinates, directions, jnp.maximum(values, LEAST_INFORMATION))
+    information = jnp.maximum(values, LEAST_INFORMATION)
+    return metric_about(linearization.coordinates, directions, information)
 
 
-def peaks_of(
+def gaussians_at_modes(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
     origin: Coordinates,
     num_searches: int,
     key: PRNGKeyArray,
     devices: Devices | None = None,
-) -> Peaks:
-    """Peaks with weights by Laplace's method, without those that have next to none."""
+) -> Modes:
+    """Modes with weights by Laplace's method, without those that have next to none."""
     places_key, own = jr.split(key)
-    ends = ends_from(problem, solver, origin, num_searches, places_key)
+    ends = find_modes(problem, solver, origin, num_searches, places_key)
     metrics = [metric_at(problem, solver, end, own, devices) for end in ends]
     logs = np.array(
         [float(m.log_volume()) - float(end.cost) for m, end in zip(metrics, ends, strict=True)]
@@ -340,6 +354,6 @@ def peaks_of(
             "nuts."
         )
     logs = np.where(np.isfinite(logs), logs, -np.inf)
-    kept = np.flatnonzero(logs > logs.max() - NEGLIGIBLE)
-    weights = jax.nn.log_softmax(jnp.asarray(logs[kept]))
-    return Peaks(together([metrics[i] for i in kept]), weights)
+    heavy = np.flatnonzero(logs > logs.max() - NEGLIGIBLE)
+    weights = jax.nn.log_softmax(jnp.asarray(logs[heavy]))
+    return Modes(stack_metrics([metrics[i] for i in heavy]), weights)

@@ -1,16 +1,16 @@
-r"""Hamiltonian steps that rotate a Gaussian exactly, and jumps between peaks.
+r"""Preconditioned HMC: steps that rotate a Gaussian exactly, and jumps between modes.
 
 In coordinates $e$ in which the posterior is nearly a standard normal distribution, its potential is
 $\tfrac12 |e|^2 + \psi(e)$ with a small $\psi$. A step kicks the momentum by $\psi$ alone, and
 rotates $(e, v)$ in between, which solves the rest exactly: its error, and so its length, does not
 depend on the number of unknowns (Beskos, Pinski, Sanz-Serna & Stuart 2011).
 
-Where the posterior has several peaks, each has its own coordinates, those of the normal
-distribution that is the most likely there. A trajectory that ends nearer to another peak is
+Where the posterior has several modes, each has its own coordinates, those of the normal
+distribution that is the most likely there. A trajectory that ends nearer to another mode is
 refused, so that the way back is that of the way there; and a draw of the mixture of these normal
 distributions is proposed before each trajectory, and taken as Metropolis and Hastings ask. With few
-unknowns the prior is part of that mixture, also where there is one peak: errors with heavy tails
-leave a little of the posterior as wide as the prior, where no trajectory from the peak arrives.
+unknowns the prior is part of that mixture, also where there is one mode: errors with heavy tails
+leave a little of the posterior as wide as the prior, where no trajectory from the mode arrives.
 """
 
 import equinox as eqx
@@ -37,7 +37,7 @@ JITTER = (0.1, 1.9)
 FIRST_STEP, LONGEST_STEP = 0.3, 1.2
 
 MAX_STEPS, MAX_STEPS_LEARNING = 200, 30
-"""Of a trajectory: as long as coordinates are not round, long ones are a waste."""
+"""Of a trajectory: as long as coordinates are not white, long ones are a waste."""
 
 PRIOR_UP_TO, PRIOR_PART = 8, 0.1
 """Unknowns up to which the prior is proposed from, and its part: a draw of the prior of many
@@ -50,7 +50,7 @@ DECAY, STEADINESS, SCALE = 0.75, 10.0, 0.05
 """Of dual averaging (Nesterov 2009; Hoffman & Gelman 2014): kappa, t_0 and gamma."""
 
 
-class Pace(eqx.Module):
+class StepSize(eqx.Module):
     """The length of steps, as it is learnt in a warm-up."""
 
     log_step: Float[Array, ""]
@@ -59,7 +59,7 @@ class Pace(eqx.Module):
     target: Float[Array, ""]  # towards which it is drawn, in logarithms
     count: Float[Array, ""]
 
-    def learnt(self, accepted: Float[Array, ""], wanted: Float[Array, ""]) -> "Pace":
+    def update(self, accepted: Float[Array, ""], wanted: Float[Array, ""]) -> "StepSize":
         count = self.count + 1
         share = 1 / (count + STEADINESS)
         error = (1 - share) * self.error + share * (wanted - accepted)
@@ -67,30 +67,30 @@ class Pace(eqx.Module):
         log_step = jnp.minimum(log_step, np.log(LONGEST_STEP))
         weight = count**-DECAY
         mean = weight * log_step + (1 - weight) * self.log_mean
-        return Pace(log_step, mean, error, self.target, count)
+        return StepSize(log_step, mean, error, self.target, count)
 
 
-def pace_from(step: Float[Array, ""]) -> Pace:
+def init_step_size(step: Float[Array, ""]) -> StepSize:
     """Learning begins with the attempt to make steps longer."""
     start, zero = jnp.log(step), jnp.zeros(())
-    return Pace(start, start, zero, jnp.log(3.0) + start, zero)
+    return StepSize(start, start, zero, jnp.log(3.0) + start, zero)
 
 
 class Chain(eqx.Module):
     """Where a chain stands."""
 
     key: PRNGKeyArray
-    place: Coordinates
+    position: Coordinates
     log_density: Float[Array, ""]
-    slope: Coordinates
-    pace: Pace
+    gradient: Coordinates
+    step_size: StepSize
 
 
-class Peaks(eqx.Module):
-    """Normal distributions about the peaks of a posterior, stacked."""
+class Modes(eqx.Module):
+    """Normal distributions about the modes of a posterior, stacked."""
 
     metrics: Metric  # a leading axis for each of its arrays
-    log_weights: Float[Array, " peak"]
+    log_weights: Float[Array, " mode"]
 
     @property
     def count(self) -> int:
@@ -99,8 +99,8 @@ class Peaks(eqx.Module):
     def metric(self, number: Int[Array, ""] | int) -> Metric:
         return jax.tree.map(lambda array: array[number], self.metrics)
 
-    def log_densities(self, place: Coordinates) -> Float[Array, " peak"]:
-        each = jax.vmap(lambda metric: metric.log_density(place))(self.metrics)
+    def log_densities(self, position: Coordinates) -> Float[Array, " mode"]:
+        each = jax.vmap(lambda metric: metric.log_density(position))(self.metrics)
         return self.log_weights + each
 
     @property
@@ -109,94 +109,95 @@ class Peaks(eqx.Module):
         return PRIOR_PART if self.metrics.centre.shape[-1] <= PRIOR_UP_TO else 0.0
 
     @property
-    def jumps(self) -> bool:
+    def has_jumps(self) -> bool:
         return self.count > 1 or self.prior_part > 0
 
     def proposal(self, key: PRNGKeyArray) -> Coordinates:
         """A draw of the normal distributions, by weight, or of the prior."""
         which, wide, normal = jr.split(key, 3)
         normals = jr.normal(normal, self.metrics.centre.shape[1:])
-        place = self.metric(jr.categorical(which, self.log_weights)).place(normals)
-        return jnp.where(jr.uniform(wide) < self.prior_part, normals, place)
+        position = self.metric(jr.categorical(which, self.log_weights)).unwhiten(normals)
+        return jnp.where(jr.uniform(wide) < self.prior_part, normals, position)
 
-    def log_proposal(self, place: Coordinates) -> Float[Array, ""]:
+    def log_proposal(self, position: Coordinates) -> Float[Array, ""]:
         """The density of such draws, up to a constant."""
-        own = jax.scipy.special.logsumexp(self.log_densities(place))
+        own = jax.scipy.special.logsumexp(self.log_densities(position))
         if self.prior_part == 0.0:
             return own
-        prior = jnp.log(self.prior_part) - 0.5 * place @ place
+        prior = jnp.log(self.prior_part) - 0.5 * position @ position
         return jnp.logaddexp(jnp.log1p(-self.prior_part) + own, prior)
 
-    def nearest(self, place: Coordinates) -> Int[Array, ""]:
+    def nearest(self, position: Coordinates) -> Int[Array, ""]:
         if self.count == 1:
             return jnp.zeros((), int)
-        return jnp.argmax(self.log_densities(place))
+        return jnp.argmax(self.log_densities(position))
 
 
-class Seen(eqx.Module):
+class HMCTransition(eqx.Module):
     """What is kept of one transition."""
 
     transition: Transition
-    slope: Coordinates
-    peak: Int[Array, ""]
+    gradient: Coordinates
+    mode: Int[Array, ""]
 
 
-def value_and_slope(
-    density: AbstractDensity, place: Coordinates
+def value_and_gradient(
+    density: AbstractDensity, position: Coordinates
 ) -> tuple[Float[Array, ""], Coordinates]:
     """Minus infinity, and flat, where there is no density."""
-    value, slope = jax.value_and_grad(density)(place)
-    exists = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
-    return jnp.where(exists, value, -jnp.inf), jnp.where(exists, slope, 0.0)
+    value, gradient = jax.value_and_grad(density)(position)
+    exists = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+    return jnp.where(exists, value, -jnp.inf), jnp.where(exists, gradient, 0.0)
 
 
 @eqx.filter_jit
-def begun(density: AbstractDensity, key: PRNGKeyArray, place: Coordinates) -> Chain:
-    pace = pace_from(jnp.asarray(FIRST_STEP, float))  # a weak type would be compiled for anew
-    return Chain(key, place, *value_and_slope(density, place), pace)
+def init(density: AbstractDensity, key: PRNGKeyArray, position: Coordinates) -> Chain:
+    # A weak type would be compiled for anew.
+    step_size = init_step_size(jnp.asarray(FIRST_STEP, float))
+    return Chain(key, position, *value_and_gradient(density, position), step_size)
 
 
 @eqx.filter_jit
-def advance(
+def step(
     density: AbstractDensity,
-    peaks: Peaks,
+    modes: Modes,
     chain: Chain,
     wanted: Float[Array, ""],
     learning: Bool[Array, ""],
     count: Int[Array, ""],
-) -> tuple[Chain, Seen]:
+) -> tuple[Chain, HMCTransition]:
     """Up to a block of transitions; a loop of traced length serves the last, shorter block."""
 
-    def move(i, chain_and_kept):
-        chain, kept = chain_and_kept
-        moved, seen = transition(density, peaks, chain, wanted, learning)
-        return moved, jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, seen)
+    def move(i, chain_and_rows):
+        chain, kept = chain_and_rows
+        chain, row = transition(density, modes, chain, wanted, learning)
+        return chain, jax.tree.map(lambda rows, row: rows.at[i].set(row), kept, row)
 
-    shapes = eqx.filter_eval_shape(transition, density, peaks, chain, wanted, learning)[1]
+    shapes = eqx.filter_eval_shape(transition, density, modes, chain, wanted, learning)[1]
     empty = jax.tree.map(lambda x: jnp.zeros((BLOCK, *x.shape), x.dtype), shapes)
     return jax.lax.fori_loop(0, count, move, (chain, empty))
 
 
 def transition(
     density: AbstractDensity,
-    peaks: Peaks,
+    modes: Modes,
     chain: Chain,
     wanted: Float[Array, ""],
     learning: Bool[Array, ""],
-) -> tuple[Chain, Seen]:
+) -> tuple[Chain, HMCTransition]:
     """A jump, where one can be of use, and a trajectory."""
     key, jump_key, own = jr.split(chain.key, 3)
-    if peaks.jumps:
-        chain = jump(density, peaks, chain, jump_key)
-    step = jnp.exp(jnp.where(learning, chain.pace.log_step, chain.pace.log_mean))
+    if modes.has_jumps:
+        chain = jump(density, modes, chain, jump_key)
+    step = jnp.exp(jnp.where(learning, chain.step_size.log_step, chain.step_size.log_mean))
     momentum_key, length_key, accept_key = jr.split(own, 3)
-    peak = peaks.nearest(chain.place)
-    metric = peaks.metric(peak)
+    mode = modes.nearest(chain.position)
+    metric = modes.metric(mode)
     low, high = JITTER
     angle = ANGLE * jr.uniform(length_key, minval=low, maxval=high)
     longest = jnp.where(learning, MAX_STEPS_LEARNING, MAX_STEPS)
     num_steps = jnp.clip(jnp.ceil(angle / step), 1, longest).astype(int)
-    momentum = jr.normal(momentum_key, chain.place.shape)
+    momentum = jr.normal(momentum_key, chain.position.shape)
     energy = 0.5 * momentum @ momentum - chain.log_density
 
     def lost(energy_now):
@@ -206,54 +207,55 @@ def transition(
         return (at[0] < num_steps) & ~lost(at[-1])
 
     def one_step(at):
-        number, rounded, momentum, slope, _, _ = at
-        momentum = momentum + 0.5 * step * (metric.slope(slope) + rounded)
-        turned = jnp.cos(step) * rounded + jnp.sin(step) * momentum
-        momentum = jnp.cos(step) * momentum - jnp.sin(step) * rounded
-        value, slope = value_and_slope(density, metric.place(turned))
-        momentum = momentum + 0.5 * step * (metric.slope(slope) + turned)
-        return number + 1, turned, momentum, slope, value, 0.5 * momentum @ momentum - value
+        number, whitened, momentum, gradient, _, _ = at
+        momentum = momentum + 0.5 * step * (metric.whitened_gradient(gradient) + whitened)
+        turned = jnp.cos(step) * whitened + jnp.sin(step) * momentum
+        momentum = jnp.cos(step) * momentum - jnp.sin(step) * whitened
+        value, gradient = value_and_gradient(density, metric.unwhiten(turned))
+        momentum = momentum + 0.5 * step * (metric.whitened_gradient(gradient) + turned)
+        return number + 1, turned, momentum, gradient, value, 0.5 * momentum @ momentum - value
 
     begin = (
-        *(jnp.zeros((), int), metric.rounded(chain.place), momentum),
-        *(chain.slope, chain.log_density, energy),
+        *(jnp.zeros((), int), metric.whitened(chain.position), momentum),
+        *(chain.gradient, chain.log_density, energy),
     )
-    taken, rounded, _, slope, value, last = jax.lax.while_loop(unfinished, one_step, begin)
-    place = metric.place(rounded)
+    taken, whitened, _, gradient, value, last = jax.lax.while_loop(unfinished, one_step, begin)
+    position = metric.unwhiten(whitened)
     diverged = lost(last)
     probability = jnp.where(diverged, 0.0, jnp.exp(jnp.minimum(0.0, energy - last)))
-    probability = jnp.where(peaks.nearest(place) == peak, probability, 0.0)
+    probability = jnp.where(modes.nearest(position) == mode, probability, 0.0)
     accepted = jr.uniform(accept_key) < probability
-    pace = chain.pace.learnt(probability, wanted)
+    step_size = chain.step_size.update(probability, wanted)
     after = Chain(
         key,
-        jnp.where(accepted, place, chain.place),
+        jnp.where(accepted, position, chain.position),
         jnp.where(accepted, value, chain.log_density),
-        jnp.where(accepted, slope, chain.slope),
-        jax.tree.map(lambda new, old: jnp.where(learning, new, old), pace, chain.pace),
+        jnp.where(accepted, gradient, chain.gradient),
+        jax.tree.map(lambda new, old: jnp.where(learning, new, old), step_size, chain.step_size),
     )
     row = Transition(
-        coordinates=after.place,
+        coordinates=after.position,
         log_density=after.log_density,
-        num_steps=taken + peaks.jumps,
+        num_steps=taken + modes.has_jumps,
         accept_probability=probability,
         diverging=diverged,
         step_size=step,
     )
-    return after, Seen(row, after.slope, peak)
+    return after, HMCTransition(row, after.gradient, mode)
 
 
-def jump(density: AbstractDensity, peaks: Peaks, chain: Chain, key: PRNGKeyArray) -> Chain:
+def jump(density: AbstractDensity, modes: Modes, chain: Chain, key: PRNGKeyArray) -> Chain:
     """A draw of the mixture, taken or not."""
     propose, accept = jr.split(key)
-    place = peaks.proposal(propose)
-    value, slope = value_and_slope(density, place)
-    gain = value - chain.log_density + peaks.log_proposal(chain.place) - peaks.log_proposal(place)
+    position = modes.proposal(propose)
+    value, gradient = value_and_gradient(density, position)
+    here, there = modes.log_proposal(chain.position), modes.log_proposal(position)
+    gain = value - chain.log_density + here - there
     taken = jnp.log(jr.uniform(accept)) < gain
     return Chain(
         chain.key,
-        jnp.where(taken, place, chain.place),
+        jnp.where(taken, position, chain.position),
         jnp.where(taken, value, chain.log_density),
-        jnp.where(taken, slope, chain.slope),
-        chain.pace,
+        jnp.where(taken, gradient, chain.gradient),
+        chain.step_size,
     )

@@ -1,8 +1,8 @@
-r"""Coordinates in which a posterior is round: the prior's, reshaped along some directions.
+r"""Whitening coordinates of a posterior: the prior's, reshaped along some directions.
 
 $\xi = c + (I + V (A - I) V^\top) e$ with orthonormal directions $V$: all of them where unknowns are
 few, and else those in which data tell something; along all others the posterior is the prior, for
-which $e$ is round already. Nothing as large as a covariance of many unknowns is formed.
+which $e$ is white already. Nothing as large as a covariance of many unknowns is formed.
 """
 
 import equinox as eqx
@@ -28,35 +28,35 @@ class Metric(eqx.Module):
     factor: Float[Array, "direction direction"]  # A
     inverse: Float[Array, "direction direction"]
 
-    def deviation(self, rounded: Coordinates) -> Coordinates:
+    def deviation(self, whitened: Coordinates) -> Coordinates:
         """Of a place from the centre."""
-        along = self.directions.T @ rounded
-        return rounded + self.directions @ (self.factor @ along - along)
+        along = self.directions.T @ whitened
+        return whitened + self.directions @ (self.factor @ along - along)
 
-    def place(self, rounded: Coordinates) -> Coordinates:
-        return self.centre + self.deviation(rounded)
+    def unwhiten(self, whitened: Coordinates) -> Coordinates:
+        return self.centre + self.deviation(whitened)
 
-    def rounded(self, place: Coordinates) -> Coordinates:
-        """The inverse of `place`."""
-        offset = place - self.centre
+    def whitened(self, point: Coordinates) -> Coordinates:
+        """The inverse of `unwhiten`."""
+        offset = point - self.centre
         along = self.directions.T @ offset
         return offset + self.directions @ (self.inverse @ along - along)
 
-    def slope(self, slope: Coordinates) -> Coordinates:
-        """A gradient by place, as one by round coordinates."""
-        along = self.directions.T @ slope
-        return slope + self.directions @ (self.factor.T @ along - along)
+    def whitened_gradient(self, gradient: Coordinates) -> Coordinates:
+        """A gradient by place, as one by whitened coordinates."""
+        along = self.directions.T @ gradient
+        return gradient + self.directions @ (self.factor.T @ along - along)
 
     def log_volume(self) -> Float[Array, ""]:
         return jnp.linalg.slogdet(self.factor)[1]
 
-    def log_density(self, place: Coordinates) -> Float[Array, ""]:
+    def log_density(self, point: Coordinates) -> Float[Array, ""]:
         """Of the normal distribution it stands for, up to what all of them share."""
-        rounded = self.rounded(place)
-        return -0.5 * rounded @ rounded - self.log_volume()
+        whitened = self.whitened(point)
+        return -0.5 * whitened @ whitened - self.log_volume()
 
 
-def together(metrics: list[Metric]) -> Metric:
+def stack_metrics(metrics: list[Metric]) -> Metric:
     """With a leading axis."""
     return jax.tree.map(lambda *arrays: jnp.stack(arrays), *metrics)
 
@@ -71,7 +71,7 @@ def metric_about(
     return Metric(centre, directions, jnp.diag(sd), jnp.diag(1 / sd))
 
 
-def refined(metric: Metric, places: Rows, slopes: Rows) -> Metric:
+def refine_metric(metric: Metric, points: Rows, gradients: Rows) -> Metric:
     r"""The metric that draws and their gradients ask for together, by the Fisher divergence.
 
     Its covariance is the geometric mean of that of draws and the inverse of that of gradients
@@ -80,11 +80,11 @@ def refined(metric: Metric, places: Rows, slopes: Rows) -> Metric:
     not. Both covariances are drawn towards the metric that is, the more the fewer draws there are.
     """
     axes, factor = np.asarray(metric.directions), np.asarray(metric.factor)
-    offsets = places - np.asarray(metric.centre)
-    rounded, pulled = offsets @ axes @ np.asarray(metric.inverse).T, slopes @ axes @ factor
-    spread, steepness = steadied(rounded), steadied(pulled)
+    offsets = points - np.asarray(metric.centre)
+    whitened, pulled = offsets @ axes @ np.asarray(metric.inverse).T, gradients @ axes @ factor
+    spread, steepness = regularised_covariance(whitened), regularised_covariance(pulled)
     covariance = geometric_mean(spread, np.linalg.inv(steepness))
-    shift = rounded.mean(axis=0) + covariance @ pulled.mean(axis=0)
+    shift = whitened.mean(axis=0) + covariance @ pulled.mean(axis=0)
     after = factor @ np.linalg.cholesky(covariance)
     return Metric(
         metric.centre + jnp.asarray(axes @ (factor @ shift)),
@@ -94,7 +94,7 @@ def refined(metric: Metric, places: Rows, slopes: Rows) -> Metric:
     )
 
 
-def steadied(rows: Float[np.ndarray, "draw direction"]) -> Square:
+def regularised_covariance(rows: Float[np.ndarray, "draw direction"]) -> Square:
     """Their covariance, as if there were as many more draws of variance one as directions."""
     count, size = rows.shape
     centred = rows - rows.mean(axis=0)

@@ -22,9 +22,16 @@ from riesz.engines.base import (
     as_solver,
     states_by,
 )
-from riesz.engines.laplace.engine import NEGLIGIBLE, left_out
-from riesz.engines.laplace.newton import SearchSettings, most_likely, search_origin
-from riesz.engines.variational.natural import STAGE, Nearest, begun, fitted, has_converged, resumed
+from riesz.engines.laplace.engine import NEGLIGIBLE, note_on_directions
+from riesz.engines.laplace.newton import SearchSettings, find_map, search_origin
+from riesz.engines.variational.natural import (
+    STAGE,
+    FitState,
+    fit_gaussian,
+    has_converged,
+    init,
+    restore,
+)
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
@@ -48,10 +55,10 @@ many."""
 class Variational(AbstractEngine):
     """A normal distribution near to the posterior: means and spread by all that it covers.
 
-    Its mean is where the divergence from the posterior is least, given its spread: slopes of the
+    Its mean is where the divergence from the posterior is least, given its spread: gradients of the
     log-posterior vanish on average. Its precision is the average curvature over it, as Gauss and
     Newton have it, without second derivatives of the state: not quite that of least divergence.
-    It begins at the mode that a search from `start` finds. Each step sees slopes at `num_draws`
+    It begins at the mode that a search from `start` finds. Each step sees gradients at `num_draws`
     fresh draws and curvature at `num_curved` of them, in `num_modes` directions, by default all
     where unknowns are few. It ends where chance moves no mean and no standard deviation of q by
     more than `tolerance` posterior standard deviations.
@@ -96,10 +103,10 @@ class Variational(AbstractEngine):
         searching, own = jr.split(jr.key(work.seed))
         kept = work.checkpoint.stored(STAGE)
         with bar(work.progress) as shown:
-            begin = self.first(problem, solver, searching, work) if kept is None else resumed(kept)
+            begin = self.first(problem, solver, searching, work) if kept is None else restore(kept)
             task = shown.add_task("q", total=self.max_steps, terms="")
             shown.advance(task, len(begin.curves))
-            found = fitted(
+            found = fit_gaussian(
                 *(problem, solver, begin),
                 (self.max_steps, self.num_pairs, -(-self.num_curved // 2)),
                 *(self.tolerance, own),
@@ -110,22 +117,22 @@ class Variational(AbstractEngine):
 
     def first(
         self, problem: InverseProblem, solver: AbstractLinearSolver, key, work: Work
-    ) -> Nearest:
+    ) -> FitState:
         """At the mode."""
         origin = search_origin(problem, solver, self.start, work)
-        mode = most_likely(
+        mode = find_map(
             *(problem, solver, SEARCH, origin, lambda _: None),
             *(work.checkpoint, work.deadline.sooner(SEARCHING)),
         )
-        return begun(problem, mode.place, solver, self.directions_of(problem), key)
+        return init(problem, mode.end, solver, self.directions_of(problem), key)
 
-    def told(self, problem: InverseProblem, found: Nearest, work: Work) -> Posterior:
+    def told(self, problem: InverseProblem, found: FitState, work: Work) -> Posterior:
         """With its curves, and notes of what a reader must know."""
         family, last = found.family, found.curves[-1]
         kept = np.abs(np.asarray(family.information)) > NEGLIGIBLE
         narrowed = PriorUpdate(family.mean, family.directions[:, kept], family.information[kept])
         curves = {name: jnp.asarray([row[name] for row in found.curves]) for name in last}
-        notes = left_out(family.information, problem.num_coordinates)
+        notes = note_on_directions(family.information, problem.num_coordinates)
         if not has_converged(found, self.tolerance):
             why = (
                 f"a step was still {last['step']:.2g} posterior sd long"

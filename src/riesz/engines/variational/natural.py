@@ -7,7 +7,7 @@ curvature is then never negative where noise is normal, and scatters less over d
 of the two equations holds in the end, and the second with $J^\top J / \sigma^2$ for the data's part
 of the Hessian: where the state bends within q, that is not the least divergence.
 
-Each step sees slopes at fresh draws of q, in pairs on both sides of the mean, and curvature at a
+Each step sees gradients at fresh draws of q, in pairs on both sides of the mean, and curvature at a
 few of them, and moves mean and precision towards what they say. Once steps are no longer than
 chance makes them they are shortened, like $1/t$, so that all draws since then are averaged over.
 
@@ -30,12 +30,12 @@ from riesz.deadline import Deadline
 from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.engines.laplace.hessian import (
     Directions,
-    Place,
-    data_actions,
+    Linearization,
     eigenpairs_within,
+    hessian_vector_products,
     leading_eigenpairs,
+    linearize_at,
     orthonormal,
-    place_at,
 )
 from riesz.errors import EngineError, OutOfTimeError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
@@ -63,16 +63,16 @@ STAGE = "nearest"
 Images = Float[np.ndarray, "draw direction coordinate"]
 
 
-class Seen(NamedTuple):
+class DrawDerivatives(NamedTuple):
     """What draws of q tell, whose solves worked."""
 
-    slopes: Float[np.ndarray, "pair coordinate"]  # of minus the log-posterior
+    gradients: Float[np.ndarray, "pair coordinate"]  # of minus the log-posterior
     images: Images  # of the basis, by the data's part of the curvature
     bound: float  # of the log-evidence, from below
     num_failed: int
 
 
-class Nearest(NamedTuple):
+class FitState(NamedTuple):
     """How far q has come."""
 
     family: PriorUpdate
@@ -92,27 +92,27 @@ class Nearest(NamedTuple):
         }
 
 
-def resumed(kept: dict[str, Any]) -> Nearest:
-    mean, directions, information, basis = map(jnp.asarray, kept["arrays"])
-    return Nearest(PriorUpdate(mean, directions, information), basis, *kept["numbers"])
+def restore(stored: dict[str, Any]) -> FitState:
+    mean, directions, information, basis = map(jnp.asarray, stored["arrays"])
+    return FitState(PriorUpdate(mean, directions, information), basis, *stored["numbers"])
 
 
-def begun(
+def init(
     problem: InverseProblem,
-    place: Place,
+    at: Linearization,
     solver: AbstractLinearSolver,
     num_directions: int,
     key: PRNGKeyArray,
-) -> Nearest:
+) -> FitState:
     """From the curvature at the mode."""
 
     def action(directions: Directions) -> Directions:
-        return data_actions(problem, place, solver, directions, gauss_newton(directions))
+        return hessian_vector_products(problem, at, solver, directions, gauss_newton(directions))
 
-    mode = place.coordinates
+    mode = at.coordinates
     values, directions = leading_eigenpairs(action, len(mode), num_directions, key)
     family = PriorUpdate(mode, directions, jnp.maximum(values, LEAST_INFORMATION))
-    return Nearest(family, directions.T, 0.0, 0.0, 0, 0, ())
+    return FitState(family, directions.T, 0.0, 0.0, 0, 0, ())
 
 
 def gauss_newton(directions: Directions) -> Float[Array, ""]:
@@ -120,76 +120,80 @@ def gauss_newton(directions: Directions) -> Float[Array, ""]:
     return jnp.zeros((), directions.dtype)
 
 
-def fitted(
+def fit_gaussian(
     problem: InverseProblem,
     solver: AbstractLinearSolver,
-    nearest: Nearest,
+    state: FitState,
     sizes: tuple[int, int, int],
     tolerance: float,
     key: PRNGKeyArray,
-    told: Callable[[dict[str, float]], None],
+    report: Callable[[dict[str, float]], None],
     checkpoint: AbstractCheckpoint,
     deadline: Deadline,
-) -> Nearest:
+) -> FitState:
     """Steps, until chance moves no mean and no width by more than `tolerance`, or there are no
-    more, or no time for them. `sizes` are the most steps, and pairs of draws for slopes and for
+    more, or no time for them. `sizes` are the most steps, and pairs of draws for gradients and for
     curvature in each.
     """
     max_steps, num_pairs, num_curved = sizes
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        while not is_over(nearest, tolerance, max_steps):
+        while not is_over(state, tolerance, max_steps):
             # Fresh ones, by the number of the step alone: one that goes on draws the same.
-            own = jr.fold_in(key, len(nearest.curves))
-            normals = antithetic(own, 2 * num_pairs, len(nearest.family.mean), jnp.float64)
+            own = jr.fold_in(key, len(state.curves))
+            normals = antithetic(own, 2 * num_pairs, len(state.family.mean), jnp.float64)
             try:
-                with deadline.kept("in the first step of q"):
-                    seen = looked(pool, problem, solver, nearest, normals, num_curved)
+                with deadline.enforce("in the first step of q"):
+                    derivatives = derivatives_at_draws(
+                        pool, problem, solver, state, normals, num_curved
+                    )
             except OutOfTimeError:
-                if not nearest.curves:
+                if not state.curves:
                     raise
                 break
-            nearest = moved(nearest, seen, tolerance)
-            checkpoint.keep(STAGE, nearest.stored())
-            told(nearest.curves[-1])
-    return nearest
+            state = step(state, derivatives, tolerance)
+            checkpoint.keep(STAGE, state.stored())
+            report(state.curves[-1])
+    return state
 
 
-def is_over(nearest: Nearest, tolerance: float, max_steps: int) -> bool:
-    return has_converged(nearest, tolerance) or len(nearest.curves) >= max_steps
+def is_over(state: FitState, tolerance: float, max_steps: int) -> bool:
+    return has_converged(state, tolerance) or len(state.curves) >= max_steps
 
 
-def has_converged(nearest: Nearest, tolerance: float) -> bool:
+def has_converged(state: FitState, tolerance: float) -> bool:
     """Whether what is left to go has been shared, and chance alone makes little of it."""
-    if nearest.num_averaged < FEWEST_AVERAGED:
+    if state.num_averaged < FEWEST_AVERAGED:
         return False
-    last = nearest.curves[-1]
+    last = state.curves[-1]
     return max(last["mean_error"], last["sd_error"]) <= tolerance
 
 
-def looked(
+def derivatives_at_draws(
     pool: ThreadPoolExecutor,
     problem: InverseProblem,
     solver: AbstractLinearSolver,
-    nearest: Nearest,
+    state: FitState,
     normals: Float[Array, "draw coordinate"],
     num_curved: int,
-) -> Seen:
+) -> DrawDerivatives:
     """Slopes at all draws, and curvature at the first pairs."""
-    family, basis, half = nearest.family, nearest.basis, len(normals) // 2
+    family, basis, half = state.family, state.basis, len(normals) // 2
     draws = family.transformed(normals)
 
     def one(number: int):
-        place = place_at(problem, draws[number], solver)
+        at = linearize_at(problem, draws[number], solver)
         images = None
         if number % half < num_curved:
-            images = np.asarray(data_actions(problem, place, solver, basis, gauss_newton(basis)))
-        return float(place.cost), np.asarray(place.slope), images
+            images = np.asarray(
+                hessian_vector_products(problem, at, solver, basis, gauss_newton(basis))
+            )
+        return float(at.cost), np.asarray(at.gradient), images
 
-    found = list(pool.map(one, range(len(draws))))
-    costs = np.array([cost for cost, _, _ in found])
-    slopes = np.stack([slope for _, slope, _ in found])
-    works = np.isfinite(costs) & np.isfinite(slopes).all(axis=1)
-    works &= [images is None or bool(np.isfinite(images).all()) for _, _, images in found]
+    results = list(pool.map(one, range(len(draws))))
+    costs = np.array([cost for cost, _, _ in results])
+    gradients = np.stack([gradient for _, gradient, _ in results])
+    works = np.isfinite(costs) & np.isfinite(gradients).all(axis=1)
+    works &= [images is None or bool(np.isfinite(images).all()) for _, _, images in results]
     both = works[:half] & works[half:]
     if both.sum() <= half // 2 or not both[:num_curved].any():
         raise EngineError(
@@ -197,51 +201,51 @@ def looked(
             "data no likelihood: the posterior cannot be told from so few. Look for priors that "
             "allow impossible coefficients, or use sample."
         )
-    images = [own for i, (_, _, own) in enumerate(found) if own is not None and both[i % half]]
+    images = [own for i, (_, _, own) in enumerate(results) if own is not None and both[i % half]]
     # With the log-density of q at the same draws: that of the posterior varies much like it.
     squares = 0.5 * np.sum(np.asarray(normals) ** 2, axis=1)
-    return Seen(
-        slopes=(slopes[:half][both] + slopes[half:][both]) / 2,
+    return DrawDerivatives(
+        gradients=(gradients[:half][both] + gradients[half:][both]) / 2,
         images=np.stack(images),
         bound=float((squares - costs)[np.tile(both, 2)].mean() + family.log_volume()),
         num_failed=int(np.sum(~works)),
     )
 
 
-def moved(nearest: Nearest, seen: Seen, tolerance: float) -> Nearest:
+def step(state: FitState, derivatives: DrawDerivatives, tolerance: float) -> FitState:
     """One step of mean and precision, long before it is all chance and ever shorter then."""
-    family, basis = nearest.family, nearest.basis
+    family, basis = state.family, state.basis
     # By the symmetric root of the covariance: in standard deviations of q.
-    pulls = np.asarray(family.deviations(jnp.asarray(seen.slopes)))
-    pull = pulls.mean(axis=0)
-    length = float(np.linalg.norm(pull))
-    by_chance = float(np.sqrt(variance_of_mean(pulls).sum()))
-    averages = nearest.num_averaged > 0 or length <= max(tolerance, BY_CHANCE * by_chance)
-    number = nearest.num_averaged + 1 if averages else 0
+    whitened_gradients = np.asarray(family.deviations(jnp.asarray(derivatives.gradients)))
+    mean_gradient = whitened_gradients.mean(axis=0)
+    length = float(np.linalg.norm(mean_gradient))
+    by_chance = float(np.sqrt(variance_of_mean(whitened_gradients).sum()))
+    averages = state.num_averaged > 0 or length <= max(tolerance, BY_CHANCE * by_chance)
+    number = state.num_averaged + 1 if averages else 0
     share = 1 / (number + 1) if averages else EAGER
-    along = np.sum(np.asarray(basis) * seen.images, axis=2)
+    along = np.sum(np.asarray(basis) * derivatives.images, axis=2)
     widths = along / np.maximum(1 + along.mean(axis=0), 1 + LEAST_INFORMATION)
-    width_variance = mixed(nearest.width_variance, variance_of_mean(widths).max(), share)
-    updated, next_basis = with_curvature(family, basis, seen.images.mean(axis=0), share)
+    width_variance = averaged_variance(state.width_variance, variance_of_mean(widths).max(), share)
+    updated, next_basis = with_curvature(family, basis, derivatives.images.mean(axis=0), share)
     # A whole step is Newton's; while averaging it has the share of its draws among all.
     part = (share if averages else 1.0) * LONGEST / max(length, LONGEST)
-    mean = family.mean - part * family.deviations(jnp.asarray(pull)[None])[0]
+    mean = family.mean - part * family.deviations(jnp.asarray(mean_gradient)[None])[0]
     # Along directions, each of which has a small part in each of many coordinates.
-    worst = variance_of_mean(pulls @ np.asarray(basis).T).max()
-    mean_variance = mixed(nearest.mean_variance, worst, part)
+    worst = variance_of_mean(whitened_gradients @ np.asarray(basis).T).max()
+    mean_variance = averaged_variance(state.mean_variance, worst, part)
     row = {
-        "bound": seen.bound,
+        "bound": derivatives.bound,
         "step": float(length),
         "mean_error": float(np.sqrt(mean_variance)),
         "sd_error": float(np.sqrt(width_variance)) / 2,
     }
-    return Nearest(
+    return FitState(
         PriorUpdate(mean, updated.directions, updated.information),
         next_basis,
         *(mean_variance, width_variance),
         number,
-        nearest.num_failed + seen.num_failed,
-        (*nearest.curves, row),
+        state.num_failed + derivatives.num_failed,
+        (*state.curves, row),
     )
 
 
@@ -251,7 +255,7 @@ def variance_of_mean(rows: Float[np.ndarray, "row column"]) -> Float[np.ndarray,
     return rows.var(axis=0, ddof=1) / len(rows)
 
 
-def mixed(old: float, new: float, share: float) -> float:
+def averaged_variance(old: float, new: float, share: float) -> float:
     """The variance of a running average that takes such a share of what is new."""
     return float((1 - share) ** 2 * old + share**2 * new)
 

@@ -16,7 +16,11 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Array, Float
 
-from riesz.engines.laplace.hessian import block_solve, equations, solved
+from riesz.engines.laplace.hessian import (
+    equation_residual,
+    solve_by_experiment,
+    solve_with_jacobian,
+)
 from riesz.fem.assembly import with_dirichlet
 from riesz.fem.default_solver import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
@@ -46,7 +50,7 @@ def state_at(
 ) -> Float[Array, " node"]:
     """Heads at all nodes for a log-transmissivity."""
     z = {UNKNOWN: FieldWeights(jnp.exp(logs))}
-    values, _ = solved(problem.forward, z, solver)
+    values, _ = solve_with_jacobian(problem.forward, z, solver)
     return with_dirichlet(problem.forward, values, z)
 
 
@@ -64,19 +68,19 @@ def linearised(
 ) -> tuple[Float[Array, " well"], Float[Array, "well cell"]]:
     """The same with its derivatives: an adjoint solve for each well, all with one matrix."""
     forward, z = problem.forward, {UNKNOWN: FieldWeights(jnp.exp(logs))}
-    values, jacobian = solved(forward, z, solver)
+    values, jacobian = solve_with_jacobian(forward, z, solver)
 
     def seen(free_values):
         return problem.predicted(with_dirichlet(forward, free_values, z), z)
 
     heads, pull_back = jax.vjp(seen, values)
     _, by_logs = jax.vjp(
-        lambda own: equations(problem, values, {UNKNOWN: FieldWeights(jnp.exp(own))}), logs
+        lambda own: equation_residual(problem, values, {UNKNOWN: FieldWeights(jnp.exp(own))}), logs
     )
 
     def row(unit):
         (side,) = pull_back(unit)
-        return by_logs(-block_solve(problem, (jacobian,), side, solver, transposed=True))[0]
+        return by_logs(-solve_by_experiment(problem, (jacobian,), side, solver, transposed=True))[0]
 
     return heads, mapped(row, jnp.eye(len(heads), dtype=logs.dtype), forward.num_free)
 

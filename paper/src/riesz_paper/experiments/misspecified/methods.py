@@ -82,7 +82,7 @@ def by_relax(
     data: DataSet, seed: int, *, epsilon_rel: float | AbstractSchedule, white: bool = False
 ) -> Posterior:
     """With the exact norm and one value a node: what a network is trained to come close to."""
-    engine = NODAL.changed(epsilon_rel=epsilon_rel, gram=WHITE if white else None)
+    engine = NODAL.with_settings(epsilon_rel=epsilon_rel, gram=WHITE if white else None)
     return engine.run(posed(data, knows_eddy=False), seed=seed)
 
 
