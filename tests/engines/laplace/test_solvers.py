@@ -11,7 +11,7 @@ import scipy.sparse.linalg as spla
 import riesz as rz
 from riesz.engines.laplace.hessian import hessian_vector_products, linearize_at
 from riesz.engines.laplace.newton import newton_step
-from riesz.fem import choice
+from riesz.fem import default_solver
 from riesz.fem.linear.linear_solve import Automatic
 from riesz.latent.latent import value_of
 from riesz.latent.spde import NodalLatent

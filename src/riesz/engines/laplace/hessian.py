@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.fem.assembly import free_residual, with_dirichlet
-from riesz.fem.choice import mapped
+from riesz.fem.default_solver import mapped
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem

@@ -28,7 +28,7 @@ from riesz.engines.base import Count, CountOrZero, Settings, Share, Work, search
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.hessian import Linearization, hessian_vector_product, linearize_at
 from riesz.errors import OutOfTimeError
-from riesz.fem.choice import expected_seconds
+from riesz.fem.default_solver import expected_seconds
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import Coordinates, InverseProblem
 
