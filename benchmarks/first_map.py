@@ -140,20 +140,20 @@ class FirstMap:
         import jax
 
         from riesz.case.file.problem import read_case
-        from riesz.case.run.fit import settled
-        from riesz.case.start.asked import Asked
+        from riesz.case.run.fit import decide_local
+        from riesz.case.start.asked import Hints
         from riesz.case.start.starter import starter
 
         table, path = self.folder / "samples.csv", self.folder / "problem.toml"
         numbers = np.column_stack([self.samples.points, self.samples.values])[rows]
         with table.open("w", newline="") as file:
             csv.writer(file).writerows([("x", "y", "value"), *numbers.tolist()])
-        asked = Asked(x="x", y="y", value="value", log=self.log)
+        asked = Hints(x="x", y="y", value="value", log=self.log)
         path.write_text(starter(table, self.folder / "area.geojson", self.folder, asked).text)
         found = read_case(path, coarse=self.mesh)
         self.mesh = found.coarse
         found = self.like_the_first(found, jax)
-        return self.like_the_first(settled(found, found.choice().engine), jax)
+        return self.like_the_first(decide_local(found, found.choice().engine), jax)
 
     def like_the_first(self, case, jax):
         import dataclasses

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.small_msh import MSH_22
 
-from riesz.case.data.read import prepared_readings
+from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import tables_in
 from riesz.case.run.folder import check_unchanged
@@ -132,7 +132,7 @@ ASKED = ObservationsTable.model_validate(
 
 def read_observations(path):
     csv_table(path, path.read_bytes())
-    return prepared_readings(path.parent, ASKED, None)
+    return prepare_data(path.parent, ASKED, None)
 
 
 def read_manifest(path):

@@ -40,11 +40,11 @@ def written(folder: Path, name: str, case, training) -> Path:
 
 def problem_file(folder: Path, table: Path, case, without: tuple[str, ...]) -> str:
     """What `init` writes for all training samples: scales of its priors are rounded to 2 digits."""
-    from riesz.case.start.asked import Asked
+    from riesz.case.start.asked import Hints
     from riesz.case.start.starter import starter
 
     names = (*case.secondaries, "landuse", "rock")
-    text = starter(table, None, folder, Asked(value=case.metal, covariates=names, log=True)).text
+    text = starter(table, None, folder, Hints(value=case.metal, covariates=names, log=True)).text
     text = text.replace('local = "auto"', "local = true")
     text = re.sub(r"max_edge = \S+", f"max_edge = {MAX_EDGE}", text)
     return "".join(
@@ -78,7 +78,7 @@ class FromFile:
         import numpy as np
 
         import riesz as rz
-        from riesz.case.data.covariates import design_of, every_encoding
+        from riesz.case.data.covariates import effect_design, every_encoding
         from riesz.case.file.problem import read_case
         from riesz.prediction.data import new_places
 
@@ -99,7 +99,7 @@ class FromFile:
             **found.numbers,
             **{name: list(words) for name, words in found.categories.items()},
         }
-        design = design_of(path, encodings, known)
+        design = effect_design(path, encodings, known)
         drawn = {"num_draws": 400, "seed": 1, "together": False}
         there = new_places(posterior, left_out.points, design, None, **drawn)
         return np.exp(there.measured(slice(None)))

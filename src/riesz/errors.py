@@ -40,7 +40,7 @@ class FileFormatError(RieszError):
 
 
 @contextmanager
-def told_of(what: Path | str) -> Iterator[None]:
+def error_context(what: Path | str) -> Iterator[None]:
     """What is raised inside begins with what it is about, such as a file."""
     try:
         yield
@@ -55,7 +55,7 @@ class LostProcessError(RuntimeError):
     """
 
 
-def listed(names: Iterable[str]) -> str:
+def any_of(names: Iterable[str]) -> str:
     """All names, as in "one, two or three"."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last

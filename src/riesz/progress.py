@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-def bar(progress: bool) -> "Progress":
+def progress_bar(progress: bool) -> "Progress":
     """What is done, the time left, and some words apart."""
     rich = import_module("rich.progress")  # which checks of a problem do without
     return rich.Progress(
@@ -22,6 +22,6 @@ def bar(progress: bool) -> "Progress":
     )
 
 
-def spoken(levels: Mapping[str, float]) -> str:
+def format_levels(levels: Mapping[str, float]) -> str:
     """Numbers as words beside a bar."""
     return "  ".join(f"{name} {level:.3g}" for name, level in levels.items())

@@ -20,7 +20,7 @@ from riesz.observe.observations import observations
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.problem.posing import inverse_problem
-from riesz.progress import bar
+from riesz.progress import progress_bar
 
 OBSERVED = observations([[0.3, 0.4], [0.7, 0.6]], [0.1, 0.2])
 
@@ -43,9 +43,9 @@ def small():
 
 
 def test_bars_are_drawn_on_the_error_stream(capfd):
-    with bar(progress=True) as shown:
+    with progress_bar(progress=True) as shown:
         shown.add_task("chain 1", total=1, terms="")
-    with bar(progress=False) as hidden:
+    with progress_bar(progress=False) as hidden:
         hidden.add_task("chain 2", total=1, terms="")
     written = capfd.readouterr()
     assert (written.out, "chain 1" in written.err, "chain 2" in written.err) == ("", True, False)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riesz.errors import RieszError, listed
+from riesz.errors import RieszError, any_of
 
 if TYPE_CHECKING:
     from riesz_paper.running.task import Experiment
@@ -89,8 +89,8 @@ def experiment_of(request: Request) -> "Experiment":
         if name not in own:
             others = [other for other, options in OPTIONS.items() if name in options]
             raise RieszError(
-                f"--{name} is for {listed(others)}: leave it out for {request.name}, which has "
-                f"{listed([f'--{option}' for option in own]) if own else 'no such options'}."
+                f"--{name} is for {any_of(others)}: leave it out for {request.name}, which has "
+                f"{any_of([f'--{option}' for option in own]) if own else 'no such options'}."
             )
     with_options = {
         ExperimentName.JURA: jura_of,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
-from riesz.errors import FileFormatError, listed, nearest
+from riesz.errors import FileFormatError, any_of, nearest
 from riesz.io.store.files import read_bytes
 
 EXPECTED = {
@@ -27,7 +27,7 @@ EXPECTED = {
 """What is allowed, for each kind of error that pydantic tells apart."""
 
 
-class Table(BaseModel):
+class FileTable(BaseModel):
     """A table of a problem file: nothing unknown, nothing of another type, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
@@ -43,7 +43,7 @@ class Table(BaseModel):
             if key not in known:
                 raise ValueError(
                     f"has the key {str(key)!r}, which is not known: {nearest(str(key), known)}"
-                    f"It may hold {listed(known)}"
+                    f"It may hold {any_of(known)}"
                 )
         for key, field in known.items():
             if field.is_required() and key not in content:
@@ -51,31 +51,31 @@ class Table(BaseModel):
         return content
 
 
-Kind = TypeVar("Kind", bound=Table)
+Kind = TypeVar("Kind", bound=FileTable)
 
 Decisions = Mapping[str, Any]
 """What a problem file leaves open and was found from its data, by the keys of the file."""
 
 
-def as_numbers(value: Any) -> float | list[float]:
+def as_finite_numbers(value: Any) -> float | list[float]:
     if is_finite(value):
         return float(value)
     if isinstance(value, list) and value and all(map(is_finite, value)):
         return [float(one) for one in value]
-    raise ValueError(f"is {shown(value)}: give a finite number, or a list of them")
+    raise ValueError(f"is {brief(value)}: give a finite number, or a list of them")
 
 
-def as_coefficient(value: Any) -> Any:
+def as_coefficient_value(value: Any) -> Any:
     """A number, a vector, a tensor, or the name of an unknown."""
     if isinstance(value, str) and value.isidentifier():
         return value
     if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
-        return [as_numbers(row) for row in value]
+        return [as_finite_numbers(row) for row in value]
     try:
-        return as_numbers(value)
+        return as_finite_numbers(value)
     except ValueError:
         raise ValueError(
-            f"is {shown(value)}: give a finite number, a list of them, or the name of an unknown"
+            f"is {brief(value)}: give a finite number, a list of them, or the name of an unknown"
         ) from None
 
 
@@ -88,14 +88,14 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-Numbers = Annotated[float | list[float], PlainValidator(as_numbers)]
+Numbers = Annotated[float | list[float], PlainValidator(as_finite_numbers)]
 """One number, or one for each component of a vector."""
 
-Coefficient = Annotated[Any, PlainValidator(as_coefficient)]
+Coefficient = Annotated[Any, PlainValidator(as_coefficient_value)]
 """What may stand in an equation."""
 
 
-def table_of(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
+def parse_table(kind: type[Kind], content: Mapping[str, Any], path: Path) -> Kind:
     """A table from what was given in or for a file, validated."""
     try:
         return kind.model_validate(content)
@@ -143,7 +143,7 @@ def place_in(content: Any, location: tuple[int | str, ...]) -> list[str]:
 
 def complaint(error: Mapping[str, Any]) -> str:
     """What was found, and what is allowed."""
-    context, found = error.get("ctx", {}), shown(error["input"])
+    context, found = error.get("ctx", {}), brief(error["input"])
     match error["type"]:
         case "value_error":
             text = str(context["error"])
@@ -169,10 +169,10 @@ def complaint(error: Mapping[str, Any]) -> str:
 def choice_of(found: Any, allowed: str) -> str:
     """A word that is none of those allowed, which pydantic lists in quotes."""
     words = re.findall(r"'([^']*)'", allowed)
-    return f"{shown(found)}: {nearest(str(found), words)}It may be {listed(words)}"
+    return f"{brief(found)}: {nearest(str(found), words)}It may be {any_of(words)}"
 
 
-def shown(value: Any) -> str:
+def brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -182,7 +182,7 @@ def as_number_or_name(value: Any) -> float | str:
         return float(value)
     if isinstance(value, str) and value:
         return value
-    raise ValueError(f"is {shown(value)}: give a finite number, or a name in quotes")
+    raise ValueError(f"is {brief(value)}: give a finite number, or a name in quotes")
 
 
 NumberOrName = Annotated[Any, PlainValidator(as_number_or_name)]

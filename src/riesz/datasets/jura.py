@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.errors import FileFormatError, RieszError, listed, nearest
+from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.tables.layers import TextTable, csv_table, read_csv
 
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
@@ -53,7 +53,7 @@ class Samples:
                 known = tuple(self.metals)
                 raise RieszError(
                     f"there is no metal {name!r}: {nearest(name, known)}The samples have "
-                    f"{listed(known)}."
+                    f"{any_of(known)}."
                 )
         columns = np.stack([self.metals[name] for name in names], axis=1)
         missing = np.argwhere(np.isnan(columns))
@@ -114,7 +114,7 @@ def samples_in(table: TextTable) -> Samples:
     sets = table.words("set")
     for row, found in enumerate(sets):
         if found not in SETS:
-            raise FileFormatError(f"{table.at(row)}: set is {found!r}; it is {listed(SETS)}.")
+            raise FileFormatError(f"{table.at(row)}: set is {found!r}; it is {any_of(SETS)}.")
     return Samples(
         points=points_in(table),
         categories={key: categories_in(table, key) for key in CATEGORIES},

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr
 
 import riesz as rz
-from riesz.case.data.prepared import Prepared
+from riesz.case.data.prepared import DataRows
 from riesz.datasets.jura import FOLDER
 
 METAL, SECONDARIES = "Cd", ("Pb", "Ni", "Zn")
@@ -97,7 +97,7 @@ def scored(predicted: LogNormal, truth: Float[np.ndarray, " sample"]) -> Row:
     }
 
 
-def references(known: Prepared, held_back: Prepared) -> Sequence[Row]:
+def references(known: DataRows, held_back: DataRows) -> Sequence[Row]:
     """What takes no model, one distribution for all and the nearest sample; what was published."""
     truth = np.exp(held_back.values)
     alike = LogNormal(*np.full((len(truth), 2), [known.values.mean(), known.values.std()]).T)
@@ -213,7 +213,7 @@ def write_inputs(out: Path) -> None:
         (out / name).write_bytes(content)
 
 
-def read_held_back(table: Path) -> Prepared:
+def read_held_back(table: Path) -> DataRows:
     return rz.read_observations(
         table,
         x="x_km",
@@ -225,7 +225,7 @@ def read_held_back(table: Path) -> Prepared:
     )
 
 
-def at_places(run: rz.Run, places: Prepared, seed: int) -> LogNormal:
+def at_places(run: rz.Run, places: DataRows, seed: int) -> LogNormal:
     """What samples there are predicted to be, noise included."""
     known, design = run.case.prepared, None
     if known.covariates:

@@ -29,7 +29,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from riesz.deadline import Deadline
 from riesz.devices import Devices, Wanted, devices_of
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz.fem.linear.linear_solve import (
     AbstractLinearSolver,
     Automatic,
@@ -137,7 +137,7 @@ Flag = Annotated[bool, BeforeValidator(as_number), Field(strict=True, descriptio
 Solver = Annotated[
     AbstractLinearSolver | Literal["auto", "sparse-lu", "dense", "conjugate-gradients"],
     PlainValidator(as_solver),
-    Field(description=f"{listed(SOLVERS)}, or in Python a linear solver"),
+    Field(description=f"{any_of(SOLVERS)}, or in Python a linear solver"),
 ]
 InnerProduct = Annotated[
     Gram | Mapping[str, float] | None,
@@ -169,7 +169,7 @@ class Settings(BaseModel):
                 if name not in known:
                     raise RieszError(
                         f"{self.name} has no setting {name!r}: {nearest(name, known)}It has "
-                        f"{listed(known)}."
+                        f"{any_of(known)}."
                     )
             try:
                 super().__init__(**settings)

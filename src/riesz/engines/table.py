@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from riesz.engines.base import AbstractEngine
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 
 AUTO = "auto"
 
@@ -47,10 +47,10 @@ def check_engine(name: Any) -> None:
     known = (AUTO, *ENGINES)
     if not isinstance(name, str):
         raise RieszError(f"the engine is {name!r}: give a value such as rz.Nuts(), or a name, "
-                         f"{listed(known)}.")  # fmt: skip
+                         f"{any_of(known)}.")  # fmt: skip
     if name not in known:
         raise RieszError(
-            f"there is no engine {name!r}: {nearest(name, known)}It may be {listed(known)}."
+            f"there is no engine {name!r}: {nearest(name, known)}It may be {any_of(known)}."
         )
 
 
@@ -59,7 +59,7 @@ def engine_of(name: str, settings: Mapping[str, Any] | None = None) -> AbstractE
     check_engine(name)
     if name == AUTO:
         raise RieszError(
-            f"auto chooses among engines: name the one that is meant, {listed(ENGINES)}."
+            f"auto chooses among engines: name the one that is meant, {any_of(ENGINES)}."
         )
     settings = dict(settings or {})
     if isinstance(settings.get("start"), str):

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from riesz.deadline import check_clock
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint, leaves_of, with_leaves
 from riesz.errors import EngineError
-from riesz.progress import bar, spoken
+from riesz.progress import format_levels, progress_bar
 
 Terms = Mapping[str, Float[Array, ""]]
 Step = Callable[[Any, PRNGKeyArray, Any], tuple[Any, Terms]]  # (state, key, data) -> state, terms
@@ -92,7 +92,7 @@ def train(
     if kept is not None:
         state, curves = with_leaves(state, kept["state"]), kept["curves"]
         done, best, waited = kept["done"], float(kept["best"]), kept["waited"]
-    with bar(progress) as shown:
+    with progress_bar(progress) as shown:
         task = shown.add_task(label, total=num_steps, completed=done, terms="compiling")
         for start in range(0, num_steps, block_steps):
             key, block_key = jr.split(key)
@@ -113,7 +113,7 @@ def train(
             }
             last = max(1, int(SMOOTHED * len(keys)))
             levels = {name: float(values[-last:].mean()) for name, values in terms.items()}
-            shown.update(task, advance=len(keys), terms=spoken(levels))
+            shown.update(task, advance=len(keys), terms=format_levels(levels))
             waited = 0 if watched and levels[watched] < 0.99 * best else waited + 1
             best = min(best, levels[watched]) if watched else best
             done = start + len(keys)

@@ -15,7 +15,7 @@ from riesz.engines.base import AbstractEngine
 from riesz.errors import RieszError
 from riesz.inference.fit import fit, lacking
 from riesz.problem.problem import InverseProblem
-from riesz.progress import bar
+from riesz.progress import progress_bar
 
 LARGEST_BLOCK, MOST_IN_BLOCK = 2**25, 8192
 """Numbers in the draws that are held at once, and data sets."""
@@ -54,7 +54,7 @@ def fit_data_sets(
     num_kept = kept_of_each(readings, size)
     block = int(np.clip(LARGEST_BLOCK // (num_draws * size), 1, MOST_IN_BLOCK))
     parts = []
-    with bar(progress) as shown:
+    with progress_bar(progress) as shown:
         task = shown.add_task("data sets", total=count, terms="")
         for start in range(0, count, block):
             some = np.arange(start, min(start + block, count))

@@ -40,7 +40,7 @@ from riesz.many.ledger import (
 from riesz.many.orders import Order
 from riesz.many.scheduler import Outcome, Pool, Task, run_tasks
 from riesz.many.sites import MANIFEST, Described, Settings, Site, sites_in
-from riesz.progress import bar
+from riesz.progress import progress_bar
 
 SECONDS_BETWEEN_TABLES = 30.0
 
@@ -244,7 +244,7 @@ class Seen:
 
 @contextmanager
 def shown(total: int, done: int, progress: bool) -> Iterator[Seen]:
-    with bar(progress) as seen:
+    with progress_bar(progress) as seen:
         yield Seen(seen, seen.add_task("fits", total=total, completed=done, terms=""))
 
 

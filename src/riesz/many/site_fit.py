@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from riesz.case.report.content import level_of
+from riesz.case.report.content import trust_level
 from riesz.case.report.page import REPORT, write_report
 from riesz.case.report.trust import BAD
 from riesz.case.run.fit import fit_case
@@ -43,7 +43,7 @@ def judged(order: Order, row: Row, run: Run) -> Row:
         return replace(row, verdict=BAD, message=str(failed))
     if order.reports and not (run.folder / REPORT).is_file():
         return replace(row, verdict=write_report(run)["trust"])
-    return replace(row, verdict=level_of(run))
+    return replace(row, verdict=trust_level(run))
 
 
 def taken_over(order: Order, row: Row, out: Path) -> Row:

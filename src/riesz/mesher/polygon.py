@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from riesz.errors import MeshError, told_of
+from riesz.errors import MeshError, error_context
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.lines import Line, Number, as_points, lines_of
 from riesz.geometry.outline import (
@@ -214,7 +214,7 @@ def named_lines(lines: Mapping[str, Any] | None) -> dict[str, list[Line]]:
     for name, geometry in (lines or {}).items():
         if name in (*RING_TAGS, BOUNDARY):
             raise MeshError(f"a line is named {name!r}, which tags the outline: rename it.")
-        with told_of(f"line {name!r}"):
+        with error_context(f"line {name!r}"):
             named[name] = lines_of(geometry)
         if any(len(np.unique(line, axis=0)) < 2 for line in named[name]):
             raise MeshError(f"line {name!r} has fewer than 2 distinct vertices: drop it.")

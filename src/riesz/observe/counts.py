@@ -14,7 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from riesz.errors import RieszError, listed
+from riesz.errors import RieszError, any_of
 from riesz.observe.distributions import (
     AbstractScatter,
     BinomialScatter,
@@ -31,7 +31,7 @@ WHOLE = 1e-6
 
 def check_link(link: Any, allowed: tuple[str, ...], name: str) -> None:
     if link not in allowed:
-        raise RieszError(f"the link of {name} is {link!r}: it may be {listed(allowed)}.")
+        raise RieszError(f"the link of {name} is {link!r}: it may be {any_of(allowed)}.")
 
 
 def check_whole(values: Float[np.ndarray, " sensor"], what: str) -> None:

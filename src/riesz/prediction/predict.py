@@ -29,7 +29,7 @@ from riesz.prediction.statistics import (
 )
 from riesz.problem.dependence import dependence
 from riesz.problem.problem import InverseProblem
-from riesz.progress import bar
+from riesz.progress import progress_bar
 
 CHUNK_NUMBERS = 4_000_000
 """States and predicted values that are held at once on the device, as numbers."""
@@ -135,7 +135,7 @@ def quantity_draws(
     Where a quantity reads the state, in time what it marches to itself, and has so many numbers at
     most, it need not be traced to find that out.
     """
-    with bar(progress) as shown:
+    with progress_bar(progress) as shown:
         task, chunks = shown.add_task("draws", total=num_draws, terms=""), []
         for chunk in drawn_chunks(posterior, sampler, num_draws, seed, numbers):
             chunks.append(chunk)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import FileFormatError, RieszError, listed
+from riesz.errors import FileFormatError, RieszError, any_of
 from riesz.io.tables.layers import TextTable, read_csv
 from riesz.pumping.well import Numbers, Readings
 
@@ -54,7 +54,7 @@ def quantity(
     name = name or column_of(table, words)
     if name is None:
         raise FileFormatError(
-            f"{table.path} has no column of {words[0]}: call it {listed(words)}, with its unit "
+            f"{table.path} has no column of {words[0]}: call it {any_of(words)}, with its unit "
             f"behind it. It has {', '.join(table.header)}."
         )
     word, own = parted(name)
@@ -62,14 +62,14 @@ def quantity(
     if chosen is None:
         raise FileFormatError(
             f"{table.path}: column {name!r} does not say its unit: call it {word}_"
-            f"{next(iter(units))}, or give {option}, one of {listed(units)}."
+            f"{next(iter(units))}, or give {option}, one of {any_of(units)}."
         )
     return table.numbers(name) * factor(chosen, units)
 
 
 def factor(unit: str, units: Mapping[str, float]) -> float:
     if unit not in units:
-        raise RieszError(f"{OPTIONS[id(units)]} is {unit!r}: give {listed(units)}.")
+        raise RieszError(f"{OPTIONS[id(units)]} is {unit!r}: give {any_of(units)}.")
     return units[unit]
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import riesz as rz
 from riesz.case.check.predictive import PriorPredictive
-from riesz.case.check.words import Cost, area_text, case_numbers, cost_of, duration, engine_lines
+from riesz.case.check.words import Cost, area_text, case_numbers, cost_of, cost_text, engine_lines
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import app
 from riesz.engines.table import engine_of
@@ -88,7 +88,7 @@ def test_costs_grow_with_the_problem_and_are_told_in_sensible_units(problem):
         assert cost_of(large, engine).seconds > cost_of(small, engine).seconds
         assert cost_of(large, engine).megabytes > cost_of(small, engine).megabytes
     assert cost_of(large, rz.Nuts()).seconds > cost_of(large, rz.Conditional()).seconds
-    assert [duration(s) for s in (3.0, 62.0, 600.0, 7200.0)] == [
+    assert [cost_text(s) for s in (3.0, 62.0, 600.0, 7200.0)] == [
         "10 seconds",
         "60 seconds",
         "10 minutes",

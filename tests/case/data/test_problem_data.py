@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from riesz.case.data.prepared import prepared_content
+from riesz.case.data.prepared import data_rows_content
 from riesz.case.file.problem import read_case, read_problem
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import length_unit, same_crs
@@ -62,7 +62,7 @@ def test_the_crs_comes_from_the_outline_and_stays_with_the_problem(tmp_path):
     again = tmp_path / "again.toml"
     again.write_bytes(case.content)
     table = tmp_path / "observations.csv"
-    table.write_bytes(prepared_content(case.prepared))
+    table.write_bytes(data_rows_content(case.prepared))
     (tmp_path / "area.geojson").unlink()
     found = read_case(again, coarse=case.coarse, table=table, decided=case.decided)
     assert found.tables.crs == case.tables.crs

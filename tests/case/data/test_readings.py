@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from riesz.case.data.covariates import (
     CURVE_LENGTH,
     CURVE_SHARE,
-    design_of,
+    effect_design,
+    effect_labels,
     encodings_of,
     every_encoding,
-    labels_of,
 )
-from riesz.case.data.prepared import prepared_content, read_prepared
-from riesz.case.data.read import prepared_readings
+from riesz.case.data.prepared import data_rows_content, read_data_rows
+from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import error_text
 from riesz.errors import FileFormatError, RieszError
@@ -46,7 +46,7 @@ def made(folder, text, tables, **files):
     for name, content in files.items():
         (folder / f"{name}.csv").write_text(content)
     content = {"file": "levels.csv", **tomllib.loads(tables)}
-    return prepared_readings(folder, ObservationsTable.model_validate(content), 0.5)
+    return prepare_data(folder, ObservationsTable.model_validate(content), 0.5)
 
 
 def refused(content):
@@ -179,8 +179,8 @@ def test_a_prepared_table_is_read_again_to_the_last_digit(tmp_path):
     found = made(tmp_path, text, asked, sites=SITES)
     names = ObservationsTable.model_validate({"file": "levels.csv", **tomllib.loads(asked)})
     path = tmp_path / "observations.csv"
-    path.write_bytes(prepared_content(found))
-    again = read_prepared(path, names)
+    path.write_bytes(data_rows_content(found))
+    again = read_data_rows(path, names)
     for name in ("points", "values", "censored", "sd", "readings"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert again.sites == found.sites
@@ -192,12 +192,12 @@ def test_covariates_become_standardised_numbers_and_categories(tmp_path):
     table = "x,y,value,Ni,Rock\n0,0,1,1,lime\n1,0,2,10,marl\n2,1,3,100,lime\n3,1,4,1000,clay\n"
     found = made(tmp_path, table, 'covariates = ["Ni", "Rock"]')
     encodings = encodings_of(found, ["Ni"])
-    assert labels_of(encodings) == (
+    assert effect_labels(encodings) == (
         "log Ni, by its sd of 2.574",
         "Rock: clay against lime",
         "Rock: marl against lime",
     )
-    design = design_of(found.path, encodings, found.covariates)
+    design = effect_design(found.path, encodings, found.covariates)
     np.testing.assert_allclose(design[:, 0], np.array([-3, -1, 1, 3]) / np.sqrt(5))
     np.testing.assert_array_equal(design[:, 1:], [[0, 0], [0, 1], [0, 0], [1, 0]])
     with pytest.raises(FileFormatError, match="Rock is in log_covariates, but holds words"):
@@ -231,13 +231,13 @@ def test_gzipped_tables_are_read_and_damaged_ones_told(tmp_path):
     path = tmp_path / "wells.csv.gz"
     path.write_bytes(gzip.compress(PLACES.encode()))
     names = ObservationsTable.model_validate({"file": "wells.csv.gz"})
-    assert prepared_readings(tmp_path, names, None).num_rows == 4
+    assert prepare_data(tmp_path, names, None).num_rows == 4
     path.write_bytes(gzip.compress(PLACES.encode())[:-12])
     with pytest.raises(FileFormatError, match="is not a whole gzip file"):
-        prepared_readings(tmp_path, names, None)
+        prepare_data(tmp_path, names, None)
     other = ObservationsTable.model_validate({"file": "wells.pdf"})
     with pytest.raises(FileFormatError, match=r"tables are read from files that end in \.csv"):
-        prepared_readings(tmp_path, other, None)
+        prepare_data(tmp_path, other, None)
 
 
 def test_points_of_a_geopackage_are_observations(tmp_path):
@@ -249,19 +249,19 @@ def test_points_of_a_geopackage_are_observations(tmp_path):
     path = tmp_path / "wells.gpkg"
     frame.to_file(path, layer="one")
     names = ObservationsTable.model_validate({"file": "wells.gpkg", "value": "head"})
-    found = prepared_readings(tmp_path, names, None)
+    found = prepare_data(tmp_path, names, None)
     np.testing.assert_array_equal(found.points, [[1.0, 3.0], [2.0, 4.5]])
     assert found.values.tolist() == [5.0, 6.0]
     assert found.crs == "EPSG:32612"
     frame.to_file(path, layer="two")
     with pytest.raises(FileFormatError, match=r"has 2 layers: choose one by layer = 'one', or"):
-        prepared_readings(tmp_path, names, None)
+        prepare_data(tmp_path, names, None)
     wrong = ObservationsTable.model_validate({"file": "wells.gpkg", "layer": "tow"})
     with pytest.raises(FileFormatError, match=r"has no layer 'tow': did you mean 'two'\?"):
-        prepared_readings(tmp_path, wrong, None)
+        prepare_data(tmp_path, wrong, None)
     path.write_bytes(b"nothing")
     with pytest.raises(FileFormatError, match=r"wells\.gpkg is no map layer"):
-        prepared_readings(tmp_path, names, None)
+        prepare_data(tmp_path, names, None)
 
 
 @pytest.mark.parametrize("engine", ["scipy", "h5netcdf"])
@@ -274,7 +274,7 @@ def test_variables_of_one_dimension_in_netcdf_are_a_table(engine, tmp_path):
     begins = {"scipy": b"CDF", "h5netcdf": b"\x89HDF"}[engine]  # versions 3 and 4
     assert (tmp_path / "wells.nc").read_bytes().startswith(begins)
     content = {"file": "wells.nc", "value": "head", "date": "day", "to": "1975-01-01"}
-    found = prepared_readings(tmp_path, ObservationsTable.model_validate(content), None)
+    found = prepare_data(tmp_path, ObservationsTable.model_validate(content), None)
     assert found.points.tolist() == [[1.0, 3.0]]
     assert found.values.tolist() == [5.0]
     for value, message in (
@@ -283,7 +283,7 @@ def test_variables_of_one_dimension_in_netcdf_are_a_table(engine, tmp_path):
     ):
         names = ObservationsTable.model_validate({"file": "wells.nc", "value": value})
         with pytest.raises(FileFormatError, match=message):
-            prepared_readings(tmp_path, names, None)
+            prepare_data(tmp_path, names, None)
 
 
 def test_without_the_extra_it_is_told_what_to_install(tmp_path, monkeypatch):
@@ -294,14 +294,14 @@ def test_without_the_extra_it_is_told_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "wells.nc").write_bytes(b"")
     names = ObservationsTable.model_validate({"file": "wells.nc"})
     with pytest.raises(RieszError, match=r"NetCDF files need xarray, .*pip install '\.\[gis\]'"):
-        prepared_readings(tmp_path, names, None)
+        prepare_data(tmp_path, names, None)
 
 
 def test_without_its_reader_netcdf_4_is_not_called_broken(tmp_path, monkeypatch):
     (tmp_path / "wells.nc").write_bytes(b"\x89HDF\r\n")
     names = ObservationsTable.model_validate({"file": "wells.nc"})
     with pytest.raises(FileFormatError, match=r"wells\.nc is no NetCDF file"):
-        prepared_readings(tmp_path, names, None)
+        prepare_data(tmp_path, names, None)
 
     def absent(name):
         if name == "h5netcdf":
@@ -309,7 +309,7 @@ def test_without_its_reader_netcdf_4_is_not_called_broken(tmp_path, monkeypatch)
 
     monkeypatch.setattr("riesz.io.tables.layers.import_module", absent)
     with pytest.raises(RieszError, match=r"NetCDF-4 files need h5netcdf, .*pip install"):
-        prepared_readings(tmp_path, names, None)
+        prepare_data(tmp_path, names, None)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from tests import small_problem
 
 from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
-from riesz.case.data.prepared import prepared_content
+from riesz.case.data.prepared import data_rows_content
 from riesz.case.file.measurements import MeasurementTable, read_measurements
-from riesz.case.file.problem import Kept, read_case, read_problem
+from riesz.case.file.problem import Stored, read_case, read_problem
 from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content
-from riesz.case.file.wells import WellTable, kept_wells, read_wells, wells_content
+from riesz.case.file.wells import WellTable, read_wells, stored_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
@@ -130,13 +130,13 @@ def test_wells_put_in_what_they_say_and_a_run_keeps_them(mixed, tmp_path):
     assert numbers["wells"] == {"known": 3, "total_rate": -85.5, "unknown_rates": ["q"]}
     assert numbers["rivers"][0]["length"] == pytest.approx(WIDTH)
     table, wells, rivers = (tmp_path / f"kept_{name}.csv" for name in ("heads", "wells", "rivers"))
-    table.write_bytes(prepared_content(mixed.prepared))
+    table.write_bytes(data_rows_content(mixed.prepared))
     wells.write_bytes(wells_content(mixed.wells, mixed.tables.wells))
     rivers.write_bytes(rivers_content(mixed.rivers))
     for name in ("pumping.csv.gz", "river.geojson", "heads.csv"):
         (tmp_path / name).unlink()
     nothing = tmp_path / "nothing.csv"
-    kept = Kept(wells, rivers, nothing, nothing, nothing)
+    kept = Stored(wells, rivers, nothing, nothing, nothing)
     again = read_case(mixed.path, coarse=mixed.coarse, table=table, kept=kept)
     z = {"q": jnp.asarray(5.0)}
     state = jnp.asarray(np.random.default_rng(0).normal(size=len(zeros)))
@@ -215,7 +215,7 @@ def test_wells_and_measurements_in_degrees_are_where_the_problem_has_them(tmp_pa
     path, kept = tmp_path / "problem.toml", tmp_path / "kept.csv"
     found = read_wells(path, entries, "EPSG:32612")
     kept.write_bytes(wells_content(found, entries))
-    for many, one in (found, kept_wells(path, kept, entries, "EPSG:32612")):
+    for many, one in (found, stored_wells(path, kept, entries, "EPSG:32612")):
         np.testing.assert_allclose(many.columns.points, wanted)
         np.testing.assert_allclose(one.columns.points, wanted[:1])
     pair = {"kind": "difference", "x": x, "y": y, "to_x": to_x, "to_y": to_y, "value": 1.0}

@@ -9,9 +9,9 @@ import pytest
 from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
-from riesz.case.data.prepared import prepared_content, read_prepared
-from riesz.case.file.measurements import kept_measurements, measurements_content
-from riesz.case.file.noise import NoiseTable, Readings, likelihood_of
+from riesz.case.data.prepared import data_rows_content, read_data_rows
+from riesz.case.file.measurements import measurements_content, stored_measurements
+from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of
 from riesz.errors import FileFormatError
 from riesz.fem.assembly import dirichlet_values
 
@@ -50,7 +50,7 @@ def test_numbers_found_among_trials_become_shares(tmp_path):
 )
 def test_kinds_of_noise_have_their_keys(noise, told):
     points, values = np.array([[0.5, 0.5], [0.75, 0.25]]), np.array([6.0, 5.0])
-    read = Readings(Path("wells.csv"), points, values)
+    read = NoisyValues(Path("wells.csv"), points, values)
     assert told in likelihood_of(NoiseTable.model_validate(noise), read).describe()
 
 
@@ -69,8 +69,8 @@ def test_readings_of_one_site_share_their_error(tmp_path, days):
     wanted = 0.1**2 * np.eye(3) + same * (0.3**2 + 0.2**2 * np.exp(-apart / 2.0))
     root = likelihood.factor(jnp.zeros(3), {"a": jnp.array(2.0)}).coloured(jnp.eye(3))
     np.testing.assert_allclose(root @ root.T, wanted, rtol=1e-10)
-    (tmp_path / "kept.csv").write_bytes(prepared_content(case.prepared))
-    again = read_prepared(tmp_path / "kept.csv", case.tables.observations)
+    (tmp_path / "kept.csv").write_bytes(data_rows_content(case.prepared))
+    again = read_data_rows(tmp_path / "kept.csv", case.tables.observations)
     np.testing.assert_array_equal(again.times.values(), case.prepared.times.values())
     assert again.sites == case.prepared.sites
 
@@ -127,7 +127,7 @@ def test_further_measurements_stand_behind_the_observations(case):
 def test_a_run_folder_keeps_measurements_whose_files_are_gone(case, tmp_path):
     kept = tmp_path / "measurements.json"
     kept.write_bytes(measurements_content(case.measurements))
-    again = kept_measurements(kept, case.tables.further_measurements())
+    again = stored_measurements(kept, case.tables.further_measurements())
     for one, other in zip(case.measurements, again, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.numbers, other.numbers)

@@ -5,12 +5,12 @@ import base64
 import numpy as np
 from scipy.stats import norm
 
-from riesz.case.report.charts import Scale, bar, curve, data_fit, number
+from riesz.case.report.charts import Scale, curve, data_fit, format_number, interval_bar
 from riesz.case.report.maps import (
     LEVELS,
     REACH,
-    encoded,
-    encoded_grid,
+    encode_grid,
+    encode_map,
     field_map,
     map_grid,
     rings,
@@ -49,7 +49,7 @@ def normal_map():
 
 def test_means_and_spreads_survive_to_four_digits():
     one = normal_map()
-    found = encoded(one)
+    found = encode_map(one)
     np.testing.assert_allclose(numbers(found["mean"]), one.mean, atol=1e-5 * 200)
     np.testing.assert_allclose(numbers(found["sd"]), one.sd, atol=1e-4)
     assert (found["unit"], found["title"], found["logarithmic"]) == ("m", "head", False)
@@ -57,7 +57,7 @@ def test_means_and_spreads_survive_to_four_digits():
 
 def test_the_probability_of_more_is_that_of_the_normal_distribution():
     one = normal_map()
-    rows = scores(encoded(one)["scores"], 3)
+    rows = scores(encode_map(one)["scores"], 3)
     for place in (-3.0, -1.0, 0.0, 0.4, 2.5):
         threshold = one.mean[2] + place * one.sd[2]
         found = exceedance(float(one.mean[2]), float(one.sd[2]), rows[2], float(threshold))
@@ -68,7 +68,7 @@ def test_the_probability_of_more_follows_a_skewed_distribution():
     rng = np.random.default_rng(1)
     draws = np.exp(rng.normal(size=(4000, 1)))
     one = field_map("a", "a", None, draws)
-    rows = scores(encoded(one)["scores"], 1)
+    rows = scores(encode_map(one)["scores"], 1)
     for threshold in (0.2, 0.6, 1.0, 3.0, 6.0):
         found = exceedance(float(one.mean[0]), float(one.sd[0]), rows[0], threshold)
         assert abs(found - np.mean(draws > threshold)) < 0.04
@@ -76,7 +76,7 @@ def test_the_probability_of_more_follows_a_skewed_distribution():
 
 def test_what_is_known_for_certain_is_above_or_below():
     one = field_map("u", "u", None, np.full((10, 2), 5.0))
-    found = encoded(one)
+    found = encode_map(one)
     low, start, high = found["thresholds"]
     assert low < start < high
     assert exceedance(5.0, 0.0, scores(found["scores"], 2)[0], 4.9) == 1.0
@@ -85,12 +85,12 @@ def test_what_is_known_for_certain_is_above_or_below():
 
 def test_values_over_decades_are_coloured_by_their_logarithm():
     wide = field_map("a", "a", None, np.array([[1.0, 1e3], [1.1, 1.2e3]]))
-    assert encoded(wide)["logarithmic"]
+    assert encode_map(wide)["logarithmic"]
 
 
 def test_the_grid_tells_which_pixels_lie_inside():
     pixels = map_grid(disc(6))
-    found = encoded_grid(pixels)
+    found = encode_grid(pixels)
     bits = np.frombuffer(base64.b64decode(found["inside"]), np.uint8)
     inside = np.unpackbits(bits, bitorder="little")[: pixels.inside.size].astype(bool)
     assert max(found["rows"], found["columns"]) == 150
@@ -128,9 +128,9 @@ def test_scales_and_numbers():
     assert Scale(1.0, 100.0, 0.0, 100.0, logarithmic=True)(10.0) == 50.0
     assert Scale(0.8, 45.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 2, 5, 10, 20]
     assert Scale(0.8, 4500.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 10, 100, 1000]
-    assert number(-1.5e-7) == "−1.5e−7"
-    assert number(1234.5678) == "1235"
-    assert 'class="posterior"' in bar((0.0, 1.0, 2.0), (0.5, 0.6, 0.7))
+    assert format_number(-1.5e-7) == "−1.5e−7"
+    assert format_number(1234.5678) == "1235"
+    assert 'class="posterior"' in interval_bar((0.0, 1.0, 2.0), (0.5, 0.6, 0.7))
 
 
 def test_the_rim_of_a_mesh_with_a_hole_is_two_rings():

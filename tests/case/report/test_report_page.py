@@ -12,7 +12,7 @@ from tests.command import run
 from tests.tiny_run import FOUND, tiny_run
 
 from riesz.case.report.content import content_of
-from riesz.case.report.page import embedded, page, page_data, write_report
+from riesz.case.report.page import embed_json, page, page_data, write_report
 from riesz.case.report.trust import DOUBTFUL
 from riesz.case.run.folder import read_run
 from riesz.diagnose.facts import method_of
@@ -84,7 +84,7 @@ def test_nothing_is_fetched_from_anywhere(text):
 
 
 def test_embedded_data_cannot_end_their_element():
-    found = embedded({"name": "</script><!--", "and": "&"})
+    found = embed_json({"name": "</script><!--", "and": "&"})
     assert "<" not in found
     assert json.loads(found) == {"name": "</script><!--", "and": "&"}
 

@@ -13,7 +13,7 @@ from riesz.case.report.trust import (
     SAMPLED,
     WEIGHED,
     Verdict,
-    graded,
+    grade,
     overall,
     verdicts,
 )
@@ -60,8 +60,8 @@ def test_k_hat_is_judged_as_the_summary_judges_it(k_hat, level):
 
 
 def test_what_is_no_number_is_bad():
-    assert graded(float("nan"), 1.0, 2.0) == BAD
-    assert graded(float("inf"), 1.0, 2.0) == BAD
+    assert grade(float("nan"), 1.0, 2.0) == BAD
+    assert grade(float("inf"), 1.0, 2.0) == BAD
 
 
 def test_a_q_of_the_wrong_width_or_place_is_told_with_the_unknown():

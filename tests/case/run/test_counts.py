@@ -10,9 +10,9 @@ from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
-from riesz.case.run.measured import measured_as, measurements_of, noise_note
+from riesz.case.run.measured import measurand_of, measurements_of, noise_note
 from riesz.case.run.predict import write_prediction
-from riesz.case.run.writing import made_run
+from riesz.case.run.writing import make_run
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.draws import Shifts
@@ -44,7 +44,7 @@ def run(tmp_path_factory):
     case = read_problem(written(folder, PROBLEM + FURTHER, COUNTS, data="counts.csv"))
     normals = np.random.default_rng(0).normal(size=(1, NUM_DRAWS, case.problem.num_coordinates))
     posterior = Posterior(case.problem, EmpiricalDraws(jnp.asarray(normals)), ExactStates())
-    return made_run(folder, case, posterior, {})
+    return make_run(folder, case, posterior, {})
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_new_count_is_whole_and_scatters_about_the_rate(run, levels, tmp_path)
 
 
 def test_the_state_is_called_what_it_is(run):
-    measured = measured_as(run.observations).linked(run.case.problem.likelihood.noise.scatter)
+    measured = measurand_of(run.observations).linked(run.case.problem.likelihood.noise.scatter)
     assert measured.state == "log of n"
     assert measured.unit_of("u") is None
 
@@ -79,7 +79,7 @@ def test_the_state_is_called_what_it_is(run):
 @pytest.mark.slow
 def test_maps_show_the_observations_and_the_fit_counts_all(run):
     observed = run.draws(None, 0).observed
-    shown = measurements_of(measured_as(run.observations), observed, run.prepared.num_rows)
+    shown = measurements_of(measurand_of(run.observations), observed, run.prepared.num_rows)
     np.testing.assert_array_equal(shown.measured, [9.0, 14.0, 7.0])
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
     assert met.num_observations == 4

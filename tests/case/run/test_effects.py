@@ -13,15 +13,15 @@ from tests.prediction.made_up_draws import FACTS
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
 from riesz.case.check.words import describe_case
-from riesz.case.data.read import prepared_readings
+from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
 from riesz.case.report.content import maps_of
 from riesz.case.run.beside import covariates_in
-from riesz.case.run.measured import measured_as
+from riesz.case.run.measured import measurand_of
 from riesz.case.run.next import write_next
 from riesz.case.run.predict import write_prediction
-from riesz.case.run.writing import made_run
+from riesz.case.run.writing import make_run
 from riesz.errors import RieszError
 from riesz.geometry.crs import projected
 from riesz.io.maps.raster import Band, write_raster
@@ -64,7 +64,7 @@ def run(tmp_path_factory):
     case = read_problem(written(folder, PROBLEM, SOIL, data="soil.csv"))
     normals = np.random.default_rng(0).normal(size=(1, NUM_DRAWS, case.problem.num_coordinates))
     posterior = Posterior(case.problem, EmpiricalDraws(jnp.asarray(normals)), ExactStates())
-    return made_run(folder, case, posterior, {})
+    return make_run(folder, case, posterior, {})
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_a_raster_in_degrees_is_read_where_the_problem_has_its_observations(tmp_
     places = np.random.default_rng(0).uniform(low, high, (5, 2))
     rows = [f"{x:.3f},{y:.3f},1.0" for x, y in places]
     (tmp_path / "w.csv").write_text("\n".join(["x,y,value", *rows]) + "\n")
-    found = prepared_readings(tmp_path, names, None, "EPSG:32612").covariates["lon"]
+    found = prepare_data(tmp_path, names, None, "EPSG:32612").covariates["lon"]
     wanted = projected(places, "EPSG:32612", "EPSG:4326")[:, 0]
     np.testing.assert_allclose(found, wanted, atol=0.00051)
 
@@ -244,7 +244,7 @@ def test_the_check_and_the_report_tell_of_the_local_effect(run):
     assert "effects[1]: rock: marl against chalk" in text
     assert re.search(r"local: what neighbours share: sd about 0\.\d+, range about 0\.18, ", text)
     pixels = grid(run.case.problem.forward.space.mesh, (2, 2))
-    maps = maps_of(measured_as(run.observations), run.draws(), pixels, seed=0)
+    maps = maps_of(measurand_of(run.observations), run.draws(), pixels, seed=0)
     assert [one.name for one in maps] == ["measurement", "value", "u"]
     measured, value = (np.diff(np.log(one.quantiles[[0, -1]]), axis=0) for one in maps[:2])
     state = np.diff(maps[2].quantiles[[0, -1]], axis=0)

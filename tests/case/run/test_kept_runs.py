@@ -20,7 +20,7 @@ from riesz.case.report.page import write_report
 from riesz.case.run.folder import read_run
 from riesz.case.run.misfit import read_misfit
 from riesz.case.run.predict import write_prediction
-from riesz.case.run.writing import accounted, write_run
+from riesz.case.run.writing import account_of, write_run
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
@@ -138,7 +138,7 @@ def posterior_of(folder, coordinates):
 @pytest.mark.slow
 def test_draws_without_a_solution_are_left_out_and_told(tmp_path):
     _, posterior = posterior_of(tmp_path, [0.0, 0.5, 1e5, -0.5])
-    found = accounted(posterior)
+    found = account_of(posterior)
     assert found.failed is None
     assert found.kept[0].num_draws == 3
     assert "no solution for 1 of 4 draws: left out" in found.posterior.notes[-1]
@@ -163,7 +163,7 @@ def test_what_contradicts_a_model_is_kept_and_read(tmp_path):
 def test_what_was_fitted_is_kept_where_it_cannot_be_summarised(tmp_path):
     case, posterior = posterior_of(tmp_path, [1e5, 2e5, 3e5, 0.0])
     details = {"choice": Choice(Nuts(), "so"), "command": "", "seed": 0, "seconds": 1.0}
-    numbers = write_run(tmp_path / "run", case, *accounted(posterior), **details)
+    numbers = write_run(tmp_path / "run", case, *account_of(posterior), **details)
     assert "has no solution for 3 of 4 draws" in numbers["failed"]
     run = read_run(tmp_path / "run")
     assert run.numbers["failed"] in run.numbers["notes"]

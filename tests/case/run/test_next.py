@@ -12,9 +12,9 @@ from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.report.next import next_section
 from riesz.case.report.page import write_report
-from riesz.case.run.folder import NEXT, kept_answers, read_run
-from riesz.case.run.measured import Measured
-from riesz.case.run.next import among, known_as, write_next
+from riesz.case.run.folder import NEXT, read_run, stored_answers
+from riesz.case.run.measured import Measurand
+from riesz.case.run.next import cells_in_hull, target_of, write_next
 from riesz.cli.main import main
 from riesz.errors import RieszError
 from riesz.mesh.grid import Grid
@@ -91,7 +91,7 @@ def test_the_report_has_what_was_kept(folder, tmp_path):
     outline = [np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]])]
     assert next_section((), outline) == ""
     with pytest.raises(RieszError, match="delete it"):
-        next_section([kept_answers(folder)[0] | {"map": 3}], outline)
+        next_section([stored_answers(folder)[0] | {"map": 3}], outline)
     (folder / NEXT).unlink()
 
 
@@ -122,10 +122,10 @@ def test_what_cannot_be_answered_is_refused_before_any_work(folder, run, tmp_pat
 
 
 def test_values_and_lines_are_those_of_the_report(run):
-    measured, draws = Measured("cd", None, "log"), run.draws()
-    assert known_as("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
+    measured, draws = Measurand("cd", None, "log"), run.draws()
+    assert target_of("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
     with pytest.raises(RieszError, match="above zero"):
-        known_as("exceed:-1", measured, draws)
+        target_of("exceed:-1", measured, draws)
 
 
 @pytest.mark.slow
@@ -144,10 +144,10 @@ def test_candidates_lie_among_observations_that_the_domain_was_drawn_about():
     axes = (np.arange(0.5, 4), np.arange(0.5, 4))
     every = Grid(axes, np.ones((4, 4), bool), (1.0, 1.0))
     hull = np.array([[0.0, 0.0], [4.2, 0.0], [0.0, 4.2]])
-    found = among(every, hull).points
+    found = cells_in_hull(every, hull).points
     assert len(found) == 10
     assert (found.sum(axis=1) <= 4).all()
-    assert among(every, hull + 9.0) is every
+    assert cells_in_hull(every, hull + 9.0) is every
 
 
 def test_candidates_outside_are_left_out_and_named(run, tmp_path):

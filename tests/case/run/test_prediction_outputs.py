@@ -18,9 +18,14 @@ import xarray
 from tests.tiny_run import tiny_run
 
 from riesz.case.run.folder import read_run
-from riesz.case.run.measured import measured_as
+from riesz.case.run.measured import measurand_of
 from riesz.case.run.predict import write_prediction
-from riesz.case.run.request import PredictionRequest, check_request, check_target, statistics_in
+from riesz.case.run.request import (
+    PredictionRequest,
+    check_output_path,
+    check_request,
+    statistics_in,
+)
 from riesz.cli.main import main
 from riesz.errors import RieszError
 from riesz.io.maps.geopackage import round_numbers
@@ -50,9 +55,9 @@ def in_metres(fitted, folder):
     from riesz.case.run import predict
 
     def written(out, *, transform=None, **words):
-        measured = dataclasses.replace(measured_as(fitted.observations), transform=transform)
+        measured = dataclasses.replace(measurand_of(fitted.observations), transform=transform)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(predict, "measured_as", lambda names: measured)
+            patch.setattr(predict, "measurand_of", lambda names: measured)
             return write_prediction(fitted, out, **{"quantity": "u"} | words)
 
     return written
@@ -182,7 +187,7 @@ def test_the_measured_value_is_the_exponential_of_a_logarithm(in_metres, tmp_pat
 
 
 def test_units_of_states_that_are_logarithms_are_not_those_of_the_measurements(fitted):
-    measured = dataclasses.replace(measured_as(fitted.observations), unit="mg/kg", transform="log")
+    measured = dataclasses.replace(measurand_of(fitted.observations), unit="mg/kg", transform="log")
     assert measured.unit_of("value") == "mg/kg"
     assert measured.unit_of("u") is None
     assert measured.unit_of("conductivity") is None
@@ -309,7 +314,7 @@ def test_quiet_prints_nothing_and_json_prints_one_object(
 def test_what_a_run_is_read_from_is_not_overwritten(name, tmp_path):
     (tmp_path / name).write_text("")
     with pytest.raises(RieszError, match="is what is read here: write to another file"):
-        check_target(PredictionRequest(run=tmp_path, out=tmp_path / name, cell=1.0))
+        check_output_path(PredictionRequest(run=tmp_path, out=tmp_path / name, cell=1.0))
 
 
 def test_a_table_of_places_keeps_its_columns_and_the_rows_outside(fitted, tmp_path):

@@ -10,7 +10,7 @@ from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
 from riesz.case.file.problem import read_case, read_problem, tables_in
 from riesz.case.run import fit
 from riesz.case.run.comparing import compare_runs
-from riesz.case.run.fit import fit_case, settled
+from riesz.case.run.fit import decide_local, fit_case
 from riesz.comparison.found import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
@@ -31,12 +31,12 @@ def found_gain(gain):
 def test_what_is_decided_stands_beside_the_text_that_a_run_keeps(case, monkeypatch):
     assert "local" in case.problem.latents.names
     monkeypatch.setattr(fit, "gain_by", found_gain(0.5))
-    kept = settled(case, Conditional())
+    kept = decide_local(case, Conditional())
     assert kept.decided["observations"] == {"local": True}
     assert kept.problem is case.problem
     assert kept.remarks[0].startswith("with what neighbours share")
     monkeypatch.setattr(fit, "gain_by", found_gain(-0.5))
-    dropped = settled(case, Conditional())
+    dropped = decide_local(case, Conditional())
     assert dropped.decided["observations"] == {"local": False}
     assert dropped.content == kept.content == case.path.read_bytes()
     assert tables_in(case.path, case.content, dropped.decided) == dropped.tables
@@ -77,17 +77,17 @@ def test_places_are_projected_once_whatever_is_decided(tmp_path, monkeypatch, ke
     again = read_case(path, coarse=case.coarse)
     np.testing.assert_array_equal(again.prepared.points, case.prepared.points)
     monkeypatch.setattr(fit, "gain_by", found_gain(-0.5))
-    dropped = settled(case, Conditional())
+    dropped = decide_local(case, Conditional())
     seen = dropped.problem.observations.points
     np.testing.assert_allclose(seen, metres, atol=1e-3)
 
 
 def test_engines_without_a_closed_form_keep_it(case):
-    kept = settled(case, Nuts())
+    kept = decide_local(case, Nuts())
     assert kept.tables.observations.local is True
     assert "found out by conditional alone" in kept.remarks[0]
 
 
 def test_what_the_file_decides_stays(tmp_path):
     plain = read_problem(written(tmp_path, BODY, WELLS.replace("<1.5", "1.5")))
-    assert settled(plain, Conditional()) is plain
+    assert decide_local(plain, Conditional()) is plain

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from riesz.case.data.read import prepared_readings
+from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.start.asked import Asked
+from riesz.case.start.asked import Hints
 from riesz.case.start.columns import unit_of
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
@@ -125,14 +125,14 @@ def test_a_table_is_understood_and_read_again_alike(name, expected):
     area = None if expected.polygon is None else TABLES / expected.polygon
     if expected.question is not None:
         with pytest.raises(RieszError, match=expected.question):
-            starter(TABLES / name, area, TABLES, Asked())
-    made = starter(TABLES / name, area, TABLES, Asked(**expected.answer))
+            starter(TABLES / name, area, TABLES, Hints())
+    made = starter(TABLES / name, area, TABLES, Hints(**expected.answer))
     tables = tomllib.loads(made.text)
     names = ObservationsTable.model_validate(tables["observations"])
     assert (names.x, names.y, names.value) == expected.columns
     assert {*expected.told} <= {*made.guesses}
     assert (names.unit, tables.get("crs")) == (expected.unit, expected.crs)
-    found = prepared_readings(TABLES, names, None).within(tables.get("crs"))
+    found = prepare_data(TABLES, names, None).within(tables.get("crs"))
     assert found.num_rows == expected.rows
     # All tables are of places about a town, a few kilometres across, in metres after projection.
     assert (np.ptp(found.points, axis=0) > 5_000).all()
@@ -174,13 +174,13 @@ def test_check_names_what_is_odd(tmp_path):
     problem = tmp_path / "problem.toml"
     run(*commands_on(tmp_path, "fehler.csv"), "--out", problem)
     names = ObservationsTable.model_validate(tomllib.loads(problem.read_text())["observations"])
-    found = prepared_readings(tmp_path, names, None)
+    found = prepare_data(tmp_path, names, None)
     assert found.notes == (
         "fehler.csv, line 15: Cu (mg/kg) is 6471.6, far from all others: is it a slip?",
     )
     names = ObservationsTable(file="heads.csv", x="easting", y="northing", value="head_ft")
     shutil.copy(TABLES / "heads.csv", tmp_path)
-    (note,) = prepared_readings(tmp_path, names, None).notes
+    (note,) = prepare_data(tmp_path, names, None).notes
     assert note.startswith("heads.csv, line 3: head_ft is -9999 (2 of 30 rows are like that)")
 
 
@@ -188,9 +188,9 @@ def test_check_names_what_is_odd(tmp_path):
 def test_what_is_the_same_in_all_rows_is_no_value_and_no_covariate(name):
     area = TABLES / str(CASES[name].polygon)
     with pytest.raises(RieszError, match=r"the covariate Faktor is 1\.0 in all 30 rows"):
-        starter(TABLES / name, area, TABLES, Asked(covariates=("Faktor",)))
+        starter(TABLES / name, area, TABLES, Hints(covariates=("Faktor",)))
     with pytest.raises(RieszError, match="their values do not differ"):
-        starter(TABLES / name, area, TABLES, Asked(value="Faktor"))
+        starter(TABLES / name, area, TABLES, Hints(value="Faktor"))
 
 
 @pytest.mark.slow

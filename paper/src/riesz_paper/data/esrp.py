@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.errors import FileFormatError, RieszError, listed, nearest
+from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.lines import Line
 from riesz.geometry.outline import contains, distance_to_outline, outline_from
@@ -118,7 +118,7 @@ def esrp(folder: Path | None = None, *, outside: str = "refuse") -> Aquifer:
     Wells outside the outline are refused; `outside` may be "keep" or "drop", with a warning.
     """
     if outside not in OUTSIDE:
-        raise RieszError(f"outside is {outside!r}: it is {listed(OUTSIDE)}.")
+        raise RieszError(f"outside is {outside!r}: it is {any_of(OUTSIDE)}.")
     folder = data_folder("esrp") if folder is None else folder
     if not folder.is_dir():
         raise RieszError(f"there is no folder {folder}: get the data by: riesz data fetch esrp.")
@@ -146,7 +146,7 @@ def splits_of(aquifer: Aquifer, name: str) -> tuple[Split, ...]:
     """
     if name not in aquifer.splits:
         raise RieszError(
-            f"there is no split {name!r}: {nearest(name, SPLITS)}There is {listed(SPLITS)}."
+            f"there is no split {name!r}: {nearest(name, SPLITS)}There is {any_of(SPLITS)}."
         )
     return aquifer.splits[name]
 

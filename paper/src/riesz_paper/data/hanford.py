@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.errors import FileFormatError, RieszError, listed
+from riesz.errors import FileFormatError, RieszError, any_of
 from riesz_paper.data.library import data_folder
 
 MESHES = ("1x", "4x")
@@ -49,7 +49,7 @@ class Site:
         """The cells of a set of so many values."""
         sets = self.value_sets
         if number not in sets:
-            known = listed(map(str, sets))
+            known = any_of(map(str, sets))
             raise RieszError(f"there are no sets of {number} values: there are those of {known}.")
         if not 0 <= which < len(sets[number]):
             raise RieszError(f"there is no set {which}: they go from 0 to {len(sets[number]) - 1}.")
@@ -59,7 +59,7 @@ class Site:
 def hanford(mesh: str, folder: Path | None = None) -> Site:
     """The site on one of its meshes, from `$RIESZ_DATA/hanford` or another folder."""
     if mesh not in MESHES:
-        raise RieszError(f"there is no mesh {mesh!r}: there is {listed(MESHES)}.")
+        raise RieszError(f"there is no mesh {mesh!r}: there is {any_of(MESHES)}.")
     path = (data_folder("hanford") if folder is None else folder) / f"hanford_{mesh}.npz"
     if not path.is_file():
         raise RieszError(

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 
 VARIABLE = "RIESZ_DATA"
 
@@ -62,7 +62,7 @@ def data_set(name: str) -> DataSet:
     if name not in DATA_SETS:
         raise RieszError(
             f"there is no data set {name!r}: {nearest(name, DATA_SETS)}There is "
-            f"{listed(DATA_SETS)}."
+            f"{any_of(DATA_SETS)}."
         )
     return DATA_SETS[name]
 

@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz_paper.regression.covariates import Covariates, check_target
 from riesz_paper.regression.effects import (
     AbstractEffect,
@@ -71,7 +71,7 @@ class Structure:
         ):
             if found not in known:
                 raise RieszError(
-                    f"{name} is {found!r}: {nearest(found, known)}it is {listed(known)}."
+                    f"{name} is {found!r}: {nearest(found, known)}it is {any_of(known)}."
                 )
 
 

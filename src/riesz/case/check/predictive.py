@@ -57,7 +57,7 @@ def prior_predictive(case: Case, *, seed: int = 0) -> PriorPredictive:
     problem = case.problem
     size = (NUM_DRAWS, problem.num_coordinates)
     draws = jr.normal(jr.key(seed), size, problem.forward.dtype)
-    states, predicted, noise = (np.asarray(part) for part in solved(problem, draws))
+    states, predicted, noise = (np.asarray(part) for part in solve_draws(problem, draws))
     problem.check_solved(draws, states)
     observed = np.asarray(problem.observed)
     slack = 2 * np.sqrt(np.mean(noise**2, axis=0))
@@ -68,7 +68,7 @@ def prior_predictive(case: Case, *, seed: int = 0) -> PriorPredictive:
 
 
 @eqx.filter_jit
-def solved(
+def solve_draws(
     problem: InverseProblem, draws: Float[Array, "draw coordinate"]
 ) -> tuple[Float[Array, "draw node"], Float[Array, "draw sensor"], Float[Array, "draw sensor"]]:
     def one(coordinates: Coordinates):

@@ -38,7 +38,7 @@ def describe_case(case: Case) -> str:
     """The problem, what it was made from, the engine that will be taken, and what to know."""
     choice = case.choice()
     blocks = [
-        ("domain", [domain_text(case), *place_lines(case), area_text(case), mesh_text(case)]),
+        ("domain", [domain_text(case), *place_lines(case), area_text(case), format_meshes(case)]),
         ("observations", observations_lines(case)),
         ("effects", effect_lines(case)),
         ("regions", regions_lines(case)),
@@ -57,21 +57,21 @@ def engine_lines(case: Case) -> list[str]:
     """The engine and, where the file names it, what would be taken otherwise."""
     choice = case.choice()
     told = [f"{choice.engine.name}, because {choice.why}"]
-    auto = passed_over(case)
+    auto = automatic_choice(case)
     if auto is None:
         return told
     which = "it too" if auto.engine.name == choice.engine.name else auto.engine.name
     return [*told, f"auto would take {which}, because {auto.why}"]
 
 
-def passed_over(case: Case) -> Choice | None:
+def automatic_choice(case: Case) -> Choice | None:
     """What auto would take, where the file names an engine."""
     return None if case.tables.engine.name == AUTO else case.choice(AUTO)
 
 
 def case_numbers(case: Case) -> dict[str, Any]:
     """The same for programs."""
-    choice, auto = case.choice(), passed_over(case)
+    choice, auto = case.choice(), automatic_choice(case)
     problem = case.problem
     values = problem.observations.values
     priors = {name: latent.describe() for name, latent in problem.latents.latents.items()}
@@ -127,7 +127,7 @@ def area_text(case: Case) -> str:
     return f"area {area / size:,{'.4g' if area < 1e3 * size else '.0f'}} {name}"
 
 
-def mesh_text(case: Case) -> str:
+def format_meshes(case: Case) -> str:
     counts = [f"{mesh.num_nodes}" for mesh in meshes_of(case)]
     longest = longest_edge(case.problem.forward.space.mesh)
     nested = f"{len(counts)} nested meshes" if len(counts) > 1 else "one mesh"
@@ -180,16 +180,16 @@ def wells_lines(case: Case) -> list[str]:
         places = ", ".join(f"{count} in {name}" for name, count in found.items())
         count = sum(found.values())
         lines.append(
-            f"{counted(count)} ({places}) with a total rate of {total_rate(case):.6g}"
+            f"{format_well_count(count)} ({places}) with a total rate of {total_rate(case):.6g}"
             f"{', at last' if any(one.times is not None for one in known) else ''}"
         )
     names = [one.unknown for one in case.wells if one.unknown is not None]
     if names:
-        lines.append(f"{counted(len(names))} of unknown rate: {', '.join(names)}")
+        lines.append(f"{format_well_count(len(names))} of unknown rate: {', '.join(names)}")
     return lines
 
 
-def counted(count: int) -> str:
+def format_well_count(count: int) -> str:
     return f"{count} well{'' if count == 1 else 's'}"
 
 
@@ -204,7 +204,7 @@ def rivers_lines(case: Case) -> list[str]:
         lines.append(
             f"{table.file}: {length_text(case, one.length)} inside the domain, mean stage "
             f"{one.mean_stage:.6g}{'' if one.rise is None else f' + {one.rise}'}, conductance "
-            f"{spoken(one.conductance)}"
+            f"{format_value(one.conductance)}"
         )
     return lines
 
@@ -217,16 +217,16 @@ def boundary_lines(case: Case) -> list[str]:
         length = float(facet_measures(mesh.nodes, tagged_facets(mesh, tag).nodes).sum())
         told = f"{tag}, {length_text(case, length)}: "
         if one.inflow is not None:
-            lines.append(f"{told}{spoken(one.inflow)} enters by length")
+            lines.append(f"{told}{format_value(one.inflow)} enters by length")
         if one.conductance is not None:
             lines.append(
-                f"{told}exchange with the stage {spoken(one.stage)} by the conductance "
-                f"{spoken(one.conductance)}"
+                f"{told}exchange with the stage {format_value(one.stage)} by the conductance "
+                f"{format_value(one.conductance)}"
             )
     return lines
 
 
-def spoken(value: float | str) -> str:
+def format_value(value: float | str) -> str:
     return f"unknown {value!r}" if isinstance(value, str) else f"{value:.6g}"
 
 
@@ -284,12 +284,12 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"roughly {duration(self.seconds)} on two cores and {self.megabytes / 1000:.1f} GB of "
+            f"roughly {cost_text(self.seconds)} on two cores and {self.megabytes / 1000:.1f} GB of "
             "memory; a guess from the sizes, right within a factor of about three"
         )
 
 
-def duration(seconds: float) -> str:
+def cost_text(seconds: float) -> str:
     if seconds < 100:
         return f"{max(10 * round(seconds / 10), 10)} seconds"
     if seconds < 5400:

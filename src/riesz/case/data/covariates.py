@@ -9,8 +9,8 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Float
 
-from riesz.case.data.prepared import Covariate, Prepared
-from riesz.errors import FileFormatError, listed
+from riesz.case.data.prepared import Covariate, DataRows
+from riesz.errors import FileFormatError, any_of
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points
 from riesz.latent.scales import inducing_factor
@@ -45,7 +45,7 @@ class Number:
         own = cells[self.name]
         if isinstance(own, list):
             raise FileFormatError(f"{path}: {self.name} holds words, but was fitted as a number.")
-        return ((logged(path, self.name, own, log=self.log) - self.mean) / self.sd)[:, None]
+        return ((log_if_wanted(path, self.name, own, log=self.log) - self.mean) / self.sd)[:, None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Category:
         if new:
             raise FileFormatError(
                 f"{path}: {self.name} is {new[0]!r} in {len(new)} of {len(words)} rows, of which "
-                f"there is no observation: it was {listed(known)}. Leave those rows out."
+                f"there is no observation: it was {any_of(known)}. Leave those rows out."
             )
         return np.array([[float(word == one) for one in self.others] for word in words])
 
@@ -90,7 +90,7 @@ class Curve:
 
     def columns(self, path: Path, cells: Cells) -> Float[np.ndarray, "row knot"]:
         kernel = Matern52(CURVE_LENGTH, CURVE_SHARE)
-        near = kernel.matrix(self.knots, standardised(path, self.numbers, cells))
+        near = kernel.matrix(self.knots, standardise(path, self.numbers, cells))
         return sla.solve_triangular(inducing_factor(kernel, self.knots), near, lower=True).T
 
 
@@ -98,7 +98,7 @@ Single = Number | Category
 Encoding = Single | Curve
 
 
-def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Single, ...]:
+def encodings_of(prepared: DataRows, logs: Sequence[str]) -> tuple[Single, ...]:
     """How each covariate becomes columns, by what the observations hold."""
     return tuple(
         category_of(prepared.path, name, cells, logs)
@@ -109,32 +109,32 @@ def encodings_of(prepared: Prepared, logs: Sequence[str]) -> tuple[Single, ...]:
 
 
 def every_encoding(
-    prepared: Prepared, logs: Sequence[str], *, curved: bool
+    prepared: DataRows, logs: Sequence[str], *, curved: bool
 ) -> tuple[Encoding, ...]:
     """Of each covariate and, where effects are curved, of all numbers together."""
     found = encodings_of(prepared, logs)
     return (*found, curve_of(prepared, found)) if curved else found
 
 
-def curve_of(prepared: Prepared, encodings: Sequence[Single]) -> Curve:
+def curve_of(prepared: DataRows, encodings: Sequence[Single]) -> Curve:
     numbers = tuple(one for one in encodings if isinstance(one, Number))
     if not numbers:
         raise FileFormatError(
             f"{prepared.path}: curved is true, but all covariates are words: leave it out."
         )
-    rows = np.unique(standardised(prepared.path, numbers, prepared.covariates), axis=0)
+    rows = np.unique(standardise(prepared.path, numbers, prepared.covariates), axis=0)
     return Curve(numbers, rows[np.sort(farthest_points(rows, min(MOST_KNOTS, len(rows))))])
 
 
-def standardised(
+def standardise(
     path: Path, numbers: Sequence[Number], cells: Cells
 ) -> Float[np.ndarray, "row number"]:
     return np.hstack([one.columns(path, cells) for one in numbers])
 
 
 def covariate_design(
-    observations: Prepared,
-    at: Prepared | None = None,
+    observations: DataRows,
+    at: DataRows | None = None,
     *,
     logs: Sequence[str] = (),
     curved: bool = False,
@@ -152,17 +152,17 @@ def covariate_design(
         )
     encodings = every_encoding(observations, logs, curved=curved)
     rows = observations if at is None else at
-    return design_of(rows.path, encodings, rows.covariates), labels_of(encodings)
+    return effect_design(rows.path, encodings, rows.covariates), effect_labels(encodings)
 
 
-def design_of(
+def effect_design(
     path: Path, encodings: Sequence[Encoding], covariates: Cells
 ) -> Float[np.ndarray, "row effect"]:
     """What multiplies each effect, at observations or at other places."""
     return np.hstack([one.columns(path, covariates) for one in encodings])
 
 
-def labels_of(encodings: Sequence[Encoding]) -> tuple[str, ...]:
+def effect_labels(encodings: Sequence[Encoding]) -> tuple[str, ...]:
     """A word for each effect."""
     return tuple(label for one in encodings for label in one.labels)
 
@@ -181,7 +181,7 @@ def category_of(path: Path, name: str, cells: list[str], logs: Sequence[str]) ->
 
 
 def number_of(path: Path, name: str, numbers: Float[np.ndarray, " row"], *, log: bool) -> Number:
-    values = logged(path, name, numbers, log=log)
+    values = log_if_wanted(path, name, numbers, log=log)
     sd = float(values.std())
     if not sd > 1e-12 * np.abs(values).max():
         raise FileFormatError(
@@ -190,7 +190,7 @@ def number_of(path: Path, name: str, numbers: Float[np.ndarray, " row"], *, log:
     return Number(name, log, float(values.mean()), sd)
 
 
-def logged(
+def log_if_wanted(
     path: Path, name: str, numbers: Float[np.ndarray, " row"], *, log: bool
 ) -> Float[np.ndarray, " row"]:
     if log and not (numbers > 0).all():

@@ -41,13 +41,13 @@ def far_outlier(numbers: Numbers) -> int | None:
     """
     if len(numbers) < FEWEST or not np.isfinite(numbers).all():
         return None
-    row = farthest(numbers)
-    if row is not None and (numbers > 0).all() and farthest(np.log(numbers)) != row:
+    row = outlier_row(numbers)
+    if row is not None and (numbers > 0).all() and outlier_row(np.log(numbers)) != row:
         return None
     return row
 
 
-def swapped_names(x: str, y: str) -> list[str]:
+def swap_hint(x: str, y: str) -> list[str]:
     """What to say where columns are named as latitude and longitude, in that order."""
     named = (r"(lat|breite)", x), (r"(lon|lng|l(ä|ae)nge)", y)
     if not all(re.match(form, name.casefold()) for form, name in named):
@@ -75,7 +75,7 @@ def outlier_notes(columns: Mapping[str, Numbers], at: Callable[[int], str]) -> l
     return notes
 
 
-def farthest(numbers: Numbers) -> int | None:
+def outlier_row(numbers: Numbers) -> int | None:
     order = np.argsort(numbers, kind="stable")
     ranked = numbers[order]
     if ranked[-1] - ranked[-2] > ranked[-2] - ranked[0] > 0:
@@ -83,7 +83,7 @@ def farthest(numbers: Numbers) -> int | None:
     return int(order[0]) if ranked[1] - ranked[0] > ranked[-1] - ranked[1] > 0 else None
 
 
-def named_rows(
+def format_rows(
     rows: Iterable[int], lines: Int[np.ndarray, " row"], of: Sequence[str] | None = None
 ) -> str:
     """Some rows by their lines and what they are called, the first of many."""
@@ -92,6 +92,6 @@ def named_rows(
     return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def numbered_places(points: Float[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
+def place_numbers(points: Float[np.ndarray, "row 2"]) -> Int[np.ndarray, " row"]:
     """The number of each row's place, by which readings of one are known."""
     return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from riesz.case.data.schema import ObservationsTable
-from riesz.errors import FileFormatError, MeshError, told_of
+from riesz.errors import FileFormatError, MeshError, error_context
 from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
 from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
@@ -65,12 +65,12 @@ class Columns:
         """With places in `crs`, where it and their own are known."""
         if own is None or crs is None:
             return self
-        with told_of(self.path):
+        with error_context(self.path):
             points = projected(self.points, own, crs)
         return replace(self, numbers=np.column_stack([points, self.numbers[:, 2:]]))
 
 
-def columns_of(table: TextTable, names: tuple[str, ...]) -> Columns:
+def numeric_columns(table: TextTable, names: tuple[str, ...]) -> Columns:
     numbers = np.column_stack([table.numbers(name) for name in names])
     return Columns(table.path, names, numbers, table.lines, table.place)
 
@@ -79,7 +79,7 @@ def inside_of(mesh: Mesh, points: Float[np.ndarray, "row 2"]) -> Bool[np.ndarray
     return np.asarray(locate(mesh, points).inside)
 
 
-def check_inside(columns: Columns, mesh: Mesh, advice: str = "drop them") -> None:
+def check_inside_mesh(columns: Columns, mesh: Mesh, advice: str = "drop them") -> None:
     """Raise where places lie outside the domain, with the line of the first."""
     (outside,) = np.nonzero(~inside_of(mesh, columns.points))
     if outside.size:
@@ -98,7 +98,7 @@ def check_inside(columns: Columns, mesh: Mesh, advice: str = "drop them") -> Non
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class DataRows:
     """One observation a row, in the scale of the state."""
 
     path: Path  # what errors name
@@ -116,7 +116,7 @@ class Prepared:
     notes: tuple[str, ...] = ()  # what to be aware of
     crs: str | None = None  # as it was told, or of a map layer
 
-    def within(self, crs: str | None) -> "Prepared":
+    def within(self, crs: str | None) -> "DataRows":
         """With places in `crs`, where it and their own are known."""
         if self.crs is None or crs is None or same_crs(self.crs, crs):
             return self
@@ -134,7 +134,7 @@ class Prepared:
         numbers = np.column_stack([self.points, self.values])
         return Columns(self.path, (*AXES, VALUE), numbers, self.lines)
 
-    def rows(self, which: Int[np.ndarray, " row"], **changes: Any) -> "Prepared":
+    def rows(self, which: Int[np.ndarray, " row"], **changes: Any) -> "DataRows":
         """Some rows, by their numbers."""
         of = dict(self.__dict__)
         for name in ("points", "values", "censored", "lines", "sd", "over", "readings"):
@@ -145,10 +145,10 @@ class Prepared:
             name: [cells[i] for i in which] if isinstance(cells, list) else cells[which]
             for name, cells in self.covariates.items()
         }
-        return Prepared(**(of | changes))
+        return DataRows(**(of | changes))
 
 
-def prepared_content(prepared: Prepared) -> bytes:
+def data_rows_content(prepared: DataRows) -> bytes:
     """The table as a CSV file; numbers with all their digits."""
     columns: dict[str, Any] = {
         AXES[0]: prepared.points[:, 0].tolist(),
@@ -172,7 +172,7 @@ def prepared_content(prepared: Prepared) -> bytes:
     return csv_content(columns, zip(*columns.values(), strict=True))
 
 
-def read_prepared(path: Path, names: ObservationsTable) -> Prepared:
+def read_data_rows(path: Path, names: ObservationsTable) -> DataRows:
     """The table of a run folder."""
     table = read_csv(path)
     # Runs of older versions hold the file that was named, which could be nothing but rows to take.
@@ -181,7 +181,7 @@ def read_prepared(path: Path, names: ObservationsTable) -> Prepared:
     flags = table.numbers(CENSORED) if CENSORED in table.header else np.zeros(table.num_rows)
     has_sd = names.sd is not None or names.sd_from_scatter
     aggregated = names.aggregate is not None
-    return Prepared(
+    return DataRows(
         path=path,
         points=np.column_stack([x, y]),
         values=values,
@@ -214,19 +214,19 @@ def covariate_in(table: TextTable, name: str) -> Covariate:
     return numbers
 
 
-def aggregated(
-    readings: Prepared,
+def aggregate(
+    readings: DataRows,
     sites: list[str],
     how: str,
     dates: list[datetime.date | None] | None,
     floor: float | None,
-) -> Prepared:
+) -> DataRows:
     """The median, the mean or the last reading of each site.
 
     With `floor`, a standard deviation that is not exceeded from below, each site's noise is the
     scatter of its readings.
     """
-    groups = groups_of(sites)
+    groups = rows_by_site(sites)
     if how == "mean" and readings.censored.any():
         row = int(np.argmax(readings.censored))
         raise FileFormatError(
@@ -257,11 +257,11 @@ def aggregated(
         readings=counts,
         covariates={name: per_site(cells, groups) for name, cells in readings.covariates.items()},
         told=(*readings.told, told),
-        notes=(*readings.notes, *moved(readings, groups)),
+        notes=(*readings.notes, *moving_site_notes(readings, groups)),
     )
 
 
-def groups_of(sites: list[str]) -> Groups:
+def rows_by_site(sites: list[str]) -> Groups:
     """In the order in which sites appear first."""
     rows: dict[str, list[int]] = {}
     for row, site in enumerate(sites):
@@ -270,7 +270,7 @@ def groups_of(sites: list[str]) -> Groups:
 
 
 def latest(
-    readings: Prepared, rows: Int[np.ndarray, " reading"], dates: list[datetime.date | None] | None
+    readings: DataRows, rows: Int[np.ndarray, " reading"], dates: list[datetime.date | None] | None
 ) -> int:
     assert dates is not None  # the table was validated
     return int(max(rows, key=lambda row: (dates[row] or datetime.date.min, row)))
@@ -299,7 +299,7 @@ def per_site(cells: Covariate, groups: Groups) -> Covariate:
     return np.array([np.median(cells[rows]) for rows in groups])
 
 
-def moved(readings: Prepared, groups: Groups) -> list[str]:
+def moving_site_notes(readings: DataRows, groups: Groups) -> list[str]:
     """Sites whose readings are at several places."""
     spans = [np.ptp(readings.points[rows], axis=0).max() for rows in groups]
     several = sum(span > 0 for span in spans)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.oddities import named_rows, numbered_places, outlier_notes, swapped_names
-from riesz.case.data.prepared import Prepared, aggregated, covariate_in
+from riesz.case.data.oddities import format_rows, outlier_notes, place_numbers, swap_hint
+from riesz.case.data.prepared import DataRows, aggregate, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
-from riesz.case.table import table_of
+from riesz.case.table import parse_table
 from riesz.errors import FileFormatError
 from riesz.io.maps.raster import raster_values
 from riesz.io.tables.dates import days_in
@@ -26,14 +26,14 @@ AS_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+|\d{5,}\.0*")
 """A long number that went through a spreadsheet: digits may be gone."""
 
 
-def prepared_readings(
+def prepare_data(
     folder: Path,
     names: ObservationsTable,
     floor: float | None,
     crs: str | None = None,
     *,
     timed: bool = False,
-) -> Prepared:
+) -> DataRows:
     """All that the table asks for; `floor` is the least noise sd where it comes from scatter.
 
     Places are in the problem's `crs` where nothing says another one. Where readings are `timed`,
@@ -43,27 +43,27 @@ def prepared_readings(
     told = [f"{table.num_rows} rows of {names.file}"]
     ranges = [name for name, wanted in names.where.items() if isinstance(wanted, dict)]
     dropped = [note for name in ranges for note in words_for_numbers(table, name)]
-    table, more = filtered(table, names.where, "where")
+    table, more = filter_rows(table, names.where, "where")
     told += more
     if names.date is not None and not (timed and names.from_ is None and names.to is None):
         table, more = in_window(table, names.date, names.from_, names.to)
         told += more
-    table, points, more = located(folder, table, names)
-    values, censored = measured(table, names.value)
+    table, points, more = locate_rows(folder, table, names)
+    values, censored = values_and_limits(table, names.value)
     if names.transform == "log":
         needs = "and transform = 'log' needs positive values"
         advice = "write values below a detection limit as <LIMIT, or leave the transform out"
-        check_positive(table, names.value, values, needs, f": {advice}")
+        check_above_zero(table, names.value, values, needs, f": {advice}")
         values = np.log(values)
     if censored.any():
         more = [*more, f"{censored.sum()} of {len(values)} values are below a detection limit"]
     sd = None if names.sd is None else table.numbers(names.sd)
     if names.sd is not None and sd is not None:
-        check_positive(table, names.sd, sd, "but a noise sd must be positive")
+        check_above_zero(table, names.sd, sd, "but a noise sd must be positive")
     over = None if names.over is None else table.numbers(names.over)
     if names.over is not None and over is not None:
-        check_positive(table, names.over, over, "but what values were counted over is positive")
-    readings = Prepared(
+        check_above_zero(table, names.over, over, "but what values were counted over is positive")
+    readings = DataRows(
         path=table.path,
         points=points,
         values=values,
@@ -83,10 +83,10 @@ def prepared_readings(
         crs=names.crs or table.crs,
     )
     if names.aggregate is not None:
-        sites = readings.sites or numbered_places(points).astype(str).tolist()
+        sites = readings.sites or place_numbers(points).astype(str).tolist()
         dates = None if names.aggregate != "last" else dates_of(table, str(names.date))
         least = floor if names.sd_from_scatter else None
-        found = aggregated(readings, sites, names.aggregate, dates, least)
+        found = aggregate(readings, sites, names.aggregate, dates, least)
         readings = found if names.site is not None else dataclasses.replace(found, sites=None)
     notes = (*dropped, *readings.notes, *odd_numbers(readings, names, table.place))
     return dataclasses.replace(readings, notes=notes)
@@ -111,7 +111,7 @@ def read_observations(
     least_sd: float | None = None,
     transform: str | None = None,
     covariates: Sequence[str] = (),
-) -> Prepared:
+) -> DataRows:
     """Observations from a table, as the keys of `[observations]` in a problem file have them.
 
     Rows are chosen (`where`, dates), joined with the table of their `sites`, read and aggregated.
@@ -137,10 +137,10 @@ def read_observations(
     content = {"file": path.name, "x": x, "y": y, "value": value, "covariates": list(covariates)}
     content |= {key: one for key, one in given.items() if one is not None}
     content |= {} if least_sd is None else {"sd_from_scatter": True}
-    return prepared_readings(path.parent, table_of(ObservationsTable, content, path), least_sd)
+    return prepare_data(path.parent, parse_table(ObservationsTable, content, path), least_sd)
 
 
-def located(
+def locate_rows(
     folder: Path, table: TextTable, names: ObservationsTable
 ) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[str]]:
     """Places from the rows themselves, or from the table of sites."""
@@ -148,17 +148,17 @@ def located(
     if names.sites is None:
         return table, np.column_stack([table.numbers(axis) for axis in axes]), []
     sites = read_table(folder / names.sites, value=names.x)
-    sites, told = filtered(sites, names.sites_where, "sites_where")
-    rows, points, more = joined(table, sites, str(names.site), axes)
+    sites, told = filter_rows(sites, names.sites_where, "sites_where")
+    rows, points, more = join_sites(table, sites, str(names.site), axes)
     rows = rows if rows.crs is not None else dataclasses.replace(rows, crs=sites.crs)
     return rows, points, [*(f"{names.sites}: {one}" for one in told), *more]
 
 
-def odd_numbers(read: Prepared, names: ObservationsTable, place: str) -> list[str]:
+def odd_numbers(read: DataRows, names: ObservationsTable, place: str) -> list[str]:
     """What is odd about places and values, as they are written."""
     points, values = read.points, np.exp(read.values) if names.transform else read.values
     columns = {names.x: points[:, 0], names.y: points[:, 1], names.value: values}
-    notes = swapped_names(names.x, names.y)
+    notes = swap_hint(names.x, names.y)
     notes += outlier_notes(columns, lambda row: f"{read.path.name}, {place} {read.lines[row]}")
     if len(values) > 1 and np.ptp(values) == 0:
         notes.append(f"{names.value} is {values[0]:g} in all rows: there is nothing to map")
@@ -168,18 +168,18 @@ def odd_numbers(read: Prepared, names: ObservationsTable, place: str) -> list[st
 def words_for_numbers(table: TextTable, name: str) -> list[str]:
     """Cells of a column of numbers that hold something else, such as `dry` or `4.2 m`."""
     cells = [cell or "" for cell in table.cells(name)]
-    rows = [row for row, cell in enumerate(cells) if not (is_none(cell) or is_number(cell))]
+    rows = [row for row, cell in enumerate(cells) if not (is_none(cell) or is_numeric_cell(cell))]
     if not rows:
         return []
-    told = named_rows(rows, table.lines, [repr(cell) for cell in cells])
+    told = format_rows(rows, table.lines, [repr(cell) for cell in cells])
     return [f"{table.path.name}: {name} is no number, and the row left out: {told}"]
 
 
-def is_number(cell: str) -> bool:
+def is_numeric_cell(cell: str) -> bool:
     return bool(np.isfinite(number_or_limit(cell)))
 
 
-def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
+def values_and_limits(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " row"]]:
     """Values, and which of them are limits that the true ones are below."""
     cells = table.cells(name)
     below = np.array([bool(cell) and str(cell).startswith(BELOW) for cell in cells])
@@ -188,7 +188,7 @@ def measured(table: TextTable, name: str) -> tuple[Numbers, Bool[np.ndarray, " r
     return numbers, below
 
 
-def check_positive(
+def check_above_zero(
     table: TextTable, name: str, values: Numbers, needs: str, advice: str = ""
 ) -> None:
     (bad,) = np.nonzero(~(values > 0))
@@ -199,7 +199,7 @@ def check_positive(
         )
 
 
-def filtered(
+def filter_rows(
     table: TextTable, where: Mapping[str, Filter], key: str
 ) -> tuple[TextTable, list[str]]:
     """The rows that pass every filter; raises where one leaves nothing."""
@@ -211,10 +211,10 @@ def filtered(
             held = sorted({cell or "" for cell in cells})
             some = ", ".join(map(repr, held[:6])) + (", ..." if len(held) > 6 else "")
             raise FileFormatError(
-                f"{table.path}: {key} = {{ {name} = {spoken(wanted)} }} leaves none of "
+                f"{table.path}: {key} = {{ {name} = {format_filter(wanted)} }} leaves none of "
                 f"{len(cells)} rows: {name} holds {some}."
             )
-        told.append(f"{name} {spoken(wanted)} keeps {passed.sum()} of {len(cells)} rows")
+        told.append(f"{name} {format_filter(wanted)} keeps {passed.sum()} of {len(cells)} rows")
         table = table.kept(passed)
     return table, told
 
@@ -232,11 +232,11 @@ def passes(cell: str, wanted: Filter) -> bool:
     return number_in(cell) == wanted
 
 
-def spoken(wanted: Filter) -> str:
+def format_filter(wanted: Filter) -> str:
     if isinstance(wanted, dict):
         return " and ".join(f"{key} {bound:g}" for key, bound in wanted.items())
     if isinstance(wanted, list):
-        return " or ".join(map(spoken, wanted))
+        return " or ".join(map(format_filter, wanted))
     return repr(wanted)
 
 
@@ -305,7 +305,7 @@ def coordinates_of_sites(
     return found
 
 
-def joined(
+def join_sites(
     readings: TextTable, sites: TextTable, name: str, axes: tuple[str, str]
 ) -> tuple[TextTable, Float[np.ndarray, "row 2"], list[str]]:
     """The readings whose site is known, their places, and what was left out, in words."""

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, PositiveFloat, model_validator
 
-from riesz.case.table import Table, is_finite, shown
-from riesz.errors import listed
+from riesz.case.table import FileTable, brief, is_finite
+from riesz.errors import any_of
 from riesz.geometry.crs import is_crs_text
 
 ALLOWED = (
@@ -23,7 +23,7 @@ def as_filter(value: Any) -> Filter:
             return {key: float(bound) for key, bound in value.items()}
     elif (isinstance(value, list) and value and all(map(is_plain, value))) or is_plain(value):
         return value
-    raise ValueError(f"is {shown(value)}: {ALLOWED}")
+    raise ValueError(f"is {brief(value)}: {ALLOWED}")
 
 
 def is_plain(value: Any) -> bool:
@@ -41,13 +41,13 @@ def as_date(value: Any) -> datetime.date:
             return datetime.date.fromisoformat(value)
         except ValueError:
             pass
-    raise ValueError(f"is {shown(value)}: give a date such as '1960-01-31'")
+    raise ValueError(f"is {brief(value)}: give a date such as '1960-01-31'")
 
 
 def as_crs(value: str | None) -> str | None:
     if value is not None and not is_crs_text(value):
         raise ValueError(
-            f"is {shown(value)}: give an EPSG code, such as 'EPSG:32612', a PROJ text or WKT"
+            f"is {brief(value)}: give an EPSG code, such as 'EPSG:32612', a PROJ text or WKT"
         )
     return value
 
@@ -57,7 +57,7 @@ CRS = Annotated[str | None, AfterValidator(as_crs)]
 Where = dict[str, Annotated[Any, PlainValidator(as_filter)]]
 
 
-class ObservationsTable(Table):
+class ObservationsTable(FileTable):
     """What was measured: a file, its columns, which of its rows, and what is made of them."""
 
     file: str = Field(description="the CSV file, relative to the problem file")
@@ -102,7 +102,7 @@ class ObservationsTable(Table):
         for name, file in given.items():
             if file is not True and not isinstance(file, str):
                 raise ValueError(
-                    f"has the covariate {name!r}, which is {shown(file)}: give the name of a "
+                    f"has the covariate {name!r}, which is {brief(file)}: give the name of a "
                     "raster, or true for a column of the table"
                 )
         rasters = {name: file for name, file in given.items() if isinstance(file, str)}
@@ -151,7 +151,7 @@ class ObservationsTable(Table):
             raise ValueError(f"has the covariate {twice[0]!r} twice: name it once")
         for name in self.log_covariates:
             if name not in self.covariates:
-                known = listed(self.covariates) if self.covariates else "none"
+                known = any_of(self.covariates) if self.covariates else "none"
                 raise ValueError(f"has {name!r} in log_covariates: the covariates are {known}")
         if self.effect_sd is not None and not self.covariates:
             raise ValueError("has the key 'effect_sd', but no covariates whose effects it is for")

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from riesz.case.data.read import filtered
+from riesz.case.data.read import filter_rows
 from riesz.case.data.schema import Where
 from riesz.case.file.stresses import stand_in
-from riesz.case.table import Coefficient, NumberOrName, Table
-from riesz.errors import told_of
+from riesz.case.table import Coefficient, FileTable, NumberOrName
+from riesz.errors import error_context
 from riesz.fem.terms.series import Series
 from riesz.fem.terms.weakform import WeakForm, neumann, robin
 from riesz.geometry.lines import lines_of
@@ -30,7 +30,7 @@ NAME = "region"
 """The property of a run's own map that tells which region a polygon is of."""
 
 
-class BoundaryTable(Table):
+class BoundaryTable(FileTable):
     """A stretch of the boundary: u is prescribed, or what enters; elsewhere nothing passes.
 
     By length, `inflow` enters, or `conductance` times (`stage` - u).
@@ -94,7 +94,7 @@ class BoundaryTable(Table):
 Boundary = Mapping[str, BoundaryTable]
 
 
-def prescribed_values(boundary: Boundary) -> dict[str, Any]:
+def prescribed_at(boundary: Boundary) -> dict[str, Any]:
     """Where u is known, or is itself an unknown."""
     return {tag: one.value for tag, one in boundary.items() if one.value is not None}
 
@@ -113,7 +113,7 @@ def boundary_exchange(boundary: Boundary) -> WeakForm:
 def idle_notes(mesh: Mesh, boundary: Boundary) -> list[str]:
     """That nothing can enter where u is prescribed at every node of a stretch."""
     nodes = {tag: np.unique(tagged_facets(mesh, tag).nodes) for tag in boundary}
-    fixed = [nodes[tag] for tag in prescribed_values(boundary)]
+    fixed = [nodes[tag] for tag in prescribed_at(boundary)]
     held = np.unique(np.concatenate(fixed)) if fixed else np.zeros(0, int)
     return [
         f"what enters at boundary.{tag} has no effect: u is prescribed on all of it"
@@ -128,12 +128,12 @@ def with_stretches(path: Path, mesh: Mesh, boundary: Boundary, crs: str | None) 
         if table.along is None or table.tolerance is None:
             continue
         lines = read_lines(path.parent / table.along, table.layer, crs=crs)
-        with told_of(f"{path}: boundary.{name}.along"):
+        with error_context(f"{path}: boundary.{name}.along"):
             mesh = tag_boundary_near(mesh, name, lines, table.tolerance)
     return mesh
 
 
-class RegionTable(Table):
+class RegionTable(FileTable):
     """All cells whose middle lies in a polygon of a map, or in those that pass the filters."""
 
     file: str = Field(description="a map layer of polygons, relative to the problem file")
@@ -157,7 +157,7 @@ def read_regions(
     regions = []
     for name, table in tables.items():
         found = read_features(folder / table.file, table.layer, "polygon", into=crs)
-        kept, _ = filtered(found.table, table.where, f"regions.{name}.where")
+        kept, _ = filter_rows(found.table, table.where, f"regions.{name}.where")
         polygons = [found.shapes[row - 1] for row in kept.lines.tolist()]
         regions.append(Region(name, found.table.path, polygons, found.table.crs))
     return tuple(regions)
@@ -166,7 +166,7 @@ def read_regions(
 def with_regions(path: Path, mesh: Mesh, regions: Iterable[Region]) -> Mesh:
     """The mesh with its cells tagged; not before it is as fine as it will be."""
     for one in regions:
-        with told_of(f"{path}: regions.{one.name}"):
+        with error_context(f"{path}: regions.{one.name}"):
             mesh = tag_region(mesh, one.name, collection([one]))
     return mesh
 
@@ -195,7 +195,7 @@ def regions_content(regions: Iterable[Region], mesh: Mesh) -> bytes:
     return json.dumps(collection(near)).encode()
 
 
-def kept_regions(path: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
+def stored_regions(path: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()

@@ -20,8 +20,8 @@ from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, History, history_in
 from riesz.case.file.time_axis import When
 from riesz.case.file.wells import AXES, RATE, WellPoints, step_rates
-from riesz.case.table import Decisions, Table, is_finite, table_of, toml_in
-from riesz.errors import FileFormatError, listed, nearest
+from riesz.case.table import Decisions, FileTable, is_finite, parse_table, toml_in
+from riesz.errors import FileFormatError, any_of, nearest
 from riesz.fem.terms.regional import scaled
 from riesz.fem.terms.series import LINEAR, series
 from riesz.fem.time.axis import TimeAxis
@@ -33,7 +33,7 @@ SHIFTS = {"factor", "add"}
 Values = Float[np.ndarray, "*shape"]
 
 
-class Shift(Table):
+class Shift(FileTable):
     """How a value changes."""
 
     factor: float = 1.0
@@ -43,7 +43,7 @@ class Shift(Table):
         return self.factor * values + self.add
 
 
-class WellChange(Table):
+class WellChange(FileTable):
     """Wells by their name, or all of them; with a place, a new one."""
 
     name: str | None = None
@@ -77,7 +77,7 @@ class SeriesChange(Shift):
     layer: str | None = None
 
 
-class ScenarioTables(Table):
+class ScenarioTables(FileTable):
     """A whole file of changes."""
 
     since: When = Field(default=None, alias="from")
@@ -197,7 +197,7 @@ class Scenario:
         known = dict.fromkeys(name for one in wells for name in one.place_names if name)
         if not wells or (change.name is not None and change.name not in known):
             named = f"the well {change.name!r}" if change.name else "wells"
-            has = f"it has {listed(known)}" if known else "it has none with a 'name'"
+            has = f"it has {any_of(known)}" if known else "it has none with a 'name'"
             raise self.refuse(
                 f"changes {named}, but the problem has none of them: "
                 f"{nearest(change.name or '', known)}{has}"
@@ -253,12 +253,12 @@ def read_scenario(path: Path, problem: Path, decided: Decisions = MappingProxyTy
     content, raw = toml_in(path), toml_in(problem, None, decided)
     if isinstance(content.get("wells"), dict):
         content["wells"] = [content["wells"]]  # of all of them
-    changes = table_of(ScenarioTables, content, path)
+    changes = parse_table(ScenarioTables, content, path)
     for what, given in (("boundary", changes.boundary), ("series", changes.series)):
         known = raw.get(what, {})
         for name in given:
             if name not in known:
-                has = f"it has {listed(known)}" if known else "it has none"
+                has = f"it has {any_of(known)}" if known else "it has none"
                 raise FileFormatError(
                     f"{path}: changes {what}.{name}, which the problem has not: "
                     f"{nearest(name, known)}{has}."
@@ -279,7 +279,7 @@ def read_scenario(path: Path, problem: Path, decided: Decisions = MappingProxyTy
                         f"{path}: {place}.{key} is to be changed, but the problem has none: give a "
                         "value."
                     )
-                edits[place, key] = (table[key], table_of(Shift, value, path))
+                edits[place, key] = (table[key], parse_table(Shift, value, path))
             else:
                 edits[place, key] = (table.get(key, 0.0), value)
                 table[key] = value
@@ -287,4 +287,4 @@ def read_scenario(path: Path, problem: Path, decided: Decisions = MappingProxyTy
     tables = [raw["equation"], *raw.get("boundary", {}).values()]
     named = {value for one in tables for value in one.values() if isinstance(value, str)}
     raw["series"] = {name: one for name, one in raw.get("series", {}).items() if name in named}
-    return Scenario(path, changes, table_of(ProblemTables, raw, path), edits)
+    return Scenario(path, changes, parse_table(ProblemTables, raw, path), edits)

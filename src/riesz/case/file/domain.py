@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.schema import DomainTable, RectangleTable
-from riesz.errors import FileFormatError, listed, told_of
+from riesz.errors import FileFormatError, any_of, error_context
 from riesz.geometry.hull import hull_outline
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OUTLINES, OutlineFile, read_domain, read_outline_file
@@ -34,7 +34,7 @@ def outline_of(path: Path, domain: DomainTable, into: str | None = None) -> Outl
     if outline_path.suffix.lower() not in OUTLINES:
         raise FileFormatError(
             f"{path}: domain.outline is {domain.outline!r}: give a file that ends in "
-            f"{listed(OUTLINES)}, or name a mesh file by domain.mesh."
+            f"{any_of(OUTLINES)}, or name a mesh file by domain.mesh."
         )
     return read_outline_file(outline_path, domain.layer, own=domain.crs, into=into)
 
@@ -53,7 +53,7 @@ def coarse_mesh(path: Path, domain: DomainTable, file: OutlineFile | None, point
         return coarse_rectangle(path, domain.rectangle, domain.max_edge, domain.levels)
     if file is not None:
         return coarse_polygon(path, file.path, file.outline, domain, points)
-    with told_of(f"{path}: domain.around_observations"):
+    with error_context(f"{path}: domain.around_observations"):
         outline = hull_outline(points, domain.margin or domain.max_edge)
     return coarse_polygon(path, path, outline, domain, points)
 
@@ -63,12 +63,12 @@ def coarse_polygon(
 ) -> Mesh:
     max_edge: Any = domain.max_edge
     levels = num_levels(max_edge, outline.extent, domain.levels)
-    check_size(path, 1, levels)
+    check_num_cells(path, 1, levels)
     edge = coarse_edge(max_edge, levels)
     # No triangle is larger than the equilateral one; divided twice, as the square may be zero.
-    check_size(path, 4 / math.sqrt(3) * float(outline.area) / edge / edge, levels)
+    check_num_cells(path, 4 / math.sqrt(3) * float(outline.area) / edge / edge, levels)
     kept = points[contains(outline, points)] if domain.simplify is not None else None
-    with told_of(named):
+    with error_context(named):
         return mesh_from_polygon(outline, max_edge=edge, simplify=domain.simplify, keep_inside=kept)
 
 
@@ -80,15 +80,15 @@ def coarse_rectangle(path: Path, table: RectangleTable, max_edge: float, asked: 
             "above lower in both coordinates."
         )
     levels = num_levels(max_edge, max(sides), asked)
-    check_size(path, 1, levels)
+    check_num_cells(path, 1, levels)
     edge = coarse_edge(max_edge, levels)
     # The diagonals are the longest edges.
     along_x, along_y = (max(math.sqrt(2) * side / edge * (1 - 1e-12), 1.0) for side in sides)
-    check_size(path, 2 * along_x * along_y, levels)
+    check_num_cells(path, 2 * along_x * along_y, levels)
     return rectangle((math.ceil(along_x), math.ceil(along_y)), table.lower, table.upper)
 
 
-def check_size(path: Path, num_coarse: float | int, levels: int) -> None:
+def check_num_cells(path: Path, num_coarse: float | int, levels: int) -> None:
     """Raise, before there is a mesh, where the finest would have far too many cells."""
     count = num_coarse * 4.0 ** min(levels - 1, 100)
     if not count <= MOST_CELLS:
@@ -113,7 +113,7 @@ def num_levels(max_edge: float, extent: float, asked: int | None) -> int:
     return min(max(1 + math.floor(halvings), FEWEST_LEVELS), MOST_LEVELS)
 
 
-def levels_of(domain: DomainTable, coarse: Mesh) -> int:
+def num_levels_of(domain: DomainTable, coarse: Mesh) -> int:
     if domain.max_edge is None:
         return 1 if domain.levels is None else domain.levels
     extent = float(np.ptp(coarse.nodes, axis=0).max())

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
-from riesz.case.data.covariates import EFFECTS, LOCAL, design_of, every_encoding, labels_of
-from riesz.case.data.prepared import Prepared
+from riesz.case.data.covariates import EFFECTS, LOCAL, effect_design, effect_labels, every_encoding
+from riesz.case.data.prepared import DataRows
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.file.noise import Readings, likelihood_of, spread_of
+from riesz.case.file.noise import NoisyValues, likelihood_of, noise_sd_of
 from riesz.case.file.schema import ProblemTables
 from riesz.errors import FileFormatError
 from riesz.latent.correlated_residual import LocalEffect
@@ -20,16 +20,16 @@ LOCAL_RANGE, LOCAL_SD = 0.06, 0.5
 
 
 def with_effects(
-    tables: ProblemTables, prepared: Prepared
+    tables: ProblemTables, prepared: DataRows
 ) -> tuple[AbstractLikelihood, dict[str, Any]]:
     """Noise, limits and effects where the data have them; and the priors of the latter."""
     names, read = tables.observations, readings_of(prepared)
-    spread = spread_of(tables.noise, read)
+    spread = noise_sd_of(tables.noise, read)
     base, design, labels, priors = likelihood_of(tables.noise, read), None, (), {}
     if prepared.covariates:
         encodings = every_encoding(prepared, names.log_covariates, curved=names.curved)
-        design = design_of(prepared.path, encodings, prepared.covariates)
-        labels = labels_of(encodings)
+        design = effect_design(prepared.path, encodings, prepared.covariates)
+        labels = effect_labels(encodings)
         effect = dist.Normal(0.0, names.effect_sd or spread)
         priors[EFFECTS] = effect.expand([len(labels)])
     local = local_of(names, prepared, spread) if names.local else None
@@ -40,7 +40,7 @@ def with_effects(
     return WithEffects(base, design, labels, EFFECTS, local=local, local_name=LOCAL), priors
 
 
-def local_of(names: ObservationsTable, prepared: Prepared, spread: float) -> LocalEffect:
+def local_of(names: ObservationsTable, prepared: DataRows, spread: float) -> LocalEffect:
     extent = float(np.ptp(prepared.points, axis=0).max())
     sd, length = names.local_sd or LOCAL_SD * spread, names.local_range or LOCAL_RANGE * extent
     if not (sd > 0 and length > 0):
@@ -51,9 +51,9 @@ def local_of(names: ObservationsTable, prepared: Prepared, spread: float) -> Loc
     return LocalEffect(prepared.points, sd, length)
 
 
-def readings_of(prepared: Prepared) -> Readings:
+def readings_of(prepared: DataRows) -> NoisyValues:
     """What noise reads of the observations."""
-    return Readings(
+    return NoisyValues(
         path=prepared.path,
         points=prepared.points,
         values=prepared.values,

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field, PlainValidator, model_validator
 
 from riesz.case.file.stresses import stand_in
-from riesz.case.table import Table, as_coefficient, is_finite, shown
-from riesz.errors import listed, told_of
+from riesz.case.table import FileTable, as_coefficient_value, brief, is_finite
+from riesz.errors import any_of, error_context
 from riesz.fem.terms.coefficient import AbstractCoefficient
 from riesz.fem.terms.regional import by_region, scaled
 from riesz.fem.terms.series import Series
@@ -34,13 +34,13 @@ DIM, ROUNDING = 2, 1e-12
 def as_regional(value: Any) -> Any:
     """A coefficient, or a table of one for each region."""
     if not isinstance(value, dict):
-        return as_coefficient(value)
+        return as_coefficient_value(value)
     if not value:
         raise ValueError("is an empty table: give a value for each region, or one for all")
     found = {}
     for name, one in value.items():
         try:
-            found[name] = as_coefficient(one)
+            found[name] = as_coefficient_value(one)
         except ValueError as error:
             raise ValueError(f"has {name}, which {error}") from None
     return found
@@ -68,7 +68,7 @@ def as_tensor(value: Any, place: str) -> list[list[float]]:
         if is_symmetric and np.linalg.eigvalsh(tensor)[0] > 0:
             return tensor.tolist()
     raise ValueError(
-        f"{place}{shown(value)}: give two rows of a symmetric tensor, or "
+        f"{place}{brief(value)}: give two rows of a symmetric tensor, or "
         "{ along = 10, across = 1, angle = 30 }, with positive principal values"
     )
 
@@ -86,7 +86,7 @@ Regional = Annotated[Any, PlainValidator(as_regional)]
 Anisotropy = Annotated[Any, PlainValidator(as_anisotropy)]
 
 
-class EquationTable(Table):
+class EquationTable(FileTable):
     """storage du/dt - div(diffusion anisotropy grad u) + advection . grad u + reaction u = source.
 
     Leakage (level - u) may be added to the right: exchange with drains, or with a layer below.
@@ -107,7 +107,7 @@ class EquationTable(Table):
     @model_validator(mode="after")
     def check(self):
         if not self.given():
-            raise ValueError(f"holds no term: give at least one of {listed(TERMS)}")
+            raise ValueError(f"holds no term: give at least one of {any_of(TERMS)}")
         if (self.leakage is None) != (self.level is None):
             raise ValueError(
                 "needs leakage and level together, or neither of them: by area, leakage times "
@@ -161,9 +161,9 @@ class EquationTable(Table):
         )
 
     def form(self, mesh: Mesh) -> WeakForm:
-        values = {name: on_mesh(mesh, name, value) for name, value in self.given().items()}
+        values = {name: on_cells(mesh, name, value) for name, value in self.given().items()}
         if self.anisotropy is not None:
-            tensor = on_mesh(mesh, "anisotropy", self.anisotropy)
+            tensor = on_cells(mesh, "anisotropy", self.anisotropy)
             values["diffusion"] = scaled(values["diffusion"], tensor)
         level = values.pop("level", None)
         terms: dict[str, Callable[[Any], WeakForm]] = {
@@ -177,10 +177,10 @@ class EquationTable(Table):
         return sum((terms[name](value) for name, value in values.items()), start=WeakForm())
 
 
-def on_mesh(mesh: Mesh, name: str, value: Any) -> Any | AbstractCoefficient:
+def on_cells(mesh: Mesh, name: str, value: Any) -> Any | AbstractCoefficient:
     """What stands in a term: as the file has it or, by region, one value a cell."""
     if not isinstance(value, Mapping):
         return value
     values = {own: one for own, one in value.items() if own != REST}
-    with told_of(f"equation.{name}"):
+    with error_context(f"equation.{name}"):
         return by_region(mesh, values, rest=value.get(REST))

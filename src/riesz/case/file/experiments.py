@@ -15,16 +15,16 @@ from pydantic import Field, model_validator
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import BoundaryTable
 from riesz.case.file.equation import EquationTable
-from riesz.case.file.measurements import VALUE, Measured, MeasurementTable, data_of
+from riesz.case.file.measurements import VALUE, MeasurementRows, MeasurementTable, data_of
 from riesz.case.file.noise import NoiseTable
 from riesz.case.file.wells import WellPoints, WellTable, read_wells
-from riesz.case.table import Coefficient, Table
+from riesz.case.table import Coefficient, FileTable
 from riesz.errors import FileFormatError
 from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 
 
-class ExperimentTable(Table):
+class ExperimentTable(FileTable):
     """What differs from the first experiment, and a file of values of the state at points."""
 
     file: str = Field(description="its measurements, with the columns that [observations] names")
@@ -93,11 +93,11 @@ class Posed:
     noise: list[AbstractLikelihood]
 
 
-def posed_experiments(
+def pose_experiments(
     path: Path,
     experiments: Sequence[ExperimentTable],
     tables: Sequence[MeasurementTable],
-    rows: Sequence[Measured],
+    rows: Sequence[MeasurementRows],
     first: Posed,
     *,
     crs: str | None,
@@ -115,7 +115,7 @@ def posed_experiments(
     return found
 
 
-def as_logarithms(rows: Measured) -> Measured:
+def as_logarithms(rows: MeasurementRows) -> MeasurementRows:
     """Where the state is the logarithm of what was measured."""
     if not (rows.values > 0).all():
         raise FileFormatError(

@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 
 from riesz.case.data.prepared import AXES
 from riesz.case.data.schema import CRS
-from riesz.case.file.noise import NoiseTable, Readings, likelihood_of, values_of
-from riesz.case.table import NumberOrName, Table
-from riesz.errors import FileFormatError, listed, told_of
+from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of, likelihood_values
+from riesz.case.table import FileTable, NumberOrName
+from riesz.errors import FileFormatError, any_of, error_context
 from riesz.geometry.crs import projected
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
@@ -58,7 +58,7 @@ KEYS = {
 Points = Float[np.ndarray, "row 2"]
 
 
-class MeasurementTable(Table):
+class MeasurementTable(FileTable):
     """One measurement by numbers, or a file of them by the names of its columns."""
 
     kind: Literal["value", "average", "flux", "gradient", "difference", "coefficient"] = Field(
@@ -90,7 +90,7 @@ class MeasurementTable(Table):
         for key in sorted(self.model_fields_set - set(allowed)):
             raise ValueError(
                 f"has the key {key!r}, which kind = {self.kind!r} does not take: it takes "
-                f"{listed(allowed)}"
+                f"{any_of(allowed)}"
             )
         if self.noise.has_sd and self.noise.sd is None:
             raise ValueError("lacks noise.sd: give a number, or the name of an unknown")
@@ -105,7 +105,7 @@ class MeasurementTable(Table):
         given = [key for key in SHAPES if getattr(self, key) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"is an average and needs one of {listed(SHAPES)}, but holds "
+                f"is an average and needs one of {any_of(SHAPES)}, but holds "
                 f"{' and '.join(given) or 'none of them'}"
             )
         if self.layer is not None and self.map_file is None:
@@ -154,7 +154,7 @@ class MeasurementTable(Table):
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasurementRows:
     """The rows of one table: values, and numbers or shapes for each."""
 
     path: Path
@@ -170,21 +170,21 @@ class Measured:
 
 def read_measurements(
     path: Path, tables: Sequence[MeasurementTable], crs: str | None = None
-) -> tuple[Measured, ...]:
-    return tuple(measured(path, table, crs) for table in tables)
+) -> tuple[MeasurementRows, ...]:
+    return tuple(read_rows(path, table, crs) for table in tables)
 
 
-def measured(path: Path, table: MeasurementTable, crs: str | None) -> Measured:
+def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> MeasurementRows:
     nowhere = np.zeros((1, 0))
     if table.map_file is not None:
-        return on_map(path.parent, table, crs)
+        return read_averages(path.parent, table, crs)
     if table.file is None:
         value = np.array([table.value], float)
         if table.kind == AVERAGE or table.through is not None:
-            return Measured(path, value, nowhere, [])
+            return MeasurementRows(path, value, nowhere, [])
         numbers = np.array([[getattr(table, key) for key in table.columns()]], float)
-        numbers = placed(path, table.kind, numbers, table.crs, crs)
-        return Measured(path, value, numbers, [], crs or table.crs)
+        numbers = rows_in_crs(path, table.kind, numbers, table.crs, crs)
+        return MeasurementRows(path, value, numbers, [], crs or table.crs)
     name = str(table.value or VALUE)
     found = read_table(path.parent / table.file, layer=table.layer, value=name)
     names = [getattr(table, key) or key for key in table.columns()]
@@ -199,11 +199,11 @@ def measured(path: Path, table: MeasurementTable, crs: str | None) -> Measured:
         for one in names
     ]
     own = table.crs or found.crs
-    numbers = placed(found.path, table.kind, np.column_stack(columns), own, crs)
-    return Measured(found.path, found.numbers(name), numbers, [], crs or own)
+    numbers = rows_in_crs(found.path, table.kind, np.column_stack(columns), own, crs)
+    return MeasurementRows(found.path, found.numbers(name), numbers, [], crs or own)
 
 
-def placed(
+def rows_in_crs(
     path: Path,
     kind: str,
     numbers: Float[np.ndarray, "row column"],
@@ -214,25 +214,27 @@ def placed(
     if own is None or crs is None:
         return numbers
     pairs = 2 if kind == DIFFERENCE else 1
-    with told_of(path):
+    with error_context(path):
         points = [projected(numbers[:, 2 * i : 2 * i + 2], own, crs) for i in range(pairs)]
     return np.column_stack([*points, numbers[:, 2 * pairs :]])
 
 
-def on_map(folder: Path, table: MeasurementTable, crs: str | None) -> Measured:
+def read_averages(folder: Path, table: MeasurementTable, crs: str | None) -> MeasurementRows:
     """Averages over the polygons or lines of a layer."""
     kind = "polygon" if table.polygons is not None else "line"
     found = read_features(folder / str(table.map_file), table.layer, kind, into=crs)
     values = found.table.numbers(str(table.value or VALUE))
     numbers = np.zeros((len(values), 0))
-    return Measured(found.table.path, values, numbers, list(found.shapes), crs or found.table.crs)
+    return MeasurementRows(
+        found.table.path, values, numbers, list(found.shapes), crs or found.table.crs
+    )
 
 
 def directions(degrees: Float[np.ndarray, " row"]) -> Points:
     return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
 
 
-def observable_of(table: MeasurementTable, rows: Measured) -> AbstractObservable:
+def observable_of(table: MeasurementTable, rows: MeasurementRows) -> AbstractObservable:
     """What was measured."""
     match table.kind:
         case "average":
@@ -252,7 +254,7 @@ def observable_of(table: MeasurementTable, rows: Measured) -> AbstractObservable
     return LogOf(found) if table.log else found
 
 
-def average_of(table: MeasurementTable, rows: Measured) -> AbstractObservable:
+def average_of(table: MeasurementTable, rows: MeasurementRows) -> AbstractObservable:
     if table.region is not None:
         return AverageOver([table.region])
     if table.along is not None:
@@ -264,7 +266,7 @@ def average_of(table: MeasurementTable, rows: Measured) -> AbstractObservable:
     return AverageAlong([vertices_of(rows, number) for number in range(len(rows.shapes))])
 
 
-def vertices_of(rows: Measured, number: int) -> Any:
+def vertices_of(rows: MeasurementRows, number: int) -> Any:
     shape = rows.shapes[number]
     lines = shape["coordinates"] if shape["type"] == "MultiLineString" else [shape["coordinates"]]
     if len(lines) != 1:
@@ -276,18 +278,18 @@ def vertices_of(rows: Measured, number: int) -> Any:
 
 
 def data_of(
-    tables: Sequence[MeasurementTable], measured: Sequence[Measured]
+    tables: Sequence[MeasurementTable], measured: Sequence[MeasurementRows]
 ) -> tuple[list[Observations], list[AbstractLikelihood]]:
     """All further data sets of a problem, and how each scatters."""
     data, noise = [], []
     for table, rows in zip(tables, measured, strict=True):
-        read = Readings(rows.path, rows.points, rows.values)
-        data.append(observations(observable_of(table, rows), values_of(table.noise, read)))
+        read = NoisyValues(rows.path, rows.points, rows.values)
+        data.append(observations(observable_of(table, rows), likelihood_values(table.noise, read)))
         noise.append(likelihood_of(table.noise, read))
     return data, noise
 
 
-def measurements_content(measured: Sequence[Measured]) -> bytes:
+def measurements_content(measured: Sequence[MeasurementRows]) -> bytes:
     """As a run folder keeps them: files may change."""
     rows = [
         {"values": one.values.tolist(), "numbers": one.numbers.tolist(), "shapes": one.shapes}
@@ -296,7 +298,9 @@ def measurements_content(measured: Sequence[Measured]) -> bytes:
     return json.dumps(rows).encode()
 
 
-def kept_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[Measured, ...]:
+def stored_measurements(
+    path: Path, tables: Sequence[MeasurementTable]
+) -> tuple[MeasurementRows, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()
@@ -304,7 +308,7 @@ def kept_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[M
     if not isinstance(found, list) or len(found) != len(tables):
         raise FileFormatError(f"{path} does not go with the problem of its run: fit again.")
     return tuple(
-        Measured(
+        MeasurementRows(
             path,
             np.array(one["values"], float),
             np.array(one["numbers"], float).reshape(len(one["values"]), -1),

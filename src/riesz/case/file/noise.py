@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from pydantic import PositiveFloat, field_validator, model_validator
 
-from riesz.case.table import Coefficient, Table
-from riesz.errors import FileFormatError, listed
+from riesz.case.table import Coefficient, FileTable
+from riesz.errors import FileFormatError, any_of
 from riesz.io.tables.dates import Times
 from riesz.observe.continuous import CorrelatedNormal, LogNormal
 from riesz.observe.counts import IDENTITY, LOG, LOGIT, Binomial, NegativeBinomial, Poisson
@@ -43,7 +43,7 @@ NEEDED = {CORRELATED: "length", NEGATIVE_BINOMIAL: "concentration"}
 """What it must be given, beside a standard deviation."""
 
 
-class NoiseTable(Table):
+class NoiseTable(FileTable):
     """How observed values scatter about the state."""
 
     kind: Literal[
@@ -79,7 +79,7 @@ class NoiseTable(Table):
         for key in sorted(self.model_fields_set - {"kind", *KEYS[self.kind]}):
             raise ValueError(
                 f"has the key {key!r}, which kind = {self.kind!r} does not take: it takes "
-                f"{listed(KEYS[self.kind])}"
+                f"{any_of(KEYS[self.kind])}"
             )
         needed = NEEDED.get(self.kind)
         if needed is not None and getattr(self, needed) is None:
@@ -110,7 +110,7 @@ class NoiseTable(Table):
         return {key: getattr(self, key) for key in SCALES}
 
 
-class Readings(NamedTuple):
+class NoisyValues(NamedTuple):
     """Values as files have them, with what there is for each row."""
 
     path: Path
@@ -123,14 +123,14 @@ class Readings(NamedTuple):
     times: Times | None = None
 
 
-def values_of(noise: NoiseTable, read: Readings) -> Float[np.ndarray, " row"]:
+def likelihood_values(noise: NoiseTable, read: NoisyValues) -> Float[np.ndarray, " row"]:
     """Values as a likelihood takes them: of numbers found among trials, the shares."""
     if noise.kind != BINOMIAL or not (read.values > 1).any():
         return read.values
     return read.values / trials_of(noise, read)
 
 
-def trials_of(noise: NoiseTable, read: Readings) -> Any:
+def trials_of(noise: NoiseTable, read: NoisyValues) -> Any:
     trials = noise.trials if read.over is None else read.over
     if trials is None:
         raise FileFormatError(
@@ -146,7 +146,7 @@ def trials_of(noise: NoiseTable, read: Readings) -> Any:
     return trials
 
 
-def likelihood_of(noise: NoiseTable, read: Readings) -> AbstractLikelihood:
+def likelihood_of(noise: NoiseTable, read: NoisyValues) -> AbstractLikelihood:
     """Of values that were read."""
     sd = noise.sd if read.sd is None else read.sd
     limits = 0 if read.censored is None else int(read.censored.sum())
@@ -161,7 +161,7 @@ def likelihood_of(noise: NoiseTable, read: Readings) -> AbstractLikelihood:
         STUDENT: lambda: StudentT(sd, noise.degrees_of_freedom),
         LOG_NORMAL: lambda: LogNormal(sd, link or IDENTITY),
         CORRELATED: lambda: CorrelatedNormal(sd, points=read.points, length=noise.length),
-        GROUPED: lambda: grouped_of(noise, read),
+        GROUPED: lambda: grouped_likelihood(noise, read),
         POISSON: lambda: Poisson(exposure, link or LOG),
         NEGATIVE_BINOMIAL: lambda: NegativeBinomial(noise.concentration, exposure, link or LOG),
         BINOMIAL: lambda: Binomial(trials_of(noise, read), link or LOGIT),
@@ -169,7 +169,7 @@ def likelihood_of(noise: NoiseTable, read: Readings) -> AbstractLikelihood:
     return makers[noise.kind]()
 
 
-def grouped_of(noise: NoiseTable, read: Readings) -> GroupedNormal:
+def grouped_likelihood(noise: NoiseTable, read: NoisyValues) -> GroupedNormal:
     """Readings of one site share their error."""
     if read.sites is None or (noise.drift_sd is not None and read.times is None):
         raise FileFormatError(
@@ -181,9 +181,9 @@ def grouped_of(noise: NoiseTable, read: Readings) -> GroupedNormal:
     return GroupedNormal(noise.sd if read.sd is None else read.sd, read.sites, **shared, **drifts)
 
 
-def spread_of(noise: NoiseTable, read: Readings) -> float:
+def noise_sd_of(noise: NoiseTable, read: NoisyValues) -> float:
     """The standard deviation of values in the scale of the state."""
-    values = values_of(noise, read)
+    values = likelihood_values(noise, read)
     if noise.kind in COUNTS:
         values = values / ((noise.exposure or 1.0) if read.over is None else read.over)
     link = noise.link or (LOGIT if noise.kind == BINOMIAL else LOG)

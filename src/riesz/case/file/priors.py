@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
-from riesz.case.table import Numbers, Table, is_finite, shown
+from riesz.case.table import FileTable, Numbers, brief, is_finite
 from riesz.errors import nearest
 from riesz.latent.boundary_process import BoundaryGP
 from riesz.latent.gaussian_process import GP, LogGP
@@ -21,14 +21,14 @@ from riesz.latent.spde import SPDEField
 from riesz.mesh.tags import REST
 
 
-class AbstractPriorTable(Table):
+class AbstractPriorTable(FileTable):
     """A prior by name; `distribution` is what the inverse problem takes."""
 
     def distribution(self) -> Any:
         raise NotImplementedError
 
 
-def together(*parts: Numbers) -> list[np.ndarray]:
+def broadcast(*parts: Numbers) -> list[np.ndarray]:
     """Parameters of one shape: a number stands for all components."""
     try:
         return [np.array(part, float) for part in np.broadcast_arrays(*parts)]
@@ -43,7 +43,7 @@ def as_per_region(value: Any) -> float | dict[str, float]:
     if isinstance(value, dict) and value and all(map(is_finite, value.values())):
         return {name: float(one) for name, one in value.items()}
     raise ValueError(
-        f"is {shown(value)}: give a finite number, or a table of one for each region, such as "
+        f"is {brief(value)}: give a finite number, or a table of one for each region, such as "
         "{ gravel = 2.0, rest = 1.0 }"
     )
 
@@ -68,11 +68,11 @@ class NormalTable(AbstractPriorTable):
     @model_validator(mode="after")
     def check(self):
         require_positive("sd", self.sd)
-        together(self.mean, self.sd)
+        broadcast(self.mean, self.sd)
         return self
 
     def distribution(self) -> dist.Distribution:
-        return dist.Normal(*together(self.mean, self.sd))
+        return dist.Normal(*broadcast(self.mean, self.sd))
 
 
 class LogNormalTable(AbstractPriorTable):
@@ -86,11 +86,11 @@ class LogNormalTable(AbstractPriorTable):
     def check(self):
         require_positive("median", self.median)
         require_positive("log_sd", self.log_sd)
-        together(self.median, self.log_sd)
+        broadcast(self.median, self.log_sd)
         return self
 
     def distribution(self) -> dist.Distribution:
-        median, spread = together(self.median, self.log_sd)
+        median, spread = broadcast(self.median, self.log_sd)
         return dist.LogNormal(np.log(median), spread)
 
 
@@ -113,13 +113,13 @@ class UniformTable(AbstractPriorTable):
 
     @model_validator(mode="after")
     def check(self):
-        low, high = together(self.low, self.high)
+        low, high = broadcast(self.low, self.high)
         if not (low < high).all():
             raise ValueError(f"has low = {self.low} and high = {self.high}: low must be below")
         return self
 
     def distribution(self) -> dist.Distribution:
-        return dist.Uniform(*together(self.low, self.high))
+        return dist.Uniform(*broadcast(self.low, self.high))
 
 
 class LogUniformTable(AbstractPriorTable):

@@ -14,52 +14,52 @@ import numpy as np
 from jaxtyping import Bool
 
 from riesz.case.data.covariates import LOCAL
-from riesz.case.data.oddities import named_rows
-from riesz.case.data.prepared import Prepared, check_inside, inside_of, read_prepared
-from riesz.case.data.read import prepared_readings
+from riesz.case.data.oddities import format_rows
+from riesz.case.data.prepared import DataRows, check_inside_mesh, inside_of, read_data_rows
+from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import (
     Region,
     boundary_exchange,
     idle_notes,
-    kept_regions,
-    prescribed_values,
+    prescribed_at,
     read_regions,
+    stored_regions,
     with_regions,
     with_stretches,
 )
 from riesz.case.file.changes import Scenario
-from riesz.case.file.domain import check_size, coarse_mesh, levels_of, outline_of
+from riesz.case.file.domain import check_num_cells, coarse_mesh, num_levels_of, outline_of
 from riesz.case.file.effects import readings_of, with_effects
-from riesz.case.file.experiments import Posed, posed_experiments
+from riesz.case.file.experiments import Posed, pose_experiments
 from riesz.case.file.measurements import (
-    Measured,
+    MeasurementRows,
     data_of,
-    kept_measurements,
     read_measurements,
+    stored_measurements,
 )
-from riesz.case.file.noise import values_of
+from riesz.case.file.noise import likelihood_values
 from riesz.case.file.rivers import (
     River,
     RiverLines,
-    kept_rivers,
     read_rivers,
     river_exchange,
     river_on,
+    stored_rivers,
 )
 from riesz.case.file.schema import ProblemTables
-from riesz.case.file.stresses import Histories, kept_series, read_series, series_on
+from riesz.case.file.stresses import Histories, read_series, series_on, stored_series
 from riesz.case.file.time_axis import check_times, time_notes
 from riesz.case.file.wells import (
     WellPoints,
-    kept_wells,
     read_wells,
+    stored_wells,
     well_sources,
 )
-from riesz.case.table import Decisions, table_of, toml_in
+from riesz.case.table import Decisions, parse_table, toml_in
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, engine_class
-from riesz.errors import told_of
+from riesz.errors import error_context
 from riesz.geometry.crs import NOT_PLACED, could_be_degrees, is_crs_text, is_geographic
 from riesz.inference.fit import ASKED_FOR, Choice, choose_engine
 from riesz.io.maps.outlines import OutlineFile
@@ -73,7 +73,7 @@ from riesz.problem.posing import Experiment, inverse_problem, shared_problem
 from riesz.problem.problem import InverseProblem
 
 
-class Kept(NamedTuple):
+class Stored(NamedTuple):
     """Where a run keeps what came from files; of what there is none, there is no file."""
 
     wells: Path
@@ -91,11 +91,11 @@ class Case:
     content: bytes  # the file as it was read
     tables: ProblemTables  # what it says, with what was decided
     coarse: Mesh  # the mesh that is refined to the one that the problem lives on
-    prepared: Prepared  # the observations, after joins, filters and aggregation
+    prepared: DataRows  # the observations, after joins, filters and aggregation
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
     regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
-    measurements: tuple[Measured, ...]  # beside the observations, and of further experiments
+    measurements: tuple[MeasurementRows, ...]  # beside the observations, and of further experiments
     series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
@@ -123,9 +123,9 @@ class Case:
         tables = self.tables.model_copy(update={"observations": names})
         problem = self.problem
         if not local:
-            found = Mapped(self.wells, (), self.regions, self.measurements, self.series)
-            domain = domain_of(self.path, tables, self.coarse, self.regions)
-            problem = built(self.path, tables, self.prepared, found, domain, self.rivers)
+            found = MapInputs(self.wells, (), self.regions, self.measurements, self.series)
+            domain = refined_domain(self.path, tables, self.coarse, self.regions)
+            problem = build_problem(self.path, tables, self.prepared, found, domain, self.rivers)
         decided = {**self.decided, "observations": {LOCAL: local}}
         return replace(self, tables=tables, problem=problem, decided=decided, remarks=remarks)
 
@@ -159,7 +159,7 @@ def read_case(
     *,
     coarse: Mesh | None = None,
     table: Path | None = None,
-    kept: Kept | None = None,
+    kept: Stored | None = None,
     decided: Decisions = MappingProxyType({}),
     scenario: Scenario | None = None,
 ) -> Case:
@@ -177,36 +177,36 @@ def read_case(
         floor = tables.noise.sd if names.sd_from_scatter else None
         crs = tables.crs or (None if file is None else file.crs)
         timed = tables.noise.drift_sd is not None or tables.time is not None
-        prepared = prepared_readings(path.parent, names, floor, crs, timed=timed)
+        prepared = prepare_data(path.parent, names, floor, crs, timed=timed)
         named = sorted([prepared.crs, None if file is None else file.crs], key=in_degrees)
         tables, decided = with_crs(tables, decided, named)
         prepared = prepared.within(tables.crs)
     else:  # a run's own, in the problem's coordinates
-        prepared = read_prepared(table, names)
+        prepared = read_data_rows(table, names)
     file = None if file is None else outline_of(path, tables.domain, tables.crs)
-    found = mapped(path, tables, kept)
+    found = read_map_inputs(path, tables, kept)
     told: list[str] = []
     if coarse is None:
         if tables.crs is None:
             named = [one.crs for one in (*found.wells, *found.rivers, *found.regions)]
             named += [one.crs for one in found.measurements]
             tables, decided = with_crs(tables, decided, named)
-            found = mapped(path, tables, kept)
+            found = read_map_inputs(path, tables, kept)
         told = crs_missing(path, tables, file)
         coarse = coarse_mesh(path, tables.domain, file, prepared.points)
         coarse = with_stretches(path, coarse, tables.boundary, tables.crs)
     if scenario is not None:
-        tables, found = changed(scenario, found)
-    prepared = within(prepared, coarse, names)
+        tables, found = apply_scenario(scenario, found)
+    prepared = drop_outside(prepared, coarse, names)
     for one in found.wells:
-        check_inside(one.columns, coarse)
-    domain = domain_of(path, tables, coarse, found.regions)
+        check_inside_mesh(one.columns, coarse)
+    domain = refined_domain(path, tables, coarse, found.regions)
     mesh = finest(domain)
     beds = zip(found.rivers, tables.rivers, strict=True)
     rivers = tuple(river_on(mesh, own, table.conductance, table.rise) for own, table in beds)
-    with warnings.catch_warnings(record=True) as caught, told_of(path):
+    with warnings.catch_warnings(record=True) as caught, error_context(path):
         warnings.simplefilter("always")
-        problem = built(path, tables, prepared, found, domain, rivers)
+        problem = build_problem(path, tables, prepared, found, domain, rivers)
     told += time_notes(problem.time) + idle_notes(mesh, tables.boundary)
     about_crs = None if tables.crs is None else crs_note(tables.crs)
     told += [] if about_crs is None else [about_crs]
@@ -216,12 +216,12 @@ def read_case(
     return Case(path, content, tables, coarse, *own, problem, notes, decided)
 
 
-def domain_of(
+def refined_domain(
     path: Path, tables: ProblemTables, coarse: Mesh, regions: Sequence[Region]
 ) -> Mesh | Hierarchy:
     """The mesh as refined as the file says, with the regions on the finest."""
-    levels = levels_of(tables.domain, coarse)
-    check_size(path, coarse.num_cells, levels)
+    levels = num_levels_of(tables.domain, coarse)
+    check_num_cells(path, coarse.num_cells, levels)
     if levels == 1:
         return with_regions(path, coarse, regions)
     nested = hierarchy(coarse, levels)
@@ -233,17 +233,17 @@ def finest(domain: Mesh | Hierarchy) -> Mesh:
     return domain.meshes[-1] if isinstance(domain, Hierarchy) else domain
 
 
-class Mapped(NamedTuple):
+class MapInputs(NamedTuple):
     """What files beside the observations hold."""
 
     wells: tuple[WellPoints, ...]
     rivers: tuple[RiverLines, ...]
     regions: tuple[Region, ...]
-    measurements: tuple[Measured, ...]
+    measurements: tuple[MeasurementRows, ...]
     series: Histories
 
 
-def changed(scenario: Scenario, found: Mapped) -> tuple[ProblemTables, Mapped]:
+def apply_scenario(scenario: Scenario, found: MapInputs) -> tuple[ProblemTables, MapInputs]:
     """As it would be under a scenario."""
     axis = None if scenario.tables.time is None else scenario.tables.time.axis()
     wells = scenario.changed_wells(found.wells, axis)
@@ -251,18 +251,18 @@ def changed(scenario: Scenario, found: Mapped) -> tuple[ProblemTables, Mapped]:
     return scenario.changed_tables(axis), found._replace(wells=wells, series=series)
 
 
-def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
+def read_map_inputs(path: Path, tables: ProblemTables, kept: Stored | None) -> MapInputs:
     """From the files that are named, or from a run's own."""
     if kept is not None:
-        return Mapped(
-            kept_wells(path, kept.wells, tables.wells, tables.crs),
-            kept_rivers(kept.rivers, tables.rivers),
-            kept_regions(kept.regions, tables.regions),
-            kept_measurements(kept.measurements, tables.further_measurements()),
-            kept_series(kept.series, tables.series),
+        return MapInputs(
+            stored_wells(path, kept.wells, tables.wells, tables.crs),
+            stored_rivers(kept.rivers, tables.rivers),
+            stored_regions(kept.regions, tables.regions),
+            stored_measurements(kept.measurements, tables.further_measurements()),
+            stored_series(kept.series, tables.series),
         )
     folder = path.parent
-    return Mapped(
+    return MapInputs(
         read_wells(path, tables.wells, tables.crs),
         read_rivers(folder, tables.rivers, tables.crs),
         read_regions(folder, tables.regions, tables.crs),
@@ -271,11 +271,11 @@ def mapped(path: Path, tables: ProblemTables, kept: Kept | None) -> Mapped:
     )
 
 
-def built(
+def build_problem(
     path: Path,
     tables: ProblemTables,
-    prepared: Prepared,
-    found: Mapped,
+    prepared: DataRows,
+    found: MapInputs,
     domain: Mesh | Hierarchy,
     rivers: Sequence[River],
 ) -> InverseProblem:
@@ -286,7 +286,7 @@ def built(
     when = None
     if time is not None and prepared.times is not None:
         when = check_times(prepared.times, time, prepared.path, prepared.columns.at)
-    values = values_of(tables.noise, readings_of(prepared))
+    values = likelihood_values(tables.noise, readings_of(prepared))
     seen = observations(prepared.points, values, times=when)
     count, further = len(tables.measurements), tables.further_measurements()
     data, noise = data_of(tables.measurements, found.measurements[:count])
@@ -295,7 +295,7 @@ def built(
     stretches = {tag: one.with_series(changing) for tag, one in tables.boundary.items()}
     equation = tables.equation.with_series(changing)
     first = Posed(equation, stretches, found.wells, [seen, *data], [likelihood, *noise])
-    others = posed_experiments(
+    others = pose_experiments(
         *(path, tables.experiments, further[count:], found.measurements[count:], first),
         crs=tables.crs,
         logged=tables.observations.transform is not None,
@@ -309,7 +309,7 @@ def built(
             - well_sources(one.wells, time),
             one.data,
             one.noise,
-            prescribed_values(one.boundary),
+            prescribed_at(one.boundary),
         )
         for one in (first, *others)
     ]
@@ -339,7 +339,7 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     name = tables.engine.name
     if nested and (name == AUTO or not engine_class(name).is_exact):
         return priors
-    prescribed = prescribed_values(tables.boundary).values()
+    prescribed = prescribed_at(tables.boundary).values()
     return {
         name: replace(prior, at_nodes=True)
         if isinstance(prior, GP) and name not in prescribed
@@ -348,14 +348,14 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
     }
 
 
-def within(prepared: Prepared, coarse: Mesh, names: ObservationsTable) -> Prepared:
+def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> DataRows:
     """The observations inside the domain; raises where others are not to be dropped."""
     inside = inside_of(coarse, prepared.points)
     if names.outside == "refuse" or not inside.any():
-        check_inside(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
+        check_inside_mesh(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
     if inside.all():
         return prepared
-    which = named_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
+    which = format_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
     told = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
     notes = (*prepared.notes, f"{prepared.path.name}: {told}: {which}")
     return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told), notes=notes)
@@ -392,10 +392,10 @@ def tables_in(
     path: Path, content: bytes, decided: Decisions = MappingProxyType({})
 ) -> ProblemTables:
     """What a problem file holds, validated."""
-    tables = table_of(ProblemTables, toml_in(path, content, decided), path)
+    tables = parse_table(ProblemTables, toml_in(path, content, decided), path)
     placed = (tables.domain, tables.observations, *tables.wells, *tables.measurements)
     for crs in (tables.crs, *(one.crs for one in placed)):
         if crs is not None:
-            with told_of(path):
+            with error_context(path):
                 check_crs(crs)
     return tables

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.table import NumberOrName, Table, table_of
+from riesz.case.table import FileTable, NumberOrName, parse_table
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.fem.terms.coefficient import per_cell
 from riesz.fem.terms.series import Series
@@ -33,7 +33,7 @@ KEPT = ("entry", "from_x", "from_y", "to_x", "to_y", "stage")
 """Columns of a run's own table, one straight segment a row."""
 
 
-class RiverTable(Table):
+class RiverTable(FileTable):
     """Lines along which conductance * (stage - u) enters the domain, by length.
 
     A text is a column of the map for `stage`, an unknown for `conductance`, a series for `rise`.
@@ -124,7 +124,7 @@ def river(
     is_file = isinstance(lines, str | Path)
     path = Path(lines) if is_file else Path("the river")
     content = {"file": path.name, "stage": stage, "conductance": conductance}
-    table = table_of(RiverTable, content | ({} if layer is None else {"layer": layer}), path)
+    table = parse_table(RiverTable, content | ({} if layer is None else {"layer": layer}), path)
     if is_file:
         found = lines_of_river(path, table)
     elif isinstance(table.stage, str) or layer is not None:
@@ -197,7 +197,7 @@ def rivers_content(rivers: Sequence[River]) -> bytes:
     return csv_content(KEPT, rows)
 
 
-def kept_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
+def stored_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()

@@ -26,22 +26,22 @@ from riesz.case.file.rivers import RiverTable
 from riesz.case.file.stresses import SeriesTable
 from riesz.case.file.time_axis import STEADY, TimeTable
 from riesz.case.file.wells import WellTable
-from riesz.case.table import Table
+from riesz.case.table import FileTable
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import AUTO, ENGINES, check_engine, engine_class, engine_of
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz.mesh.tags import REST
 from riesz.problem.unknowns import check_free_names
 
 
-class RectangleTable(Table):
+class RectangleTable(FileTable):
     """A rectangle by two corners; its sides are called left, right, bottom and top."""
 
     lower: list[float] = Field(min_length=2, max_length=2, description="the corner [x, y]")
     upper: list[float] = Field(min_length=2, max_length=2, description="the corner [x, y]")
 
 
-class DomainTable(Table):
+class DomainTable(FileTable):
     """Where the equation holds, and how finely it is resolved."""
 
     outline: str | None = None
@@ -61,7 +61,7 @@ class DomainTable(Table):
         given = [kind for kind in kinds if getattr(self, kind)]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            raise ValueError(f"needs one of {listed(kinds)}, but holds {found}")
+            raise ValueError(f"needs one of {any_of(kinds)}, but holds {found}")
         if self.mesh is None and self.max_edge is None:
             raise ValueError("lacks the key 'max_edge': the longest edge of the mesh, a length")
         if self.mesh is not None and self.max_edge is not None:
@@ -85,7 +85,7 @@ class DomainTable(Table):
 
 
 @contextmanager
-def told_of_table() -> Iterator[None]:
+def table_errors() -> Iterator[None]:
     """What the library refuses, as a fault of the table."""
     try:
         yield
@@ -97,7 +97,7 @@ SERIES_PLACES = ("equation.source", "equation.reaction", "equation.diffusion", "
 """Keys beside those of the boundary that may name a series."""
 
 
-class EngineTable(Table):
+class EngineTable(FileTable):
     """Which engine, and the settings of each: a table [engine.NAME] for any that there is."""
 
     name: str = AUTO
@@ -114,10 +114,10 @@ class EngineTable(Table):
                 owners = [name for name in ENGINES if key in engine_class(name).model_fields]
                 hint = nearest(str(key), known)
                 if owners:
-                    hint = f"write it in [engine.{owners[0]}], as a setting of {listed(owners)}. "
+                    hint = f"write it in [engine.{owners[0]}], as a setting of {any_of(owners)}. "
                 raise ValueError(
                     f"has the key {str(key)!r}, which is not known: {hint}It may hold "
-                    f"{listed(known)}"
+                    f"{any_of(known)}"
                 )
         own = {key: value for key, value in content.items() if key != "name"}
         return {"name": content.get("name", AUTO), "settings": own}
@@ -125,14 +125,14 @@ class EngineTable(Table):
     @field_validator("name")
     @classmethod
     def check_name(cls, name: str) -> str:
-        with told_of_table():
+        with table_errors():
             check_engine(name)
         return name
 
     @model_validator(mode="after")
     def check(self):
         for name in self.settings:
-            with told_of_table():
+            with table_errors():
                 self.engine(name)
         return self
 
@@ -145,7 +145,7 @@ class EngineTable(Table):
         return engine_of(name, self.settings.get(name))
 
 
-class ProblemTables(Table):
+class ProblemTables(FileTable):
     """A whole problem file."""
 
     crs: CRS = None
@@ -179,7 +179,7 @@ class ProblemTables(Table):
                     f"has the name {name!r}: begin with a letter from a to z, and go on with "
                     "letters, digits and _"
                 )
-        with told_of_table():
+        with table_errors():
             check_free_names(unknowns)
         return unknowns
 
@@ -301,7 +301,7 @@ class ProblemTables(Table):
         for key, kinds in (("exposure", COUNTS), ("trials", (BINOMIAL,))):
             if getattr(names, key) is not None and kind not in kinds:
                 raise ValueError(
-                    f"has observations.{key}, which is for noise.kind = {listed(kinds)}, and it is "
+                    f"has observations.{key}, which is for noise.kind = {any_of(kinds)}, and it is "
                     f"{kind!r}"
                 )
         return self

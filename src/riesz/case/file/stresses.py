@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from riesz.case.table import Table
+from riesz.case.table import FileTable
 from riesz.errors import FileFormatError
 from riesz.fem.terms.series import HELD, Series, mean_shares, series
 from riesz.fem.time.axis import TimeAxis
@@ -65,7 +65,7 @@ class History:
         return mean_shares(when, HELD, spans) @ values
 
 
-class SeriesTable(Table):
+class SeriesTable(FileTable):
     """A value that changes in time: a table, its columns, and an unknown that multiplies it."""
 
     file: str = Field(description="the table, relative to the problem file")
@@ -101,7 +101,7 @@ def series_content(histories: Histories) -> bytes:
     return csv_content((NAME, TIME, VALUE), rows)
 
 
-def kept_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
+def stored_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
     """The same again from a run folder."""
     if not tables:
         return {}

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
-from riesz.case.table import NumberOrName, Table, is_finite, shown
+from riesz.case.table import FileTable, NumberOrName, brief, is_finite
 from riesz.errors import FileFormatError
 from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import SteadyState
@@ -52,9 +52,9 @@ def as_moment(value: Any) -> Moment:
     if isinstance(found, datetime.date) and not isinstance(found, datetime.datetime):
         found = datetime.datetime(found.year, found.month, found.day)
     if not isinstance(found, datetime.datetime):
-        raise ValueError(f"is {shown(value)}: give a date such as 1980-01-31, or a number")
+        raise ValueError(f"is {brief(value)}: give a date such as 1980-01-31, or a number")
     if found.tzinfo is not None:
-        raise ValueError(f"is {shown(value)}, in a time zone: leave it out, here and everywhere")
+        raise ValueError(f"is {brief(value)}, in a time zone: leave it out, here and everywhere")
     return found
 
 
@@ -64,7 +64,7 @@ def as_step(value: Any) -> float | str:
     if isinstance(value, str) and value in CALENDAR:
         return value
     raise ValueError(
-        f"is {shown(value)}: give a positive number, of days where start is a date, or one of "
+        f"is {brief(value)}: give a positive number, of days where start is a date, or one of "
         f"{', '.join(map(repr, CALENDAR))}"
     )
 
@@ -73,7 +73,7 @@ When = Annotated[Any, PlainValidator(as_moment)]
 Step = Annotated[Any, PlainValidator(as_step)]
 
 
-class TimeTable(Table):
+class TimeTable(FileTable):
     """From a start to an end by equal steps; or stress periods, each in some steps that grow."""
 
     start: When = Field(description="when the initial state holds: a date, or a number")

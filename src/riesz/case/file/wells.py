@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import model_validator
 
-from riesz.case.data.prepared import Columns, columns_of
+from riesz.case.data.prepared import Columns, numeric_columns
 from riesz.case.data.schema import CRS
 from riesz.case.file.stresses import History
-from riesz.case.table import NumberOrName, Table, table_of
+from riesz.case.table import FileTable, NumberOrName, parse_table
 from riesz.fem.terms.series import series
 from riesz.fem.terms.weakform import WeakForm, point_source
 from riesz.fem.time.axis import TimeAxis
@@ -29,7 +29,7 @@ ENTRY = "entry"
 Rows = Int[np.ndarray, " row"]
 
 
-class WellTable(Table):
+class WellTable(FileTable):
     """A point at which something is put in or, with a negative rate, taken out; or many in a file.
 
     In a point's table `rate` may name an unknown; beside `file`, all three name columns, and `name`
@@ -164,7 +164,7 @@ def wells_in(folder: Path, table: WellTable, crs: str | None = None) -> WellPoin
     own = table.crs or found.crs
     times = None if table.date is None else found.times(table.date)
     called = None if table.name is None else found.words(table.name)
-    columns = columns_of(found, names).within(own, crs)
+    columns = numeric_columns(found, names).within(own, crs)
     return WellPoints(columns, crs=crs or own, times=times, names=called, share=table.share)
 
 
@@ -179,7 +179,7 @@ def wells(
     path = Path(path)
     content = {"file": path.name, "x": x, "y": y, "rate": rate}
     content |= {} if layer is None else {"layer": layer}
-    return well_sources([wells_in(path.parent, table_of(WellTable, content, path))])
+    return well_sources([wells_in(path.parent, parse_table(WellTable, content, path))])
 
 
 def well_sources(wells: Sequence[WellPoints], axis: TimeAxis | None = None) -> WeakForm:
@@ -240,7 +240,7 @@ def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> b
     return csv_content((ENTRY, *AXES, RATE, TIME, NAME), kept)
 
 
-def kept_wells(
+def stored_wells(
     path: Path, kept: Path, tables: Sequence[WellTable], crs: str | None
 ) -> tuple[WellPoints, ...]:
     """The same again from a run folder."""
@@ -251,13 +251,13 @@ def kept_wells(
     return tuple(
         well_of(path, number, one, crs)
         if one.file is None
-        else kept_well(table.kept(entries == number), one)
+        else stored_well(table.kept(entries == number), one)
         for number, one in enumerate(tables)
     )
 
 
-def kept_well(table: TextTable, own: WellTable) -> WellPoints:
+def stored_well(table: TextTable, own: WellTable) -> WellPoints:
     times = None if own.date is None else table.times(TIME)
     names = None if own.name is None else table.words(NAME)
-    columns = columns_of(table, (*AXES, RATE))
+    columns = numeric_columns(table, (*AXES, RATE))
     return WellPoints(columns, times=times, names=names, share=own.share)

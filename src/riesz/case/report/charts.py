@@ -54,7 +54,7 @@ def spanning(values: Sequence[float], first: float, last: float, *, log: bool = 
     return Scale(low - room, high + room, first, last)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Four digits, with a real minus."""
     text = f"{value:.4g}"
     if "e" in text:
@@ -75,11 +75,11 @@ def frame(x: Scale, y: Scale, x_label: str, y_label: str, *, whole: bool = False
     for value in x.ticks(whole=whole):
         at = x(value)
         parts.append(f'<path class="grid" d="M{at:.1f} {TOP}V{bottom}"/>')
-        parts.append(text(at, bottom + 16, number(value), "middle"))
+        parts.append(text(at, bottom + 16, format_number(value), "middle"))
     for value in y.ticks():
         at = y(value)
         parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
-        parts.append(text(LEFT - 5, at + 4, number(value), "end"))
+        parts.append(text(LEFT - 5, at + 4, format_number(value), "end"))
     return parts
 
 
@@ -128,7 +128,7 @@ def data_fit(
         num_outside += outside and not limit
         num_above += outside and limit
         kind = ("outside" if outside else "inside") + (" limit" if limit else "")
-        mark = triangle(x(value), y(middle)) if limit else dot(x(value), y(middle))
+        mark = triangle(x(value), y(middle)) if limit else svg_dot(x(value), y(middle))
         parts.append(
             f'<g class="{kind}"><path d="M{x(value):.1f} {y(below):.1f}V{y(above):.1f}"/>{mark}</g>'
         )
@@ -141,7 +141,7 @@ def data_fit(
     return svg(parts, told)
 
 
-def dot(x: float, y: float) -> str:
+def svg_dot(x: float, y: float) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
 
 
@@ -169,11 +169,11 @@ def curve(name: str, lines: Float[np.ndarray, "line step"]) -> str:
         colour = COLOURS[i % len(COLOURS)]
         parts.append(f'<polyline class="line" stroke="{colour}" points="{points}"/>')
     return svg(
-        parts, f"{name} over {lines.shape[1]} steps, ending at {number(float(lines[0, -1]))}"
+        parts, f"{name} over {lines.shape[1]} steps, ending at {format_number(float(lines[0, -1]))}"
     )
 
 
-def bar(prior: tuple[float, float, float], posterior: tuple[float, float, float]) -> str:
+def interval_bar(prior: tuple[float, float, float], posterior: tuple[float, float, float]) -> str:
     """Intervals before (grey) and after the data (blue) on one scale, with their medians."""
     ends = [*prior, *posterior]
     log = min(ends) > 0 and max(ends) > 20 * min(ends)
@@ -185,12 +185,12 @@ def bar(prior: tuple[float, float, float], posterior: tuple[float, float, float]
             f'<rect class="{kind}" x="{x(low):.1f}" y="{y - 4}" width="{width:.1f}" height="8"/>'
             f'<path class="median" d="M{x(middle):.1f} {y - 5}v10"/>'
         )
-    told = f"prior {span(prior)}, posterior {span(posterior)}"
+    told = f"prior {format_interval(prior)}, posterior {format_interval(posterior)}"
     return (
         f'<svg class="bar" viewBox="0 0 200 30" role="img" aria-label="{escape(told)}">'
         f"{''.join(parts)}</svg>"
     )
 
 
-def span(ends: tuple[float, float, float]) -> str:
-    return f"{number(ends[1])} ({number(ends[0])} to {number(ends[2])})"
+def format_interval(ends: tuple[float, float, float]) -> str:
+    return f"{format_number(ends[1])} ({format_number(ends[0])} to {format_number(ends[2])})"

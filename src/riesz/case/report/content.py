@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.report.maps import FieldMap, encoded, field_map, map_grid, rings, rounded
+from riesz.case.report.maps import FieldMap, encode_map, field_map, map_grid, rings, round_digits
 from riesz.case.report.residuals import Dot, dots_of
 from riesz.case.report.trust import Verdict, overall, verdicts
-from riesz.case.run.folder import MANIFEST, PROBLEM, Run, kept_answers
+from riesz.case.run.folder import MANIFEST, PROBLEM, Run, stored_answers
 from riesz.case.run.measured import (
     GAINS,
     MEASUREMENT,
     VALUE,
-    Measured,
+    Measurand,
     Measurements,
-    measured_as,
+    measurand_of,
     measurements_of,
     noise_note,
 )
-from riesz.case.run.request import spelt_times
+from riesz.case.run.request import format_times
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
 from riesz.mesh.grid import Grid, arrow_grid
@@ -61,7 +61,7 @@ class Content:
     """All that the page shows."""
 
     name: str
-    measured: Measured
+    measured: Measurand
     engine: str
     equation: str
     manifest: dict[str, Any]
@@ -90,11 +90,11 @@ class Content:
 def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Content:
     """What the report of a run shows."""
     draws, facts = run.draws(num_draws, seed), run.facts
-    measured = measured_as(run.observations).linked(draws.shifts.scatter)
+    measured = measurand_of(run.observations).linked(draws.shifts.scatter)
     observed = draws.observed
-    met, told = judged(run, draws)
+    met, told = verdicts_of(run, draws)
     pixels, manifest = map_grid(draws.mesh), read_results(run.folder / MANIFEST)
-    warnings = warnings_of(run)
+    warnings = warnings_in(run)
     return Content(
         name=run.folder.resolve().name,
         measured=measured,
@@ -120,11 +120,11 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
         dots=dots_of(run.misfit, observed.points),
-        answers=tuple(kept_answers(run.folder)),
+        answers=tuple(stored_answers(run.folder)),
     )
 
 
-def judged(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]]:
+def verdicts_of(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]]:
     """How the data are met, and what that and all checks say of a run."""
     observed, facts = draws.observed, run.facts
     met = fit_to_data(observed.values, observed.censored, observed.drawn)
@@ -139,16 +139,16 @@ def judged(run: Run, draws: PosteriorDraws) -> tuple[DataFit, list[Verdict]]:
     return met, told
 
 
-def warnings_of(run: Run) -> tuple[str, ...]:
+def warnings_in(run: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*run.numbers.get("notes", ()), *run.notes)))
 
 
-def level_of(run: Run) -> str:
+def trust_level(run: Run) -> str:
     """How far a run is to be trusted, as its report says in one word."""
-    return overall(judged(run, run.draws())[1], warnings_of(run))
+    return overall(verdicts_of(run, run.draws())[1], warnings_in(run))
 
 
-def course_of(run: Run, measured: Measured, pixels: Grid, seed: int) -> dict[str, Any] | None:
+def course_of(run: Run, measured: Measurand, pixels: Grid, seed: int) -> dict[str, Any] | None:
     """Maps of some dates, and hydrographs at the observed places: of new measurements, where their
     noise is known elsewhere."""
     data = run.prepared
@@ -165,16 +165,16 @@ def course_of(run: Run, measured: Measured, pixels: Grid, seed: int) -> dict[str
         of = there.expected if draws.shifts.scatter is None else there.measured
         values = np.asarray(measured.of(of(slice(None))))
         ends = np.quantile(values, (0.025, 0.975), axis=0)
-        lines.append([rounded(one, 6) for one in (values.mean(axis=0), *ends)])
+        lines.append([round_digits(one, 6) for one in (values.mean(axis=0), *ends)])
     sites = dict(zip(map(tuple, data.points.tolist()), data.sites or (), strict=False))
     then = (course.map_draws(draws, k) for k in range(len(course.shown)))
     read = np.interp(axis.numbers(data.times.values()), axis.times, np.arange(len(axis.times)))
     return {
-        "dates": spelt_times(axis.dates(axis.times)),
+        "dates": format_times(axis.dates(axis.times)),
         "shown": course.shown.tolist(),
-        "maps": [[encoded(one) for one in maps_of(measured, k, pixels, seed)] for k in then],
-        "read": rounded(read, 6),  # in steps since the first
-        "places": rounded(course.places),
+        "maps": [[encode_map(one) for one in maps_of(measured, k, pixels, seed)] for k in then],
+        "read": round_digits(read, 6),  # in steps since the first
+        "places": round_digits(course.places),
         "sites": [sites.get((x, y), f"{x:.7g}, {y:.7g}") for x, y in course.places.tolist()],
         "lines": lines,  # mean and 95 % interval
     }
@@ -187,7 +187,7 @@ def flow_of(draws: PosteriorDraws) -> Flow:
 
 
 def maps_of(
-    measured: Measured, draws: PosteriorDraws, pixels: Grid, seed: int
+    measured: Measurand, draws: PosteriorDraws, pixels: Grid, seed: int
 ) -> tuple[FieldMap, ...]:
     """What a new measurement would read first, then the quantity without its noise, the state
     itself where that is another, and the fields."""

@@ -62,7 +62,7 @@ def field_map(
     )
 
 
-def encoded(one: FieldMap) -> dict[str, Any]:
+def encode_map(one: FieldMap) -> dict[str, Any]:
     """What the page's script reads: base64 of little-endian numbers, and their ranges."""
     spread = np.where(one.sd > 0, one.sd, 1.0)
     scores = (one.quantiles - one.mean) / spread
@@ -73,8 +73,8 @@ def encoded(one: FieldMap) -> dict[str, Any]:
         "title": one.title,
         "unit": one.unit or "",
         "logarithmic": bool(low > 0 and high > DECADES * low),
-        "mean": quantised(one.mean),
-        "sd": quantised(one.sd),
+        "mean": quantise(one.mean),
+        "sd": quantise(one.sd),
         "scores": as_text(bytes_of_scores.T),
         "thresholds": thresholds(one),
     }
@@ -88,7 +88,7 @@ def thresholds(one: FieldMap) -> list[float]:
     return [low, float(np.median(one.mean)), high]
 
 
-def quantised(values: Float[np.ndarray, " pixel"]) -> dict[str, Any]:
+def quantise(values: Float[np.ndarray, " pixel"]) -> dict[str, Any]:
     """Two bytes each between the smallest and the largest."""
     low, high = float(values.min()), float(values.max())
     scale = (high - low) or 1.0
@@ -103,15 +103,15 @@ def as_text(values: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def rounded(values: np.ndarray, digits: int = 9) -> Any:
+def round_digits(values: np.ndarray, digits: int = 9) -> Any:
     """Fewer digits than a float has, which is what makes the text short."""
     return [
-        rounded(row, digits) if isinstance(row, np.ndarray) else float(f"{row:.{digits}g}")
+        round_digits(row, digits) if isinstance(row, np.ndarray) else float(f"{row:.{digits}g}")
         for row in values
     ]
 
 
-def encoded_grid(pixels: Grid) -> dict[str, Any]:
+def encode_grid(pixels: Grid) -> dict[str, Any]:
     """Where the pixels are, and which of them lie inside: the others have no values."""
     (xs, ys), (width, height) = pixels.axes, pixels.cell
     return {

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib import colormaps
 
-from riesz.case.report.charts import number
-from riesz.case.report.sections import sentence, table
+from riesz.case.report.charts import format_number
+from riesz.case.report.sections import html_table, sentence
 from riesz.case.run.folder import NEXT
 from riesz.errors import FileFormatError
 
@@ -45,8 +45,9 @@ def answer_part(told: dict[str, Any], outline: Sequence[Ring]) -> str:
     when = f" on {told['date']}" if told["date"] else ""
     head = f"For {told['quantity']}{when}"
     words = (
-        f"the {told['words']} is {number(told['before'])} now. There were {told['candidates']} "
-        f"candidates, and the measurement has a noise of {number(told['noise_sd'])} (sd)"
+        f"the {told['words']} is {format_number(told['before'])} now. There were "
+        f"{told['candidates']} candidates, and the measurement has a noise of "
+        f"{format_number(told['noise_sd'])} (sd)"
     )
     return (
         f"<h3>{escape(head)}</h3><p>{escape(sentence(words))}</p>"
@@ -58,17 +59,17 @@ def places_table(places: Sequence[dict[str, Any]]) -> str:
     rows = [
         (
             escape(str(one["rank"])),
-            escape(", ".join(spelt(value) for value in list(one.values())[1:-4])),
+            escape(", ".join(format_cell(value) for value in list(one.values())[1:-4])),
             f"{percent(one['share'])} &plusmn; {percent(one['error'])}",
             percent(one["cumulative"]),
         )
         for one in places
     ]
     head = ("rank", "place", "less by itself", "less with those above")
-    return table(head, rows, "stack")
+    return html_table(head, rows, "stack")
 
 
-def spelt(value: Any) -> str:
+def format_cell(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.7g}"
 
 
@@ -91,7 +92,7 @@ def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
 
     shares = np.asarray(shown["shares"])
     most = float(shares.max()) or 1.0
-    codes = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours(shares / most)]
+    codes = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in share_colours(shares / most)]
     size = np.array(shown["cell"] or [2 * MARK / scale] * 2) * scale + 0.3  # no seams between cells
     area = f'width="{size[0]:.2f}" height="{size[1]:.2f}"'
     parts = [
@@ -118,6 +119,6 @@ def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
     )
 
 
-def colours(shares: Float[np.ndarray, " place"]) -> Any:
+def share_colours(shares: Float[np.ndarray, " place"]) -> Any:
     table = colormaps["viridis"](np.clip(shares, 0, 1))[:, :3]
     return np.rint(255 * table).astype(int).tolist()

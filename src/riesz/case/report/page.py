@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib import colormaps
 
 from riesz.case.report.content import Content, Flow, content_of
-from riesz.case.report.maps import encoded, encoded_grid, rounded
+from riesz.case.report.maps import encode_grid, encode_map, round_digits
 from riesz.case.report.next import LINK, next_section
 from riesz.case.report.residuals import residual_map
 from riesz.case.report.sections import (
@@ -27,7 +27,7 @@ from riesz.case.report.sections import (
     measurements_table,
     parameters_table,
     remarks_list,
-    summary,
+    summary_paragraph,
     trust_list,
     warnings_list,
 )
@@ -64,7 +64,7 @@ def write_report(
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     path = folder / REPORT if out is None else Path(out)
-    check_target(folder, path)
+    check_report_path(folder, path)
     run = run if isinstance(run, Run) else read_run(folder)
     content = content_of(run, num_draws=num_draws, seed=seed)
     data = page(content).encode()
@@ -78,7 +78,7 @@ def write_report(
     }
 
 
-def check_target(folder: Path, path: Path) -> None:
+def check_report_path(folder: Path, path: Path) -> None:
     """Raise, before any work, where the page could not be written or would spoil the run."""
     if not folder.is_dir():
         raise FileFormatError(f"{folder} is not a run folder: there is no such folder.")
@@ -101,8 +101,8 @@ def page(content: Content) -> str:
         style=asset("page.css"),
         script=script,
         script_hash=digest,
-        data=embedded(page_data(content)),
-        summary=summary(content),
+        data=embed_json(page_data(content)),
+        summary=summary_paragraph(content),
         remarks=remarks_list(content.remarks),
         level=level_mark(content.level),
         level_words=escape(IN_SHORT[content.level]),
@@ -127,7 +127,7 @@ def asset(name: str) -> str:
     return files("riesz.case.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def embedded(data: dict[str, Any]) -> str:
+def embed_json(data: dict[str, Any]) -> str:
     """JSON that cannot end the element that it stands in."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -137,39 +137,39 @@ def page_data(content: Content) -> dict[str, Any]:
     """What the map viewer reads."""
     data = content.measurements
     return {
-        "grid": encoded_grid(content.pixels),
-        "maps": [encoded(one) for one in content.maps],
-        "outline": [rounded(ring) for ring in content.outline],
+        "grid": encode_grid(content.pixels),
+        "maps": [encode_map(one) for one in content.maps],
+        "outline": [round_digits(ring) for ring in content.outline],
         "measurements": {
-            "x": rounded(data.points[:, 0]),
-            "y": rounded(data.points[:, 1]),
-            "measured": rounded(data.measured, 6),
-            "predicted": rounded(data.predicted, 6),
-            "residual": [None if np.isnan(one) else one for one in rounded(data.residuals, 4)],
-            "sd": rounded(data.sd, 4),
+            "x": round_digits(data.points[:, 0]),
+            "y": round_digits(data.points[:, 1]),
+            "measured": round_digits(data.measured, 6),
+            "predicted": round_digits(data.predicted, 6),
+            "residual": [None if np.isnan(one) else one for one in round_digits(data.residuals, 4)],
+            "sd": round_digits(data.sd, 4),
             "censored": np.asarray(data.censored, dtype=bool).tolist(),
             "unit": content.measured.unit or "",
             "name": content.measured.name,
         },
-        "flow": None if content.flow is None else encoded_flow(content.flow),
+        "flow": None if content.flow is None else encode_flow(content.flow),
         "course": content.course,
-        "colours": {key: colours(name) for key, name in COLOUR_MAPS.items()},
+        "colours": {key: colour_table(name) for key, name in COLOUR_MAPS.items()},
     }
 
 
-def encoded_flow(flow: Flow) -> dict[str, Any]:
+def encode_flow(flow: Flow) -> dict[str, Any]:
     """Arrows; their lengths go by the share of a flux that few exceed."""
     sizes = np.hypot(*flow.flux.T)
     return {
-        "x": rounded(flow.points[:, 0]),
-        "y": rounded(flow.points[:, 1]),
-        "east": rounded(flow.flux[:, 0], 4),
-        "north": rounded(flow.flux[:, 1], 4),
+        "x": round_digits(flow.points[:, 0]),
+        "y": round_digits(flow.points[:, 1]),
+        "east": round_digits(flow.flux[:, 0], 4),
+        "north": round_digits(flow.flux[:, 1], 4),
         "longest": float(np.quantile(sizes, LONGEST)) or 1.0,
         "spacing": flow.spacing,
     }
 
 
-def colours(name: str) -> list[list[int]]:
+def colour_table(name: str) -> list[list[int]]:
     table = colormaps[name](np.linspace(0, 1, NUM_COLOURS))[:, :3]
     return np.rint(255 * table).astype(int).tolist()

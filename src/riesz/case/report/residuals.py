@@ -72,12 +72,12 @@ def dot_words(
     where = f"({place[0]:.7g}, {place[1]:.7g})"
     head = f"{name} at {where}" if name else where
     if len(residuals) == 1:
-        told = f"{signed(residuals[0])} sd from what the others foretell"
+        told = f"{format_signed(residuals[0])} sd from what the others foretell"
     else:
         farthest = residuals[int(np.argmax(np.abs(residuals)))]
         told = (
-            f"{len(residuals)} readings, {signed(residuals.mean())} sd from what the others "
-            f"foretell on average, {signed(farthest)} at most"
+            f"{len(residuals)} readings, {format_signed(residuals.mean())} sd from what the others "
+            f"foretell on average, {format_signed(farthest)} at most"
         )
     tail = float(np.nanmax(k_hat)) if np.isfinite(k_hat).any() else np.nan
     if np.isnan(tail):
@@ -88,7 +88,7 @@ def dot_words(
     )
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     return f"{value:+.1f}"
 
 
@@ -140,7 +140,7 @@ def colour(residual: float) -> str:
 def legend() -> str:
     stops = ",".join(colour(one) for one in np.linspace(-REACH, REACH, 9))
     marks = "".join(
-        f"<span>{signed(one) if one else '0'}</span>".replace("-", "\N{MINUS SIGN}").replace(
+        f"<span>{format_signed(one) if one else '0'}</span>".replace("-", "\N{MINUS SIGN}").replace(
             ".0", ""
         )
         for one in np.linspace(-REACH, REACH, 5)

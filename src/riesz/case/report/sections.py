@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz.case.report.charts import bar, curve, data_fit, number, span
+from riesz.case.report.charts import curve, data_fit, format_interval, format_number, interval_bar
 from riesz.case.report.content import Content
 from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
 from riesz.case.run.measured import LOG
@@ -42,36 +42,40 @@ CAPTIONS = {
 """What the curves of the engines' histories mean."""
 
 
-def summary(content: Content) -> str:
+def summary_paragraph(content: Content) -> str:
     """The run in a paragraph."""
     measured = content.measured
     told = content.manifest["summary"]
     *names, last = content.unknowns
     unknowns = f"{', '.join(names)} and {last}" if names else last
     seconds = told.get("seconds")
-    time = "" if seconds is None else f" It took {duration(seconds)}."
+    time = "" if seconds is None else f" It took {format_duration(seconds)}."
     sentences = (
-        f"{measured.name} was measured {measured_text(content)}. From these the engine "
+        f"{measured.name} was measured {measurements_text(content)}. From these the engine "
         f"{content.engine} inferred {unknowns}, on a mesh of {told.get('nodes', '?')} nodes.{time} "
-        f"{met_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
+        f"{fit_text(content.met)} Maps and intervals come from {content.num_draws} draws of the "
         "posterior."
     )
     return escape(sentences)
 
 
-def measured_text(content: Content) -> str:
+def measurements_text(content: Content) -> str:
     """How often, and what was found."""
     data, met = content.measurements, content.met
     unit = f" {content.measured.unit}" if content.measured.unit else ""
     exact, limits = data.measured[~data.censored], data.measured[data.censored]
-    found = [f"from {number(exact.min())} to {number(exact.max())}{unit}"] if exact.size else []
+    found = (
+        [f"from {format_number(exact.min())} to {format_number(exact.max())}{unit}"]
+        if exact.size
+        else []
+    )
     if limits.size:
-        ends = {number(limits.min()): None, number(limits.max()): None}
+        ends = {format_number(limits.min()): None, format_number(limits.max()): None}
         found.append(f"{met.num_censored} times below a limit of {' to '.join(ends)}{unit}")
     return f"{met.num_observations} times, {' and '.join(found)}"
 
 
-def met_text(met: DataFit) -> str:
+def fit_text(met: DataFit) -> str:
     """How the data are met."""
     if met.residual_rms is None or met.coverage is None:
         return "None of these has a residual."
@@ -84,7 +88,7 @@ def met_text(met: DataFit) -> str:
     return told[0].upper() + told[1:]
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
@@ -105,7 +109,7 @@ def warnings_list(warnings: Iterable[str]) -> str:
     return f'<ul class="warnings">{items}</ul>' if items else "<p>There were no warnings.</p>"
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
+def html_table(head: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
     """Cells are HTML already; each knows its column's name for narrow screens."""
     names = list(head)
     body = "".join(
@@ -124,14 +128,14 @@ def parameters_table(content: Content) -> str:
     rows = [
         (
             escape(one.label),
-            span(one.prior),
-            f"<strong>{span(one.posterior)}</strong>",
-            bar(one.prior, one.posterior),
+            format_interval(one.prior),
+            f"<strong>{format_interval(one.posterior)}</strong>",
+            interval_bar(one.prior, one.posterior),
         )
         for one in content.parameters
     ]
     head = ("unknown", "prior", "posterior", "prior and posterior")
-    return state_note(content) + table(head, rows, "stack")
+    return state_note(content) + html_table(head, rows, "stack")
 
 
 def state_note(content: Content) -> str:
@@ -182,14 +186,14 @@ def measurements_table(content: Content) -> str:
     rows = [
         (
             f"{data.points[i, 0]:.7g}, {data.points[i, 1]:.7g}",
-            ("below " if data.censored[i] else "") + number(float(data.measured[i])),
-            number(float(data.predicted[i])),
-            "none" if data.censored[i] else number(float(data.residuals[i])),
-            number(float(data.sd[i])),
+            ("below " if data.censored[i] else "") + format_number(float(data.measured[i])),
+            format_number(float(data.predicted[i])),
+            "none" if data.censored[i] else format_number(float(data.residuals[i])),
+            format_number(float(data.sd[i])),
         )
         for i in order
     ]
-    return table(("place", "measured", "predicted", "residual", "sd"), rows, "numbers")
+    return html_table(("place", "measured", "predicted", "residual", "sd"), rows, "numbers")
 
 
 def level_mark(level: str) -> str:
@@ -207,7 +211,7 @@ def trust_list(content: Content) -> str:
         )
         for one in content.verdicts
     ]
-    return table(("figure", "verdict", "found", "what it means"), rows, "stack")
+    return html_table(("figure", "verdict", "found", "what it means"), rows, "stack")
 
 
 def curves_section(content: Content) -> str:
@@ -228,10 +232,14 @@ def budget_section(content: Content) -> str:
     if not content.budget:
         return "<p>The equation has no gains and no prescribed values: there is no budget.</p>"
     rows = [
-        (escape(line.name), number(line.mean), f"{number(line.low)} to {number(line.high)}")
+        (
+            escape(line.name),
+            format_number(line.mean),
+            f"{format_number(line.low)} to {format_number(line.high)}",
+        )
         for line in content.budget
     ]
-    return state_note(content) + table(("line", "mean", "95 % interval"), rows, "numbers")
+    return state_note(content) + html_table(("line", "mean", "95 % interval"), rows, "numbers")
 
 
 def facts_table(content: Content) -> str:
@@ -242,16 +250,16 @@ def facts_table(content: Content) -> str:
         "equation": content.equation,
         "seed": manifest.get("seed"),
         "commit": manifest.get("commit"),
-        "machine": listed_items(manifest.get("machine")),
-        "versions": listed_items(manifest.get("versions")),
+        "machine": format_items(manifest.get("machine")),
+        "versions": format_items(manifest.get("versions")),
         "files of the run": ", ".join([*GOES_WITH, MANIFEST])
         + f", {len(manifest.get(FILES) or {})} with a digest",
     }
     rows = [(name, escape(str(value))) for name, value in facts.items()]
-    return table(("what", "value"), rows, "facts")
+    return html_table(("what", "value"), rows, "facts")
 
 
-def listed_items(items: Any) -> str:
+def format_items(items: Any) -> str:
     if not isinstance(items, dict):
         return "unknown"
     return ", ".join(f"{name} {value}" for name, value in items.items())

@@ -98,7 +98,7 @@ UNCHECKED = {
 }
 
 
-def graded(value: float, good: float, bad: float) -> str:
+def grade(value: float, good: float, bad: float) -> str:
     """Smaller is better; what is no number is bad."""
     if value <= good:
         return GOOD
@@ -117,17 +117,17 @@ def verdicts(
     """All figures of a posterior; where no check was made, `method` says what that means."""
     found: list[Verdict] = []
     if isinstance(check, ImportanceCheck):
-        found += of_importance(check)
+        found += importance_verdict(check)
     elif isinstance(check, SamplerCheck):
-        found += of_sampler(check)
+        found += sampler_verdict(check)
     else:
         found.append(UNCHECKED[method])
-    found += [] if surrogate is None else of_surrogate(surrogate)
-    found += [] if met.residual_rms is None else [of_residuals(met.residual_rms)]
+    found += [] if surrogate is None else surrogate_verdict(surrogate)
+    found += [] if met.residual_rms is None else [residual_verdict(met.residual_rms)]
     num_exact = met.num_observations - met.num_censored
-    found += [] if met.coverage is None else [of_coverage(met.coverage, num_exact)]
-    found += [] if misfit is None else of_misfit(misfit)
-    found += of_contraction(contraction)
+    found += [] if met.coverage is None else [coverage_verdict(met.coverage, num_exact)]
+    found += [] if misfit is None else misfit_verdict(misfit)
+    found += contraction_verdict(contraction)
     return found
 
 
@@ -141,11 +141,11 @@ def overall(found: Sequence[Verdict], warnings: Sequence[str]) -> str:
     return next((level for level in (BAD, DOUBTFUL, OPEN) if level in levels), GOOD)
 
 
-def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
+def importance_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
     if check.is_applied:
-        yield from of_correction(check)
+        yield from correction_verdict(check)
         return
-    level = graded(check.k_hat, check.good, check.doubtful)
+    level = grade(check.k_hat, check.good, check.doubtful)
     reach = f" This {check.reach}." if check.is_sparse else ""
     words = {
         GOOD: f"The approximation reaches wherever the exact posterior does.{reach}",
@@ -156,7 +156,7 @@ def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
     }[level]
     yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
     share = check.effective_draws / check.num_draws
-    level = graded(1 - share, 0.5, 0.9)
+    level = grade(1 - share, 0.5, 0.9)
     words = {
         GOOD: "Most draws count: the approximation is close to the exact posterior.",
         DOUBTFUL: "Many draws hardly count: the approximation has the wrong shape in part.",
@@ -166,11 +166,11 @@ def of_importance(check: ImportanceCheck) -> Iterator[Verdict]:
     effective = f"{check.effective_draws:.0f} of {check.num_draws}"
     yield Verdict("Effective draws", effective, level, words)
     if level != BAD and np.isfinite(check.sd_ratio).all():
-        yield of_shift(check)
-        yield of_width(check)
+        yield shift_verdict(check)
+        yield width_verdict(check)
 
 
-def of_correction(check: ImportanceCheck) -> Iterator[Verdict]:
+def correction_verdict(check: ImportanceCheck) -> Iterator[Verdict]:
     """Of a posterior that consists of weighed draws: what counts is their tail, and their worth."""
     level = GOOD if check.k_hat <= check.good else DOUBTFUL
     words = {
@@ -181,7 +181,7 @@ def of_correction(check: ImportanceCheck) -> Iterator[Verdict]:
         "still be too narrow. Compare with --engine sample.",
     }[level]
     yield Verdict("k-hat (tail of the weights)", f"{check.k_hat:.2f}", level, words)
-    level = graded(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
+    level = grade(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
     words = {
         GOOD: "Enough for means and intervals.",
         DOUBTFUL: "Means are rough, and quantiles in the tails rougher: compare with --engine "
@@ -192,7 +192,7 @@ def of_correction(check: ImportanceCheck) -> Iterator[Verdict]:
     yield Verdict("Effective draws", effective, level, words)
 
 
-def of_shift(check: ImportanceCheck) -> Verdict:
+def shift_verdict(check: ImportanceCheck) -> Verdict:
     worst, beyond = check.worst_shift
     shift = check.mean_shift[worst]
     level = GOOD if not beyond else (DOUBTFUL if abs(shift) < 1 else BAD)
@@ -205,7 +205,7 @@ def of_shift(check: ImportanceCheck) -> Verdict:
     return Verdict("Means against exact solves", f"{shift:+.2f} sd at most", level, words)
 
 
-def of_width(check: ImportanceCheck) -> Verdict:
+def width_verdict(check: ImportanceCheck) -> Verdict:
     worst, beyond = check.worst_width
     ratio = check.sd_ratio[worst]
     level = GOOD if not beyond else (DOUBTFUL if 0.5 < ratio < 2 else BAD)
@@ -219,8 +219,8 @@ def of_width(check: ImportanceCheck) -> Verdict:
     return Verdict("Widths against exact solves", f"{ratio:.2f} of the exact", level, words)
 
 
-def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
-    level = graded(check.r_hat, R_HAT_GOOD, R_HAT_BAD)
+def sampler_verdict(check: SamplerCheck) -> Iterator[Verdict]:
+    level = grade(check.r_hat, R_HAT_GOOD, R_HAT_BAD)
     words = {
         GOOD: "All chains tell the same.",
         DOUBTFUL: "The chains nearly agree: take more draws before you publish intervals.",
@@ -228,7 +228,7 @@ def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
         "draws, or look for unknowns that the data cannot tell apart.",
     }[level]
     yield Verdict("r_hat (agreement of chains)", f"{check.r_hat:.3f}", level, words)
-    level = graded(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
+    level = grade(-check.effective_draws, -DRAWS_GOOD, -DRAWS_BAD)
     words = {
         GOOD: "Enough independent draws for means and 95 % intervals.",
         DOUBTFUL: "Enough for means; the ends of intervals are rough. Take more draws.",
@@ -236,7 +236,7 @@ def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
     }[level]
     yield Verdict("Effective draws", f"{check.effective_draws:.0f}", level, words)
     total = check.num_chains * check.num_draws
-    level = graded(check.divergences / total, STRAY, 0.01)
+    level = grade(check.divergences / total, STRAY, 0.01)
     words = (
         "The sampler followed the posterior wherever it went, or nearly."
         if level == GOOD
@@ -246,9 +246,9 @@ def of_sampler(check: SamplerCheck) -> Iterator[Verdict]:
     yield Verdict("Divergences", f"{check.divergences} of {total}", level, words)
 
 
-def of_surrogate(found: SurrogateError) -> Iterator[Verdict]:
+def surrogate_verdict(found: SurrogateError) -> Iterator[Verdict]:
     at_sensors = float(np.max(found.sensor_error))
-    level = graded(at_sensors, SENSOR_GOOD, SENSOR_BAD)
+    level = grade(at_sensors, SENSOR_GOOD, SENSOR_BAD)
     words = {
         GOOD: "The emulated state is the exact one as far as the measurements can tell.",
         DOUBTFUL: "The emulated state is off by a visible part of the noise: train longer.",
@@ -257,7 +257,7 @@ def of_surrogate(found: SurrogateError) -> Iterator[Verdict]:
     }[level]
     yield Verdict("Emulator at the sensors", f"{at_sensors:.2g} of the noise", level, words)
     index = float(np.median(found.efficiency))
-    level = graded(-index, -INDEX_GOOD, -INDEX_BAD)
+    level = grade(-index, -INDEX_GOOD, -INDEX_BAD)
     words = (
         "What training measures, the residual in the dual norm, is about the true error."
         if level == GOOD
@@ -268,8 +268,8 @@ def of_surrogate(found: SurrogateError) -> Iterator[Verdict]:
     yield Verdict("Dual residual", told, level, words)
 
 
-def of_residuals(rms: float) -> Verdict:
-    level = graded(rms, RESIDUALS_GOOD, RESIDUALS_BAD)
+def residual_verdict(rms: float) -> Verdict:
+    level = grade(rms, RESIDUALS_GOOD, RESIDUALS_BAD)
     words = {
         GOOD: "Measurements scatter about the prediction as the noise says.",
         DOUBTFUL: "Measurements scatter more than the noise says: the noise is larger, or the "
@@ -287,10 +287,10 @@ def of_residuals(rms: float) -> Verdict:
     return Verdict("Residuals", f"{rms:.2f} noise sd", level, words)
 
 
-def of_coverage(coverage: float, num_observations: int) -> Verdict:
+def coverage_verdict(coverage: float, num_observations: int) -> Verdict:
     chance = SURE * np.sqrt(COVERAGE * (1 - COVERAGE) / max(num_observations, 1))
     missing = COVERAGE - coverage
-    level = graded(missing, float(chance), float(chance) + 0.15)
+    level = grade(missing, float(chance), float(chance) + 0.15)
     words = (
         "About as many measurements lie inside their 95 % intervals as should."
         if level == GOOD
@@ -299,7 +299,7 @@ def of_coverage(coverage: float, num_observations: int) -> Verdict:
     return Verdict("Coverage of 95 % intervals", f"{coverage:.0%}", level, words)
 
 
-def of_misfit(misfit: Misfit) -> Iterator[Verdict]:
+def misfit_verdict(misfit: Misfit) -> Iterator[Verdict]:
     """What contradicts the model, each by itself; in good posteriors of wrong models, too."""
     if not misfit.findings:
         words = "No observation, place, covariate or prior contradicts the model beyond chance."
@@ -311,11 +311,11 @@ def of_misfit(misfit: Misfit) -> Iterator[Verdict]:
         yield Verdict(ABOUT.get(one.kind, one.kind), f"chance {chance}", DOUBTFUL, one.words)
 
 
-def learned(share: float) -> str:
+def as_percent(share: float) -> str:
     return "more than 99 %" if share > 0.99 else f"{max(share, 0):.0%}"
 
 
-def of_contraction(contraction: Mapping[str, float]) -> Iterator[Verdict]:
+def contraction_verdict(contraction: Mapping[str, float]) -> Iterator[Verdict]:
     for name, share in contraction.items():
         told = share >= CONTRACTION_SEEN
         words = (
@@ -324,4 +324,4 @@ def of_contraction(contraction: Mapping[str, float]) -> Iterator[Verdict]:
             else "The data say next to nothing of it: what you see is your prior. Measure where "
             "it matters, or state the prior with care."
         )
-        yield Verdict(f"Learned about {name}", learned(share), GOOD if told else DOUBTFUL, words)
+        yield Verdict(f"Learned about {name}", as_percent(share), GOOD if told else DOUBTFUL, words)

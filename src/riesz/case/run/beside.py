@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.covariates import Category, Single, design_of, encodings_of, every_encoding
+from riesz.case.data.covariates import Category, Single, effect_design, encodings_of, every_encoding
 from riesz.case.data.prepared import Covariate, covariate_in
 from riesz.case.run.folder import Run
 from riesz.case.run.request import PredictionRequest
-from riesz.errors import FileFormatError, RieszError, listed, nearest
+from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.raster import raster_values
 from riesz.io.tables.numbers import number_in
 
@@ -42,7 +42,7 @@ def check_covariates(given: Mapping[str, Any], run: Run) -> None:
     names = run.observations.covariates
     for name in given:
         if name not in names:
-            known = f"the fit has {listed(names)}" if names else "the fit has no covariates"
+            known = f"the fit has {any_of(names)}" if names else "the fit has no covariates"
             raise RieszError(
                 f"there is no covariate {name!r} to be given: {nearest(name, names)}{known}."
             )
@@ -63,13 +63,13 @@ def design_at(
     cells: dict[str, Covariate] = {}
     for one in encodings_of(run.prepared, names.log_covariates):
         if one.name in given:
-            cells[one.name] = as_told(one, given[one.name], points, run.crs)
+            cells[one.name] = as_given(one, given[one.name], points, run.crs)
         elif table is not None and one.name in table.header:
             cells[one.name] = covariate_in(table, one.name)
         elif one.name in rasters:
-            cells[one.name] = as_told(one, Path(rasters[one.name]), points, run.crs)
+            cells[one.name] = as_given(one, Path(rasters[one.name]), points, run.crs)
         elif request.points is None:
-            cells[one.name] = repeated(one, usual(one), len(points))
+            cells[one.name] = repeat_covariate(one, usual(one), len(points))
     missing = [name for name in names.covariates if name not in cells]
     if missing:
         told = f"--quantity {request.quantity}"
@@ -81,10 +81,10 @@ def design_at(
         )
     source = request.points if isinstance(request.points, Path) else Path("--covariate")
     encodings = every_encoding(run.prepared, names.log_covariates, curved=names.curved)
-    return design_of(source, encodings, cells)
+    return effect_design(source, encodings, cells)
 
 
-def as_told(
+def as_given(
     encoding: Single, told: Any, points: Float[np.ndarray, "point 2"], crs: str | None
 ) -> Covariate:
     """One value for all places, a raster of them or, in Python, one for each."""
@@ -93,7 +93,7 @@ def as_told(
         is_category = isinstance(encoding, Category)
         return [f"{value:g}" for value in found] if is_category else found
     if isinstance(told, str | float | int):
-        return repeated(encoding, told, len(points))
+        return repeat_covariate(encoding, told, len(points))
     every = list(told)
     if len(every) != len(points):
         raise RieszError(
@@ -102,7 +102,7 @@ def as_told(
     return [str(one) for one in every] if isinstance(encoding, Category) else np.array(every, float)
 
 
-def repeated(encoding: Single, value: str | float, count: int) -> Covariate:
+def repeat_covariate(encoding: Single, value: str | float, count: int) -> Covariate:
     if isinstance(encoding, Category):
         return [str(value)] * count
     number = number_in(value) if isinstance(value, str) else float(value)

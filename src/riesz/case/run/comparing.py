@@ -36,7 +36,7 @@ def compare_runs(
     Errors are in the unit of the data. With `out`, a folder, what was found is kept there:
     results.json, models.csv, pairs.csv and differences.png.
     """
-    runs = named_runs(folders)
+    runs = runs_by_name(folders)
     first = next(iter(runs.values()))
     for name, run in runs.items():
         if run.observations.transform != first.observations.transform:
@@ -53,7 +53,7 @@ def compare_runs(
         seed=seed,
         back=np.exp if is_log else None,
         unit=first.observations.unit or "",
-        engines={name: engine for name, run in runs.items() if (engine := engine_in(run))},
+        engines={name: engine for name, run in runs.items() if (engine := engine_of_run(run))},
     )
     if folder is not None:
         words = ["riesz", "compare", *map(str, folders), "--out", str(out), "--seed", str(seed)]
@@ -63,7 +63,7 @@ def compare_runs(
     return found
 
 
-def named_runs(folders: Sequence[Path | str]) -> dict[str, Run]:
+def runs_by_name(folders: Sequence[Path | str]) -> dict[str, Run]:
     """By the names of their folders, or by all of their paths where names are alike."""
     paths = [Path(one) for one in folders]
     twice = next((one for one in paths if paths.count(one) > 1), None)
@@ -75,7 +75,7 @@ def named_runs(folders: Sequence[Path | str]) -> dict[str, Run]:
     return {name: read_run(path) for name, path in zip(chosen, paths, strict=True)}
 
 
-def engine_in(run: Run) -> AbstractEngine | None:
+def engine_of_run(run: Run) -> AbstractEngine | None:
     """What a run was fitted by, with its settings; None where another engine followed it."""
     name = run.numbers.get("engine")
     if name is None or run.numbers.get("first_engine", name) != name:

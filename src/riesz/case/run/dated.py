@@ -15,8 +15,8 @@ from scipy.spatial import KDTree
 
 from riesz.case.file.time_axis import TimeTable, as_moment, check_times
 from riesz.case.run.folder import OPENED, PROBLEM, Run
-from riesz.case.run.request import PredictionRequest, Scene, Then, Times, Where, spelt_times
-from riesz.case.table import table_of
+from riesz.case.run.request import PredictionRequest, Scene, Then, Times, Where, format_times
+from riesz.case.table import parse_table
 from riesz.errors import RieszError
 from riesz.fem.time.axis import TimeAxis
 from riesz.io.tables.numbers import number_in
@@ -36,10 +36,10 @@ def axis_of(run: Run) -> TimeAxis:
         time = run.case.problem.time
         assert time is not None
         return time.axis
-    return table_of(TimeTable, run.time, run.folder / PROBLEM).axis()
+    return parse_table(TimeTable, run.time, run.folder / PROBLEM).axis()
 
 
-def asked_times(at: Any, axis: TimeAxis) -> Times:
+def requested_times(at: Any, axis: TimeAxis) -> Times:
     """All times of the axis, one, or several: by commas in a text, in their order; each once."""
     if isinstance(at, str) and at.strip() == ALL:
         return axis.dates(axis.times)
@@ -62,7 +62,7 @@ def moment_in(word: Any, at: Any) -> Any:
     return found if isinstance(found, float) else np.datetime64(found, "s")
 
 
-def own_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
+def stored_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
     """Where a table of places has a column of dates, and no others are asked for."""
     rows, date = request.rows, run.observations.date
     if request.at is not None or rows is None or date not in rows.table.header:
@@ -71,19 +71,19 @@ def own_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | N
     return check_times(table.times(str(date)), axis, table.path, table.at)
 
 
-def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
+def scene_in_time(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
     """Draws of the state at the dates that are asked for, at the places `at`."""
     axis = axis_of(run)
-    own = own_times(request, run, axis)
-    times = asked_times(ALL if request.at is None else request.at, axis) if own is None else own
+    own = stored_times(request, run, axis)
+    times = requested_times(ALL if request.at is None else request.at, axis) if own is None else own
     numbers, is_paired = axis.numbers(times), own is not None
     scene = Scene(at, (), sites, times, paired=is_paired)
     course = run.kept.course if run.kept else None
     if course is not None and request.num_draws is None and request.seed == 0:
-        thens = kept_thens(run, course, at, numbers, is_paired=is_paired)
+        thens = stored_thens(run, course, at, numbers, is_paired=is_paired)
         if thens:
             return dataclasses.replace(scene, thens=thens)
-    draws, states = computed_states(request, run, at, times, paired=is_paired)
+    draws, states = solve_in_time_at(request, run, at, times, paired=is_paired)
     if is_paired:
         return dataclasses.replace(scene, thens=(Then(draws, states, times=numbers),))
     by_time = np.moveaxis(states.reshape(len(states), len(times), -1), 1, 0)
@@ -91,7 +91,7 @@ def dated_scene(request: PredictionRequest, run: Run, at: Where, sites: Sequence
         Then(draws, values, when, number)
         if is_points(at)
         else Then(draws.with_states(values), None, when, number)
-        for values, when, number in zip(by_time, spelt_times(times), numbers[:, None], strict=True)
+        for values, when, number in zip(by_time, format_times(times), numbers[:, None], strict=True)
     )
     return dataclasses.replace(scene, thens=thens)
 
@@ -100,12 +100,12 @@ def is_points(at: Where) -> bool:
     return not (at is None or isinstance(at, Grid))
 
 
-def kept_thens(
+def stored_thens(
     run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"], *, is_paired: bool
 ) -> tuple[Then, ...]:
     """From what the run keeps, where that is enough; else none."""
     assert run.kept is not None
-    draws, axis, when = run.kept.draws, course.axis, spelt_times(course.axis.dates(numbers))
+    draws, axis, when = run.kept.draws, course.axis, format_times(course.axis.dates(numbers))
     if is_points(at):
         far, place = KDTree(course.places).query(np.asarray(at))
         if (far > 0).any():
@@ -135,7 +135,7 @@ def kept_thens(
     )
 
 
-def computed_states(
+def solve_in_time_at(
     request: PredictionRequest, run: Run, at: Where, times: Times, *, paired: bool
 ) -> tuple[PosteriorDraws, Float[np.ndarray, "draw row"]]:
     """By a march for each draw, as many as can be held."""

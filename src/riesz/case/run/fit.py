@@ -12,7 +12,7 @@ from pathlib import Path
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, read_problem
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
-from riesz.case.run.writing import finished_run, run_case
+from riesz.case.run.writing import open_finished_run, run_case
 from riesz.comparison.compare import compare_before_fit, gain_by
 from riesz.devices import Wanted
 from riesz.engines.base import AbstractEngine
@@ -55,9 +55,9 @@ def fit_case(
     case = case if isinstance(case, Case) else read_problem(case)
     choice = case.choice(engine)
     check_time(time_limit)
-    case = settled(case, choice.engine)
+    case = decide_local(case, choice.engine)
     if finished:
-        return finished_run(out, case, choice, seed)
+        return open_finished_run(out, case, choice, seed)
     told(f"engine {choice.engine.name}: {choice.why}")
     for note in case.notes:
         told(f"note: {note}")
@@ -107,7 +107,7 @@ def command_of(
     return shlex.join(words)
 
 
-def settled(case: Case, engine: AbstractEngine) -> Case:
+def decide_local(case: Case, engine: AbstractEngine) -> Case:
     """The case with `local` decided by leaving out each observation; its remarks say how.
 
     They also say what `compare` will say of the run: whether the equation helps at all.

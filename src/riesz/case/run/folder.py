@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riesz.case.data.prepared import Prepared, read_prepared
+from riesz.case.data.prepared import DataRows, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.misfit import MISFIT, read_misfit
-from riesz.case.table import Decisions, table_of, toml_in
+from riesz.case.table import Decisions, parse_table, toml_in
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.draws import Kept, read_draws
 from riesz.io.store.files import read_bytes
@@ -57,7 +57,7 @@ FILES = "files"
 """The manifest's key for the digests of all other files."""
 
 
-def unfinished_of(folder: Path) -> Path:
+def unfinished_folder(folder: Path) -> Path:
     """The folder beside a run folder in which a fit lives until it is finished.
 
     It holds the checkpoint, and the run folder while that is written; a fit that is killed leaves
@@ -67,12 +67,12 @@ def unfinished_of(folder: Path) -> Path:
 
 
 def checkpoint_of(folder: Path) -> Path:
-    return unfinished_of(folder.resolve()) / CHECKPOINT
+    return unfinished_folder(folder.resolve()) / CHECKPOINT
 
 
 def clear(folder: Path) -> None:
     """Remove all that fits leave beside a run folder, and nothing else."""
-    beside = unfinished_of(folder)
+    beside = unfinished_folder(folder)
     shutil.rmtree(beside / RUN, ignore_errors=True)
     (beside / CHECKPOINT).unlink(missing_ok=True)
     with suppress(OSError):
@@ -85,7 +85,7 @@ all engines with it, which takes longer than most predictions."""
 
 
 @contextmanager
-def told_to_refit(folder: Path) -> Iterator[None]:
+def refit_hint(folder: Path) -> Iterator[None]:
     """What is raised inside ends with the command that makes the run again: versions differ."""
     try:
         yield
@@ -132,7 +132,7 @@ class Run:
         """The problem file, and the problem that it describes."""
         if self.fitted:
             return self.fitted[0]
-        with told_to_refit(self.folder):
+        with refit_hint(self.folder):
             return import_module(OPENED).case_in(self)
 
     @cached_property
@@ -140,15 +140,15 @@ class Run:
         if self.fitted:
             return self.fitted[1]
         case = self.case
-        with told_to_refit(self.folder):
+        with refit_hint(self.folder):
             return import_module(OPENED).posterior_in(self.folder, case)
 
     @cached_property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> DataRows:
         """The observations."""
         if self.fitted:
             return self.case.prepared
-        return read_prepared(self.folder / TABLE, self.observations)
+        return read_data_rows(self.folder / TABLE, self.observations)
 
     @cached_property
     def kept(self) -> Kept | None:
@@ -156,7 +156,7 @@ class Run:
         if self.before is not None:
             return None
         path = self.folder / DRAWS
-        with told_to_refit(self.folder):
+        with refit_hint(self.folder):
             return read_draws(path) if path.is_file() else None
 
     @cached_property
@@ -193,7 +193,7 @@ class Run:
         return replace(draws, shifts=replace(draws.shifts, residuals=residuals))
 
 
-def kept_answers(folder: Path) -> list[dict[str, Any]]:
+def stored_answers(folder: Path) -> list[dict[str, Any]]:
     """What was asked about a run, for its report."""
     path = folder / NEXT
     return read_results(path)["rows"] if path.is_file() else []
@@ -230,7 +230,7 @@ def check_free(folder: Path, *, resume: bool = False) -> None:
 
 def try_making(folder: Path) -> None:
     """Make all folders that a run needs, and remove those that were not there before."""
-    wanted = [*reversed(folder.parents), unfinished_of(folder), folder]
+    wanted = [*reversed(folder.parents), unfinished_folder(folder), folder]
     missing = [path for path in wanted if not path.exists()]
     made: list[Path] = []
     try:
@@ -283,7 +283,7 @@ def read_run(folder: Path | str) -> Run:
     notes = () if saved == own else (f"the run was written by riesz {saved}; this is {own}",)
     return Run(
         folder,
-        table_of(ObservationsTable, tables["observations"], path),
+        parse_table(ObservationsTable, tables["observations"], path),
         tables.get("crs"),
         manifest["summary"],
         notes,

@@ -24,7 +24,7 @@ GAINS = {"point_source": "wells", "leakage": "rivers"}
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurand:
     """The measured quantity; the state is its logarithm where `transform` says so."""
 
     name: str
@@ -34,7 +34,7 @@ class Measured:
         None  # "log of" or "log-odds of", where the state is that of what is expected
     )
 
-    def linked(self, scatter: AbstractScatter | None) -> "Measured":
+    def linked(self, scatter: AbstractScatter | None) -> "Measurand":
         """The same, where counts or shares are linked to the state by their noise."""
         words = {"log": "log of", "logit": "log-odds of"}
         return dataclasses.replace(self, rate=words.get(getattr(scatter, "link", "")))
@@ -62,9 +62,9 @@ class Measured:
         return self.unit if quantity == "u" and is_measured else None
 
 
-def measured_as(names: ObservationsTable) -> Measured:
+def measurand_of(names: ObservationsTable) -> Measurand:
     """What a problem file says of its measurements."""
-    return Measured(name=names.value, unit=names.unit, transform=names.transform)
+    return Measurand(name=names.value, unit=names.unit, transform=names.transform)
 
 
 def noise_note(names: ObservationsTable, shifts: Shifts, quantity: str) -> str | None:
@@ -100,7 +100,7 @@ class Measurements:
         return np.where(self.censored, np.nan, self.measured - self.predicted)
 
 
-def measurements_of(of: Measured, observed: Observed, count: int) -> Measurements:
+def measurements_of(of: Measurand, observed: Observed, count: int) -> Measurements:
     """The first so many, which are the observations, from draws of the posterior.
 
     Further measurements, behind them, are of other kinds and units.

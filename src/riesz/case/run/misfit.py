@@ -34,15 +34,15 @@ def misfit_content(misfit: Misfit) -> bytes:
             }
             for one in misfit.findings
         ],
-        "residuals": plain(misfit.residuals),
-        "k_hat": plain(misfit.k_hat),
+        "residuals": json_list(misfit.residuals),
+        "k_hat": json_list(misfit.k_hat),
         "labels": misfit.labels and list(misfit.labels),
         "caution": misfit.caution,
     }
     return f"{json.dumps(told, indent=1, allow_nan=False)}\n".encode()
 
 
-def plain(values: Float[np.ndarray, " sensor"]) -> list[float | None]:
+def json_list(values: Float[np.ndarray, " sensor"]) -> list[float | None]:
     return [round(one, DIGITS) if math.isfinite(one) else None for one in values.tolist()]
 
 

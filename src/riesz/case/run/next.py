@@ -12,10 +12,10 @@ from jaxtyping import Float
 from scipy.spatial import Delaunay
 
 from riesz.case.run.beside import check_covariates, design_at, holds_for
-from riesz.case.run.folder import NEXT, Run, kept_answers, read_run
-from riesz.case.run.measured import GAINS, LOG, VALUE, Measured, measured_as
+from riesz.case.run.folder import NEXT, Run, read_run, stored_answers
+from riesz.case.run.measured import GAINS, LOG, VALUE, Measurand, measurand_of
 from riesz.case.run.outputs import PLOT
-from riesz.case.run.predict import asked_places, asks_for_dates, check_dates, scene_of, with_rows
+from riesz.case.run.predict import asks_for_dates, check_dates, places_at, scene_of, with_rows
 from riesz.case.run.request import (
     CSV,
     MODULES,
@@ -24,8 +24,8 @@ from riesz.case.run.request import (
     PredictionRequest,
     Scene,
     Where,
-    check_target,
-    spelt_times,
+    check_output_path,
+    format_times,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
 from riesz.geometry.crs import projected
@@ -62,7 +62,7 @@ AMONG = (
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Ranking:
     """An answer, and where its candidates are."""
 
     run: Run
@@ -114,8 +114,8 @@ def write_next(
     paths = [Path(one) for one in out]
     check_asked(request, paths)
     run = run if isinstance(run, Run) else read_run(folder)
-    asked = answered(run, request, quantity, count, noise)
-    files = [file for path in paths for file in written(asked, path)]
+    asked = find_next(run, request, quantity, count, noise)
+    files = [file for path in paths for file in write_candidates(asked, path)]
     told = in_short(asked, request, files)
     if keep:
         keep_answer(folder, asked, told)
@@ -139,27 +139,27 @@ def check_asked(request: PredictionRequest, paths: Iterable[Path]) -> None:
             )
         if own.suffix in MODULES:
             MODULES[own.suffix]()
-        check_target(own)
+        check_output_path(own)
 
 
-def answered(
+def find_next(
     run: Run, request: PredictionRequest, quantity: str, count: int, noise: float | None
-) -> Asked:
+) -> Ranking:
     known = run.kept.draws if run.kept else run.draws(request.num_draws, request.seed)
     request = with_rows(request, run, known.mesh)
     check_dates(request, run)
     check_covariates(request.covariates, run)
-    measured = measured_as(run.observations).linked(known.shifts.scatter)
-    named, level = known_as(quantity, measured, known)
+    measured = measurand_of(run.observations).linked(known.shifts.scatter)
+    named, level = target_of(quantity, measured, known)
     wanted(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
-    at, notes = asked_places(request, run, known.mesh), []
+    at, notes = places_at(request, run, known.mesh), []
     if request.rows is not None:
         notes = request.rows.notes
     elif isinstance(at, Grid) and run.is_around_observations:
         # Beyond the observations nothing holds the boundary: any place there would tell most.
-        at, notes = among(at, run.prepared.points), [AMONG]
+        at, notes = cells_in_hull(at, run.prepared.points), [AMONG]
     # Of dates that candidates have themselves, what is to be known is of the last one.
     paired = request.at is None and asks_for_dates(request, run)
     scene = scene_of(request, run, at if paired else None, ())
@@ -169,7 +169,7 @@ def answered(
             f"{len(scene.thens)} dates are asked for: give one, or candidates with a column "
             f"{run.observations.date}."
         )
-    draws = aligned(run, scene.draws)
+    draws = align_draws(run, scene.draws)
     points = at.points if isinstance(at, Grid) else np.asarray(at)
     there = candidates_at(
         draws,
@@ -180,10 +180,12 @@ def answered(
         noise_sd=noise,
     )
     of = dataclasses.replace(wanted(draws, named, level=level), name=quantity)
-    return Asked(run, at, scene, next_places(spoken(of, quantity), there, count), tuple(notes))
+    return Ranking(
+        run, at, scene, next_places(with_words(of, quantity), there, count), tuple(notes)
+    )
 
 
-def among(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
+def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
     """The cells in the hull of the observations; all where none is."""
     centre = cells.points
     inside = cells.inside.copy()
@@ -191,7 +193,9 @@ def among(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
     return dataclasses.replace(cells, inside=inside) if inside.any() else cells
 
 
-def known_as(quantity: str, measured: Measured, draws: PosteriorDraws) -> tuple[str, float | None]:
+def target_of(
+    quantity: str, measured: Measurand, draws: PosteriorDraws
+) -> tuple[str, float | None]:
     """A quantity as draws have it, and the value to exceed in their scale."""
     if quantity.startswith(BUDGET):
         term = quantity.removeprefix(BUDGET)
@@ -214,7 +218,7 @@ def known_as(quantity: str, measured: Measured, draws: PosteriorDraws) -> tuple[
     return quantity, float(np.log(value))
 
 
-def spoken(of: Wanted, quantity: str) -> Wanted:
+def with_words(of: Wanted, quantity: str) -> Wanted:
     """With the words of a report for a line of the budget."""
     if not quantity.startswith(BUDGET):
         return of
@@ -227,7 +231,7 @@ def usual_cell(mesh: Mesh) -> float:
     return float(np.sqrt(cell_volumes(mesh.nodes, mesh.cells).sum() / NUM_CANDIDATES))
 
 
-def aligned(run: Run, draws: PosteriorDraws) -> PosteriorDraws:
+def align_draws(run: Run, draws: PosteriorDraws) -> PosteriorDraws:
     """Of dates that a run keeps there may be fewer draws than of the unknowns: the same ones."""
     if run.kept is None or draws.num_draws >= run.kept.draws.num_draws:
         return draws
@@ -236,11 +240,11 @@ def aligned(run: Run, draws: PosteriorDraws) -> PosteriorDraws:
     return dataclasses.replace(draws, unknowns=run.kept.draws.first(draws.num_draws).unknowns)
 
 
-def rows_of(asked: Asked) -> list[dict[str, Any]]:
+def candidate_rows(asked: Ranking) -> list[dict[str, Any]]:
     """A row for each candidate: the chosen ones first, then by what each would tell alone."""
     found, scene, names = asked.found, asked.scene, asked.run.observations
-    points = shown_points(asked.run, found.points)
-    when = spelt_times(scene.times) if scene.paired and scene.times is not None else None
+    points = map_points(asked.run, found.points)
+    when = format_times(scene.times) if scene.paired and scene.times is not None else None
     order = np.argsort(-found.reduction, kind="stable")
     others = order[~np.isin(order, found.chosen)].tolist()
     rows = []
@@ -262,17 +266,17 @@ def rows_of(asked: Asked) -> list[dict[str, Any]]:
     return rows
 
 
-def shown_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarray, "place 2"]:
+def map_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarray, "place 2"]:
     """In the coordinates of the columns that they are named by."""
     own = run.observations.crs
     return points if own is None or run.crs is None else projected(points, run.crs, own)
 
 
-def written(asked: Asked, path: Path) -> list[Path]:
+def write_candidates(asked: Ranking, path: Path) -> list[Path]:
     """Write a file; returns it, and what goes with it."""
     found, scene = asked.found, asked.scene
     if path.suffix.lower() == CSV:
-        rows = rows_of(asked)
+        rows = candidate_rows(asked)
         write_bytes(path, csv_content(rows[0], (row.values() for row in rows), "\r\n"))
         return [path]
     if path.suffix.lower() == PNG:
@@ -293,10 +297,10 @@ def written(asked: Asked, path: Path) -> list[Path]:
     return [path, style_of(path)]
 
 
-def in_short(asked: Asked, request: PredictionRequest, files: list[Path]) -> dict[str, Any]:
+def in_short(asked: Ranking, request: PredictionRequest, files: list[Path]) -> dict[str, Any]:
     run, found, scene = asked.run, asked.found, asked.scene
     for_which = holds_for(request, run)
-    when = "" if scene.paired or scene.times is None else spelt_times(scene.times)[0]
+    when = "" if scene.paired or scene.times is None else format_times(scene.times)[0]
     notes = [
         *asked.notes,
         *run.notes,
@@ -312,13 +316,13 @@ def in_short(asked: Asked, request: PredictionRequest, files: list[Path]) -> dic
         "noise_sd": float(np.median(found.noise_sd)),
         "candidates": len(found.points),
         "draws": found.num_draws,
-        "places": rows_of(asked)[: len(found.chosen)],
+        "places": candidate_rows(asked)[: len(found.chosen)],
         "notes": notes,
         "files": [str(path) for path in files],
     }
 
 
-def keep_answer(folder: Path, asked: Asked, told: dict[str, Any]) -> None:
+def keep_answer(folder: Path, asked: Ranking, told: dict[str, Any]) -> None:
     """Beside the run, where its report finds it; what was asked about the same before is gone."""
     path, found = folder / NEXT, asked.found
     order = np.argsort(-found.share, kind="stable")[:NUM_CANDIDATES]
@@ -328,6 +332,6 @@ def keep_answer(folder: Path, asked: Asked, told: dict[str, Any]) -> None:
         "chosen": found.points[found.chosen].tolist(),
         "cell": list(asked.at.cell) if isinstance(asked.at, Grid) else None,
     }
-    others = [one for one in kept_answers(folder) if one.get("quantity") != found.quantity]
+    others = [one for one in stored_answers(folder) if one.get("quantity") != found.quantity]
     rows = [*others, told | {"files": [], "map": shown}]
     write_results(path, results(f"riesz next {folder.name}", {}, 0, rows, {}))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.file.changes import Scenario, read_scenario
-from riesz.case.file.problem import Case, Kept, read_case
+from riesz.case.file.problem import Case, Stored, read_case
 from riesz.case.run.folder import (
     MEASUREMENTS,
     MESH,
@@ -54,7 +54,7 @@ def case_in(run: Run, scenario: Scenario | None = None) -> Case:
         folder / PROBLEM,
         coarse=read_npz(folder / MESH),
         table=folder / TABLE,
-        kept=Kept(*(folder / name for name in (WELLS, RIVERS, REGIONS, MEASUREMENTS, SERIES))),
+        kept=Stored(*(folder / name for name in (WELLS, RIVERS, REGIONS, MEASUREMENTS, SERIES))),
         decided=run.decided,
         scenario=scenario,
     )

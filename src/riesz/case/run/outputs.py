@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from riesz.case.run.folder import Run
 from riesz.case.run.measured import (
     MEASUREMENT,
-    Measured,
+    Measurand,
     measurements_layer,
     measurements_of,
 )
@@ -28,7 +28,7 @@ from riesz.case.run.request import (
     PlaceRows,
     PredictionRequest,
     Scene,
-    spelt_times,
+    format_times,
 )
 from riesz.geometry.crs import projected
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
@@ -57,7 +57,7 @@ MOST_ARROWS = 40
 
 
 def write_bands(
-    request: PredictionRequest, run: Run, scene: Scene, measured: Measured, bands: Sequence[Band]
+    request: PredictionRequest, run: Run, scene: Scene, measured: Measurand, bands: Sequence[Band]
 ) -> list[Path]:
     """Write the file, and what goes with it; returns their names."""
     path, crs, at, draws = request.out, run.crs, scene.at, scene.draws
@@ -81,7 +81,7 @@ def write_bands(
         case suffix if suffix == PNG:
             write_hydrographs(request, run, scene, measured, bands)
         case _:
-            write_table(path, run, scene, bands, request.rows)
+            write_predictions_csv(path, run, scene, bands, request.rows)
     return [path]
 
 
@@ -93,7 +93,7 @@ def flow_layer(request: PredictionRequest, draws: PosteriorDraws) -> dict[str, A
     return {"flow": arrows(points, draws.flux_at(locate(draws.mesh, points)))}
 
 
-def write_table(
+def write_predictions_csv(
     path: Path, run: Run, scene: Scene, bands: Sequence[Band], rows: PlaceRows | None
 ) -> None:
     """A CSV file: sites, coordinates and dates, then the values, with all their digits.
@@ -110,7 +110,7 @@ def write_table(
         columns.setdefault(band.name, []).append(inside)
     values = {name: np.stack(each, axis=1).ravel().tolist() for name, each in columns.items()}
     times = None if scene.paired else scene.times
-    when = [[]] if times is None else [[word] for word in spelt_times(times)]
+    when = [[]] if times is None else [[word] for word in format_times(times)]
     added = [*([] if times is None else [names.date or "date"]), *values]
     if rows is None:
         header = [*([names.site or "site"] if scene.sites else []), names.x, names.y]
@@ -133,7 +133,7 @@ def write_table(
 
 
 def write_hydrographs(
-    request: PredictionRequest, run: Run, scene: Scene, measured: Measured, bands: Sequence[Band]
+    request: PredictionRequest, run: Run, scene: Scene, measured: Measurand, bands: Sequence[Band]
 ) -> None:
     """Mean and 95 % interval of the quantity in time, at each place."""
     plot = import_module(PLOT)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.case.data.prepared import Columns, check_inside, columns_of, inside_of
+from riesz.case.data.prepared import Columns, check_inside_mesh, inside_of, numeric_columns
 from riesz.case.run.beside import check_covariates, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
-from riesz.case.run.measured import MEASUREMENT, VALUE, Measured, measured_as, noise_note
+from riesz.case.run.measured import MEASUREMENT, VALUE, Measurand, measurand_of, noise_note
 from riesz.case.run.outputs import write_bands
 from riesz.case.run.request import (
     ENSEMBLE,
@@ -100,11 +100,11 @@ def write_prediction(
     request = with_rows(request, run, known.mesh)
     check_dates(request, run)
     check_covariates(request.covariates, run)
-    where = wanted_places(request, run, known.mesh)
+    where = places_for(request, run, known.mesh)
     under = run if changes is None else import_module(OPENED).scenario(run, changes)
     scene = scene_of(request, under, *where)
-    measured = measured_as(run.observations).linked(known.shifts.scatter)
-    bands = predicted(request, under, scene, measured)
+    measured = measurand_of(run.observations).linked(known.shifts.scatter)
+    bands = bands_for(request, under, scene, measured)
     written = write_bands(request, run, scene, measured, bands)
     told = [noise_note(run.observations, known.shifts, quantity), unread_note(request, scene)]
     first = bands[0].values
@@ -160,7 +160,7 @@ def check_dates(request: PredictionRequest, run: Run) -> None:
 
 def scene_of(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
     if asks_for_dates(request, run):
-        scene = import_module(DATED).dated_scene(request, run, at, sites)
+        scene = import_module(DATED).scene_in_time(request, run, at, sites)
     else:
         last = None if run.time is None else import_module(DATED).axis_of(run).times[-1:]
         draws = run.draws(request.num_draws, request.seed)
@@ -220,7 +220,9 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
         )
 
 
-def predicted(request: PredictionRequest, run: Run, scene: Scene, measured: Measured) -> list[Band]:
+def bands_for(
+    request: PredictionRequest, run: Run, scene: Scene, measured: Measurand
+) -> list[Band]:
     """Each statistic of each component of the quantity, or each draw, date by date."""
     return [
         band for then in scene.thens for band in bands_then(request, run, scene, then, measured)
@@ -228,7 +230,7 @@ def predicted(request: PredictionRequest, run: Run, scene: Scene, measured: Meas
 
 
 def bands_then(
-    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measured
+    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measurand
 ) -> list[Band]:
     name, at = request.quantity, scene.at
     num_axes, unit = 2 if isinstance(at, Grid) else 1, measured.unit_of(name)
@@ -237,41 +239,41 @@ def bands_then(
             band
             for i, draw in enumerate(ensemble(request, run, scene, then, measured))
             for band in bands_of(
-                f"{name}_draw{i:04d}", filled(draw, at), num_axes, unit=unit, when=then.when
+                f"{name}_draw{i:04d}", fill_grid(draw, at), num_axes, unit=unit, when=then.when
             )
         ]
-    found = statistics(request, run, scene, then, measured)
+    found = place_statistics(request, run, scene, then, measured)
     return [
         band
         for one in statistics_in(request.shown)
         for band in bands_of(
             f"{name}_{one.name}",
-            filled(one.of(found), at),
+            fill_grid(one.of(found), at),
             num_axes,
-            about=f"{one.about} of {spoken(name, measured)}",
+            about=f"{one.about} of {format_quantity(name, measured)}",
             unit=one.unit(unit),
             when=then.when,
         )
     ]
 
 
-def spoken(name: str, measured: Measured) -> str:
+def format_quantity(name: str, measured: Measurand) -> str:
     told = {VALUE: measured.name, MEASUREMENT: f"a new measurement of {measured.name}"}
     return told.get(name, name)
 
 
 def ensemble(
-    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measured
+    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measurand
 ) -> Float[np.ndarray, "draw place *components"]:
     """Every draw by itself: what is not shared between places is drawn for each."""
     if request.quantity == FLUX:
         settings = (then.draws.num_draws, request.seed)
         return import_module(OPENED).flux_draws(run.posterior, scene.at, *settings)
-    return drawn_at(request, run, scene, then, measured, together=False)(slice(None))
+    return draws_at(request, run, scene, then, measured, together=False)(slice(None))
 
 
-def statistics(
-    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measured
+def place_statistics(
+    request: PredictionRequest, run: Run, scene: Scene, then: Then, measured: Measurand
 ) -> Prediction:
     wanted, num_draws = statistics_in(request.shown), then.draws.num_draws
     quantiles = [level for one in wanted for level in one.quantiles]
@@ -280,16 +282,16 @@ def statistics(
         settings = (num_draws, request.seed, quantiles, exceed)
         points = scene.at.points if isinstance(scene.at, Grid) else scene.at
         return import_module(OPENED).flux_statistics(run.posterior, points, *settings)
-    sampler = drawn_at(request, run, scene, then, measured, together=True)
+    sampler = draws_at(request, run, scene, then, measured, together=True)
     return over_places(sampler, len(scene.points), num_draws, quantiles, exceed)
 
 
-def drawn_at(
+def draws_at(
     request: PredictionRequest,
     run: Run,
     scene: Scene,
     then: Then,
-    measured: Measured,
+    measured: Measurand,
     *,
     together: bool,
 ) -> Drawn:
@@ -317,11 +319,11 @@ def drawn_at(
     return of
 
 
-def filled(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
+def fill_grid(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
     return at.filled(values) if isinstance(at, Grid) else values
 
 
-def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Where, Sequence[str]]:
+def places_for(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Where, Sequence[str]]:
     """And the sites there, where they are the observed ones and have names."""
     if request.suffix == VTU:
         return None, ()
@@ -332,7 +334,7 @@ def wanted_places(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Whe
     rows, site = request.rows, run.observations.site
     is_named = rows is not None and run.prepared.sites is not None and site in rows.table.header
     sites = rows.within.words(str(site)) if rows is not None and is_named else ()
-    return asked_places(request, run, mesh), sites
+    return places_at(request, run, mesh), sites
 
 
 def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionRequest:
@@ -346,10 +348,10 @@ def with_rows(request: PredictionRequest, run: Run, mesh: Mesh) -> PredictionReq
         numbers = places_of_sites(table, str(names.site), sites, run.prepared.points)
         columns = Columns(table.path, axes, numbers, table.lines, table.place)
     else:
-        columns = columns_of(table, axes).within(table.crs or names.crs, run.crs)
+        columns = numeric_columns(table, axes).within(table.crs or names.crs, run.crs)
     inside = inside_of(mesh, columns.points)
     if not inside.any():
-        check_inside(columns, mesh)
+        check_inside_mesh(columns, mesh)
     return replace(request, rows=PlaceRows(table, inside, columns.points[inside]))
 
 
@@ -367,29 +369,29 @@ def places_of_sites(
     return np.array([first[site] for site in table.words(name)])
 
 
-def asked_places(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
+def places_at(request: PredictionRequest, run: Run, mesh: Mesh) -> Where:
     if request.rows is not None:
         return request.rows.points
     if isinstance(request.points, np.ndarray):
         axes, places = (run.observations.x, run.observations.y), request.points
         columns = Columns(Path("points"), axes, places, np.arange(len(places)), "row")
-        check_inside(columns, mesh)
+        check_inside_mesh(columns, mesh)
         return columns.points
     if request.grid is None:
         if request.cell is not None and request.cell > 0:
             # A cell that is far too small is told before there is an array of all of them.
-            check_size(float(np.prod(np.ptp(mesh.nodes, axis=0) / request.cell)))
+            check_num_places(float(np.prod(np.ptp(mesh.nodes, axis=0) / request.cell)))
         return cells_over(mesh, cell=request.cell)
     written = "x".join(map(str, request.grid)) if isinstance(request.grid, tuple) else request.grid
     shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", written)
     if shape is None:
         raise RieszError(f"the grid is {written!r}: give cells along x and y, such as 80x60.")
     columns, rows = int(shape[1]), int(shape[2])
-    check_size(columns * rows)
+    check_num_places(columns * rows)
     return cells_over(mesh, (columns, rows))
 
 
-def check_size(count: float | int) -> None:
+def check_num_places(count: float | int) -> None:
     if count > MOST_CELLS:
         raise RieszError(
             f"the grid would have {count:.3g} cells: take larger ones, at most {MOST_CELLS:.0e}."

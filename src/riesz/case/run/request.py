@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from riesz.case.data.oddities import named_rows
+from riesz.case.data.oddities import format_rows
 from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
 from riesz.case.run.measured import MEASUREMENT
-from riesz.errors import FileFormatError, RieszError, listed, nearest
+from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
 from riesz.io.tables.dates import spelt_dates
@@ -57,7 +57,7 @@ class PlaceRows:
         outside = np.flatnonzero(~self.inside).tolist()
         if not outside:
             return []
-        which = named_rows(outside, self.table.lines)
+        which = format_rows(outside, self.table.lines)
         return [
             f"{len(outside)} of {self.table.num_rows} rows of {self.table.path.name} lie outside "
             f"the domain, where nothing is predicted: {which}"
@@ -106,15 +106,15 @@ def check_request(request: PredictionRequest) -> None:
     """Raise, before any work, where words make no sense or the file could not be written."""
     statistics_in(request.stat)
     check_suffix(request)
-    check_places(request)
-    check_target(request)
+    check_request_places(request)
+    check_output_path(request)
 
 
 def check_suffix(request: PredictionRequest) -> None:
     path, suffix = request.out, request.suffix
     if suffix not in SUFFIXES:
         raise FileFormatError(
-            f"{path}: predictions are written to files that end in {listed(SUFFIXES)}, not in "
+            f"{path}: predictions are written to files that end in {any_of(SUFFIXES)}, not in "
             f"{path.suffix!r}: {nearest(suffix, SUFFIXES)}".rstrip(": ")
         )
     if request.stat == ENSEMBLE and suffix != CSV:
@@ -133,7 +133,7 @@ def check_suffix(request: PredictionRequest) -> None:
         MODULES[suffix]()
 
 
-def check_places(request: PredictionRequest) -> None:
+def check_request_places(request: PredictionRequest) -> None:
     given = request.given
     found = " and ".join(given) or "none of them"
     if request.suffix == VTU:
@@ -146,7 +146,7 @@ def check_places(request: PredictionRequest) -> None:
         raise RieszError(f"say where by one of points, grid or cell, not by {found}.")
 
 
-def check_target(request: PredictionRequest) -> None:
+def check_output_path(request: PredictionRequest) -> None:
     path = request.out
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -235,7 +235,7 @@ Where = Grid | Float[np.ndarray, "point 2"] | None
 """A grid, points, or the mesh itself."""
 
 
-def spelt_times(times: Times) -> list[str]:
+def format_times(times: Times) -> list[str]:
     """As files write them."""
     return spelt_dates(times) if times.dtype.kind == "M" else [f"{time:.12g}" for time in times]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riesz.case.data.prepared import prepared_content
+from riesz.case.data.prepared import data_rows_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.measurements import measurements_content
 from riesz.case.file.problem import Case
@@ -42,7 +42,7 @@ from riesz.case.run.folder import (
     clear,
     digests,
     read_run,
-    unfinished_of,
+    unfinished_folder,
 )
 from riesz.case.run.misfit import MISFIT, misfit_content
 from riesz.deadline import Deadline
@@ -105,13 +105,13 @@ def run_case(
     numbers = write_run(
         folder,
         case,
-        *accounted(posterior, case, deadline, progress=progress),
+        *account_of(posterior, case, deadline, progress=progress),
         choice=choice,
         command=command,
         seed=seed,
         seconds=seconds,
     )
-    return made_run(folder, case, posterior, numbers)
+    return make_run(folder, case, posterior, numbers)
 
 
 class Account(NamedTuple):
@@ -124,7 +124,7 @@ class Account(NamedTuple):
     misfit: Misfit | None = None
 
 
-def accounted(
+def account_of(
     posterior: Posterior,
     case: Case | None = None,
     deadline: Deadline = Deadline(),  # noqa: B008 (immutable)
@@ -162,21 +162,21 @@ def with_misfit(
 ) -> tuple[Posterior, Misfit | None]:
     """What contradicts the model; where that cannot be told, a note says why."""
     try:
-        labels = None if case is None else labels_of(case)
+        labels = None if case is None else observation_labels(case)
         return posterior, misfit_of(posterior, draws, labels=labels)
     except Exception as error:
         note = f"whether the data contradict the model could not be told: {reason(error)}"
         return dataclasses.replace(posterior, notes=(*posterior.notes, note)), None
 
 
-def labels_of(case: Case) -> list[str]:
+def observation_labels(case: Case) -> list[str]:
     """What observations are called: by their site, or the line of their table."""
     data, count = case.prepared, len(case.problem.observed)
     own = data.sites or [f"line {line}" for line in data.lines.tolist()]
     return [*own, *(f"further measurement {i}" for i in range(1, count - len(own) + 1))][:count]
 
 
-def made_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
+def make_run(folder: Path, case: Case, posterior: Posterior, numbers: dict[str, Any]) -> Run:
     """A run whose problem and posterior are at hand."""
     tables = case.tables
     about = (tables.observations, tables.crs, numbers)
@@ -227,12 +227,12 @@ def write_run(
     }
     config = case.tables.model_dump(mode="json", exclude_none=True)
     folder = folder.resolve()
-    partial = unfinished_of(folder) / RUN
+    partial = unfinished_folder(folder) / RUN
     shutil.rmtree(partial, ignore_errors=True)  # of a fit that was killed
     try:
         partial.mkdir(parents=True)
         write_bytes(partial / PROBLEM, case.content)
-        write_bytes(partial / TABLE, prepared_content(case.prepared))
+        write_bytes(partial / TABLE, data_rows_content(case.prepared))
         if any(well.file is not None for well in case.tables.wells):
             write_bytes(partial / WELLS, wells_content(case.wells, case.tables.wells))
         if case.rivers:
@@ -301,7 +301,7 @@ def take_name(partial: Path, folder: Path) -> None:
         ) from None
 
 
-def finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
+def open_finished_run(folder: Path, case: Case, choice: Choice, seed: int) -> Run:
     """A finished run, which must be of this very fit."""
     run = read_run(folder)
     differing = differing_fits(

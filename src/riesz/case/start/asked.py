@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Asked:
+class Hints:
     """What was said of a table; what is None is guessed."""
 
     x: str | None = None

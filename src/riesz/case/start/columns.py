@@ -115,7 +115,7 @@ class Guess:
     why: tuple[str, ...]
 
 
-def guessed_columns(
+def guess_columns(
     table: TextTable,
     places: TextTable,
     *,
@@ -132,14 +132,14 @@ def guessed_columns(
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
             column_of(of.path, name, of.header)
-            check_numbers(of, name)
+            check_numeric(of, name)
     why = []
     if x is None or y is None:
         x, y, reason = pair_of(places, boxes, x, y)
         why.append(f"coordinates: {x} and {y}, by {reason}")
     if value is None:
         of_place = () if places is not table else columns_of_place(table, (x, y))
-        value, reason = value_of(table, (x, y), of_place)
+        value, reason = value_column(table, (x, y), of_place)
         why.append(f"value: {value}, by {reason}")
     taken = (x, y, value) if places is table else (x, y)
     for name in taken:
@@ -151,7 +151,7 @@ def guessed_columns(
     return Guess(x, y, value, tuple(why))
 
 
-def check_numbers(table: TextTable, name: str) -> None:
+def check_numeric(table: TextTable, name: str) -> None:
     """Raise where a column that was named has no number at all."""
     cells = [cell or "" for cell in table.cells(name)]
     if not np.isfinite([number_or_limit(cell) for cell in cells]).any():
@@ -283,7 +283,7 @@ def columns_of_place(table: TextTable, axes: tuple[str, str]) -> list[str]:
     return [name for *_, name in sorted(found, key=lambda one: one[:2])]
 
 
-def value_of(
+def value_column(
     table: TextTable, taken: tuple[str, str], of_place: Sequence[str] = ()
 ) -> tuple[str, str]:
     """A column of numbers that is called as values are, or the first that is not something else.
@@ -305,22 +305,22 @@ def value_of(
         others = f", of {', '.join(left)}" if len(left) > 1 else ""
         return left[0], f"being the first column of numbers{others}"
     raise FileFormatError(
-        f"{table.path}: no column is left for the values. It has {told_columns(table, taken)}; "
+        f"{table.path}: no column is left for the values. It has {describe_columns(table, taken)}; "
         "looked for numbers in more than half of the rows, under a name that is none of "
         "identifiers, dates or errors. Name the column of values by --value."
     )
 
 
-def told_columns(table: TextTable, taken: tuple[str, str]) -> str:
+def describe_columns(table: TextTable, taken: tuple[str, str]) -> str:
     """What each column was taken for."""
     found = [
-        f"{name or 'one without a name'} ({kind_of(table, name, taken)})" for name in table.header
+        f"{name or 'one without a name'} ({kind_in(table, name, taken)})" for name in table.header
     ]
     more = len(found) - MOST_TOLD
     return ", ".join([*found[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
 
-def kind_of(table: TextTable, name: str, taken: tuple[str, str]) -> str:
+def kind_in(table: TextTable, name: str, taken: tuple[str, str]) -> str:
     if name in taken:
         return "a coordinate"
     if table.header.count(name) > 1:

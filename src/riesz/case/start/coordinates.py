@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import FileFormatError, RieszError, told_of
+from riesz.errors import FileFormatError, RieszError, error_context
 from riesz.geometry.crs import (
     FAR,
     LON_LAT,
@@ -90,11 +90,11 @@ def systems_of(
 ) -> Systems:
     """What is told, named or plain to see; where nothing is, and it is needed, a question."""
     if named_degrees if told is None else is_geographic(told):
-        with told_of(path):
+        with error_context(path):
             check_degrees(places)
     table = told or (LON_LAT if named_degrees and could_be_degrees(places) else by_name(names))
     if file is None:
-        return joint(table, None, places, places)
+        return common_crs(table, None, places, places)
     corners = np.concatenate(file.outline.rings)
     outline = file.crs
     if outline is None and could_be_degrees(corners) and file.path.suffix.lower() in GEOJSON:
@@ -105,7 +105,7 @@ def systems_of(
             raise FileFormatError(
                 f"{path}: {names[0]} and {names[1]} are no degrees, but {file.path.name} is in "
                 "longitude and latitude: say which coordinates those are by --crs "
-                f"{known_by_range(places) or 'and a code, such as EPSG:25832'}."
+                f"{crs_by_range(places) or 'and a code, such as EPSG:25832'}."
             )
         table = LON_LAT
     if table is not None and is_geographic(table) and outline is None:
@@ -113,10 +113,10 @@ def systems_of(
             f"{file.path} does not say which coordinates it is in, while {path.name} is in "
             "longitude and latitude: name them by --polygon-crs, such as EPSG:25832."
         )
-    return joint(table, outline, places, corners)
+    return common_crs(table, outline, places, corners)
 
 
-def joint(table: str | None, outline: str | None, places: Points, corners: Corners) -> Systems:
+def common_crs(table: str | None, outline: str | None, places: Points, corners: Corners) -> Systems:
     """Lengths are better than degrees, and the outline's than the table's."""
     known = [one for one in (outline, table) if one is not None]
     problem = next((one for one in known if not is_geographic(one)), None)
@@ -125,7 +125,7 @@ def joint(table: str | None, outline: str | None, places: Points, corners: Corne
         note = [f"projected: from {short_crs(one)} into {short_crs(problem)}" for one in moved]
         return Systems(table, outline, problem, tuple(note))
     if not known:
-        likely = known_by_range(places)
+        likely = crs_by_range(places)
         notes = () if likely is None else (f"crs: none is known; say so by --crs {likely}",)
         return Systems(None, None, None, notes)
     if find_spec("pyproj") is None:
@@ -144,7 +144,7 @@ def by_name(names: tuple[str, str]) -> str | None:
     return LAMBERT_93 if re.search(r"(l|lambert)_?93", names[0].casefold()) else None
 
 
-def known_by_range(places: Points) -> str | None:
+def crs_by_range(places: Points) -> str | None:
     """Which coordinates these may be."""
     low, high = places.min(axis=0), places.max(axis=0)
     for name, code, lower, upper in KNOWN:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.start.asked import Asked
+from riesz.case.start.asked import Hints
 from riesz.case.start.columns import MOSTLY, bare
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import TextTable
@@ -37,12 +37,12 @@ def crs_quoted(crs: str) -> str:
     return "'" + " ".join(crs.split()).replace("'", "") + "'"
 
 
-def site_lines(asked: Asked, site: str | None, folder: Path, *, repeated: bool) -> list[str]:
+def site_lines(asked: Hints, site: str | None, folder: Path, *, repeated: bool) -> list[str]:
     if not repeated:
         return []
-    lines = [f"site = {quoted(site)}   # readings of the same site belong together"] if site else []
+    lines = [f"site = {quote(site)}   # readings of the same site belong together"] if site else []
     if asked.sites is not None:
-        where = quoted(relative(asked.sites, folder))
+        where = quote(relative(asked.sites, folder))
         lines.insert(0, f"sites = {where}   # where the sites are: x and y are its columns")
     if asked.in_time:
         return lines
@@ -54,22 +54,22 @@ def site_lines(asked: Asked, site: str | None, folder: Path, *, repeated: bool) 
 
 
 def row_lines(
-    asked: Asked, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
+    asked: Hints, columns: Mapping[str, tuple[Numbers, Numbers]], outside: Flags
 ) -> list[str]:
     """Filters, also for cells that hold no numbers in the columns of which there must be some.
 
     Of each column the numbers in its cells, and those of them that are values.
     """
-    wanted = {quoted(name): quoted(word) for name, word in asked.where.items()}
+    wanted = {quote(name): quote(word) for name, word in asked.where.items()}
     gaps = {
-        quoted(name): range_of(*both) for name, both in columns.items() if np.isnan(both[1]).any()
+        quote(name): range_line(*both) for name, both in columns.items() if np.isnan(both[1]).any()
     }
     lines = []
     if wanted or gaps:
         told = "only these rows, no empty cells" if gaps else "only these rows"
         lines.append(f"where = {inline(wanted | gaps)}   # {told}")
     if asked.sites_where:
-        wanted = {quoted(name): quoted(word) for name, word in asked.sites_where.items()}
+        wanted = {quote(name): quote(word) for name, word in asked.sites_where.items()}
         lines.append(f"sites_where = {inline(wanted)}   # only these sites")
     if outside.any():
         lines.append('outside = "drop"             # points outside the domain are left out')
@@ -82,11 +82,11 @@ def below_all(values: Numbers) -> float:
     return float(math.floor(lowest - abs(lowest) / 1000))
 
 
-def range_of(numbers: Numbers, values: Numbers) -> str:
+def range_line(numbers: Numbers, values: Numbers) -> str:
     """A range that holds all values, and no number that is none of them."""
-    bounds = {"min": number(below_all(values))}
+    bounds = {"min": toml_number(below_all(values))}
     if np.nanmax(numbers, initial=-np.inf) > np.nanmax(values):
-        bounds["max"] = number(-below_all(-values))
+        bounds["max"] = toml_number(-below_all(-values))
     return inline(bounds)
 
 
@@ -129,21 +129,21 @@ def dates_in(table: TextTable, *, of_any_name: bool = False) -> Dates | None:
     return None
 
 
-def date_lines(asked: Asked, dates: Dates | None) -> list[str]:
+def date_lines(asked: Hints, dates: Dates | None) -> list[str]:
     """For whoever wants to choose; in time, dates are needed."""
     if dates is None:
         return []
     order = f"; read {dates.order}" if dates.order else ""
     if asked.in_time:
-        return [f"date = {quoted(dates.column)}   # when readings were made{order}"]
+        return [f"date = {quote(dates.column)}   # when readings were made{order}"]
     return [
-        f"# date = {quoted(dates.column)}   # with from and to, only these days count{order}",
+        f"# date = {quote(dates.column)}   # with from and to, only these days count{order}",
         f"# from = {dates.first}",
         f"# to = {dates.last}",
     ]
 
 
-def date_notes(asked: Asked, dates: Dates | None) -> list[str]:
+def date_notes(asked: Hints, dates: Dates | None) -> list[str]:
     if dates is None or dates.first == dates.last:
         return []
     told = f"dates: {dates.column}, {dates.first} to {dates.last}"
@@ -155,11 +155,11 @@ def date_notes(asked: Asked, dates: Dates | None) -> list[str]:
     ]
 
 
-def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> list[str]:
+def option_lines(asked: Hints, unit: str | None, positive: Sequence[str]) -> list[str]:
     """What may be said of values; `positive` covariates are logged where the value is."""
     measured_in = '# unit = "mg/kg"             # shown in maps and tables'
     if unit is not None:
-        measured_in = f"unit = {quoted(unit)}   # by the column's name; shown in maps and tables"
+        measured_in = f"unit = {quote(unit)}   # by the column's name; shown in maps and tables"
     log = 'transform = "log"            # the state is the logarithm of the value, here and below'
     effects = [
         '# covariates = ["A", "B"]    # columns measured beside the value, whose effects are found'
@@ -178,15 +178,15 @@ def option_lines(asked: Asked, unit: str | None, positive: Sequence[str]) -> lis
 
 
 def array(names: Sequence[str]) -> str:
-    return f"[{', '.join(map(quoted, names))}]"
+    return f"[{', '.join(map(quote, names))}]"
 
 
-def number(value: float) -> str:
+def toml_number(value: float) -> str:
     """As TOML reads it, whole numbers without a fraction."""
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e9 else repr(value)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """As TOML writes texts: as JSON does, but for one more character that must not stand in one."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

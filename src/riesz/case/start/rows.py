@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.data.oddities import named_rows, stand_ins
-from riesz.case.data.prepared import Prepared, covariate_in
-from riesz.case.data.read import filtered, joined, prepared_readings
+from riesz.case.data.oddities import format_rows, stand_ins
+from riesz.case.data.prepared import DataRows, covariate_in
+from riesz.case.data.read import filter_rows, join_sites, prepare_data
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.start.asked import Asked
+from riesz.case.start.asked import Hints
 from riesz.case.start.columns import (
     DEGREES,
     MOSTLY,
     Guess,
     bare,
     columns_of_place,
-    guessed_columns,
+    guess_columns,
     is_numeric,
     unit_of,
 )
@@ -32,13 +32,13 @@ from riesz.case.start.lines import (
     date_notes,
     dates_in,
     option_lines,
-    quoted,
+    quote,
     relative,
     row_lines,
     site_lines,
 )
-from riesz.case.table import table_of
-from riesz.errors import FileFormatError, RieszError, told_of
+from riesz.case.table import parse_table
+from riesz.errors import FileFormatError, RieszError, error_context
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
@@ -67,29 +67,29 @@ class MeasuredRows:
     notes: tuple[str, ...]  # what was guessed, and how many rows there are
 
 
-def measured_rows(
-    table_path: Path, file: OutlineFile | None, folder: Path, asked: Asked
+def read_measured_rows(
+    table_path: Path, file: OutlineFile | None, folder: Path, asked: Hints
 ) -> MeasuredRows:
     """The rows that have a place, inside the outline, and a value."""
     if asked.sites_where and asked.sites is None:
         raise RieszError("--sites-where is for --sites: name the table of sites, or use --where.")
     table = read_table(table_path, layer=asked.layer, value=asked.value or "value")
     written = [f"table: {', '.join(table.told)}"] if table.told else []
-    table, told = filtered(table, asked.where, "--where")
+    table, told = filter_rows(table, asked.where, "--where")
     sites = every = None
     if asked.sites is not None:
         every = read_table(asked.sites, value=asked.x or "x")
-        sites, more = filtered(every, asked.sites_where, "--sites-where")
+        sites, more = filter_rows(every, asked.sites_where, "--sites-where")
         told = [*told, *more]
     own = asked.crs or table.crs or (None if every is None else every.crs)
     boxes = boxes_of(file, own)
-    names = guessed_columns(
+    names = guess_columns(
         table, sites or table, x=asked.x, y=asked.y, value=asked.value, boxes=boxes
     )
-    site = site_of(table, every, names, asked)
+    site = find_site(table, every, names, asked)
     total, axes, places = table.num_rows, (names.x, names.y), None
     if sites is not None:
-        table, places, _ = joined(table, sites, str(site), axes)
+        table, places, _ = join_sites(table, sites, str(site), axes)
     beside = [name for name in asked.covariates if is_numeric(table, name)]
     own_columns = (names.value, *beside, *(axes if places is None else ()))
     raw = {name: cells_of(table, name) for name in own_columns}
@@ -99,7 +99,7 @@ def measured_rows(
     values = columns[names.value]
     numbers = np.column_stack([places, *columns.values()])
     good = np.asarray(np.isfinite(numbers).all(axis=1))
-    check_places(table, good, names)
+    check_coordinates(table, good, names)
     systems = systems_of(
         table.path,
         axes,
@@ -109,25 +109,25 @@ def measured_rows(
         named_degrees=re.fullmatch(DEGREES, bare(names.x)) is not None,
     )
     located = np.full_like(places, np.nan)
-    with told_of(table.path):
+    with error_context(table.path):
         located[good] = systems.of_table(places[good])
     file = None if file is None else systems.of_outline(file)
     outline = None if file is None else file.outline
     inside = good if outline is None else contains(outline, np.nan_to_num(located)) & good
-    check_inside(table, located[good], inside, names, outline)
+    check_inside_outline(table, located[good], inside, names, outline)
     check_values(table.kept(inside), values[inside], names, outline)
-    positive = checked_covariates(table.kept(inside), values[inside], names, asked)
+    positive = usable_covariates(table.kept(inside), values[inside], names, asked)
     dates = dates_in(table.kept(inside))
-    check_in_time(asked, table, dates, site)
+    check_dated(asked, table, dates, site)
     repeated = site is not None or len(np.unique(places[inside], axis=0)) < int(inside.sum())
     lines = [
-        f"file = {quoted(relative(table_path, folder))}",
-        *([] if asked.layer is None else [f"layer = {quoted(asked.layer)}"]),
+        f"file = {quote(relative(table_path, folder))}",
+        *([] if asked.layer is None else [f"layer = {quote(asked.layer)}"]),
         *site_lines(asked, site, folder, repeated=repeated),
-        f"x = {quoted(names.x)}",
-        f"y = {quoted(names.y)}",
+        f"x = {quote(names.x)}",
+        f"y = {quote(names.y)}",
         *crs_line(systems.table if systems.moves_table else None),
-        f"value = {quoted(names.value)}",
+        f"value = {quote(names.value)}",
         *row_lines(asked, {name: (raw[name], columns[name]) for name in raw}, good & ~inside),
         *date_lines(asked, dates),
         *option_lines(asked, unit_of(names.value), positive),
@@ -153,7 +153,7 @@ def measured_rows(
     )
 
 
-def check_in_time(asked: Asked, table: TextTable, dates: Dates | None, site: str | None) -> None:
+def check_dated(asked: Hints, table: TextTable, dates: Dates | None, site: str | None) -> None:
     """Raise where readings cannot be those of a model in time, if one is asked for."""
     if not asked.in_time:
         return
@@ -172,19 +172,19 @@ def check_in_time(asked: Asked, table: TextTable, dates: Dates | None, site: str
 
 def read_as_written(
     text: str, folder: Path, path: Path, systems: Systems, outline: Outline | None
-) -> Prepared:
+) -> DataRows:
     """The observations as a fit will read them."""
-    names = table_of(ObservationsTable, tomllib.loads(text), path)
-    found = prepared_readings(folder, names, None, systems.problem)
+    names = parse_table(ObservationsTable, tomllib.loads(text), path)
+    found = prepare_data(folder, names, None, systems.problem)
     told, found = found.told, found.within(systems.problem)
     inside = np.ones(found.num_rows, bool) if outline is None else contains(outline, found.points)
     return found.rows(np.flatnonzero(inside), told=told)
 
 
-def site_of(table: TextTable, sites: TextTable | None, names: Guess, asked: Asked) -> str | None:
+def find_site(table: TextTable, sites: TextTable | None, names: Guess, asked: Hints) -> str | None:
     """The column that tells which readings are of one site, where there are several of one."""
     if asked.site is not None or sites is not None:
-        return asked.site or shared_column(table, sites or table)
+        return asked.site or common_column(table, sites or table)
     likely = columns_of_place(table, (names.x, names.y))
     return next((n for n in likely if n not in (names.value, *asked.covariates)), None)
 
@@ -201,7 +201,7 @@ def without_stand_ins(columns: Mapping[str, Numbers]) -> tuple[dict[str, Numbers
     return found, told
 
 
-def check_places(table: TextTable, good: Flags, names: Guess) -> None:
+def check_coordinates(table: TextTable, good: Flags, names: Guess) -> None:
     if not good.any():
         raise FileFormatError(
             f"{table.path}: no row has numbers in all of {names.x}, {names.y} and {names.value}: "
@@ -209,7 +209,7 @@ def check_places(table: TextTable, good: Flags, names: Guess) -> None:
         )
 
 
-def check_inside(
+def check_inside_outline(
     table: TextTable,
     places: Float[np.ndarray, "good 2"],
     inside: Flags,
@@ -243,7 +243,7 @@ def check_values(table: TextTable, values: Numbers, names: Guess, outline: Outli
         )
 
 
-def shared_column(table: TextTable, sites: TextTable) -> str:
+def common_column(table: TextTable, sites: TextTable) -> str:
     """The first column of both tables that tells sites apart, and holds most of the readings'."""
     shared = [name for name in table.header if name and name in sites.header]
     for name in shared:
@@ -259,7 +259,7 @@ def shared_column(table: TextTable, sites: TextTable) -> str:
     )
 
 
-def checked_covariates(table: TextTable, values: Numbers, names: Guess, asked: Asked) -> list[str]:
+def usable_covariates(table: TextTable, values: Numbers, names: Guess, asked: Hints) -> list[str]:
     """Those that are positive numbers; raises where what was asked for cannot be had."""
     positive = []
     for name in asked.covariates:
@@ -290,7 +290,7 @@ def outside_notes(table: TextTable, outside: Flags, site: str | None) -> list[st
     words = [name for name in table.header if name and not is_numeric(table, name)]
     of = next((table.cells(name) for name in (site, *words) if name is not None), None)
     cells = None if of is None else [cell or "" for cell in of]
-    return [f"outside: {named_rows(np.flatnonzero(outside).tolist(), table.lines, cells)}"]
+    return [f"outside: {format_rows(np.flatnonzero(outside).tolist(), table.lines, cells)}"]
 
 
 def row_note(total: int, good: Flags, inside: Flags) -> str:

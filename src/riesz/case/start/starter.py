@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.data.prepared import groups_of
-from riesz.case.start.asked import Asked
+from riesz.case.data.prepared import rows_by_site
+from riesz.case.start.asked import Hints
 from riesz.case.start.coordinates import Systems
-from riesz.case.start.lines import crs_quoted, number, quoted, relative
-from riesz.case.start.rows import MeasuredRows, measured_rows
+from riesz.case.start.lines import crs_quoted, quote, relative, toml_number
+from riesz.case.start.rows import MeasuredRows, read_measured_rows
 from riesz.case.start.stresses import Stresses, read_stresses, share_lines
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import is_crs_text
@@ -92,7 +92,7 @@ def write_first_problem(
         raise RieszError(f"{out} is there already: choose another --out, or remove it.")
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
-    asked = Asked(
+    asked = Hints(
         *(x, y, value),
         crs=crs,
         polygon_crs=polygon_crs,
@@ -112,7 +112,7 @@ def write_first_problem(
     return made.guesses
 
 
-def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) -> Starter:
+def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Hints) -> Starter:
     """A problem file that will lie in `folder`."""
     if polygon is not None and is_outline(table_path) and not is_outline(polygon):
         raise RieszError(
@@ -120,14 +120,14 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
             f"{shlex.quote(str(table_path))}"
         )
     file = None if polygon is None else read_outline_file(polygon, own=asked.polygon_crs)
-    measured = measured_rows(table_path, file, folder, asked)
+    measured = read_measured_rows(table_path, file, folder, asked)
     file, points, values = measured.file, measured.points, measured.values
     extent = float(np.ptp(np.concatenate(file.outline.rings) if file else points, axis=0).max())
     outline = file.outline if file else hull_outline(points, MARGIN_SHARE * extent)
     num_nodes = NODES_IN_TIME if asked.in_time else NUM_NODES
-    edge = rounded(math.sqrt(NODES_PER_SQUARE * outline.area / num_nodes))
+    edge = round_significant(math.sqrt(NODES_PER_SQUARE * outline.area / num_nodes))
     spread = float(values.std())
-    length = rounded(LENGTH_SHARE * extent)
+    length = round_significant(LENGTH_SHARE * extent)
     stresses = read_stresses(asked, folder) if asked.in_time else None
     own = {} if stresses is None else gaps_in_time(measured, stresses)
     # The words of the file, each line explained, with gaps for the numbers.
@@ -140,19 +140,19 @@ def starter(table_path: Path, polygon: Path | None, folder: Path, asked: Asked) 
             **own,
             crs=crs_lines(file, measured.systems, told=asked.polygon_crs is not None),
             domain=domain_lines(file, polygon, folder, edge, extent, points, measured.systems),
-            edge=number(edge),
+            edge=toml_number(edge),
             nodes=num_nodes,
             observations=measured.lines,
             local=NOT_LOCAL if measured.num_limits else LOCAL,
-            mean=number(rounded(float(values.mean()), 3)),
-            spread=number(rounded(spread)),
-            trend=number(rounded(spread * extent_beyond(outline, points))),
-            bends=number(rounded(SOURCE_FACTOR * spread / length**2)),
-            length=number(length),
+            mean=toml_number(round_significant(float(values.mean()), 3)),
+            spread=toml_number(round_significant(spread)),
+            trend=toml_number(round_significant(spread * extent_beyond(outline, points))),
+            bends=toml_number(round_significant(SOURCE_FACTOR * spread / length**2)),
+            length=toml_number(length),
             engine=NUTS if measured.num_limits else CONDITIONAL,
         )
     )
-    notes = [*measured.notes, f"mesh: edges up to {number(edge)}"]
+    notes = [*measured.notes, f"mesh: edges up to {toml_number(edge)}"]
     notes += [] if stresses is None else [one.note for one in stresses.each]
     if not asked.log and is_skewed(values):
         notes.append("values are positive and skewed: --log models their logarithm")
@@ -177,7 +177,7 @@ def gaps_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, str]:
     dates, values, sites = measured.dates, measured.values, measured.sites
     assert dates is not None  # or there are no rows in time
     assert sites is not None
-    groups = groups_of(sites)
+    groups = rows_by_site(sites)
     within = np.concatenate([values[rows] - values[rows].mean() for rows in groups]).std()
     start = stresses.start(dates.first)
     if start > dates.first:
@@ -193,7 +193,7 @@ def gaps_in_time(measured: MeasuredRows, stresses: Stresses) -> dict[str, str]:
         "end": stresses.end(dates.last).isoformat(),
         "step": dates.step,
         "shares": share_lines(stresses.shares),
-        "within": number(rounded(float(within) or float(values.std()))),
+        "within": toml_number(round_significant(float(within) or float(values.std()))),
     }
 
 
@@ -217,7 +217,7 @@ def extent_beyond(outline: Outline, points: Float[np.ndarray, "row 2"]) -> float
     return max(1.0, float(np.linalg.norm(across) / np.linalg.norm(points.std(axis=0))))
 
 
-def rounded(value: float, digits: int = 2) -> float:
+def round_significant(value: float, digits: int = 2) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
@@ -246,17 +246,17 @@ def domain_lines(
     systems: Systems,
 ) -> str:
     if file is None or polygon is None:
-        margin = number(rounded(MARGIN_SHARE * extent))
+        margin = toml_number(round_significant(MARGIN_SHARE * extent))
         return (
             "around_observations = true   # the hull of the observations, or outline = "
             f'"area.geojson"\nmargin = {margin}   # so far around them'
         )
-    named = f"outline = {quoted(relative(polygon, folder))}   # where the equation holds"
+    named = f"outline = {quote(relative(polygon, folder))}   # where the equation holds"
     if systems.moves_outline:
         named += f"\ncrs = {crs_quoted(str(systems.outline))}   # of the outline"
-    simple = rounded(edge / 4)
+    simple = round_significant(edge / 4)
     try:
         simplify_outline(file.outline, simple, points)
     except RieszError:
         return named
-    return f"{named}\nsimplify = {number(simple)}   # bends that matter less are left out"
+    return f"{named}\nsimplify = {toml_number(simple)}   # bends that matter less are left out"

@@ -10,9 +10,9 @@ from statistics import median
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.start.asked import Asked
+from riesz.case.start.asked import Hints
 from riesz.case.start.columns import bare, is_numeric, pair_of
-from riesz.case.start.lines import Dates, dates_in, quoted, relative
+from riesz.case.start.lines import Dates, dates_in, quote, relative
 from riesz.errors import FileFormatError
 from riesz.io.tables.layers import TextTable, read_table
 
@@ -63,13 +63,13 @@ class Stresses:
         return max(min(one.end for one in self.each), last + datetime.timedelta(1))
 
 
-def read_stresses(asked: Asked, folder: Path) -> Stresses:
+def read_stresses(asked: Hints, folder: Path) -> Stresses:
     each, shares = [], {}
     if asked.recharge is not None:
         each.append(recharge_of(asked.recharge, folder))
         shares["share"] = "of the recharge that arrives"
     if asked.wells is not None:
-        each.append(wells_of(asked.wells, folder))
+        each.append(wells_stress(asked.wells, folder))
         shares["pumped"] = "of the rates that is taken from here, and not from other layers"
     source = "0.0                 # no recharge was given: name a table by --recharge"
     if asked.recharge is not None:
@@ -77,7 +77,7 @@ def read_stresses(asked: Asked, folder: Path) -> Stresses:
     return Stresses(tuple(each), source, shares)
 
 
-def dated(path: Path) -> tuple[TextTable, Dates, datetime.timedelta]:
+def read_dated_table(path: Path) -> tuple[TextTable, Dates, datetime.timedelta]:
     table = read_table(path, value="value")
     dates = dates_in(table, of_any_name=True)
     if dates is None or dates.first == dates.last:
@@ -90,7 +90,7 @@ def dated(path: Path) -> tuple[TextTable, Dates, datetime.timedelta]:
 
 
 def recharge_of(path: Path, folder: Path) -> Stress:
-    table, dates, gap = dated(path)
+    table, dates, gap = read_dated_table(path)
     value, values = number_column(table, (dates.column,), "(?!)")
     if np.nanmax(np.abs(values)) > MOST_RECHARGE:
         raise FileFormatError(
@@ -99,17 +99,17 @@ def recharge_of(path: Path, folder: Path) -> Stress:
         )
     lines = (
         "[series.recharge]            # may be negative where more evaporates",
-        f"file = {quoted(relative(path, folder))}",
-        f"date = {quoted(dates.column)}   # a row holds from its date on",
-        f"value = {quoted(value)}   # a length a day",
+        f"file = {quote(relative(path, folder))}",
+        f"date = {quote(dates.column)}   # a row holds from its date on",
+        f"value = {quote(value)}   # a length a day",
         'factor = "share"             # an unknown, below',
     )
     note = f"recharge: {value}, {dates.first} to {dates.last}, in lengths a day"
     return Stress(path, dates, gap, lines, note)
 
 
-def wells_of(path: Path, folder: Path) -> Stress:
-    table, dates, gap = dated(path)
+def wells_stress(path: Path, folder: Path) -> Stress:
+    table, dates, gap = read_dated_table(path)
     x, y, _ = pair_of(table, (), None, None)
     rate, values = number_column(table, (dates.column, x, y), RATES)
     if np.nanmax(values) > 0 >= -np.nanmin(values):
@@ -120,12 +120,12 @@ def wells_of(path: Path, folder: Path) -> Stress:
     name = next((one for one in table.header if re.fullmatch(NAMES, bare(one))), None)
     lines = (
         "[[wells]]                    # rates in volumes a day, negative where water is taken out",
-        f"file = {quoted(relative(path, folder))}",
-        f"x = {quoted(x)}",
-        f"y = {quoted(y)}",
-        f"rate = {quoted(rate)}",
-        f"date = {quoted(dates.column)}   # a row holds from its date on",
-        *([] if name is None else [f"name = {quoted(name)}"]),
+        f"file = {quote(relative(path, folder))}",
+        f"x = {quote(x)}",
+        f"y = {quote(y)}",
+        f"rate = {quote(rate)}",
+        f"date = {quote(dates.column)}   # a row holds from its date on",
+        *([] if name is None else [f"name = {quote(name)}"]),
         'share = "pumped"             # an unknown, below',
     )
     note = f"wells: {rate}, {dates.first} to {dates.last}, in volumes a day"

@@ -55,13 +55,13 @@ from riesz.engines.nuts.engine import (
     warnings_of,
 )
 from riesz.engines.training import minimised
-from riesz.errors import OutOfTimeError, RieszError, listed
+from riesz.errors import OutOfTimeError, RieszError, any_of
 from riesz.fem.linear.linear_solve import Automatic, SparseLU
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import Posterior
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
-from riesz.progress import bar, spoken
+from riesz.progress import format_levels, progress_bar
 
 STEEP = 0.05
 """A slope of the log-density, by prior standard deviations, that is no longer a maximum."""
@@ -75,7 +75,7 @@ CUT = (
 )
 
 HOW = ("mode", "laplace", "nuts")
-Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{listed(HOW)}")]
+Over = Annotated[Literal["mode", "laplace", "nuts"], Field(description=f"{any_of(HOW)}")]
 
 
 class MarginalDensity(AbstractDensity):
@@ -212,7 +212,7 @@ def other_unknowns(
     log_density = CheckpointedFunction(
         lambda own: (log_density_at(own),), work.checkpoint, "weights"
     )
-    with bar(work.progress) as shown:
+    with progress_bar(work.progress) as shown:
         task = shown.add_task("weights", total=WEIGHED * count, terms="")
 
         def counted(own: Others) -> float:
@@ -249,7 +249,7 @@ def most_probable(
         # With nothing left over, the density of the data themselves.
         exact = jnp.asarray(float(value))
         return origin, {"log_density": exact[None], "log_evidence": exact}, ()
-    with bar(work.progress) as shown:
+    with progress_bar(work.progress) as shown:
         task = shown.add_task("marginal likelihood", total=None, terms="")
         costs, best, notes = [], (np.inf, origin), ()
 
@@ -258,7 +258,7 @@ def most_probable(
             found = cost(others)
             costs.append(float(found[0]))
             best = min(best, (costs[-1], others), key=lambda one: one[0])
-            shown.update(task, advance=1, terms=spoken({"cost": costs[-1]}))
+            shown.update(task, advance=1, terms=format_levels({"cost": costs[-1]}))
             return found
 
         try:

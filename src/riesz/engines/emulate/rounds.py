@@ -52,7 +52,7 @@ from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import WeakFormPenalty
 from riesz.posterior.family import Draws, FullRank, antithetic
 from riesz.problem.problem import InverseProblem
-from riesz.progress import bar, spoken
+from riesz.progress import format_levels, progress_bar
 from riesz.surrogate.networks import local_functions, with_more_features
 from riesz.surrogate.surrogate import Surrogate
 from riesz.surrogate.trajectory import Trajectory
@@ -156,7 +156,7 @@ def emulated_in_rounds(
         share, settling, settled = kept["share"], kept["settling"], kept["settled"]
         kind = NormalEquations if problem.time is None else StepEquations
         sums = None if kept["sums"] is None else kind(*kept["sums"])
-    with bar(work.progress) as shown:
+    with progress_bar(work.progress) as shown:
         most = sizes.rounds
         task = shown.add_task(
             "surrogate and posterior", total=most, completed=len(curves), terms=""
@@ -184,7 +184,7 @@ def emulated_in_rounds(
             }
             check_round(terms, number, (surrogate, before))
             curves.append(terms)
-            shown.update(task, advance=1, terms=spoken(terms))
+            shown.update(task, advance=1, terms=format_levels(terms))
             count, largest = room(surrogate)
             may_grow = 2 * count * len(factorised(surrogate).readout) <= largest
             coarse = terms["physics"] > tolerance and may_grow

@@ -31,7 +31,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.progress import bar, spoken
+from riesz.progress import format_levels, progress_bar
 
 NEGLIGIBLE = 0.01
 """Directions in which the data tell less than this part of what the prior does keep the prior."""
@@ -69,11 +69,11 @@ class Laplace(SearchSettings, AbstractEngine):
         sides = min(self.num_modes, problem.num_coordinates)
         solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
         origin = search_origin(problem, solver, self.start, work)
-        with bar(work.progress) as shown:
+        with progress_bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")
             search = find_map(
                 *(problem, solver, self, origin),
-                lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
+                lambda terms: shown.update(task, advance=1, terms=format_levels(terms)),
                 *(work.checkpoint, work.deadline.sooner(SEARCHING)),
             )
         family, values, notes = laplace_approximation(

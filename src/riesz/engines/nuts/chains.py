@@ -18,7 +18,7 @@ from riesz.devices import Devices, each_of
 from riesz.engines.base import InverseMass, Work
 from riesz.engines.checkpoint import AbstractCheckpoint, leaves_of, with_leaves
 from riesz.problem.problem import Coordinates
-from riesz.progress import bar
+from riesz.progress import progress_bar
 
 BLOCK = 50
 """Transitions between two looks at the progress."""
@@ -180,7 +180,7 @@ def all_chains(
     """All transitions of all chains, warm-up included: one after the other, or by all devices."""
     total, every = settings.num_warmup + num_samples, tuple(range(len(starts)))
     begins = list(zip(jr.split(key, len(starts)), starts, strict=True))
-    with bar(work.progress) as shown:
+    with progress_bar(work.progress) as shown:
         tasks = [shown.add_task(f"chain {i + 1}", total=total, terms="") for i in every]
         chains = []
         for numbers in [(i,) for i in every] if work.devices is None else [every]:

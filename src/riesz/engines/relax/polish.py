@@ -22,7 +22,7 @@ from riesz.engines.emulate.variational import matched_normals
 from riesz.engines.relax.states import RelaxedStates
 from riesz.posterior.family import Draws, FullRank, full_rank_of
 from riesz.problem.problem import Coordinates, InverseProblem
-from riesz.progress import bar
+from riesz.progress import progress_bar
 
 FOR_EACH_UNKNOWN = 4
 """Draws, at the least: of fewer the curvature in all directions cannot be told."""
@@ -92,7 +92,7 @@ class Rounds(NamedTuple):
         kept = self.checkpoint.stored(stage)
         if kept is not None:
             family, done = with_leaves(family, kept["family"]), kept["done"]
-        with bar(self.progress) as shown:
+        with progress_bar(self.progress) as shown:
             task = shown.add_task(stage, total=self.most, completed=done, terms="compiling")
             look = looked(self.problem, states, family, self.normals, self.devices)
             while done < self.most and not look.is_settled:

@@ -31,7 +31,7 @@ from riesz.engines.sample.hamiltonian import (
 from riesz.engines.sample.metric import Metric, refine_metric, stack_metrics
 from riesz.errors import OutOfTimeError
 from riesz.posterior.chains import agreement
-from riesz.progress import bar, spoken
+from riesz.progress import format_levels, progress_bar
 
 WINDOWS = (0.2, 0.4, 0.8)
 """Shares of the warm-up after which coordinates are refined; the rest finds the step alone."""
@@ -146,7 +146,10 @@ def run_chains(
     run = run if stored is None else run.restore(stored)
     warmup, draws = warmup_windows(plan.num_warmup), draw_windows(plan)
     wanted, notes = jnp.asarray(plan.target_accept), ()
-    with bar(work.progress) as shown, ThreadPoolExecutor(num_threads(len(run.chains))) as pool:
+    with (
+        progress_bar(work.progress) as shown,
+        ThreadPoolExecutor(num_threads(len(run.chains))) as pool,
+    ):
         total = plan.num_warmup + (plan.num_samples or 2 * FEWEST_DRAWS)
         task = shown.add_task(f"{len(run.chains)} chains", total=total, terms="")
         shown.advance(task, run.done)
@@ -162,7 +165,7 @@ def run_chains(
                     notes = (note_on_time(run.done - plan.num_warmup, len(run.chains)),)
                     break
                 work.checkpoint.keep(STAGE, run.stored())
-                shown.update(task, advance=count, terms=spoken(progress_terms(run)))
+                shown.update(task, advance=count, terms=format_levels(progress_terms(run)))
             if notes or (window in draws and run.done == window.end and is_enough(run)):
                 break
         shown.update(task, total=run.done)

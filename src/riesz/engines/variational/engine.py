@@ -36,7 +36,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
-from riesz.progress import bar, spoken
+from riesz.progress import format_levels, progress_bar
 
 SEARCH = SearchSettings(tolerance=0.05)
 """The mode is where q begins: a twentieth of a standard deviation more or less is nothing."""
@@ -102,7 +102,7 @@ class Variational(AbstractEngine):
         solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
         searching, own = jr.split(jr.key(work.seed))
         kept = work.checkpoint.stored(STAGE)
-        with bar(work.progress) as shown:
+        with progress_bar(work.progress) as shown:
             begin = self.first(problem, solver, searching, work) if kept is None else restore(kept)
             task = shown.add_task("q", total=self.max_steps, terms="")
             shown.advance(task, len(begin.curves))
@@ -110,7 +110,7 @@ class Variational(AbstractEngine):
                 *(problem, solver, begin),
                 (self.max_steps, self.num_pairs, -(-self.num_curved // 2)),
                 *(self.tolerance, own),
-                lambda terms: shown.update(task, advance=1, terms=spoken(terms)),
+                lambda terms: shown.update(task, advance=1, terms=format_levels(terms)),
                 *(work.checkpoint, work.deadline),
             )
         return self.told(problem, found, work)

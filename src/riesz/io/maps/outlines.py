@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from riesz.errors import FileFormatError, MeshError, RieszError, listed, told_of
+from riesz.errors import FileFormatError, MeshError, RieszError, any_of, error_context
 from riesz.geometry.crs import (
     LON_LAT,
     crs_of,
@@ -50,7 +50,7 @@ def read_outline_file(
 ) -> OutlineFile:
     """The polygon in a GeoJSON file, a GeoPackage or a shapefile."""
     content, crs = read_shapes(path, layer, own=own, into=into)
-    with told_of(path):
+    with error_context(path):
         return OutlineFile(path, outline_from(content), crs, layer)
 
 
@@ -78,7 +78,7 @@ def read_domain(
             )
         return mesh
     outline = read_outline(path, layer=layer)
-    with told_of(path):
+    with error_context(path):
         return mesh_from_polygon(outline, max_edge=max_edge or outline.extent / EDGES_ACROSS)
 
 
@@ -101,7 +101,7 @@ def read_shapes(
         crs = LON_LAT  # by its standard (RFC 7946), which many files in metres do not heed
     if crs is None or same_crs(crs, into):
         return content, crs
-    with told_of(path):
+    with error_context(path):
         return moved(content, crs, into), into
 
 
@@ -129,7 +129,7 @@ def coordinates_in(nested: Any, source: str, target: str) -> Any:
 
 def shapes_in(path: Path, layer: str | None) -> tuple[Any, str | None]:
     if path.suffix.lower() not in OUTLINES:
-        raise FileFormatError(f"{path}: maps are read from files that end in {listed(OUTLINES)}.")
+        raise FileFormatError(f"{path}: maps are read from files that end in {any_of(OUTLINES)}.")
     if path.suffix.lower() not in GEOJSON:
         frame = read_layer(path, layer)
         if "geometry" not in frame:
@@ -144,7 +144,7 @@ def shapes_in(path: Path, layer: str | None) -> tuple[Any, str | None]:
 def read_lines(path: Path, layer: str | None = None, *, crs: str | None = None) -> Any:
     """Lines, or outlines of polygons, in a map file, as GeoJSON; `crs` is the problem's own."""
     content, _ = read_shapes(path, layer, into=crs)
-    with told_of(path):
+    with error_context(path):
         lines_of(content)
     return content
 
@@ -162,12 +162,12 @@ def read_features(
 ) -> FeatureLayer:
     """From a GeoJSON file, a GeoPackage or a shapefile; shapes of another kind are refused."""
     content, crs = read_shapes(path, layer, into=into)
-    with told_of(path):
+    with error_context(path):
         features = features_in(content)
     if not features:
         raise FileFormatError(f"{path} has no features: give at least one {kind}.")
     for number, (shape, _) in enumerate(features, 1):
-        with told_of(f"{path}, row {number}"):
+        with error_context(f"{path}, row {number}"):
             check_shape(shape, kind)
     names = tuple(dict.fromkeys(name for _, properties in features for name in properties))
     rows = [[text_of(properties.get(name)) for name in names] for _, properties in features]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.errors import FileFormatError, RieszError, listed, nearest
+from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.geometry.crs import crs_of
 from riesz.geometry.lines import geojson_in
 from riesz.io.store.files import read_bytes
@@ -222,7 +222,7 @@ def read_table(path: Path | str, *, layer: str | None = None, value: str = "valu
         return read_csv(path)
     if suffix in OTHER_SHEETS:
         raise FileFormatError(f"{path}: of spreadsheets .xlsx is read: save it as that, or as CSV.")
-    known = listed((".csv", ".csv.gz", ".xlsx", ".gpkg", ".geojson", ".shp", ".nc"))
+    known = any_of((".csv", ".csv.gz", ".xlsx", ".gpkg", ".geojson", ".shp", ".nc"))
     raise FileFormatError(f"{path}: tables are read from files that end in {known}.")
 
 
@@ -237,7 +237,7 @@ def read_layer(path: Path, layer: str | None) -> Any:
     if layer is None and len(names) > 1:
         raise FileFormatError(
             f"{path} has {len(names)} layers: choose one by layer = {names[0]!r}, or "
-            f"{listed([repr(name) for name in names[1:]])}."
+            f"{any_of([repr(name) for name in names[1:]])}."
         )
     if layer is not None and layer not in names:
         raise FileFormatError(

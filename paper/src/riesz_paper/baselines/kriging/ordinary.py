@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.engines.training import minimised
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz.latent.kernels import TINY
 from riesz_paper.baselines.kriging.unbiased import best_unbiased, restricted_cost
 from riesz_paper.baselines.standard import Standard, standard_of
@@ -89,7 +89,7 @@ def kriging(shape: str = "exponential") -> Method:
     """
     if shape not in SHAPES:
         raise RieszError(
-            f"the shape is {shape!r}: {nearest(shape, tuple(SHAPES))}it is {listed(tuple(SHAPES))}."
+            f"the shape is {shape!r}: {nearest(shape, tuple(SHAPES))}it is {any_of(tuple(SHAPES))}."
         )
 
     def train(training: Covariates, target: Values, *, seed: int) -> Kriging:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz.io.store.results import Row
 from riesz_paper.baselines.standard import standard_of
 from riesz_paper.data.esrp import Aquifer, splits_of
@@ -73,7 +73,7 @@ def aquifer_experiment(
     """All splits, or one; the quick run has split B1 and one restart."""
     if split is not None and split not in SPLITS:
         raise RieszError(
-            f"there is no split {split!r}: {nearest(split, SPLITS)}It is {listed(SPLITS)}."
+            f"there is no split {split!r}: {nearest(split, SPLITS)}It is {any_of(SPLITS)}."
         )
     split = QUICK_SPLIT if split is None and mode != "full" else split
     splits = SPLITS if split is None else (split,)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz.io.store.results import Row
 from riesz_paper.data.esrp import Aquifer, splits_of
 from riesz_paper.experiments.aquifer_time.changes import DIFFUSIVITIES, FIRST_RECHARGE, NUM_TERMS
@@ -68,7 +68,7 @@ def aquifer_time_experiment(
     """Both splits, or one; the quick run has split A. `--resume` puts runs of one together."""
     if split is not None and split not in SPLITS:
         raise RieszError(
-            f"there is no split {split!r} in time: {nearest(split, SPLITS)}It is {listed(SPLITS)}."
+            f"there is no split {split!r} in time: {nearest(split, SPLITS)}It is {any_of(SPLITS)}."
         )
     record_of(aquifer)  # says what is missing before any work
     split = QUICK_SPLIT if split is None and mode != "full" else split

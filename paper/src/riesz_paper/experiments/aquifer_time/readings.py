@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from riesz.errors import FileFormatError, listed
+from riesz.errors import FileFormatError, any_of
 from riesz_paper.data.esrp import Aquifer, Split, splits_of
 from riesz_paper.experiments.aquifer.later import READINGS, kept_heads
 from riesz_paper.experiments.aquifer.model import KM
@@ -146,7 +146,7 @@ def case_of(record: Record, part: Split) -> Case:
     asked = record.readings.of(tested).between(FORECAST_FROM, END)
     unread = [record.numbers[well] for well in tested if well not in asked.well]
     if unread or not len(tested) or not len(history):
-        what = f"of {listed(unread)}" if unread else "to learn from, or to ask for"
+        what = f"of {any_of(unread)}" if unread else "to learn from, or to ask for"
         raise FileFormatError(
             f"there are no readings {what}: learned from are those of {FIRST_YEAR} to "
             f"{FORECAST_FROM - 1}, asked for those of {FORECAST_FROM} to {END - 1}."

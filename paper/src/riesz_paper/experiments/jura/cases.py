@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.datasets.jura import CATEGORIES, SECONDARIES, Samples, jura_grid
-from riesz.errors import RieszError, listed, nearest
+from riesz.errors import RieszError, any_of, nearest
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_points
 from riesz_paper.regression.covariates import Covariates, check_varies
@@ -62,7 +62,7 @@ def cases_of(metal: str | None) -> tuple[Case, ...]:
     if metal not in SECONDARIES:
         raise RieszError(
             f"there is no metal {metal!r} in this experiment: {nearest(metal, tuple(SECONDARIES))}"
-            f"It has {listed(tuple(SECONDARIES))}."
+            f"It has {any_of(tuple(SECONDARIES))}."
         )
     return tuple(case for case in CASES if case.metal == metal)
 
