@@ -80,11 +80,11 @@ class Fit(NamedTuple):
         """What there is to be learned of each quantity, as `measure_next` counts it."""
         import numpy as np
 
-        from riesz.prediction.next_draws import wanted
+        from riesz.prediction.next_draws import target
 
         found = {}
         for name in names:
-            one = wanted(self.draws, name)
+            one = target(self.draws, name)
             per_part = self.weights @ (one.parts - self.weights @ one.parts) ** 2
             if one.above is not None:
                 share = self.weights @ one.above

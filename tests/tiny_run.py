@@ -15,7 +15,7 @@ from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
-from riesz.io.store.draws import Kept
+from riesz.io.store.draws import StoredDraws
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
@@ -134,7 +134,7 @@ def tiny_run(
     short = Summary("laplace", ({"unknown": "level"},), 9, 1.0, 0.95, (), num_censored=num_below)
     kept = None
     if num_draws:
-        kept = Kept(posterior_draws(posterior, num_draws=num_draws), fit_facts(posterior))
+        kept = StoredDraws(posterior_draws(posterior, num_draws=num_draws), fit_facts(posterior))
     write_run(
         folder / name,
         case,

@@ -13,7 +13,7 @@ from riesz.case.file.problem import read_problem
 from riesz.case.run.writing import write_run
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
-from riesz.io.store.draws import Kept
+from riesz.io.store.draws import StoredDraws
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.draws import Course, NodalDraws, NumberDraws, Observed, exactly
@@ -106,7 +106,7 @@ def tiny_run_in_time(folder: Path, num_draws: int = NUM_DRAWS) -> Path:
         case,
         Posterior(problem, family, ExactStates(), {}, "laplace", 0),
         None,
-        Kept(draws, FACTS, course),
+        StoredDraws(draws, FACTS, course),
         choice=Choice(Laplace(), "so"),
         command="riesz fit problem.toml",
         seed=0,

@@ -18,7 +18,7 @@ jax.config.update("jax_enable_x64", True)  # exact solves need float64
 import matplotlib.pyplot as plt
 import numpy as np
 
-from riesz.pumping import Pumped, Readings, closest, draw_fit, fit_test, missing_physics, superposed
+from riesz.pumping import Pumped, Readings, closest, draw_fit, fit_test, missing_physics, superpose
 
 # %% [markdown]
 # ## Readings
@@ -31,7 +31,7 @@ leaky = Pumped(rates=((0.0, 500.0),), thickness=20.0, leaky=True)
 minutes = np.geomspace(1.0, 1440.0, 25)
 time, radius = np.tile(minutes / 1440, 2), np.repeat([20.0, 60.0], 25)
 noise = 0.005 * np.random.default_rng(1).normal(size=50)
-level = superposed(leaky, radius, time, truth) + noise
+level = superpose(leaky, radius, time, truth) + noise
 seen = Readings(("near", "far"), np.repeat([0, 1], 25), radius, time, level)
 
 # %% [markdown]
@@ -43,7 +43,7 @@ seen = Readings(("near", "far"), np.repeat([0, 1], 25), radius, time, level)
 # %%
 confined = Pumped(rates=((0.0, 500.0),), thickness=20.0)
 values = closest(confined, seen)
-rest = seen.level - superposed(confined, radius, time, values)
+rest = seen.level - superpose(confined, radius, time, values)
 print(f"confined: k {values['k']:.1f} m/d, Ss {values['Ss']:.2g} 1/m, truth 25 and 2e-05")
 for told in missing_physics(confined, seen, rest):
     print(f"- {told}")

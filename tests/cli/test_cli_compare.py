@@ -10,7 +10,7 @@ from tests.tiny_run import tiny_run
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.folder import Run
-from riesz.comparison.foretold import Foretold, Scores
+from riesz.comparison.foretold import HeldOut, Scores
 from riesz.comparison.found import Comparison, Model
 from riesz.io.store.results import read_results
 
@@ -21,7 +21,7 @@ def scored(log_density):
 
 def made_up(name, engine, level):
     log_density = level + 0.1 * np.random.default_rng(len(name)).normal(size=9)
-    kept = Foretold(log_density, np.zeros((2, 9)), np.zeros(3), ("weights",) * 3)
+    kept = HeldOut(log_density, np.zeros((2, 9)), np.zeros(3), ("weights",) * 3)
     scores = scored(log_density)
     return Model(name, engine, scores, scores, (kept, kept), 2.5 if engine else None)
 

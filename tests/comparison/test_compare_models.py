@@ -13,7 +13,7 @@ from tests.linear_gaussian import NOISE, exact_posterior, linear_problem, respon
 import riesz as rz
 from riesz.comparison.blocks import spatial_blocks
 from riesz.comparison.compare import compare
-from riesz.comparison.drawn import foretold_by_draws, of_draws, without
+from riesz.comparison.drawn import draw_logs, elpd_by_draws, without
 from riesz.comparison.found import BLOCKS, KRIGING, ONE, PLANE
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -129,13 +129,13 @@ def test_a_fit_without_a_block_is_by_the_engine_of_the_posterior():
 
 @pytest.fixture(scope="module")
 def drawn():
-    return of_draws(exact_posterior(), 2000, 0)
+    return draw_logs(exact_posterior(), 2000, 0)
 
 
 def test_weights_of_draws_leave_blocks_out_as_exact_posteriors_do(drawn):
     block = spatial_blocks(np.asarray(linear_problem().observations.points), 6)
     groups = [np.flatnonzero(block == one) for one in range(6)]
-    found = foretold_by_draws(drawn, groups, 0)
+    found = elpd_by_draws(drawn, groups, 0)
     exact = left_out_exactly(NOISE, block)
     reliable = ~found.doubtful[block]
     assert reliable.sum() >= 6
@@ -158,7 +158,7 @@ def test_a_block_that_weights_cannot_leave_out_is_fitted_without(drawn):
         family = EmpiricalDraws(jnp.asarray(draws)[None])
         return dataclasses.replace(exact_posterior(), distribution=family)
 
-    found = foretold_by_draws(drawn, groups, 0, again, num_draws=2000)
+    found = elpd_by_draws(drawn, groups, 0, again, num_draws=2000)
     assert asked[0] == 0
     assert found.how[0] == "refit"
     exact = left_out_exactly(NOISE, np.where(left, 0, 1))

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from riesz.comparison.blocks import spatial_blocks
-from riesz.comparison.foretold import Foretold, scores
-from riesz.comparison.found import paired
-from riesz.comparison.places import likely_values, place_models
+from riesz.comparison.foretold import HeldOut, score
+from riesz.comparison.found import pair_difference
+from riesz.comparison.places import likely_values, rival_models
 from riesz.engines.conditional.spread import Spread, weighed
 
 RNG = np.random.default_rng(7)
@@ -22,7 +22,7 @@ def test_kriging_at_given_scales_foretells_as_a_gaussian_process_does():
     process = pytest.importorskip("sklearn.gaussian_process", reason="comes with the paper")
     kernels = process.kernels
     values = smooth(POINTS) + 0.1 * RNG.normal(size=40)
-    model = place_models(POINTS, values)["kriging"]
+    model = rival_models(POINTS, values)["kriging"]
     at = np.array([-0.4, 0.2, 0.7])
     rows = np.arange(6)
     found = model.system(at).left_out([rows])
@@ -45,7 +45,7 @@ def test_kriging_at_given_scales_foretells_as_a_gaussian_process_does():
 
 def test_kriging_finds_the_scales_of_a_field_and_beats_a_plane():
     values = smooth(POINTS) + 0.1 * np.random.default_rng(1).normal(size=40)
-    models = place_models(POINTS, values)
+    models = rival_models(POINTS, values)
     noise = {name: likely_values(one, count=60) for name, one in models.items()}
     sds = {n: float(models[n].noise_sd(one.mean[:1])[0]) for n, one in noise.items()}
     assert 0.05 < sds["kriging"] < 0.3 < sds["plane"] < 1.0
@@ -56,10 +56,10 @@ def test_covariates_and_times_are_known_to_kriging_too():
     times = np.tile(np.arange(6.0), 5)
     design = np.random.default_rng(2).normal(size=(30, 1))
     values = 3 * design[:, 0] + 0.5 * times + 0.01 * np.random.default_rng(3).normal(size=30)
-    plane = place_models(places, values, times=times, design=design)["plane"]
+    plane = rival_models(places, values, times=times, design=design)["plane"]
     likely = likely_values(plane, count=30)
     assert float(plane.noise_sd(likely.mean[:1])[0]) < 0.05
-    kriging = place_models(places, values, times=times, design=design)["kriging"]
+    kriging = rival_models(places, values, times=times, design=design)["kriging"]
     assert [one.name for one in kriging.components] == [
         *("trend", "effects", "process", "changes", "levels")
     ]
@@ -94,7 +94,7 @@ def test_scores_are_those_of_the_normal_distribution():
     count = 4000
     draws = stats.norm.ppf((np.arange(count) + 0.5) / count)[:, None] * [1.0, 2.0]
     observed = np.array([0.5, 5.0])
-    found = scores(Foretold(np.zeros(2), draws, np.zeros(2), ("closed form",) * 2), observed)
+    found = score(HeldOut(np.zeros(2), draws, np.zeros(2), ("closed form",) * 2), observed)
     white, sd = observed / [1.0, 2.0], np.array([1.0, 2.0])
     crps = sd * (
         white * (2 * stats.norm.cdf(white) - 1) + 2 * stats.norm.pdf(white) - 1 / np.sqrt(np.pi)
@@ -108,8 +108,8 @@ def test_intervals_of_differences_are_over_blocks():
     rng = np.random.default_rng(0)
     block = np.repeat(np.arange(25), 4)
     shared = rng.normal(size=25)[block] + 0.1
-    found = paired(shared, block, 0)
-    alone = paired(shared, np.arange(100), 0)
+    found = pair_difference(shared, block, 0)
+    alone = pair_difference(shared, np.arange(100), 0)
     assert found.error == pytest.approx(stats.sem(shared[::4]), rel=1e-6)
     assert found.error > 1.8 * alone.error
     assert found.low == pytest.approx(found.mean - 1.96 * found.error, abs=0.1)
@@ -118,8 +118,8 @@ def test_intervals_of_differences_are_over_blocks():
 def test_limits_of_detection_have_log_densities_but_no_errors():
     draws = np.tile([[np.nan, 0.0], [np.nan, 1.0]], (5, 1))
     logs = np.array([-0.5, -1.0])
-    found = scores(Foretold(logs, draws, np.zeros(2), ("weights",) * 2), np.array([1.0, 0.5]))
+    found = score(HeldOut(logs, draws, np.zeros(2), ("weights",) * 2), np.array([1.0, 0.5]))
     assert np.isnan([found.crps[0], found.error[0], found.held[0]]).all()
     assert found.means()["log_density"] == pytest.approx(-0.75)
     assert found.means()["mae"] == pytest.approx(0.0)
-    assert np.isnan(paired(np.full(4, np.nan), np.arange(4), 0).mean)
+    assert np.isnan(pair_difference(np.full(4, np.nan), np.arange(4), 0).mean)

@@ -10,7 +10,14 @@ import pytest
 import riesz as rz
 from riesz.cli.main import main
 from riesz.datasets.jura import jura
-from riesz.demo.job import LogNormal, demo, read_held_back, references, scored, write_inputs
+from riesz.demo.job import (
+    LogNormalForecast,
+    read_held_back,
+    references,
+    run_demo,
+    score_prediction,
+    write_inputs,
+)
 
 
 def split(folder):
@@ -63,7 +70,7 @@ def test_runs_of_an_earlier_demo_make_way_and_others_stay(tmp_path):
 
 
 def test_crps_is_the_mean_distance_less_half_that_between_draws():
-    predicted = LogNormal(np.array([0.2, -1.0]), np.array([0.6, 0.3]))
+    predicted = LogNormalForecast(np.array([0.2, -1.0]), np.array([0.6, 0.3]))
     truth = np.array([0.7, 0.5])
     normals = np.random.default_rng(0).standard_normal((2, 400_000, 1))
     first, second = np.exp(predicted.mean + predicted.sd * normals)
@@ -72,8 +79,8 @@ def test_crps_is_the_mean_distance_less_half_that_between_draws():
 
 
 def test_a_sure_prediction_scores_its_distance():
-    predicted, truth = LogNormal(np.zeros(3), np.full(3, 1e-9)), np.array([0.5, 1.5, 3.0])
-    found = scored(predicted, truth)
+    predicted, truth = LogNormalForecast(np.zeros(3), np.full(3, 1e-9)), np.array([0.5, 1.5, 3.0])
+    found = score_prediction(predicted, truth)
     assert found["mae"] == pytest.approx(1.0)
     assert found["crps"] == pytest.approx(1.0)
     assert found["coverage95"] == 0.0
@@ -91,7 +98,7 @@ def test_references_know_nothing_of_the_samples_that_were_held_back(tmp_path):
 @pytest.mark.slow
 def test_the_demo_beats_what_was_published_with_intervals_that_hold(tmp_path):
     stages = []
-    rows = demo(tmp_path, seed=0, stage=stages.append)
+    rows = run_demo(tmp_path, seed=0, stage=stages.append)
     by_place, with_metals = rows[:2]
     others = [row["mae"] for row in rows[2:]]
     assert with_metals["mae"] < min(others)
@@ -107,7 +114,7 @@ def test_the_demo_beats_what_was_published_with_intervals_that_hold(tmp_path):
 
 def test_the_command_leaves_the_agreed_result_file(tmp_path, monkeypatch, capsys):
     rows = list(references(*split(tmp_path)))
-    monkeypatch.setattr("riesz.demo.job.demo", lambda out, **_: rows)
+    monkeypatch.setattr("riesz.demo.job.run_demo", lambda out, **_: rows)
     out = tmp_path / "new"
     monkeypatch.setattr(sys, "argv", ["riesz", "demo", "--out", str(out), "--seed", "3", "--json"])
     with pytest.raises(SystemExit) as stop:

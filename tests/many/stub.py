@@ -15,11 +15,11 @@ from riesz.cli.main import main
 from riesz.errors import EngineError
 from riesz.many import campaign
 
-true_attempted = campaign.attempted  # before it is replaced, below
+true_attempted = campaign.attempt  # before it is replaced, below
 SECONDS = float(os.environ.get("STUB_SECONDS", "0.3"))
 
 
-def fitted(order, row, out):
+def fit_site(order, row, out):
     name = order.site.name
     if name == "poison":
         os._exit(3)
@@ -34,14 +34,14 @@ def fitted(order, row, out):
     with (Path(order.runs) / "finished.log").open("a") as log:
         log.write(f"{name} {os.getpid()}\n")
     partial.rename(out)
-    return taken_over(order, row, out)
+    return adopt_run(order, row, out)
 
 
-def taken_over(order, row, out):
+def adopt_run(order, row, out):
     return replace(row, state="done", engine="stub", verdict="good")
 
 
-def removed(out):
+def remove_run(out):
     for path in (*out.iterdir(), out):
         path.rmdir() if path.is_dir() else path.unlink()
 
@@ -84,5 +84,5 @@ if __name__ == "__main__":
 
     if largest := os.environ.get("STUB_LARGEST"):  # file, in bytes, as on a disk that is full
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), int(largest)))
-    campaign.attempted = by_name  # which processes can import
+    campaign.attempt = by_name  # which processes can import
     main()

@@ -29,7 +29,7 @@ def fit(campaign):
 def test_a_second_run_does_only_what_is_new_or_missing(campaign):
     assert {row.state for row in fit(campaign).values()} == {"done"}
     sites(campaign.source, ["new"])
-    stub.removed(campaign.runs / "a")
+    stub.remove_run(campaign.runs / "a")
     fit(campaign)
     assert finished(campaign.runs) == ["a", "b", "deep/c", "a", "new"]
 
@@ -55,7 +55,7 @@ def test_a_run_that_was_complete_when_its_process_ended_is_taken_over(campaign):
 
 def test_a_fit_that_took_its_process_down_too_often_is_failed_with_what_to_do(campaign):
     row = fit(campaign)["a"]
-    stub.removed(campaign.runs / "a")
+    stub.remove_run(campaign.runs / "a")
     write_row(campaign.runs, replace(row, state="running", attempts=4))
     found = fit(campaign)["a"]
     assert (found.state, found.attempts) == ("failed", 4)
@@ -65,7 +65,7 @@ def test_a_fit_that_took_its_process_down_too_often_is_failed_with_what_to_do(ca
 
 def test_an_error_of_a_fit_is_its_row_and_a_bug_too(campaign, monkeypatch):
     sites(campaign.source, ["wrong"])
-    monkeypatch.setattr(stub, "taken_over", lambda *_: 1 / 0)
+    monkeypatch.setattr(stub, "adopt_run", lambda *_: 1 / 0)
     found = fit(campaign)
     assert found["wrong"].message == "the engine failed: no solution."
     assert found["a"].message.startswith("ZeroDivisionError: division by zero See it by itself")
@@ -75,9 +75,9 @@ def test_a_full_disk_is_told_of_the_fit_that_met_it(campaign, monkeypatch):
     def full(order, row, out):
         if order.site.name == "b":
             raise OSError(28, "No space left on device")
-        return stub.taken_over(order, row, out)
+        return stub.adopt_run(order, row, out)
 
-    monkeypatch.setattr(stub, "fitted", full)
+    monkeypatch.setattr(stub, "fit_site", full)
     found = fit(campaign)
     assert "No space left" in found["b"].message
     assert found["deep/c"].state == "done"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from riesz.errors import RieszError
-from riesz.many.scheduler import PLAIN, Pool, connected, queue
+from riesz.many.scheduler import PLAIN, Pool, connect, queue
 
 distributed = pytest.importorskip("distributed", reason="comes with the extra cluster")
 config = pytest.importorskip("dask.config")
@@ -26,7 +26,7 @@ def asked(address, security=None):
 @pytest.fixture(scope="module")
 def own():
     """The client of a run that has a scheduler and no process yet."""
-    with connected(HERE) as client:
+    with connect(HERE) as client:
         yield client
 
 
@@ -46,7 +46,7 @@ def test_only_who_has_the_credentials_of_a_run_can_run_code_on_its_scheduler(own
 def test_a_scheduler_without_tls_is_refused(address):
     with (
         pytest.raises(RieszError, match=rf"is no address with TLS.*run code as you.*{PLAIN}=1"),
-        connected(Pool(cluster=address)),
+        connect(Pool(cluster=address)),
     ):
         pass
 
@@ -55,7 +55,7 @@ def test_a_scheduler_without_tls_is_met_where_the_user_wants_it(monkeypatch):
     monkeypatch.setenv(PLAIN, "1")
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0") as plain,
-        connected(Pool(cluster=plain.scheduler_address)) as client,
+        connect(Pool(cluster=plain.scheduler_address)) as client,
     ):
         assert client.run_on_scheduler(answer) == 42
 
@@ -71,9 +71,9 @@ def test_a_scheduler_with_tls_is_met_by_the_certificates_of_dask_and_by_no_other
         "distributed.comm.tls.client.cert": str(files["cert"]),
         "distributed.comm.tls.client.key": str(files["key"]),
     }
-    with config.set(told), connected(pool) as client:
+    with config.set(told), connect(pool) as client:
         assert client.run_on_scheduler(answer) == 42
-    with pytest.raises(RieszError, match="Certificates for TLS"), connected(pool):
+    with pytest.raises(RieszError, match="Certificates for TLS"), connect(pool):
         pass
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.many.sites import Described, Settings, sites_in
+from riesz.many.sites import Digests, FitSettings, sites_in
 
 PROBLEM = '[domain]\nmax_edge = 1\n[observations]\nfile = "wells.csv"\n'
 
@@ -15,7 +15,7 @@ def site(folder, text=PROBLEM, wells="x,y,value\n1,2,3\n", file="problem.toml"):
 
 
 def found(folder, tmp_path, settings=None):
-    described = Described(settings or Settings())
+    described = Digests(settings or FitSettings())
     sites, _ = sites_in(folder, tmp_path / "runs", seed=7)
     return {one.name: described.site(one) for one in sites}
 
@@ -75,7 +75,7 @@ def test_a_digest_changes_with_every_file_and_setting_and_a_group_only_with_size
     assert len({one.digest for one in sites.values()}) == 4
     assert sites["a"].group == sites["b"].group
     assert len({one.group for one in sites.values()}) == 3
-    other = found(tmp_path / "sites", tmp_path, Settings("conditional"))
+    other = found(tmp_path / "sites", tmp_path, FitSettings("conditional"))
     assert other["a"].digest != sites["a"].digest
     assert other["a"].quickly
     assert not sites["a"].quickly

@@ -35,7 +35,7 @@ from riesz.prediction import statistics
 from riesz.prediction.data import predict_data
 from riesz.prediction.predict import predict
 from riesz.prediction.quantity import BudgetTerm, Outflow, has_flux
-from riesz.prediction.statistics import gathered
+from riesz.prediction.statistics import collect
 from riesz.problem.posing import inverse_problem
 
 NUM_DRAWS = 300
@@ -116,7 +116,7 @@ def test_chunks_do_not_change_exact_predictions(at_sensors, monkeypatch):
 
 def test_statistics_of_chunks_are_those_of_all_draws():
     draws = 1e6 + np.random.default_rng(0).normal(size=(103, 4))
-    found = gathered(iter(np.array_split(draws, 7)), 103, (0.1, 0.9), (1e6,))
+    found = collect(iter(np.array_split(draws, 7)), 103, (0.1, 0.9), (1e6,))
     np.testing.assert_allclose(found.mean, draws.mean(axis=0), rtol=1e-14)
     np.testing.assert_allclose(found.sd, draws.std(axis=0, ddof=1), rtol=1e-9)
     np.testing.assert_allclose(found.quantiles[0.9], np.quantile(draws, 0.9, axis=0))

@@ -13,7 +13,7 @@ from riesz.prediction.draws import (
     PosteriorDraws,
     Shifts,
     exactly,
-    rounded,
+    quantise,
 )
 
 FACTS = FitFacts("laplace", APPROXIMATE, "an equation", {"cost": np.ones((1, 9))}, None, None)
@@ -36,19 +36,19 @@ def made_up_draws(*, num_draws=50, side=6, num_sensors=3, scatter=None, noise=0.
         seed=0,
         num_lost=0,
         is_all=False,
-        state=NodalDraws(rounded(state), False),
+        state=NodalDraws(quantise(state), False),
         unknowns={
-            "a": NodalDraws(rounded(smooth(rng, num_draws, side)), True),
-            "f": NodalDraws(rounded(smooth(rng, num_draws, side)), False),
+            "a": NodalDraws(quantise(smooth(rng, num_draws, side)), True),
+            "f": NodalDraws(quantise(smooth(rng, num_draws, side)), False),
             "noise": NumberDraws(np.full((num_draws, 1), noise), ()),
         },
         observed=Observed(
             mesh.nodes[:num_sensors],
             sensors.mean(axis=0),
             np.zeros(num_sensors, dtype=bool),
-            rounded(sensors),
+            quantise(sensors),
             exactly(np.full(sensors.shape, noise)),
-            rounded(sensors + noise * rng.normal(size=sensors.shape)),
+            quantise(sensors + noise * rng.normal(size=sensors.shape)),
         ),
         shifts=Shifts(
             effects=None,

@@ -6,9 +6,9 @@ import pytest
 from tests.prediction.made_up_draws import FACTS, made_up_draws
 
 from riesz.errors import FileFormatError
-from riesz.io.store.draws import Kept, read_draws, shuffled, unshuffled, write_draws
+from riesz.io.store.draws import StoredDraws, read_draws, shuffle, unshuffle, write_draws
 from riesz.mesh.locate import locate
-from riesz.prediction.draws import BITS, NumberDraws, RegionDraws, exactly, rounded
+from riesz.prediction.draws import BITS, NumberDraws, RegionDraws, exactly, quantise
 
 
 def test_draws_are_kept_to_a_small_part_of_their_spread_wherever_they_lie():
@@ -16,21 +16,21 @@ def test_draws_are_kept_to_a_small_part_of_their_spread_wherever_they_lie():
     scales = np.array([1e-9, 1.0, 1e12])
     values = 5e3 * scales + scales * rng.normal(size=(200, 3))
     spread = np.subtract(*np.quantile(values, (0.84, 0.16), axis=0)) / 2
-    assert (np.abs(rounded(values).values() - values) <= 2.0**-BITS * spread).all()
+    assert (np.abs(quantise(values).values() - values) <= 2.0**-BITS * spread).all()
 
 
 def test_one_draw_far_out_does_not_cost_the_others_their_digits():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(200, 1))
     values[7] = 1e6
-    errors = np.abs(rounded(values).values() - values)
+    errors = np.abs(quantise(values).values() - values)
     assert np.delete(errors, 7).max() < 2.0**-BITS
     assert errors[7] < 0.1
 
 
 def test_what_does_not_vary_and_what_is_counted_are_exact():
     values = np.full((5, 2), 0.1)
-    np.testing.assert_array_equal(rounded(values).values(), values)
+    np.testing.assert_array_equal(quantise(values).values(), values)
     shares = np.random.default_rng(0).integers(0, 7, (50, 3)) / 7
     np.testing.assert_array_equal(exactly(shares).values(), shares)
 
@@ -39,14 +39,14 @@ def test_what_does_not_vary_and_what_is_counted_are_exact():
     "array", [np.arange(5), np.ones((2, 3), np.float32), np.zeros((0, 2)), np.array([True, False])]
 )
 def test_bytes_by_significance_are_the_same_array(array):
-    again = unshuffled(shuffled(array), array.dtype.str, list(array.shape))
+    again = unshuffle(shuffle(array), array.dtype.str, list(array.shape))
     np.testing.assert_array_equal(again, array)
     assert again.dtype == array.dtype
 
 
 def test_a_file_of_draws_comes_back_as_it_was(tmp_path):
     draws = made_up_draws()
-    write_draws(tmp_path / "draws.npz", Kept(draws, FACTS))
+    write_draws(tmp_path / "draws.npz", StoredDraws(draws, FACTS))
     again, facts, _ = read_draws(tmp_path / "draws.npz")
     assert eqx.tree_equal(again, draws)
     assert eqx.tree_equal(facts, FACTS)
@@ -55,7 +55,7 @@ def test_a_file_of_draws_comes_back_as_it_was(tmp_path):
 def test_two_thousand_nodes_and_four_hundred_draws_take_less_than_ten_megabytes(tmp_path):
     draws = made_up_draws(num_draws=400, side=45, num_sensors=150)
     assert draws.mesh.num_nodes > 2000
-    write_draws(tmp_path / "draws.npz", Kept(draws, FACTS))
+    write_draws(tmp_path / "draws.npz", StoredDraws(draws, FACTS))
     assert (tmp_path / "draws.npz").stat().st_size < 10e6
 
 

@@ -9,14 +9,14 @@ import riesz as rz
 from riesz.latent import correlated_residual as local_effect
 from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.locate import locate
-from riesz.prediction.elsewhere import elsewhere
+from riesz.prediction.elsewhere import new_points
 from riesz.prediction.statistics import over_places
 
 PLACES = np.array([[0.31, 0.42], [0.31, 0.42], [0.77, 0.13]])
 
 
 def at_places(draws, **words):
-    return elsewhere(draws, PLACES, locate(draws.mesh, PLACES), **words)
+    return new_points(draws, PLACES, locate(draws.mesh, PLACES), **words)
 
 
 def test_a_measurement_is_as_wide_as_state_and_noise_together():

@@ -19,11 +19,11 @@ from riesz.observe.distributions import (
     StudentScatter,
     SummedScatter,
 )
-from riesz.prediction.next_draws import candidates_at, next_places, wanted
+from riesz.prediction.next_draws import candidates_at, rank_places, target
 from riesz.prediction.next_places import (
     amount,
     best_places,
-    compressed,
+    compress,
     drops,
     errors,
     joint_of,
@@ -125,7 +125,7 @@ def test_of_a_place_that_tells_nothing_comes_nothing(mirror, sides):
 
 def test_fewer_columns_have_the_same_products():
     smooth = RNG.normal(size=(80, 12)) @ RNG.normal(size=(12, 300))
-    few = compressed(smooth)
+    few = compress(smooth)
     assert few.shape[1] <= 13
     np.testing.assert_allclose(few @ few.T, smooth @ smooth.T, atol=1e-3 * np.sum(smooth**2) / 80)
 
@@ -179,21 +179,21 @@ def at_nodes(draws, **words):
 @pytest.mark.parametrize("name", ["u", "a", "f", "exceed:100"])
 def test_each_quantity_is_better_known_where_the_state_goes_with_it(name):
     draws = made_up_draws(num_draws=400, noise=0.2)
-    told = next_places(wanted(draws, name), at_nodes(draws), 2)
+    told = rank_places(target(draws, name), at_nodes(draws), 2)
     best = told.share[told.chosen[0]]
     if name in ("u", "exceed:100"):
         assert 0.2 < best < 1
         assert told.cumulative[1] > told.cumulative[0]
     else:  # fields that were drawn apart from the state
         assert best < 4 * told.error[told.chosen[0]]
-    exact = next_places(wanted(draws, name), at_nodes(draws, noise_sd=0.001), 1)
+    exact = rank_places(target(draws, name), at_nodes(draws, noise_sd=0.001), 1)
     assert exact.share.max() >= best
 
 
 def test_a_wider_noise_tells_less():
     draws = made_up_draws(num_draws=100)
     few, many = (
-        next_places(wanted(draws, "u"), at_nodes(draws, noise_sd=sd), 1).share for sd in (9.0, 0.1)
+        rank_places(target(draws, "u"), at_nodes(draws, noise_sd=sd), 1).share for sd in (9.0, 0.1)
     )
     assert (few < many).all()
 
@@ -219,16 +219,16 @@ def test_what_cannot_be_asked_is_told():
         ("budget:sorce", "did you mean 'source'"),
     ):
         with pytest.raises(RieszError, match=words):
-            wanted(draws, name)
+            target(draws, name)
     for name in ("noise", "budget:source", "exceed:1e9"):  # which are known
         with pytest.raises(RieszError, match="nothing to be learned"):
-            next_places(wanted(draws, name), at_nodes(draws))
+            rank_places(target(draws, name), at_nodes(draws))
     with pytest.raises(RieszError, match="chosen among 36 candidates"):
-        next_places(wanted(draws, "u"), at_nodes(draws), 37)
+        rank_places(target(draws, "u"), at_nodes(draws), 37)
     with pytest.raises(RieszError, match="positive sd"):
         at_nodes(draws, noise_sd=0.0)
     with pytest.raises(RieszError, match="NaN or infinite"):
-        next_places(dataclasses.replace(wanted(draws, "f"), parts=np.full((60, 36), np.inf)), there)
+        rank_places(dataclasses.replace(target(draws, "f"), parts=np.full((60, 36), np.inf)), there)
     few = made_up_draws(num_draws=10)
     with pytest.raises(RieszError, match="at least 20"):
-        next_places(wanted(few, "u"), at_nodes(few))
+        rank_places(target(few, "u"), at_nodes(few))

@@ -16,15 +16,15 @@ from riesz.pumping.fit import (
     Resolution,
     check_readings,
     closest,
-    coordinates_of,
+    coordinates_at,
     fit_test,
     growing_times,
+    laplace_evidence,
     leaky_well_function,
-    levels_of,
-    log_evidence,
+    level_function,
     noise_of,
-    pumped_problem,
-    superposed,
+    pumping_problem,
+    superpose,
     times_of,
 )
 from riesz.pumping.results import correlation, missing_physics, out_of_range
@@ -44,7 +44,7 @@ def read_at(times=TIMES, radii=(30.0, 90.0), well=None, values=VALUES, noise_sd=
     """Piezometers that were read at the same times, of a well as closed forms have it."""
     radius, number = np.repeat(radii, len(times)), np.repeat(np.arange(len(radii)), len(times))
     when, names = np.tile(times, len(radii)), tuple(f"r{one:g}" for one in radii)
-    level = np.zeros(len(when)) if well is None else superposed(well, radius, when, values)
+    level = np.zeros(len(when)) if well is None else superpose(well, radius, when, values)
     noise = noise_sd * np.random.default_rng(0).normal(size=len(when))
     return Readings(names, number, radius, when, level + noise)
 
@@ -63,8 +63,8 @@ def test_in_the_end_leakage_holds_the_cone():
 def test_a_rate_that_ends_leaves_what_it_would_have_been_less_the_same_later():
     stopped = Pumped(((0.0, 700.0), (0.1, 0.0)), thickness=10.0)
     radius, after = np.full(3, 30.0), np.array([0.11, 0.2, 0.5])
-    whole, later = (superposed(CONFINED, radius, t, VALUES) for t in (after, after - 0.1))
-    np.testing.assert_allclose(superposed(stopped, radius, after, VALUES), whole - later)
+    whole, later = (superpose(CONFINED, radius, t, VALUES) for t in (after, after - 0.1))
+    np.testing.assert_allclose(superpose(stopped, radius, after, VALUES), whole - later)
 
 
 @pytest.mark.parametrize("well", [CONFINED, pytest.param(LEAKY, marks=pytest.mark.slow), STEPPED])
@@ -77,9 +77,9 @@ def test_a_search_by_closed_forms_finds_what_readings_were_made_of(well):
 @pytest.mark.parametrize("well", [LEAKY, pytest.param(STEPPED, marks=pytest.mark.slow)])
 def test_few_cells_and_steps_follow_the_closed_forms(well):
     seen = read_at(well=well)
-    problem = pumped_problem(well, seen, rz.Gaussian(0.01), {}, COARSE)
-    own = coordinates_of(problem, VALUES)
-    found = levels_of(problem)(own)
+    problem = pumping_problem(well, seen, rz.Gaussian(0.01), {}, COARSE)
+    own = coordinates_at(problem, VALUES)
+    found = level_function(problem)(own)
     np.testing.assert_allclose(found, seen.level, atol=0.01 * seen.level.max())
 
 
@@ -87,15 +87,15 @@ def test_a_skin_lowers_the_level_in_the_well_and_nowhere_else():
     """By Q skin / 2 pi T, in the closed form and by the equation."""
     seen = read_at(radii=(0.1, 30.0))
     found, without = (
-        superposed(well, seen.radius, seen.time, VALUES | {"skin": 5.0})
+        superpose(well, seen.radius, seen.time, VALUES | {"skin": 5.0})
         for well in (SKINNED, CONFINED)
     )
     more = np.where(seen.radius == 0.1, 700 * 5 / (2 * np.pi * 500), 0.0)
     np.testing.assert_allclose(found - without, more)
-    problem = pumped_problem(SKINNED, seen, rz.Gaussian(0.01), {}, COARSE)
-    levels = levels_of(problem)
+    problem = pumping_problem(SKINNED, seen, rz.Gaussian(0.01), {}, COARSE)
+    levels = level_function(problem)
     large, small = (
-        levels(coordinates_of(problem, VALUES | {"skin": factor})) for factor in (5.0, 1e-3)
+        levels(coordinates_at(problem, VALUES | {"skin": factor})) for factor in (5.0, 1e-3)
     )
     np.testing.assert_allclose(large - small, more * (1 - 2e-4), atol=2e-3)
     np.testing.assert_allclose(large, found, atol=0.01 * found.max())
@@ -126,7 +126,7 @@ def test_the_evidence_about_a_mode_is_that_of_a_normal_model():
     misfit = np.asarray(linear_problem().observed) - offset
     covariance = matrix @ matrix.T + NOISE**2 * np.eye(len(misfit))
     exact = stats.multivariate_normal.logpdf(misfit, np.zeros(len(misfit)), covariance)
-    assert log_evidence(posterior) == pytest.approx(exact, abs=1e-3)
+    assert laplace_evidence(posterior) == pytest.approx(exact, abs=1e-3)
 
 
 @pytest.mark.slow
@@ -147,12 +147,12 @@ def test_water_that_a_well_stores_is_what_comes_first():
     well = Pumped(((0.0, 700.0),), thickness=10.0, well_radius=0.2, casing_radius=5.0)
     seen = read_at(np.array([1e-5, 2e-5, 0.5]), radii=(0.2,))
     values = VALUES | {"k": 0.1}
-    problem = pumped_problem(well, seen, rz.Gaussian(0.01), {}, COARSE)
-    found = levels_of(problem)(coordinates_of(problem, values))
+    problem = pumping_problem(well, seen, rz.Gaussian(0.01), {}, COARSE)
+    found = level_function(problem)(coordinates_at(problem, values))
     np.testing.assert_allclose(found[:2], 700 * seen.time[:2] / (np.pi * 25), rtol=0.02)
     unknown = Pumped(((0.0, 700.0),), thickness=10.0, well_radius=0.2, stores=True)
-    problem = pumped_problem(unknown, seen, rz.Gaussian(0.01), {}, COARSE)
-    same = levels_of(problem)(coordinates_of(problem, values | {"rc": 5.0}))
+    problem = pumping_problem(unknown, seen, rz.Gaussian(0.01), {}, COARSE)
+    same = level_function(problem)(coordinates_at(problem, values | {"rc": 5.0}))
     np.testing.assert_allclose(same, found)
 
 
@@ -242,7 +242,7 @@ def test_a_leaky_aquifer_looks_leaky_to_a_confined_model():
     times = np.geomspace(0.003, 3.0, 30)
     seen = read_at(times, well=LEAKY, values=VALUES | {"c": 30.0}, noise_sd=0.002)
     values = closest(CONFINED, seen)
-    rest = seen.level - superposed(CONFINED, seen.radius, seen.time, values)
+    rest = seen.level - superpose(CONFINED, seen.radius, seen.time, values)
     assert any("leakage" in one for one in missing_physics(CONFINED, seen, rest))
 
 

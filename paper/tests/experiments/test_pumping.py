@@ -6,7 +6,13 @@ import pytest
 
 import riesz as rz
 from riesz.errors import RieszError
-from riesz.pumping.fit import INDEPENDENT, coordinates_of, levels_of, pumped_problem, superposed
+from riesz.pumping.fit import (
+    INDEPENDENT,
+    coordinates_at,
+    level_function,
+    pumping_problem,
+    superpose,
+)
 from riesz.pumping.well import Readings
 from riesz_paper.data.pumping import readings
 from riesz_paper.experiments.pumping.experiment import draw, pumping, row, summarise, table_of
@@ -27,9 +33,9 @@ def test_theis_and_hantush_are_met_to_a_thousandth(name, pumping_folder):
     test = FIELD_TESTS[name]
     well, values = test.well, test.published["timflow"]
     seen = readings(name, test.level, pumping_folder)
-    problem = pumped_problem(well, seen, rz.Gaussian(0.01), {})
-    found = levels_of(problem)(coordinates_of(problem, values))
-    exact = superposed(well, seen.radius, seen.time, values)
+    problem = pumping_problem(well, seen, rz.Gaussian(0.01), {})
+    found = level_function(problem)(coordinates_at(problem, values))
+    exact = superpose(well, seen.radius, seen.time, values)
     np.testing.assert_allclose(found, exact, rtol=1e-3)
 
 

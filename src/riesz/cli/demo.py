@@ -36,12 +36,12 @@ def demo(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from riesz.demo.job import STAGES
-    from riesz.demo.job import demo as demonstrated
-    from riesz.io.store.files import prepared_folder, write_bytes
+    from riesz.demo.job import run_demo as demonstrated
+    from riesz.io.store.files import make_folder, write_bytes
     from riesz.io.store.results import markdown_table, results, write_results
 
     command = shlex.join(["riesz", "demo", "--out", str(out), "--seed", str(seed)])
-    prepared_folder(out)
+    make_folder(out)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), disable=quiet)
     with bar:

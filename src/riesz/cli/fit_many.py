@@ -13,7 +13,7 @@ from riesz.cli.options import (
     FitSeedOption,
     QuietOption,
     json_of,
-    seconds_of,
+    parse_seconds,
 )
 from riesz.errors import RieszError
 
@@ -33,7 +33,7 @@ def part_of(text: str) -> tuple[int, int]:
     raise typer.BadParameter(f"{text!r} is no share: write 3/20 for the third of twenty")
 
 
-def fit_many(
+def fit_many_command(
     source: Annotated[
         Path,
         typer.Argument(
@@ -57,7 +57,7 @@ def fit_many(
     time_limit: Annotated[
         float | None,
         typer.Option(
-            "--time", help="For each fit, as in riesz fit.", parser=seconds_of, metavar="TIME"
+            "--time", help="For each fit, as in riesz fit.", parser=parse_seconds, metavar="TIME"
         ),
     ] = None,
     attempts: Annotated[
@@ -97,12 +97,12 @@ def fit_many(
         check_engine(engine)
     from riesz.many.campaign import Campaign, counts, fit_sites
     from riesz.many.scheduler import Pool
-    from riesz.many.sites import Settings
+    from riesz.many.sites import FitSettings
 
     campaign = Campaign(
         source=source,
         runs=out,
-        settings=Settings(engine, check, time_limit),
+        settings=FitSettings(engine, check, time_limit),
         seed=seed,
         attempts=attempts,
         reports=reports,
@@ -128,7 +128,7 @@ def fit_many(
         found = counts(rows)
         typer.echo(json_of({"out": str(out), "fits": len(rows), "verdicts": found}))
     elif not quiet:
-        typer.echo("\n".join(table(rows)))
+        typer.echo("\n".join(verdict_lines(rows)))
         typer.echo(f"written: {out / 'index.html'} and {out / 'ledger.csv'}")
     if failed:
         first = f"{failed[0].name}: {failed[0].message}"
@@ -138,12 +138,12 @@ def fit_many(
 
 def array_script(campaign: "Campaign", count: int) -> Path:
     """After a look at whether there is anything to do."""
-    from riesz.io.store.files import prepared_folder
+    from riesz.io.store.files import make_folder
     from riesz.many.array_job import write_array_job
     from riesz.many.sites import LEDGER, sites_in
 
     sites_in(campaign.source, campaign.runs, campaign.seed)
-    prepared_folder(campaign.runs / LEDGER)
+    make_folder(campaign.runs / LEDGER)
     settings = campaign.settings
     words = ["fit-many", str(campaign.source.resolve()), "--out", str(campaign.runs.resolve())]
     words += ["--quiet", "--seed", str(campaign.seed), "--attempts", str(campaign.attempts)]
@@ -155,7 +155,7 @@ def array_script(campaign: "Campaign", count: int) -> Path:
     return write_array_job(campaign.runs, words, count)
 
 
-def table(rows: Sequence["Row"]) -> list[str]:
+def verdict_lines(rows: Sequence["Row"]) -> list[str]:
     """Each fit and its verdict; of many, only those that are not good, and how many are."""
     from riesz.many.campaign import counts
 

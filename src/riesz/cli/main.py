@@ -17,13 +17,13 @@ import typer
 
 from riesz import __version__
 from riesz.cli.demo import demo
-from riesz.cli.fit_many import fit_many
+from riesz.cli.fit_many import fit_many_command
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.problem import check, fit_problem
 from riesz.cli.pumptest import EXAMPLE as PUMPTEST_EXAMPLE
 from riesz.cli.pumptest import pumptest
-from riesz.cli.runs import compare_command, next_places, predict_run, report_run
+from riesz.cli.runs import compare_command, next_command, predict_run, report_run
 from riesz.errors import EngineError, LostProcessError, RieszError
 
 PLUG_INS = "riesz.commands"
@@ -65,7 +65,9 @@ app.command(epilog="Example: riesz check examples/transport/problem.toml --calib
 app.command("fit", epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")(
     fit_problem
 )
-app.command("fit-many", epilog="Example: riesz fit-many sites --out runs --jobs 4")(fit_many)
+app.command("fit-many", epilog="Example: riesz fit-many sites --out runs --jobs 4")(
+    fit_many_command
+)
 app.command(
     "predict",
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",
@@ -73,7 +75,7 @@ app.command(
 app.command(
     "next",
     epilog="Example: riesz next out/aquifer --for exceed:1450 --count 3 --out next.tif",
-)(next_places)
+)(next_command)
 app.command("report", epilog="Example: riesz report out/aquifer")(report_run)
 app.command(
     "compare", epilog="Example: riesz compare out/aquifer out/uniform --out out/comparison"

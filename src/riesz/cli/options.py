@@ -45,7 +45,7 @@ QuietOption = Annotated[
 CheckJsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object last.")]
 
 
-def seconds_of(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """From 90s, 10m or 2h, or from a plain number of seconds."""
     units = {"s": 1, "m": 60, "h": 3600}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
@@ -83,7 +83,7 @@ ProcessesOption = Annotated[
 ]
 
 
-def joined(processes: str) -> bool:
+def join_cluster(processes: str) -> bool:
     """Join other processes; whether this is the first of them."""
     from riesz.devices import join_processes
 
@@ -130,14 +130,14 @@ def keep_compiled() -> None:
     keep_programs()
 
 
-def compile_quickly() -> None:
+def prefer_quick_compiling() -> None:
     """For commands that evaluate everything a few times: compiling is most of what they do."""
     from riesz.many.compiling import compile_quickly as chosen
 
     chosen()
 
 
-def engine_in(problem: Path) -> str | None:
+def engine_in_file(problem: Path) -> str | None:
     """The engine that a problem file names; files that cannot be read are told of later."""
     try:
         named = tomllib.loads(problem.read_text(encoding="utf-8")).get("engine", {})

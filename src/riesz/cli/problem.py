@@ -16,12 +16,12 @@ from riesz.cli.options import (
     ProblemArgument,
     ProcessesOption,
     QuietOption,
-    compile_quickly,
-    engine_in,
-    joined,
+    engine_in_file,
+    join_cluster,
     json_of,
     keep_compiled,
-    seconds_of,
+    parse_seconds,
+    prefer_quick_compiling,
     use_float64,
     use_one_thread,
 )
@@ -43,7 +43,7 @@ def fit_problem(
         typer.Option(
             "--time",
             help="After 90s, 10m or 2h, say, end with what there is.",
-            parser=seconds_of,
+            parser=parse_seconds,
             metavar="TIME",
         ),
     ] = None,
@@ -60,16 +60,16 @@ def fit_problem(
     as_json: CheckJsonOption = False,
 ) -> None:
     """Infer the unknowns of a problem file and keep the posterior in a run folder."""
-    is_small_algebra = (engine or engine_in(problem)) == "conditional"
+    is_small_algebra = (engine or engine_in_file(problem)) == "conditional"
     if is_small_algebra:
         use_one_thread()
     use_float64()
     if processes is not None and resume:
         raise RieszError("--resume is for a fit by one process: leave out --processes.")
-    is_first = processes is None or joined(processes)
+    is_first = processes is None or join_cluster(processes)
     keep_compiled()
     if is_small_algebra:
-        compile_quickly()
+        prefer_quick_compiling()
     from riesz.case.run.fit import command_of, fit_case
     from riesz.case.run.folder import checkpoint_of, is_finished
 
@@ -106,14 +106,14 @@ def fit_problem(
     if as_json and is_first:
         typer.echo(json_of({"out": str(out), **run.numbers}))
     elif not quiet:
-        told = f"finished already: {out}" if finished else f"{run.summary}\n{written(run)}"
+        told = f"finished already: {out}" if finished else f"{run.summary}\n{folder_line(run)}"
         typer.echo(told)
     if run.numbers.get("failed"):
         typer.echo(f"riesz: {run.numbers['failed']}", err=True)
         raise typer.Exit(1)
 
 
-def written(run: "Run") -> str:
+def folder_line(run: "Run") -> str:
     """What is in the folder, and how large it is."""
     size = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     draws = run.numbers.get("draws")
@@ -149,7 +149,7 @@ def check(
     use_float64()
     keep_compiled()
     if not calibrate:
-        compile_quickly()
+        prefer_quick_compiling()
     from riesz.case.check.words import case_numbers, describe_case
     from riesz.case.file.problem import read_problem
 
@@ -159,7 +159,7 @@ def check(
             raise RieszError(f"{option} is for --calibrate: add --calibrate, or leave it out.")
     case = read_problem(problem)
     if not calibrate:
-        expected = expected_by_priors(case, seed, draw) if predictive or draw else []
+        expected = prior_lines(case, seed, draw) if predictive or draw else []
         if as_json:
             typer.echo(json_of(case_numbers(case) | {"prior_predictive": expected}))
             return
@@ -181,7 +181,7 @@ def check_drawing(path: Path | None) -> None:
         raise RieszError(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
-def expected_by_priors(case: "Case", seed: int, draw: Path | None) -> list[str]:
+def prior_lines(case: "Case", seed: int, draw: Path | None) -> list[str]:
     """What the priors predict, in words, and drawn where that is wanted."""
     from riesz.case.check.predictive import prior_predictive
 

@@ -67,7 +67,7 @@ def pumptest(
     use_float64()
     from riesz.io.store.results import markdown_table, results
     from riesz.pumping.fit import fit_test
-    from riesz.pumping.results import rows_of, summary_of, write_test
+    from riesz.pumping.results import parameter_rows, summarise_test, write_test
     from riesz.pumping.tables import rates_in, read_readings
     from riesz.pumping.well import Pumped
 
@@ -85,8 +85,8 @@ def pumptest(
         skin=skin,
     )
     found = fit_test(well, seen, noise=noise, seed=seed)
-    rows = rows_of(well, found, knows_thickness=thickness is not None)
-    summary = summary_of(well, seen, found, rows)
+    rows = parameter_rows(well, found, knows_thickness=thickness is not None)
+    summary = summarise_test(well, seen, found, rows)
     config = {"table": str(table), "rates": well.rates, "model": model, "noise": found.noise}
     write_test(out, seen, found, results(command, config, seed, rows, summary))
     if as_json:

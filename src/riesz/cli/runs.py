@@ -154,7 +154,7 @@ def report_run(
         typer.echo(f"written: {told['out']}, {told['bytes'] / 1e6:.1f} MB; open it in a browser")
 
 
-def next_places(
+def next_command(
     run: RunArgument,
     quantity: Annotated[
         str,
@@ -231,11 +231,11 @@ def next_places(
     if as_json:
         typer.echo(json_of(told))
     elif not quiet:
-        for line in lines_of(told):
+        for line in next_lines(told):
             typer.echo(line)
 
 
-def lines_of(told: dict[str, Any]) -> list[str]:
+def next_lines(told: dict[str, Any]) -> list[str]:
     """What was found, in words."""
     when = f" on {told['date']}" if told["date"] else ""
     found = [

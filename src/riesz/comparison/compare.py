@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block, spatial_blocks
-from riesz.comparison.foretold import Foretold, scores
-from riesz.comparison.found import KRIGING, PLANE, Comparison, Difference, Model, paired
+from riesz.comparison.foretold import HeldOut, score
+from riesz.comparison.found import KRIGING, PLANE, Comparison, Difference, Model, pair_difference
 from riesz.comparison.left_out import (
-    How,
+    LeaveOut,
     Pair,
-    foretold_by,
-    foretold_by_model,
-    foretold_by_problem,
+    elpd_by,
+    elpd_by_model,
+    elpd_by_problem,
     model_of_data,
 )
-from riesz.comparison.places import place_models
+from riesz.comparison.places import rival_models
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import rough_mode
@@ -64,16 +64,16 @@ def compare(
     unit in which errors are wanted, such as `np.exp` where logarithms were modelled, and `unit` is
     its name. One posterior is enough: kriging and the plane stand beside it.
     """
-    named = named_posteriors(posteriors)
+    named = by_name(posteriors)
     problems = {name: one.problem for name, one in named.items()}
     first = next(iter(problems.values()))
     for name, one in problems.items():
-        check_same(first, one, next(iter(problems)), name)
-    how = How(len(first.observed), blocks_of(first, blocks, seed), refit, seed)
+        check_same_data(first, one, next(iter(problems)), name)
+    how = LeaveOut(len(first.observed), blocks_of(first, blocks, seed), refit, seed)
     ours = [
         Ours(
             *(name, one.problem, one.engine or "posterior"),
-            foretold_by(one, how, (engines or {}).get(name)),
+            elpd_by(one, how, (engines or {}).get(name)),
             one.log_evidence,
         )
         for name, one in named.items()
@@ -88,8 +88,8 @@ def compare_before_fit(problem: InverseProblem, *, seed: int = 0) -> Comparison 
     """
     if no_rivals([problem]) is not None:
         return None
-    how = How(len(problem.observed), blocks_of(problem, None, seed), None, seed)
-    pair = foretold_by_problem(problem, how)
+    how = LeaveOut(len(problem.observed), blocks_of(problem, None, seed), None, seed)
+    pair = elpd_by_problem(problem, how)
     if pair is None:
         return None
     return beside_rivals([Ours("equation", problem, Conditional.name, pair, None)], how)
@@ -106,12 +106,12 @@ def gain_by(problem: InverseProblem, name: str, *, seed: int = 0) -> Difference 
         return None
     kept = tuple(one for one in model.components if one.name != name)
     without = dataclasses.replace(model, components=kept)
-    singles = How(count, None, False, seed).singles
+    singles = LeaveOut(count, None, False, seed).singles
     whole, rest = (
         model.system(at).left_out(singles).logs
         for model, at in ((model, mode), (without, without.rough_mode()))
     )
-    return paired(whole - rest, np.arange(count), seed)
+    return pair_difference(whole - rest, np.arange(count), seed)
 
 
 class Ours(NamedTuple):
@@ -125,20 +125,20 @@ class Ours(NamedTuple):
 
 
 def beside_rivals(
-    ours: Sequence[Ours], how: How, back: Callable[[Any], Any] | None = None, unit: str = ""
+    ours: Sequence[Ours], how: LeaveOut, back: Callable[[Any], Any] | None = None, unit: str = ""
 ) -> Comparison:
     """Models of the same observations, with kriging and a plane beside them where these can be."""
     first = ours[0].problem
     observed = np.asarray(first.observed, float)
 
     def model(name: str, engine: str, pair: Pair, knows: int, evidence: float | None) -> Model:
-        alone, by_blocks = (None if one is None else scored_in(one, observed, back) for one in pair)
+        alone, by_blocks = (None if one is None else score_in(one, observed, back) for one in pair)
         assert alone is not None
         return Model(name, engine, alone, by_blocks, pair, evidence, knows)
 
     known, found = [], []  # each once: every model is held against rivals that know what it knows
     for one in ours:
-        design = design_of(one.problem)
+        design = known_design(one.problem)
         knows = next((i for i, other in enumerate(known) if alike(design, other)), len(known))
         known += [design] if knows == len(known) else []
         found.append(model(one.name, one.engine, one.pair, knows, one.evidence))
@@ -146,10 +146,10 @@ def beside_rivals(
     points, times = np.asarray(first.observations.points, float), first.observations.times
     times = None if times is None else np.asarray(times, float)
     for knows, design in enumerate(known if lacking is None else ()):
-        for name, rival in place_models(points, observed, times=times, design=design).items():
+        for name, rival in rival_models(points, observed, times=times, design=design).items():
             called = name if design is None else f"{name} with covariates"
             called += f" {knows + 1}" if sum(one is not None for one in known) > 1 else ""
-            found.append(model(called, "", foretold_by_model(rival, observed, how), knows, None))
+            found.append(model(called, "", elpd_by_model(rival, observed, how), knows, None))
     return Comparison(tuple(found), how.block, how.seed, lacking, unit)
 
 
@@ -168,15 +168,15 @@ def blocks_of(
     return np.unique(given, return_inverse=True)[1].reshape(-1)
 
 
-def scored_in(found: Foretold, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
+def score_in(found: HeldOut, observed: PerSensor, back: Callable[[Any], Any] | None) -> Any:
     """Scores in another unit, but for the log-density, in which models differ alike in any."""
     if back is None:
-        return scores(found, observed)
-    own = Foretold(found.log_densities, back(found.draws), found.k_hat, found.how)
-    return scores(own, back(observed))
+        return score(found, observed)
+    own = HeldOut(found.log_densities, back(found.draws), found.k_hat, found.how)
+    return score(own, back(observed))
 
 
-def named_posteriors(
+def by_name(
     posteriors: Mapping[str, Posterior] | Sequence[Posterior] | Posterior,
 ) -> dict[str, Posterior]:
     if isinstance(posteriors, Mapping):
@@ -211,7 +211,7 @@ def no_rivals(problems: Sequence[InverseProblem]) -> str | None:
     return next((told for told, is_met in reasons.items() if not is_met), None)
 
 
-def design_of(problem: InverseProblem) -> Design | None:
+def known_design(problem: InverseProblem) -> Design | None:
     """The covariates that a model knows of its observations."""
     likelihood = problem.likelihood
     if not isinstance(likelihood, WithEffects) or likelihood.design is None:
@@ -225,7 +225,7 @@ def alike(one: Design | None, other: Design | None) -> bool:
     return one.shape == other.shape and bool(np.allclose(one, other))
 
 
-def check_same(first: InverseProblem, other: InverseProblem, name: str, own: str) -> None:
+def check_same_data(first: InverseProblem, other: InverseProblem, name: str, own: str) -> None:
     """Raise where two models were fitted to different observations, and say how they differ."""
 
     def differ(what: str) -> RieszError:

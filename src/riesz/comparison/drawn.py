@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from scipy.special import logsumexp
 
-from riesz.comparison.foretold import DOUBTFUL, REFIT, Foretold, way
+from riesz.comparison.foretold import DOUBTFUL, REFIT, HeldOut, method_of
 from riesz.diagnose.leave_one_out import own_logs
 from riesz.engines.conditional.systems import Groups
 from riesz.errors import RieszError
@@ -36,14 +36,14 @@ share the programs of the whole."""
 PerDraw = Float[np.ndarray, "draw sensor"]
 
 
-class OfDraws(eqx.Module):
+class DrawLogs(eqx.Module):
     """Log-densities of the observations for each draw, and measurements like them."""
 
     logs: PerDraw
     new: PerDraw
 
 
-def of_draws(posterior: Posterior, num_draws: int, seed: int) -> OfDraws:
+def draw_logs(posterior: Posterior, num_draws: int, seed: int) -> DrawLogs:
     found = quantity_draws(posterior, each_observation, num_draws=num_draws, seed=seed)
     lost = np.isnan(found["logs"]).any(axis=1)
     if lost.mean() > 0.5:
@@ -52,7 +52,7 @@ def of_draws(posterior: Posterior, num_draws: int, seed: int) -> OfDraws:
             "there. Look for priors that allow impossible coefficients."
         )
     new = np.where(posterior.problem.censored, np.nan, found["new"])
-    return OfDraws(found["logs"][~lost], new[~lost])
+    return DrawLogs(found["logs"][~lost], new[~lost])
 
 
 def each_observation(
@@ -67,13 +67,13 @@ Again = Callable[[int], Posterior]
 """A fit without a group, given by its number, of the problem with it."""
 
 
-def foretold_by_draws(
-    drawn: OfDraws,
+def elpd_by_draws(
+    drawn: DrawLogs,
     groups: Groups,
     seed: int,
     again: Again | None = None,
     num_draws: int = NUM_DRAWS,
-) -> Foretold:
+) -> HeldOut:
     """By weights for each group; where they fail, by a fit without it."""
     count = drawn.logs.shape[1]
     densities, new = np.zeros(count), np.zeros((num_draws, count))
@@ -81,9 +81,9 @@ def foretold_by_draws(
     for number, rows in enumerate(groups):
         weighed = smoothed_weights(-drawn.logs[:, rows].sum(axis=1))
         own, weights = drawn, weighed.weights
-        told = way(weighed.k_hat, len(weights))
+        told = method_of(weighed.k_hat, len(weights))
         if again is not None and told == DOUBTFUL:
-            own, told = of_draws(again(number), num_draws, seed), REFIT
+            own, told = draw_logs(again(number), num_draws, seed), REFIT
             weights = np.full(len(own.logs), 1 / len(own.logs))
         k_hats[number] = weighed.k_hat
         how.append(told)
@@ -91,7 +91,7 @@ def foretold_by_draws(
         levels = (np.arange(num_draws) + 0.5) / num_draws
         kept = np.searchsorted(np.cumsum(weights) / weights.sum(), levels)
         new[:, rows] = own.new[np.ix_(kept, rows)]
-    return Foretold(densities, new, k_hats, tuple(how))
+    return HeldOut(densities, new, k_hats, tuple(how))
 
 
 class Unseen(eqx.Module):

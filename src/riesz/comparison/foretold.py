@@ -36,7 +36,7 @@ NUM_DRAWS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Foretold:
+class HeldOut:
     """Of each observation: its log-density given those outside its block, and draws of it.
 
     `k_hat` is of the weights of each block, zero where there were none; `how` says how it was left
@@ -58,7 +58,7 @@ class Foretold:
         return float(self.log_densities.sum())
 
 
-def way(k_hat: float, num_weights: int) -> str:
+def method_of(k_hat: float, num_weights: int) -> str:
     """How a block was left out by so many weights with such a tail."""
     if num_weights == 1:
         return EXACT
@@ -88,7 +88,7 @@ class Scores:
         }
 
 
-def scores(found: Foretold, observed: PerSensor) -> Scores:
+def score(found: HeldOut, observed: PerSensor) -> Scores:
     """In the unit of draws and observations."""
     draws = np.sort(found.draws, axis=0)
     count = len(draws)
@@ -114,7 +114,7 @@ def moments_of(
     return problem.observed - offset - shift, jnp.hstack([responses, root])
 
 
-def solved_data(
+def solve_data(
     problem: InverseProblem,
     parts: Parts,
     others: Float[np.ndarray, " other"],
@@ -130,7 +130,7 @@ def by_root(misfit: ArrayLike, root: ArrayLike) -> ByData:
     return ByData(np.asarray(root, float), misfit, np.zeros_like(misfit))
 
 
-def left_out(every: Iterable[AbstractDataSystem], divisions: Sequence[Groups]) -> list[LeftOut]:
+def leave_out(every: Iterable[AbstractDataSystem], divisions: Sequence[Groups]) -> list[LeftOut]:
     """For each value of the scales, by each of several divisions of the data into groups."""
     found = [[one.left_out(groups) for groups in divisions] for one in every]
     return [LeftOut(*map(np.stack, zip(*own, strict=True))) for own in zip(*found, strict=True)]
@@ -140,20 +140,20 @@ Again = Callable[[int], tuple[LeftOut, Float[np.ndarray, " part"]]]
 """What a fit without a group, given by its number, says of that group, and the parts' weights."""
 
 
-def foretold(
+def mixture_elpd(
     observed: PerSensor,
     found: LeftOut,
     shares: Float[np.ndarray, " part"],
     groups: Groups,
     seed: int,
     again: Again | None = None,
-) -> Foretold:
+) -> HeldOut:
     """The mixture over values of the scales, weighed for each group; where that fails, refitted."""
     densities, drawn = np.zeros(len(observed)), np.zeros((NUM_DRAWS, len(observed)))
     k_hats, how = np.zeros(len(groups)), []
     for number, rows in enumerate(groups):
         weighed = smoothed_weights(np.log(shares) - found.logs[:, number])
-        own, weights, told = found, weighed.weights, way(weighed.k_hat, len(shares))
+        own, weights, told = found, weighed.weights, method_of(weighed.k_hat, len(shares))
         if again is not None and told == DOUBTFUL:
             (own, weights), told = again(number), REFIT
         k_hats[number] = weighed.k_hat
@@ -163,7 +163,7 @@ def foretold(
         densities[rows] = logsumexp(logs, axis=0, b=weights[:, None])
         rng = np.random.default_rng((seed, number))
         drawn[:, rows] = observed[rows] - mixture_draws(rng, gaps, sds, weights)
-    return Foretold(densities, drawn, k_hats, tuple(how))
+    return HeldOut(densities, drawn, k_hats, tuple(how))
 
 
 def mixture_draws(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block
-from riesz.comparison.foretold import Foretold, Scores
+from riesz.comparison.foretold import HeldOut, Scores
 
 ONE, BLOCKS = "one at a time", "by blocks"
 KRIGING, PLANE = "kriging", "plane"
@@ -47,7 +47,7 @@ class Difference:
         )
 
 
-def paired(differences: PerSensor, block: Block, seed: int) -> Difference:
+def pair_difference(differences: PerSensor, block: Block, seed: int) -> Difference:
     """The mean, and by how much it would vary had other blocks been measured (bootstrap)."""
     known = np.isfinite(differences)
     if not known.any():  # limits of detection alone have no errors
@@ -72,7 +72,7 @@ class Model:
     engine: str
     alone: Scores
     by_blocks: Scores | None
-    found: tuple[Foretold, Foretold | None]
+    found: tuple[HeldOut, HeldOut | None]
     log_evidence: float | None
     knows: int = 0  # models with the same number know the same covariates
 
@@ -146,7 +146,7 @@ class Comparison:
         apart = apart if score == "log_density" else -apart
         by_block = how == BLOCKS and self.block is not None
         block = self.block if by_block and self.block is not None else np.arange(len(apart))
-        return paired(apart, block, self.seed)
+        return pair_difference(apart, block, self.seed)
 
     def pairs(self) -> Iterator[dict[str, Any]]:
         """Every two models, in each way and by each score."""

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.comparison.blocks import Block
-from riesz.comparison.drawn import foretold_by_draws, of_draws, without
-from riesz.comparison.foretold import Again, Foretold, by_root, foretold, left_out, solved_data
+from riesz.comparison.drawn import draw_logs, elpd_by_draws, without
+from riesz.comparison.foretold import Again, HeldOut, by_root, leave_out, mixture_elpd, solve_data
 from riesz.comparison.places import LikelyValues, likely_values, of_rows
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
@@ -47,7 +47,7 @@ PerOther = Float[np.ndarray, " other"]
 PerSensor = Float[np.ndarray, " sensor"]
 
 
-class How(NamedTuple):
+class LeaveOut(NamedTuple):
     """Which observations are left out together, and whether models may be fitted again."""
 
     num_observed: int
@@ -70,29 +70,29 @@ class How(NamedTuple):
         return [self.singles, *([] if self.blocks is None else [self.blocks])]
 
 
-Pair = tuple[Foretold, Foretold | None]
+Pair = tuple[HeldOut, HeldOut | None]
 """Each observation left out by itself, and by blocks."""
 
 Refits = Callable[[int], Posterior]
 """A fit without a block, given by its number."""
 
 
-def foretold_by_model(
-    model: DataModel, observed: PerSensor, how: How, mode: PerOther | None = None
+def elpd_by_model(
+    model: DataModel, observed: PerSensor, how: LeaveOut, mode: PerOther | None = None
 ) -> Pair:
     """For data that are normal given few scales, whose most probable values may be known."""
     model = model.remembering()  # what weighs a value of the scales leaves blocks out by it, too
     likely = likely_values(model, mode=mode, seed=how.seed)
-    again = None if how.refit is False else partial(refitted_scales, model, likely.mean, how)
+    again = None if how.refit is False else partial(refit_scales, model, likely.mean, how)
     return by_mixture(map(model.system, likely.values), observed, likely.weights, how, again)
 
 
-def foretold_by_problem(problem: InverseProblem, how: How) -> Pair | None:
+def elpd_by_problem(problem: InverseProblem, how: LeaveOut) -> Pair | None:
     """Before any fit, by closed forms; None where unknowns do more than scale or blur."""
     model, mode = model_of_data(problem), rough_mode(problem)
     if model is None or mode is None:
         return None
-    return foretold_by_model(model, np.asarray(problem.observed, float), how, mode)
+    return elpd_by_model(model, np.asarray(problem.observed, float), how, mode)
 
 
 def model_of_data(problem: InverseProblem) -> DataModel | None:
@@ -103,66 +103,66 @@ def by_mixture(
     every: Iterable[AbstractDataSystem],
     observed: PerSensor,
     shares: Float[np.ndarray, " value"],
-    how: How,
+    how: LeaveOut,
     again: Again | None,
 ) -> Pair:
-    found = left_out(every, how.divisions)
-    alone = foretold(observed, found[0], shares, how.singles, how.seed)
+    found = leave_out(every, how.divisions)
+    alone = mixture_elpd(observed, found[0], shares, how.singles, how.seed)
     rest = (shares, how.blocks or [], how.seed, again)
-    return alone, None if how.blocks is None else foretold(observed, found[1], *rest)
+    return alone, None if how.blocks is None else mixture_elpd(observed, found[1], *rest)
 
 
-def refitted_scales(
-    model: DataModel, start: PerOther, how: How, number: int
+def refit_scales(
+    model: DataModel, start: PerOther, how: LeaveOut, number: int
 ) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
     """What the others say of a block, at scales and noise that they alone leave."""
     assert how.blocks is not None
     rows = how.blocks[number]
     rest = np.setdiff1d(np.arange(len(model.misfit)), rows)
     likely = likely_values(of_rows(model, rest), start=start, seed=how.seed)
-    return left_out(map(model.system, likely.values), [[rows]])[0], likely.weights
+    return leave_out(map(model.system, likely.values), [[rows]])[0], likely.weights
 
 
-def foretold_by(posterior: Posterior, how: How, engine: AbstractEngine | None = None) -> Pair:
+def elpd_by(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None = None) -> Pair:
     """For a posterior, by closed forms as far as they go; refits are by the engine."""
     if engine is None and posterior.engine in ENGINES and posterior.engine != "amortise":
         engine = engine_of(posterior.engine)  # with default settings
     again = refits(posterior, how, engine)
     if posterior.engine == Conditional.name and isinstance(posterior.distribution, EmpiricalDraws):
-        return foretold_conditionally(posterior, how, again)
+        return elpd_by_marginals(posterior, how, again)
     if not posterior.problem.likelihood.is_independent:
-        return foretold_with_shared_noise(posterior, how)
-    drawn = of_draws(posterior, NUM_DRAWS, how.seed)
-    alone = foretold_by_draws(drawn, how.singles, how.seed)
+        return elpd_of_shared_noise(posterior, how)
+    drawn = draw_logs(posterior, NUM_DRAWS, how.seed)
+    alone = elpd_by_draws(drawn, how.singles, how.seed)
     rest = (how.blocks or [], how.seed, again)
-    return alone, None if how.blocks is None else foretold_by_draws(drawn, *rest)
+    return alone, None if how.blocks is None else elpd_by_draws(drawn, *rest)
 
 
-def foretold_conditionally(posterior: Posterior, how: How, fits: Refits | None) -> Pair:
+def elpd_by_marginals(posterior: Posterior, how: LeaveOut, fits: Refits | None) -> Pair:
     problem, parts = posterior.problem, linear_parts(posterior.problem)
     # What holds of the data before a fit holds after it, by the same numbers.
-    if (found := foretold_by_problem(problem, how)) is not None:
+    if (found := elpd_by_problem(problem, how)) is not None:
         return found
     at = at_sensors(problem)
     observed, known = (
         np.asarray(problem.observed, float),
-        values_of_others(posterior, parts, how.seed),
+        hyper_values(posterior, parts, how.seed),
     )
 
     def solved(values: Others) -> Iterable[AbstractDataSystem]:
-        return (solved_data(problem, parts, own, at) for own in values)
+        return (solve_data(problem, parts, own, at) for own in values)
 
     def refitted(number: int) -> tuple[LeftOut, Float[np.ndarray, " value"]]:
         assert fits is not None
         assert how.blocks is not None
-        again = values_of_others(fits(number), parts, how.seed)
-        return left_out(solved(again.values), [[how.blocks[number]]])[0], again.weights
+        again = hyper_values(fits(number), parts, how.seed)
+        return leave_out(solved(again.values), [[how.blocks[number]]])[0], again.weights
 
     again = None if fits is None else refitted
     return by_mixture(solved(known.values), observed, known.weights, how, again)
 
 
-def values_of_others(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
+def hyper_values(posterior: Posterior, parts: Parts, seed: int) -> LikelyValues:
     """Of unknowns that are not integrated out, each once, and how much each counts."""
     assert isinstance(posterior.distribution, EmpiricalDraws)
     every = np.asarray(posterior.distribution.all())[:, np.asarray(parts.others)]
@@ -173,7 +173,7 @@ def values_of_others(posterior: Posterior, parts: Parts, seed: int) -> LikelyVal
     return LikelyValues(others, counts / counts.sum())
 
 
-def foretold_with_shared_noise(posterior: Posterior, how: How) -> Pair:
+def elpd_of_shared_noise(posterior: Posterior, how: LeaveOut) -> Pair:
     """Given a draw, what observations have in common with those of a block tells of it."""
     problem = posterior.problem
     if not problem.likelihood.is_normal:
@@ -200,7 +200,7 @@ def normal_given(
     return {"misfit": problem.observed - problem.likelihood.mean(predicted, z), "root": root}
 
 
-def refits(posterior: Posterior, how: How, engine: AbstractEngine | None) -> Refits | None:
+def refits(posterior: Posterior, how: LeaveOut, engine: AbstractEngine | None) -> Refits | None:
     """Fits without each block, where they are wanted and possible."""
     problem = posterior.problem
     if how.blocks is None or how.refit is False or engine is None:

@@ -52,7 +52,7 @@ class Part(NamedTuple):
     growth: Growth | None = None
 
 
-def placed(parts: Sequence[Part], first_scale: int) -> tuple[Component, ...]:
+def place_parts(parts: Sequence[Part], first_scale: int) -> tuple[Component, ...]:
     """One after the other, behind so many scales of others."""
     found, first_linear = [], 0
     for part in parts:
@@ -115,14 +115,14 @@ def model_of(parts: Sequence[Part], values: Values, left: float) -> DataModel:
     def noise_sd(given: Scales) -> Values:
         return np.full(len(values), NUGGET * left * np.exp(NUGGET_SPREAD * given[0]))
 
-    components = placed(parts, 1)
+    components = place_parts(parts, 1)
     num_scales = sum(part.num_scales for part in parts)
     num_columns = sum(part.num_columns for part in parts)
     centred = values - values.mean()
     return DataModel(components, centred, noise_sd, np.zeros(1, int), 1 + num_scales, num_columns)
 
 
-def place_models(
+def rival_models(
     points: Points,
     values: Values,
     *,

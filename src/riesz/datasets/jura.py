@@ -34,7 +34,7 @@ SECONDARIES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class JuraSamples:
     """Places in km, categories of each, and concentrations in mg/kg."""
 
     points: Float[np.ndarray, "sample 2"]
@@ -65,9 +65,9 @@ class Samples:
             )
         return columns
 
-    def subset(self, kept: Bool[np.ndarray, " sample"]) -> "Samples":
+    def subset(self, kept: Bool[np.ndarray, " sample"]) -> "JuraSamples":
         """Some of the samples."""
-        return Samples(
+        return JuraSamples(
             self.points[kept],
             {n: tuple(np.array(v)[kept].tolist()) for n, v in self.categories.items()},
             {name: values[kept] for name, values in self.metals.items()},
@@ -85,24 +85,24 @@ class JuraGrid:
 
 
 @lru_cache(maxsize=1)
-def jura() -> Samples:
+def jura() -> JuraSamples:
     """The 359 samples; 259 are for training, 100 for validation."""
-    return dataclasses.replace(samples_in(embedded("jura.csv")), is_built_in=True)
+    return dataclasses.replace(samples_in(packaged_table("jura.csv")), is_built_in=True)
 
 
 @lru_cache(maxsize=1)
 def jura_grid() -> JuraGrid:
     """5,957 places, 50 m apart."""
-    table = embedded("jura_grid.csv.gz")
+    table = packaged_table("jura_grid.csv.gz")
     return JuraGrid(points_in(table), {key: tuple(table.words(key)) for key in CATEGORIES})
 
 
-def read_samples(path: Path) -> Samples:
+def read_samples(path: Path) -> JuraSamples:
     """Samples of one's own, from a CSV file with the columns of `jura.csv`."""
     return samples_in(read_csv(path))
 
 
-def embedded(name: str) -> TextTable:
+def packaged_table(name: str) -> TextTable:
     return csv_table(Path(name), files("riesz.datasets").joinpath(FOLDER, name).read_bytes())
 
 
@@ -110,12 +110,12 @@ def points_in(table: TextTable) -> Float[np.ndarray, "sample 2"]:
     return np.column_stack([table.numbers(name) for name in PLACES])
 
 
-def samples_in(table: TextTable) -> Samples:
+def samples_in(table: TextTable) -> JuraSamples:
     sets = table.words("set")
     for row, found in enumerate(sets):
         if found not in SETS:
             raise FileFormatError(f"{table.at(row)}: set is {found!r}; it is {any_of(SETS)}.")
-    return Samples(
+    return JuraSamples(
         points=points_in(table),
         categories={key: categories_in(table, key) for key in CATEGORIES},
         metals={name: concentrations_in(table, name) for name in METALS},

@@ -48,7 +48,7 @@ LEFT_OUT = "#: "
 
 
 @dataclass(frozen=True, eq=False)
-class LogNormal:
+class LogNormalForecast:
     """What is predicted for each sample: its logarithm is normal."""
 
     mean: Float[np.ndarray, " sample"]
@@ -66,7 +66,7 @@ class LogNormal:
         return truth * (2 * ndtr(reached) - 1) - 2 * expected * beyond
 
 
-def row_of(
+def score_row(
     method: str,
     role: str,
     knows: str,
@@ -88,7 +88,7 @@ def row_of(
     }
 
 
-def scored(predicted: LogNormal, truth: Float[np.ndarray, " sample"]) -> Row:
+def score_prediction(predicted: LogNormalForecast, truth: Float[np.ndarray, " sample"]) -> Row:
     low, high = (predicted.quantile(normal) for normal in (-1.96, 1.96))
     return {
         "mae": float(np.abs(predicted.quantile(0.0) - truth).mean()),
@@ -100,13 +100,15 @@ def scored(predicted: LogNormal, truth: Float[np.ndarray, " sample"]) -> Row:
 def references(known: DataRows, held_back: DataRows) -> Sequence[Row]:
     """What takes no model, one distribution for all and the nearest sample; what was published."""
     truth = np.exp(held_back.values)
-    alike = LogNormal(*np.full((len(truth), 2), [known.values.mean(), known.values.std()]).T)
+    alike = LogNormalForecast(
+        *np.full((len(truth), 2), [known.values.mean(), known.values.std()]).T
+    )
     apart = np.linalg.norm(held_back.points[:, None] - known.points, axis=-1)
     nearest = np.exp(known.values[apart.argmin(axis=1)])
     return (
-        row_of("all samples alike", "baseline", "nothing", **scored(alike, truth)),
-        row_of("nearest sample", "baseline", PLACE, float(np.abs(nearest - truth).mean())),
-        *(row_of(method, "published", ALL, mae) for method, mae in PUBLISHED.items()),
+        score_row("all samples alike", "baseline", "nothing", **score_prediction(alike, truth)),
+        score_row("nearest sample", "baseline", PLACE, float(np.abs(nearest - truth).mean())),
+        *(score_row(method, "published", ALL, mae) for method, mae in PUBLISHED.items()),
     )
 
 
@@ -115,7 +117,7 @@ def draw_demo(
     run: rz.Run,
     on_map: Float[np.ndarray, "3 node"],
     truth: Float[np.ndarray, " sample"],
-    predicted: Mapping[str, LogNormal],
+    predicted: Mapping[str, LogNormalForecast],
 ) -> None:
     """Six panels; samples and mean share one colour scale."""
     figure, panels = rz.plot.new_figure(3, 2, width=4.4, height=4.7)
@@ -144,7 +146,9 @@ def draw_demo(
     rz.plot.save_figure(path, figure)
 
 
-def draw_held_back(axes: Axes, truth: Float[np.ndarray, " sample"], predicted: LogNormal) -> None:
+def draw_held_back(
+    axes: Axes, truth: Float[np.ndarray, " sample"], predicted: LogNormalForecast
+) -> None:
     """Medians and 95 % intervals over what was measured; misses in red."""
     low, median, high = (predicted.quantile(normal) for normal in (-1.96, 0.0, 1.96))
     missed = (truth < low) | (truth > high)
@@ -162,7 +166,7 @@ def draw_held_back(axes: Axes, truth: Float[np.ndarray, " sample"], predicted: L
         axis.set_ticks([], minor=True)
 
 
-def demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]:
+def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]:
     """Leave everything in a folder; returns one row a method.
 
     `stage` is called with each of `STAGES` as it begins.
@@ -171,14 +175,14 @@ def demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]:
     held_back = read_held_back(out / TABLE)
     truth = np.exp(held_back.values)
     rows: list[Row] = []
-    predicted: dict[str, LogNormal] = {}
+    predicted: dict[str, LogNormalForecast] = {}
 
     def fitted(name: str, knows: str) -> rz.Run:
         clock = perf_counter()
         run = rz.fit_case(out / name, out / RUNS[name], seed=seed, progress=False)
-        predicted[knows] = at_places(run, held_back, seed)
-        scores = scored(predicted[knows], truth)
-        rows.append(row_of("ours", "ours", knows, **scores, seconds=perf_counter() - clock))
+        predicted[knows] = predict_at(run, held_back, seed)
+        scores = score_prediction(predicted[knows], truth)
+        rows.append(score_row("ours", "ours", knows, **scores, seconds=perf_counter() - clock))
         return run
 
     stage(STAGES[0])
@@ -225,13 +229,13 @@ def read_held_back(table: Path) -> DataRows:
     )
 
 
-def at_places(run: rz.Run, places: DataRows, seed: int) -> LogNormal:
+def predict_at(run: rz.Run, places: DataRows, seed: int) -> LogNormalForecast:
     """What samples there are predicted to be, noise included."""
     known, design = run.case.prepared, None
     if known.covariates:
         design, _ = rz.covariate_design(known, places, logs=SECONDARIES)
     found = rz.predict_data(run.posterior, places.points, design=design, seed=seed)
-    return LogNormal(found.mean, found.sd)
+    return LogNormalForecast(found.mean, found.sd)
 
 
 def new_samples(posterior: rz.Posterior, seed: int) -> Float[np.ndarray, "3 node"]:

@@ -34,7 +34,7 @@ from riesz.engines.emulate.start import at_sensors, check_nested, penalty_in_tim
 from riesz.errors import RieszError
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws
-from riesz.prediction.predict import measured
+from riesz.prediction.predict import add_noise
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
 from riesz.surrogate.trajectory import Trajectory
@@ -163,7 +163,7 @@ def with_noise(
     problem: InverseProblem, key: PRNGKeyArray, truths: Draws, exact: DataSets
 ) -> DataSets:
     def one(key, truth, values):
-        return measured(key, problem, values, problem.z(truth))
+        return add_noise(key, problem, values, problem.z(truth))
 
     return jax.vmap(one)(jr.split(key, len(truths)), truths, exact)
 

@@ -31,15 +31,15 @@ from riesz.many.ledger import (
     assembling,
     coordinating,
     fitting,
+    ledger_rows,
     read_row,
-    rows_of,
     waiting,
+    write_ledger,
     write_row,
-    write_table,
 )
 from riesz.many.orders import Order
-from riesz.many.scheduler import Outcome, Pool, Task, run_tasks
-from riesz.many.sites import MANIFEST, Described, Settings, Site, sites_in
+from riesz.many.scheduler import Pool, Task, TaskOutcome, run_tasks
+from riesz.many.sites import MANIFEST, Digests, FitSettings, Site, sites_in
 from riesz.progress import progress_bar
 
 SECONDS_BETWEEN_TABLES = 30.0
@@ -64,7 +64,7 @@ class Campaign:
 
     source: Path
     runs: Path
-    settings: Settings = field(default_factory=Settings)
+    settings: FitSettings = field(default_factory=FitSettings)
     seed: int = 0
     attempts: int = 3
     reports: bool = True
@@ -99,36 +99,36 @@ def fit_all(
     told: Told = lambda message: None,
 ) -> list[Row]:
     """The same for sites that are known already."""
-    described = Described(campaign.settings)
-    every = sorted(map(described.site, sites), key=by_programs)
-    own = share(every, campaign.part)
+    described = Digests(campaign.settings)
+    every = sorted(map(described.site, sites), key=by_compilation)
+    own = sites_of_part(every, campaign.part)
     found: dict[str, Row] = {}  # which a full disk keeps out of the ledger
     with coordinating(campaign.runs, campaign.part):
-        pending = left_to_do(campaign, own)
+        pending = pending_sites(campaign, own)
         told(f"{len(own) - len(pending)} of {len(own)} fits are done; {len(pending)} to do")
         try:
-            with shown(len(own), len(own) - len(pending), progress) as seen:
-                for row in worked_off(campaign, pending):
+            with show_progress(len(own), len(own) - len(pending), progress) as seen:
+                for row in work_off(campaign, pending):
                     found[row.name] = row
                     seen.add(row)
                     if seen.is_time():
-                        assemble(campaign, every, found)
+                        write_overview(campaign, every, found)
         finally:
-            failed = assemble(campaign, every, found)
+            failed = write_overview(campaign, every, found)
     rows = [
         found.get(site.name) or row
-        for site, row in zip(own, rows_of(campaign.runs, own), strict=True)
+        for site, row in zip(own, ledger_rows(campaign.runs, own), strict=True)
     ]
     if failed is not None and all(row.state == DONE for row in rows):
         raise failed
     return rows
 
 
-def by_programs(site: Site) -> tuple[bool, str, str]:
+def by_compilation(site: Site) -> tuple[bool, str, str]:
     return site.quickly, site.group, site.name
 
 
-def share(sites: list[Site], part: tuple[int, int] | None) -> list[Site]:
+def sites_of_part(sites: list[Site], part: tuple[int, int] | None) -> list[Site]:
     """Neighbours, which share programs."""
     if part is None:
         return sites
@@ -137,7 +137,7 @@ def share(sites: list[Site], part: tuple[int, int] | None) -> list[Site]:
     return sites[ends[0] : ends[1]]
 
 
-def left_to_do(campaign: Campaign, sites: Sequence[Site]) -> list[Site]:
+def pending_sites(campaign: Campaign, sites: Sequence[Site]) -> list[Site]:
     """All but what is done; raises where what was done is no more what is asked for."""
     pending, changed = [], []
     for site in sites:
@@ -158,10 +158,10 @@ def left_to_do(campaign: Campaign, sites: Sequence[Site]) -> list[Site]:
     return pending
 
 
-def worked_off(campaign: Campaign, pending: Sequence[Site]) -> Iterator[Row]:
+def work_off(campaign: Campaign, pending: Sequence[Site]) -> Iterator[Row]:
     """The row of each site; in the end, one by one, of those whose process ended too often."""
     suspected: list[Order] = []
-    for order, row in attempts_of(campaign, [order_of(campaign, site) for site in pending]):
+    for order, row in attempts_of(campaign, [order_for(campaign, site) for site in pending]):
         if row.state == SUSPECTED:
             suspected.append(order)
         else:
@@ -172,7 +172,7 @@ def worked_off(campaign: Campaign, pending: Sequence[Site]) -> Iterator[Row]:
             yield row
 
 
-def order_of(campaign: Campaign, site: Site) -> Order:
+def order_for(campaign: Campaign, site: Site) -> Order:
     runs = str(campaign.runs.resolve())
     own = replace(site, problem=str(Path(site.problem).resolve()))
     # Only here does a process do other things as well.
@@ -184,7 +184,7 @@ def order_of(campaign: Campaign, site: Site) -> Order:
 def attempts_of(campaign: Campaign, orders: Sequence[Order]) -> Iterator[tuple[Order, Row]]:
     if campaign.is_alone:
         for order in orders:
-            yield order, attempted(order)
+            yield order, attempt(order)
         return
     # A process is made for one way of compiling, so that numbers are those of `riesz fit`.
     kinds = groupby(orders, key=lambda order: order.site.quickly and campaign.pool.cluster is None)
@@ -194,12 +194,12 @@ def attempts_of(campaign: Campaign, orders: Sequence[Order]) -> Iterator[tuple[O
         jobs = min(campaign.pool.num_here, len(own))
         pool = replace(campaign.pool, threads=1 if quickly else None)
         pool = pool if pool.cluster else replace(pool, jobs=jobs)
-        outcomes = run_tasks(attempted, tasks, pool)
+        outcomes = run_tasks(attempt, tasks, pool)
         begun: set[int] = set(range(len(own)))
         try:
             for outcome in outcomes:
                 begun.discard(outcome.place)
-                yield own[outcome.place], row_of(campaign, own[outcome.place], outcome)
+                yield own[outcome.place], outcome_row(campaign, own[outcome.place], outcome)
         except (KeyboardInterrupt, GeneratorExit):
             outcomes.close()  # processes end here, and what they were at is not their fault
             for place in begun:
@@ -207,7 +207,7 @@ def attempts_of(campaign: Campaign, orders: Sequence[Order]) -> Iterator[tuple[O
             raise
 
 
-def row_of(campaign: Campaign, order: Order, outcome: Outcome) -> Row:
+def outcome_row(campaign: Campaign, order: Order, outcome: TaskOutcome) -> Row:
     if outcome.error is None:
         return outcome.value
     before = read_row(campaign.runs, order.site.name) or waiting(order.site)
@@ -221,7 +221,7 @@ def uncount(campaign: Campaign, order: Order) -> None:
         write_row(campaign.runs, replace(row, state=WAITING, attempts=row.attempts - 1))
 
 
-class Seen:
+class FitProgress:
     """What the user sees while fits are done."""
 
     def __init__(self, bar: Any, number: Any):
@@ -243,21 +243,21 @@ class Seen:
 
 
 @contextmanager
-def shown(total: int, done: int, progress: bool) -> Iterator[Seen]:
+def show_progress(total: int, done: int, progress: bool) -> Iterator[FitProgress]:
     with progress_bar(progress) as seen:
-        yield Seen(seen, seen.add_task("fits", total=total, completed=done, terms=""))
+        yield FitProgress(seen, seen.add_task("fits", total=total, completed=done, terms=""))
 
 
-def assemble(
+def write_overview(
     campaign: Campaign, sites: Sequence[Site], found: Mapping[str, Row]
 ) -> RieszError | None:
     """Write the table and the page of all parts; returns why that could not be done."""
     runs = campaign.runs
     try:
         with assembling(runs):
-            rows = [found.get(row.name, row) for row in rows_of(runs, sites)]
+            rows = [found.get(row.name, row) for row in ledger_rows(runs, sites)]
             rows.sort(key=lambda row: row.name)
-            write_table(runs, rows)
+            write_ledger(runs, rows)
             write_page(runs, rows)
     except RieszError as error:
         return error
@@ -269,43 +269,43 @@ def counts(rows: Sequence[Row]) -> dict[str, int]:
     return dict(Counter(str(row.verdict) if row.state == DONE else row.state for row in rows))
 
 
-def attempted(order: Order) -> Row:
+def attempt(order: Order) -> Row:
     """The row of a fit after one attempt, which is also in the ledger unless the disk is full."""
     try:
         with fitting(Path(order.runs), order.site.name):
-            return taken_up(order)
+            return take_up(order)
     except RieszError as error:
         return replace(waiting(order.site), state=FAILED, message=str(error))
 
 
-def taken_up(order: Order) -> Row:
+def take_up(order: Order) -> Row:
     runs, site = Path(order.runs), order.site
     out = runs / site.name
     before = read_row(runs, site.name)
     if before is not None and before.digest != site.digest:
         # Only where the user asked for it: others are told of, and nothing is given out.
-        import_module(SITE_FIT).removed(out)
+        import_module(SITE_FIT).remove_run(out)
         before = None
     whole = before is not None and (out / MANIFEST).is_file()
     if before is not None and whole and before.state == DONE:
         return before
     if before is not None and whole:
-        return concluded(order, before, lambda how: how.taken_over(order, before, out))
+        return conclude(order, before, lambda how: how.adopt_run(order, before, out))
     died = 0 if before is None else before.died
     if before is not None and died >= order.attempts:
-        return given_up(order, before)
+        return give_up(order, before)
     row = replace(waiting(site), state=RUNNING, attempts=died + 1)
     write_row(runs, row)
     start = perf_counter()
 
     def fitted(how: Any) -> Row:
-        found = how.fitted(order, row, out)
+        found = how.fit_site(order, row, out)
         return replace(found, seconds=round(perf_counter() - start, 2))
 
-    return concluded(order, row, fitted)
+    return conclude(order, row, fitted)
 
 
-def concluded(order: Order, row: Row, made: Callable[[Any], Row]) -> Row:
+def conclude(order: Order, row: Row, made: Callable[[Any], Row]) -> Row:
     """The row as it is in the end, whatever goes wrong."""
     runs = Path(order.runs)
     try:
@@ -314,21 +314,21 @@ def concluded(order: Order, row: Row, made: Callable[[Any], Row]) -> Row:
         write_row(runs, replace(row, state=WAITING, attempts=row.attempts - 1))
         raise
     except Exception as error:
-        row = replace(row, state=FAILED, message=told(error, order))
-    return written(runs, row)
+        row = replace(row, state=FAILED, message=failure_text(error, order))
+    return record_row(runs, row)
 
 
-def given_up(order: Order, before: Row) -> Row:
+def give_up(order: Order, before: Row) -> Row:
     if not order.is_last:
         return replace(before, state=SUSPECTED)
     message = (
         f"the process that fitted it ended {before.died} times without a word: it crashed, ran out "
         f"of memory, or was killed. See how by itself: {alone(order)}"
     )
-    return written(Path(order.runs), replace(before, state=FAILED, message=message))
+    return record_row(Path(order.runs), replace(before, state=FAILED, message=message))
 
 
-def written(runs: Path, row: Row) -> Row:
+def record_row(runs: Path, row: Row) -> Row:
     """The row; where it could not be kept, as failed: the next run finds what there is."""
     try:
         write_row(runs, row)
@@ -337,7 +337,7 @@ def written(runs: Path, row: Row) -> Row:
     return row
 
 
-def told(error: Exception, order: Order) -> str:
+def failure_text(error: Exception, order: Order) -> str:
     if isinstance(error, RieszError):
         return str(error)
     reason = import_module(SITE_FIT).reason(error)
@@ -359,14 +359,14 @@ def write_page(runs: Path, rows: Sequence[Row]) -> None:
         'fitting. The same as a table: <a href="ledger.csv">ledger.csv</a>.',
         counts="\n".join(
             f"<li>{mark(word)} {count}</li>"
-            for word, count in Counter(map(said, rows)).most_common()
+            for word, count in Counter(map(verdict_text, rows)).most_common()
         ),
         rows="\n".join(line(runs, row) for row in rows),
     )
     write_bytes(runs / PAGE, page.encode())
 
 
-def said(row: Row) -> str:
+def verdict_text(row: Row) -> str:
     """The verdict on a fit that is done, or how far it is."""
     return row.verdict or DONE if row.state == DONE else row.state
 
@@ -379,13 +379,13 @@ def line(runs: Path, row: Row) -> str:
     seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
     message = f'<div class="message">{escape(row.message)}</div>' if row.message else ""
     return (
-        f'<tr><td>{linked(runs, row)}{message}</td><td class="verdict">{mark(said(row))}</td>'
+        f'<tr><td>{link(runs, row)}{message}</td><td class="verdict">{mark(verdict_text(row))}</td>'
         f'<td class="extra">{escape(row.engine or "")}</td>'
         f'<td class="number extra">{row.attempts}</td><td class="number">{seconds}</td></tr>'
     )
 
 
-def linked(runs: Path, row: Row) -> str:
+def link(runs: Path, row: Row) -> str:
     name = escape(row.name)
     for file in SHOWN_BY:
         if row.state == DONE and (runs / row.name / file).is_file():

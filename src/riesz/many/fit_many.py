@@ -14,7 +14,7 @@ from riesz.inference.fit import fit
 from riesz.many.campaign import Campaign, fit_all, fit_sites
 from riesz.many.ledger import Row
 from riesz.many.scheduler import Pool
-from riesz.many.sites import Settings, Site, check_names, site_of
+from riesz.many.sites import FitSettings, Site, check_site_names, site_at
 from riesz.posterior.posterior import Posterior
 from riesz.problem.problem import InverseProblem
 
@@ -52,7 +52,7 @@ def fit_many(
                 "cluster or out, give the paths of problem files."
             )
         options: dict[str, Any] = {"seed": seed, "check": check, "time_limit": time_limit}
-        return [fitted(one, engine, progress=progress, **options) for one in in_memory]
+        return [try_fit(one, engine, progress=progress, **options) for one in in_memory]
     if out is None:
         raise RieszError("problem files are fitted to run folders: give the folder for them, out.")
     if isinstance(engine, AbstractEngine):
@@ -60,7 +60,7 @@ def fit_many(
     campaign = Campaign(
         source=Path(problems) if isinstance(problems, str | PathLike) else Path(out),
         runs=Path(out),
-        settings=Settings(engine, check, time_limit),
+        settings=FitSettings(engine, check, time_limit),
         seed=seed,
         attempts=attempts,
         reports=reports,
@@ -70,12 +70,12 @@ def fit_many(
     )
     if isinstance(problems, str | PathLike):
         return fit_sites(campaign, progress=progress)
-    sites = [named(one, seed) for one in given]
-    check_names(sites, campaign.runs)
+    sites = [as_site(one, seed) for one in given]
+    check_site_names(sites, campaign.runs)
     return fit_all(campaign, sites, progress=progress)
 
 
-def fitted(
+def try_fit(
     problem: InverseProblem | Case, engine: AbstractEngine | str | None, **options: Any
 ) -> Posterior | RieszError:
     """One problem; what is wrong with it is told, and ends nothing."""
@@ -87,7 +87,7 @@ def fitted(
         return error
 
 
-def named(problem: Any, seed: int) -> Site:
+def as_site(problem: Any, seed: int) -> Site:
     if not isinstance(problem, str | PathLike):
         raise RieszError(
             f"found a {type(problem).__name__} among paths: give problems, or paths of their files."
@@ -95,4 +95,4 @@ def named(problem: Any, seed: int) -> Site:
     path = Path(problem)
     if not path.is_file():
         raise RieszError(f"there is no file {path}.")
-    return replace(site_of(path), seed=seed)
+    return replace(site_at(path), seed=seed)

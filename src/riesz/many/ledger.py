@@ -17,7 +17,7 @@ from pathlib import Path
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.files import (
     csv_content,
-    prepared_folder,
+    make_folder,
     read_bytes,
     remove_partials,
     write_bytes,
@@ -81,17 +81,17 @@ def read_row(runs: Path, name: str) -> Row | None:
 
 def write_row(runs: Path, row: Row) -> None:
     path = row_file(runs, row.name)
-    prepared_folder(path.parent)
+    make_folder(path.parent)
     remove_partials(path)
     write_bytes(path, f"{json.dumps(asdict(row), indent=1)}\n".encode())
 
 
-def rows_of(runs: Path, sites: Sequence[Site]) -> list[Row]:
+def ledger_rows(runs: Path, sites: Sequence[Site]) -> list[Row]:
     """Of all fits, in their order; those that nobody began are waiting."""
     return [read_row(runs, site.name) or waiting(site) for site in sites]
 
 
-def write_table(runs: Path, rows: Sequence[Row]) -> None:
+def write_ledger(runs: Path, rows: Sequence[Row]) -> None:
     """All rows as one table."""
     header = [one.name for one in fields(Row)]
     write_bytes(runs / TABLE, csv_content(header, (asdict(row).values() for row in rows)))
@@ -100,14 +100,14 @@ def write_table(runs: Path, rows: Sequence[Row]) -> None:
 @contextmanager
 def coordinating(runs: Path, part: tuple[int, int] | None) -> Iterator[None]:
     """Be the only one who gives out the fits of a folder, or of a part of them."""
-    folder = prepared_folder(runs / LEDGER)
+    folder = make_folder(runs / LEDGER)
     try:
-        with locked(folder / ".lock", shared=part is not None):
+        with lock(folder / ".lock", shared=part is not None):
             if part is None:
                 yield
                 return
             number, count = part
-            with locked(folder / f".lock-{number}-of-{count}"):
+            with lock(folder / f".lock-{number}-of-{count}"):
                 yield
     except BusyError:
         what = runs if part is None else f"part {part[0]} of {part[1]} of {runs}"
@@ -121,9 +121,9 @@ def coordinating(runs: Path, part: tuple[int, int] | None) -> Iterator[None]:
 def fitting(runs: Path, name: str) -> Iterator[None]:
     """Be the only process that fits this one; one that lost its coordinator is waited for."""
     row = row_file(runs, name)
-    path = prepared_folder(row.parent) / f".{row.name}.lock"
+    path = make_folder(row.parent) / f".{row.name}.lock"
     try:
-        with locked(path, seconds=SECONDS_TO_END):
+        with lock(path, seconds=SECONDS_TO_END):
             yield
     except BusyError:
         raise RieszError(
@@ -135,7 +135,7 @@ def fitting(runs: Path, name: str) -> Iterator[None]:
 @contextmanager
 def assembling(runs: Path) -> Iterator[None]:
     """One at a time: the last part to end then sees the rows of all."""
-    with locked(prepared_folder(runs / LEDGER) / ".lock-assembly", seconds=SECONDS_TO_END):
+    with lock(make_folder(runs / LEDGER) / ".lock-assembly", seconds=SECONDS_TO_END):
         yield
 
 
@@ -144,7 +144,7 @@ class BusyError(Exception):
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False, seconds: float = 0.0) -> Iterator[None]:
+def lock(path: Path, *, shared: bool = False, seconds: float = 0.0) -> Iterator[None]:
     """Hold a lock by the name of a file, which stays; raises `BusyError` after so many seconds.
 
     Several may share one; one that is not shared excludes all others.
@@ -155,7 +155,7 @@ def locked(path: Path, *, shared: bool = False, seconds: float = 0.0) -> Iterato
         raise RieszError(f"{path} cannot be written: {error.strerror}.") from None
     try:
         end = time.monotonic() + seconds
-        while not taken(place, shared=shared):
+        while not try_lock(place, shared=shared):
             if time.monotonic() >= end:
                 raise BusyError(path)
             time.sleep(SECONDS_BETWEEN_TRIES)
@@ -164,7 +164,7 @@ def locked(path: Path, *, shared: bool = False, seconds: float = 0.0) -> Iterato
         os.close(place)
 
 
-def taken(place: int, *, shared: bool) -> bool:
+def try_lock(place: int, *, shared: bool) -> bool:
     """Whether the lock could be had now."""
     if os.name == "nt":
         own = import_module("msvcrt")

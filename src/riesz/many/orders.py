@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from riesz.many.sites import Settings, Site
+from riesz.many.sites import FitSettings, Site
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,7 @@ class Order:
 
     site: Site
     runs: str
-    settings: Settings
+    settings: FitSettings
     attempts: int  # of which the process may end before it counts as suspected
     reports: bool = True
     is_last: bool = False  # whether it fails then

@@ -74,7 +74,7 @@ class Task(NamedTuple):
     group: str = ""
 
 
-class Outcome(NamedTuple):
+class TaskOutcome(NamedTuple):
     """What came of a task, by its place among all."""
 
     place: int
@@ -95,7 +95,7 @@ def dask_module(name: str) -> Any:
 
 
 @contextmanager
-def connected(pool: Pool) -> Iterator[Any]:
+def connect(pool: Pool) -> Iterator[Any]:
     """A client of Dask, with the processes that belong to it."""
     distributed = dask_module("distributed")
     for logger in ("distributed", "asyncio", "tornado"):
@@ -175,7 +175,7 @@ def here(distributed: Any, pool: Pool) -> Iterator[Any]:
     """Processes on this machine; one that dies is started again."""
     with (
         dask_module("dask.config").set(SETTINGS),
-        threads_limited(pool.num_here, pool.threads),
+        limit_threads(pool.num_here, pool.threads),
         # Without processes at first: one that is killed while it starts would take all with it.
         distributed.LocalCluster(
             n_workers=0,
@@ -190,7 +190,7 @@ def here(distributed: Any, pool: Pool) -> Iterator[Any]:
         yield cluster
 
 
-def filled(client: Any, pool: Pool) -> None:
+def start_missing(client: Any, pool: Pool) -> None:
     """Start the processes of this machine that are not there, or ended and were given up."""
     if pool.cluster is not None or num_workers(client) >= pool.num_here:
         return
@@ -201,17 +201,17 @@ def filled(client: Any, pool: Pool) -> None:
     own.scale(pool.num_here)
 
 
-def called(function: Function, arguments: tuple[Any, ...], share_of: int) -> Any:
+def call_here(function: Function, arguments: tuple[Any, ...], share_of: int) -> Any:
     """Run a task in this process, on its share of the processors."""
     worker = dask_module("distributed").get_worker()
     if share_of and isinstance(worker.name, int) and not _pinned:
         pin(worker.name, share_of)
         _pinned.add(worker.name)
     with _busy:  # workers with several threads too have one fit at a time
-        return resolved(function)(*arguments)
+        return resolve(function)(*arguments)
 
 
-def resolved(function: Function) -> Callable[..., Any]:
+def resolve(function: Function) -> Callable[..., Any]:
     if not isinstance(function, str):
         return function
     module, _, name = function.partition(":")
@@ -220,7 +220,7 @@ def resolved(function: Function) -> Callable[..., Any]:
 
 def run_tasks(
     function: Function, tasks: Sequence[Task], pool: Pool, *, split: bool = True
-) -> Generator[Outcome]:
+) -> Generator[TaskOutcome]:
     """The outcome of each task, as they come.
 
     A task whose process dies is run again in another. Where `split`, several processes may work on
@@ -228,13 +228,13 @@ def run_tasks(
     """
     if not tasks:
         return
-    with connected(pool) as client:
-        yield from given_out(client, function, tasks, pool, split=split)
+    with connect(pool) as client:
+        yield from distribute(client, function, tasks, pool, split=split)
 
 
-def given_out(
+def distribute(
     client: Any, function: Function, tasks: Sequence[Task], pool: Pool, *, split: bool
-) -> Iterator[Outcome]:
+) -> Iterator[TaskOutcome]:
     groups, found = Groups(tasks, split=split), SimpleQueue()
     running: dict[Any, tuple[int, str]] = {}
     deaths = Counter[int]()
@@ -244,7 +244,7 @@ def given_out(
     def send(place: int, group: str) -> None:
         # Not to a process by its address: a task waits for ever for one that is gone. The one that
         # has just become idle is the only one without a task, and gets the next of its group.
-        future = client.submit(called, function, tasks[place].arguments, share_of, pure=False)
+        future = client.submit(call_here, function, tasks[place].arguments, share_of, pure=False)
         running[future] = place, group
         future.add_done_callback(found.put)
 
@@ -260,7 +260,7 @@ def given_out(
             continue
         place, group = running.pop(future)
         if future.status in ("cancelled", "lost"):
-            raise lost(client)
+            raise lost_error(client)
         error = future.exception() if future.status == "error" else None
         if type(error).__name__ == "KilledWorker" and deaths[place] < MOST_DEATHS:
             deaths[place] += 1
@@ -270,7 +270,7 @@ def given_out(
         future.release()
         if (more := groups.next(group)) is not None:
             send(*more)
-        yield Outcome(place, value, error)
+        yield TaskOutcome(place, value, error)
 
 
 class Groups:
@@ -308,7 +308,7 @@ def wait_for_one(client: Any, pool: Pool) -> None:
     """Until a process is there; a queue may take its time, and only a user's patience ends that."""
     start = monotonic()
     while not num_workers(client):
-        filled(client, pool)
+        start_missing(client, pool)
         with suppress(TimeoutError):
             client.wait_for_workers(1, timeout=SECONDS_BETWEEN_LOOKS)
         if pool.cluster not in QUEUES and monotonic() - start > SECONDS_TO_START:
@@ -322,19 +322,19 @@ def wait_for_one(client: Any, pool: Pool) -> None:
 def look_after(client: Any, pool: Pool, running: Iterable[Any]) -> None:
     """While nothing is finished: is everybody still there?"""
     if any(future.status in ("cancelled", "lost") for future in running):
-        raise lost(client)
-    filled(client, pool)
+        raise lost_error(client)
+    start_missing(client, pool)
     wait_for_one(client, pool)
 
 
-def lost(client: Any) -> RieszError:
+def lost_error(client: Any) -> RieszError:
     return RieszError(
         f"the scheduler at {client.scheduler.address} is gone: start it, and run this again."
     )
 
 
 @contextmanager
-def threads_limited(num_workers: int, threads: int | None = None) -> Iterator[None]:
+def limit_threads(num_workers: int, threads: int | None = None) -> Iterator[None]:
     """Processes that start in here give linear algebra no more threads than their processors.
 
     Its threads are counted when it is first imported, before a process can choose processors; on

@@ -14,10 +14,10 @@ from riesz.many.compiling import forget_programs, settle_process
 from riesz.many.ledger import DONE, Row
 from riesz.many.orders import Order
 
-__all__ = ["fitted", "reason", "removed", "taken_over"]
+__all__ = ["adopt_run", "fit_site", "reason", "remove_run"]
 
 
-def fitted(order: Order, row: Row, out: Path) -> Row:
+def fit_site(order: Order, row: Row, out: Path) -> Row:
     """The row of a fit whose run folder is complete; one that was stopped goes on."""
     site, settings = order.site, order.settings
     if order.settles:
@@ -33,10 +33,10 @@ def fitted(order: Order, row: Row, out: Path) -> Row:
         resume=True,
         progress=False,
     )
-    return judged(order, row, run)
+    return judge_run(order, row, run)
 
 
-def judged(order: Order, row: Row, run: Run) -> Row:
+def judge_run(order: Order, row: Row, run: Run) -> Row:
     """What is told of a run; with its report, where one is wanted."""
     failed, row = run.numbers.get("failed"), replace(row, state=DONE, engine=run.numbers["engine"])
     if failed:
@@ -46,15 +46,15 @@ def judged(order: Order, row: Row, run: Run) -> Row:
     return replace(row, verdict=trust_level(run))
 
 
-def taken_over(order: Order, row: Row, out: Path) -> Row:
+def adopt_run(order: Order, row: Row, out: Path) -> Row:
     """The row of a run that was complete when its process ended, before it could say so."""
     run = read_run(out)
-    row = judged(order, row, run)
+    row = judge_run(order, row, run)
     clear(out.resolve())
     return replace(row, seconds=run.numbers.get("seconds"))
 
 
-def removed(out: Path) -> None:
+def remove_run(out: Path) -> None:
     """The run of a problem that has changed, and what was begun of it."""
     shutil.rmtree(out, ignore_errors=True)
     clear(out.resolve())

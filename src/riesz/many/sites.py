@@ -27,7 +27,7 @@ MOST_SEED = 2**63
 
 
 @dataclass(frozen=True)
-class Settings:
+class FitSettings:
     """What all fits have in common: that of `riesz fit`."""
 
     engine: str | None = None
@@ -61,7 +61,7 @@ def sites_in(source: Path, runs: Path, seed: int) -> tuple[list[Site], list[str]
         sites, left_out = in_table(read_csv(source), seed), []
     if not sites:
         raise RieszError(f"{source} has no problem files: give a folder of *.toml, or a table.")
-    check_names(sites, source)
+    check_site_names(sites, source)
     return sites, left_out
 
 
@@ -98,18 +98,18 @@ def in_table(table: TextTable, seed: int) -> list[Site]:
             raise FileFormatError(f"{table.at(row)}: there is no file {path}.")
         if own and not (own.isdecimal() and int(own) < MOST_SEED):
             raise FileFormatError(f"{table.at(row)}: the seed is {own!r}, not a whole number.")
-        site = replace(site_of(path), seed=int(own) if own else seed)
+        site = replace(site_at(path), seed=int(own) if own else seed)
         sites.append(replace(site, name=name) if name else site)
     return sites
 
 
-def site_of(path: Path) -> Site:
+def site_at(path: Path) -> Site:
     """Named like the file, or like its folder where the file has the common name."""
     where = path.resolve().with_suffix("")
     return Site((where.parent if where.name == PROBLEM else where).name, str(path), 0)
 
 
-def check_names(sites: Sequence[Site], source: Path) -> None:
+def check_site_names(sites: Sequence[Site], source: Path) -> None:
     """Raise where two fits would share a folder, or one would leave it."""
     names = [site.name for site in sites]
     known = set(names)
@@ -131,10 +131,10 @@ def check_names(sites: Sequence[Site], source: Path) -> None:
             )
 
 
-class Described:
+class Digests:
     """Digests of files, each read once however many sites share it."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: FitSettings):
         self.settings = settings
         self.known: dict[Path, tuple[str, int]] = {}
 
@@ -149,11 +149,11 @@ class Described:
         files = {text: self.file(found) for text, found in files_named(tables, path.parent)}
         common = asdict(self.settings)
         told = [sorted(files.items()), site.seed, common]
-        engine = self.settings.engine or named_engine(tables)
+        engine = self.settings.engine or engine_name(tables)
         return replace(
             site,
             digest=digest_of(content, told),
-            group=digest_of(b"", [shape_of(tables, files), common]),
+            group=digest_of(b"", [shape_key(tables, files), common]),
             quickly=engine == CONDITIONAL,
         )
 
@@ -171,7 +171,7 @@ def digest_of(content: bytes, told: Any) -> str:
     return blake2b(content + b"\0" + spelt, digest_size=16).hexdigest()
 
 
-def named_engine(tables: Mapping[str, Any]) -> str | None:
+def engine_name(tables: Mapping[str, Any]) -> str | None:
     engine = tables.get("engine")
     return engine.get("name") if isinstance(engine, Mapping) else None
 
@@ -193,12 +193,12 @@ def files_named(value: Any, folder: Path) -> Iterator[tuple[str, Path]]:
             return
 
 
-def shape_of(value: Any, files: Mapping[str, tuple[str, int]]) -> Any:
+def shape_key(value: Any, files: Mapping[str, tuple[str, int]]) -> Any:
     """The same tables with as many lines where tables of data are named, whatever they hold."""
     if isinstance(value, Mapping):
-        return {key: shape_of(one, files) for key, one in value.items()}
+        return {key: shape_key(one, files) for key, one in value.items()}
     if isinstance(value, list):
-        return [shape_of(one, files) for one in value]
+        return [shape_key(one, files) for one in value]
     if isinstance(value, str) and value in files:
         digest, lines = files[value]
         return ["lines", lines] if value.lower().endswith((".csv", ".txt")) else digest

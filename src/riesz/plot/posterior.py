@@ -48,7 +48,7 @@ def pairs_figure(
     columns = numbers(posterior, names, num_draws, seed)
     marks: dict[str, float] = {}
     for name, values in (truth or {}).items():
-        marks |= labelled(name, np.ravel(np.asarray(values, dtype=float)))
+        marks |= label_parts(name, np.ravel(np.asarray(values, dtype=float)))
     labels = list(columns)
     if not 0 < len(labels) <= MOST_PAIRS:
         raise RieszError(
@@ -80,11 +80,11 @@ def numbers(
     columns = {}
     for name in names:
         values = np.asarray(posterior.values(name, num_draws=num_draws, seed=seed))
-        columns |= labelled(name, values.reshape(len(values), -1).T)
+        columns |= label_parts(name, values.reshape(len(values), -1).T)
     return columns
 
 
-def labelled(name: str, parts: np.ndarray) -> dict[str, Any]:
+def label_parts(name: str, parts: np.ndarray) -> dict[str, Any]:
     if len(parts) == 1:
         return {name: parts[0]}
     return {f"{name}[{i}]": part for i, part in enumerate(parts)}

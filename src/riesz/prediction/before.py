@@ -36,12 +36,12 @@ def is_map(problem: InverseProblem, name: str) -> bool:
     return is_field(problem, name) and not regions_of(problem, name)
 
 
-def shown_nodes(problem: InverseProblem) -> Int[np.ndarray, " shown"]:
+def map_nodes(problem: InverseProblem) -> Int[np.ndarray, " shown"]:
     num_nodes = problem.forward.space.mesh.num_nodes
     return np.arange(0, num_nodes, -(-num_nodes // MOST_NODES))
 
 
-def before_data(
+def draw_prior(
     problem: InverseProblem, names: tuple[str, ...], num_draws: int, seed: int
 ) -> dict[str, Components]:
     """Numbers, also of regions, as they are; fields at the nodes that are shown."""
@@ -49,7 +49,7 @@ def before_data(
     latents = problem.latents.latents
     maps = {name: latents[name] for name in names if is_map(problem, name)}
     numbers = {name: latents[name] for name in names if name not in maps}
-    nodes = shown_nodes(problem)
+    nodes = map_nodes(problem)
     # Where that can be, a field is evaluated at those nodes alone.
     short = {n: one.at_some(nodes) for n, one in maps.items() if isinstance(one, ScaledNodes)}
     fields = LatentSpace(maps | short, tuple(maps))

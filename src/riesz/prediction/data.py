@@ -15,15 +15,15 @@ from riesz.observe.effects import design_elsewhere
 from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
-from riesz.prediction.elsewhere import Elsewhere, elsewhere
-from riesz.prediction.in_time import Marched, as_points, reading
-from riesz.prediction.predict import drawn_chunks, new_measurements, statistics
+from riesz.prediction.elsewhere import NewPoints, new_points
+from riesz.prediction.in_time import TransientDraw, point_rows, reading
+from riesz.prediction.predict import draw_chunks, new_measurements, summarise
 from riesz.prediction.statistics import (
     LEVELS,
     NUM_DRAWS,
     Prediction,
     check_thresholds,
-    gathered,
+    collect,
     over_places,
 )
 from riesz.problem.problem import InverseProblem
@@ -59,11 +59,11 @@ def predict_data(
         check_thresholds(exceed)
         drawn = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
         values = [drawn.observed.measured.values()]
-        return gathered(values, drawn.num_draws, quantiles, exceed, keep_draws=keep_draws)
+        return collect(values, drawn.num_draws, quantiles, exceed, keep_draws=keep_draws)
     if at is None or problem.likelihood.noise.scatter is None:
         sampler = new_measurements(problem, at, design, tolerance)
         settings = (num_draws, seed, quantiles, exceed)
-        return statistics(posterior, sampler, at, *settings, keep_draws=keep_draws)
+        return summarise(posterior, sampler, at, *settings, keep_draws=keep_draws)
     check_levels(quantiles)
     check_thresholds(exceed)
     words = {"num_draws": num_draws, "seed": seed, "together": True}
@@ -83,14 +83,14 @@ def new_places(
     num_draws: int,
     seed: int,
     together: bool,
-) -> Elsewhere:
+) -> NewPoints:
     problem = posterior.problem
     points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
     found = design_elsewhere(problem.likelihood, design, len(points))
     where = locate(problem.forward.space.mesh, points, tolerance=tolerance, outside="raise")
     draws = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
     sites, axis = draws.shifts.sites, None if problem.time is None else problem.time.axis
-    return elsewhere(
+    return new_points(
         *(draws, points, where, found),
         seed=seed,
         together=together,
@@ -129,14 +129,14 @@ def predict_in_time(
         check_same_unknowns(posterior.problem, under)
     if not measured or posterior.problem.likelihood.noise.scatter is None:
         parts = (posed, posterior.states, found, posed.suited(), measured)
-        chunks = drawn_chunks(posterior, Marched(*parts), num_draws, seed)
-        return gathered(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
+        chunks = draw_chunks(posterior, TransientDraw(*parts), num_draws, seed)
+        return collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
     settings = {"num_draws": num_draws, "seed": seed, "for_summary": True, "under": under}
     draws, read = draws_and_readings(posterior, {MEASURED: found}, **settings)
-    points = posed.forward.space.mesh.nodes if at is None else as_points(at)
+    points = posed.forward.space.mesh.nodes if at is None else point_rows(at)
     when, sites = np.atleast_1d(posed.time.axis.numbers(times)), draws.shifts.sites
     every = np.tile(points, (len(when), 1))
-    there = elsewhere(
+    there = new_points(
         *(draws, every, None),
         given=read[MEASURED],
         seed=seed,

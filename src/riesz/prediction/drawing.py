@@ -26,7 +26,7 @@ from riesz.posterior.posterior import (
     label_of,
     regions_of,
 )
-from riesz.prediction.before import before_data, field_of, is_map, shown_nodes
+from riesz.prediction.before import draw_prior, field_of, is_map, map_nodes
 from riesz.prediction.draws import (
     Course,
     NodalDraws,
@@ -37,12 +37,12 @@ from riesz.prediction.draws import (
     Shifts,
     Unknown,
     exactly,
-    rounded,
+    quantise,
 )
-from riesz.prediction.in_time import Reading, reading, recorded_of_draw
-from riesz.prediction.learned import Learned, learned
-from riesz.prediction.predict import measured, num_values, quantity_draws
-from riesz.prediction.quantity import FluxAt, at_nodes, has_flux
+from riesz.prediction.in_time import Reading, reading, record_draw
+from riesz.prediction.learned import Contraction, contractions
+from riesz.prediction.predict import add_noise, num_values, quantity_draws
+from riesz.prediction.quantity import FluxAt, has_flux, node_values
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.problem import InverseProblem
@@ -70,13 +70,13 @@ SAME_CLOCK = 1e-6
 """Of the time axis: how far the times of a drift may be off it, but for where it begins."""
 
 
-def at_sensors(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
+def sensor_draw(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
     """Of one draw, for `quantity_draws` to gather."""
     predicted, likelihood = problem.predicted(state, z), problem.likelihood
     return AtSensors(
         predicted=likelihood.expected(predicted, z),
         noise=likelihood.noise_sd(predicted, z),
-        measured=measured(key, problem, predicted, z),
+        measured=add_noise(key, problem, predicted, z),
     )
 
 
@@ -99,18 +99,18 @@ class Everything(eqx.Module):
         effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
         read = {}
         if problem.time is None:
-            seen = at_sensors(key, problem, state, z)
+            seen = sensor_draw(key, problem, state, z)
             state = problem.states(state)[0]
         else:
             whole = self.marched(key, problem, z, problem)
-            seen = at_sensors(key, problem, problem.time.of_states(problem.forward, whole, z), z)
+            seen = sensor_draw(key, problem, problem.time.of_states(problem.forward, whole, z), z)
             if self.under is not None:
                 whole = self.marched(key, problem, z, self.under)
             state = whole[-1]
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
-            "state": at_nodes(problem, state),
-            "unknowns": {name: numbers_in(z[name]) for name in drawn_names(problem)},
+            "state": node_values(problem, state),
+            "unknowns": {name: numbers_in(z[name]) for name in names_to_draw(problem)},
             "sensors": seen,
             "noise": {
                 name: jnp.ravel(value)
@@ -134,7 +134,7 @@ class Everything(eqx.Module):
     ) -> Float[Array, "time dof"]:
         """Whole states at all times: what sensors record is read off them, too."""
         parts = (jr.fold_in(key, 1), problem, self.states, z)
-        return recorded_of_draw(*parts, under, lambda own: own, under.suited())
+        return record_draw(*parts, under, lambda own: own, under.suited())
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
@@ -143,7 +143,7 @@ def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
     return main if isinstance(main, WithEffects) else None
 
 
-def kept_values(
+def stored_values(
     problem: InverseProblem, name: str, own: Float[np.ndarray, "draw weight"]
 ) -> Float[np.ndarray, "draw place"]:
     """Values at the nodes, or their logarithms; numbers as they are."""
@@ -209,7 +209,7 @@ def draws_and_readings(
     )
     found = finite_draws(every)
     found["unknowns"] = {
-        name: kept_values(problem, name, own) for name, own in found["unknowns"].items()
+        name: stored_values(problem, name, own) for name, own in found["unknowns"].items()
     }
     distribution, shifts = posterior.distribution, shifts_of(problem, found)
     drawn = PosteriorDraws(
@@ -217,16 +217,16 @@ def draws_and_readings(
         seed=seed,
         num_lost=len(every["state"]) - len(found["state"]),
         is_all=isinstance(distribution, EmpiricalDraws) and num_draws >= distribution.num_draws,
-        state=NodalDraws(rounded(found["state"]), False),
-        unknowns=unknowns_of(problem, found),
-        observed=observed_draws(problem, found["sensors"], shifts, seed),
+        state=NodalDraws(quantise(found["state"]), False),
+        unknowns=draws_by_name(problem, found),
+        observed=sensor_draws(problem, found["sensors"], shifts, seed),
         shifts=shifts,
         local_name=local_name(problem.likelihood),
-        mapped=mapped_fields(problem),
+        mapped=interior_fields(problem),
         flux=found["flux"].mean(axis=0) if sampler.has_flux else None,
         gains=found.get("gains", {}),
         outflows=found.get("outflows", {}),
-        learned=() if for_summary else learned_of(problem, found["unknowns"], num_draws, seed),
+        learned=() if for_summary else contractions_of(problem, found["unknowns"], num_draws, seed),
     )
     return drawn, found["read"]
 
@@ -239,19 +239,19 @@ def draws_and_course(
     if problem.time is None:
         return draws_and_readings(posterior, {}, **asked)[0], None
     axis, num_nodes = problem.time.axis, problem.forward.space.mesh.num_nodes
-    shown = spread(len(axis.times), min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES))
+    shown = even_indices(len(axis.times), min(max(MOST_ROWS // num_nodes, FEWEST_DATES), NUM_DATES))
     places = np.unique(problem.observations.points, axis=0)
-    places = places[spread(len(places), max(MOST_ROWS // len(axis.times), 1))]
+    places = places[even_indices(len(places), max(MOST_ROWS // len(axis.times), 1))]
     dates = axis.dates(axis.times)
     readings = {MAPS: reading(problem, dates[shown]), PLACES: reading(problem, dates, places)}
     drawn, read = draws_and_readings(posterior, readings, **asked)
     numbers = sum(one.shape[1] for one in read.values())
-    rows = spread(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
-    maps, at_places = (rounded(read[name][rows]) for name in (MAPS, PLACES))
+    rows = even_indices(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
+    maps, at_places = (quantise(read[name][rows]) for name in (MAPS, PLACES))
     return drawn, Course(axis, shown, maps, places, at_places, drawn.shifts.chosen(rows))
 
 
-def spread(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+def even_indices(count: int, most: int) -> Int[np.ndarray, " chosen"]:
     """So many of a number of things at most, the first and the last among them."""
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
@@ -270,22 +270,23 @@ def finite_draws(found: dict[str, Any]) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: leaf[finite], found)
 
 
-def drawn_names(problem: InverseProblem) -> tuple[str, ...]:
+def names_to_draw(problem: InverseProblem) -> tuple[str, ...]:
     """Unknowns that programs evaluate: what neighbours share has a kernel at each sensor, which
     NumPy has for all draws of shared scales at once."""
     beside = local_name(problem.likelihood)
     return tuple(name for name in problem.latents.names if name != beside)
 
 
-def unknowns_of(problem: InverseProblem, found: dict[str, Any]) -> dict[str, Unknown]:
+def draws_by_name(problem: InverseProblem, found: dict[str, Any]) -> dict[str, Unknown]:
     unknowns = {
-        name: unknown_draws(problem, name, found["unknowns"][name]) for name in drawn_names(problem)
+        name: unknown_draws(problem, name, found["unknowns"][name])
+        for name in names_to_draw(problem)
     }
     effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
     if beside is not None and effects is not None and effects.local is not None:
         nodes = problem.forward.space.mesh.nodes
         unknowns[beside] = NodalDraws(
-            rounded(effects.local.moments_at(nodes, found["local"]).mean), False
+            quantise(effects.local.moments_at(nodes, found["local"]).mean), False
         )
     return unknowns
 
@@ -301,12 +302,10 @@ def unknown_draws(
         return NumberDraws(values, tuple(shape))
     if isinstance(field, PiecewiseConstant):
         return RegionDraws(values, np.asarray(field.region), regions_of(problem, name))
-    return NodalDraws(rounded(values), field.is_log)
+    return NodalDraws(quantise(values), field.is_log)
 
 
-def observed_draws(
-    problem: InverseProblem, drawn: AtSensors, shifts: Shifts, seed: int
-) -> Observed:
+def sensor_draws(problem: InverseProblem, drawn: AtSensors, shifts: Shifts, seed: int) -> Observed:
     """New measurements at the sensors share what they do with those that were made there."""
     new, sites, errors = np.asarray(drawn.measured), shifts.sites, shifts.errors
     if sites is not None and errors is not None:
@@ -319,9 +318,9 @@ def observed_draws(
         points=problem.observations.points,
         values=np.asarray(problem.observed, float),
         censored=problem.censored,
-        predicted=rounded(drawn.predicted),
-        noise=rounded(drawn.noise),
-        measured=(exactly if problem.likelihood.is_discrete else rounded)(new),
+        predicted=quantise(drawn.predicted),
+        noise=quantise(drawn.noise),
+        measured=(exactly if problem.likelihood.is_discrete else quantise)(new),
     )
 
 
@@ -334,7 +333,7 @@ def shifts_of(problem: InverseProblem, found: dict[str, Any]) -> Shifts:
     if sites is not None:
         count = len(sites.group)
         predicted = found["sensors"].predicted[:, :count]
-        residuals = rounded(np.asarray(problem.observed, float)[:count] - predicted)
+        residuals = quantise(np.asarray(problem.observed, float)[:count] - predicted)
         if noise["sd"].shape[1] > 1:
             own = np.asarray(noise["sd"], float)
             own = own[:1] if (own == own[0]).all() else own
@@ -377,7 +376,7 @@ def local_name(likelihood: AbstractLikelihood) -> str | None:
     return effects.local_name if effects is not None and effects.local is not None else None
 
 
-def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
+def interior_fields(problem: InverseProblem) -> tuple[str, ...]:
     """Unknown fields that the equation reads inside the domain, not only on its boundary."""
     names = {
         part.name
@@ -391,19 +390,19 @@ def mapped_fields(problem: InverseProblem) -> tuple[str, ...]:
     return tuple(name for name in problem.latents.names if name in names)
 
 
-def learned_of(
+def contractions_of(
     problem: InverseProblem, drawn: dict[str, Any], num_draws: int, seed: int
-) -> tuple[Learned, ...]:
+) -> tuple[Contraction, ...]:
     """In the order of the unknowns, which compiled functions do not keep."""
-    rows: list[Learned] = []
-    before = before_data(problem, drawn_names(problem), num_draws, seed)
-    for name in drawn_names(problem):
+    rows: list[Contraction] = []
+    before = draw_prior(problem, names_to_draw(problem), num_draws, seed)
+    for name in names_to_draw(problem):
         own, labels = drawn[name], (f"{name} (mean over the domain)",)
         if is_map(problem, name):
-            own = own[:, shown_nodes(problem)]
+            own = own[:, map_nodes(problem)]
             own = np.exp(own) if field_of(problem.latents, name).is_log else own
         else:
             count = own.shape[1]
             labels = tuple(label_of(problem, name, i, count) for i in range(count))
-        rows += learned(name, labels, before[name], own)
+        rows += contractions(name, labels, before[name], own)
     return tuple(rows)

@@ -22,7 +22,7 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
 from riesz.observe.distributions import AbstractScatter
 from riesz.observe.sites import ErrorsGiven, Shared, SiteErrors
-from riesz.prediction.learned import Learned
+from riesz.prediction.learned import Contraction
 from riesz.prediction.sensors import AtSensors
 
 AtPlaces = Float[np.ndarray, "draw place"]
@@ -32,7 +32,7 @@ BITS = 14
 """Draws are kept to this many binary digits below their spread: an error of a 30,000th of it."""
 
 
-class Rounded(eqx.Module):
+class Quantised(eqx.Module):
     """Draws at places, as good as they are needed: about their median, in single precision."""
 
     middle: Float[np.ndarray, " place"]
@@ -41,16 +41,16 @@ class Rounded(eqx.Module):
     def values(self) -> AtPlaces:
         return self.middle + self.offsets.astype(float)
 
-    def chosen(self, rows: Rows) -> "Rounded":
-        return Rounded(self.middle, self.offsets[rows])
+    def chosen(self, rows: Rows) -> "Quantised":
+        return Quantised(self.middle, self.offsets[rows])
 
 
-def exactly(values: AtPlaces) -> Rounded:
+def exactly(values: AtPlaces) -> Quantised:
     """Of counts and shares, which come again, no digit may be lost."""
-    return Rounded(np.zeros(values.shape[1]), np.asarray(values, float))
+    return Quantised(np.zeros(values.shape[1]), np.asarray(values, float))
 
 
-def rounded(values: AtPlaces) -> Rounded:
+def quantise(values: AtPlaces) -> Quantised:
     """Digits that tell nothing are zero, which is what makes files small."""
     values = np.asarray(values, float)
     # Not mean and sd: one draw far out must not cost all others their digits.
@@ -59,7 +59,7 @@ def rounded(values: AtPlaces) -> Rounded:
     known = spread > np.finfo(np.float32).tiny
     step = np.exp2(np.floor(np.log2(np.where(known, spread, 1.0))) - BITS)
     offsets = np.where(known, np.rint(offsets / step) * step, offsets)
-    return Rounded(middle, offsets.astype(np.float32))
+    return Quantised(middle, offsets.astype(np.float32))
 
 
 def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:
@@ -74,7 +74,7 @@ def interpolation(mesh: Mesh, where: Location) -> sp.csr_array:
 class NodalDraws(eqx.Module):
     """A field at the nodes; with `is_log` its logarithm, which then is what is linear."""
 
-    at_nodes: Rounded
+    at_nodes: Quantised
     is_log: bool
 
     def at(self, mesh: Mesh, where: Location | None) -> AtPlaces:
@@ -127,9 +127,9 @@ class Observed(eqx.Module):
     points: Float[np.ndarray, "sensor dim"]
     values: Float[np.ndarray, " sensor"]
     censored: Bool[np.ndarray, " sensor"]  # known only to lie below the value
-    predicted: Rounded
-    noise: Rounded
-    measured: Rounded
+    predicted: Quantised
+    noise: Quantised
+    measured: Quantised
 
     @property
     def drawn(self) -> AtSensors:
@@ -152,7 +152,7 @@ class Shifts(eqx.Module):
     differs: bool  # whether sensors have noise of their own
     scatter: AbstractScatter | None
     sites: SiteErrors | None = None  # where readings of one share their errors
-    residuals: Rounded | None = None  # of their readings
+    residuals: Quantised | None = None  # of their readings
     sensor_sd: Float[np.ndarray, "#draw sensor"] | None = None  # where each has one of its own
 
     @property
@@ -239,7 +239,7 @@ class PosteriorDraws(eqx.Module):
     flux: Float[np.ndarray, "cell dim"] | None  # its mean in the middle of each cell
     gains: Mapping[str, Float[np.ndarray, " draw"]]
     outflows: Mapping[str, Float[np.ndarray, " draw"]]
-    learned: tuple[Learned, ...]
+    learned: tuple[Contraction, ...]
 
     @property
     def num_draws(self) -> int:
@@ -302,9 +302,9 @@ class Course(eqx.Module):
 
     axis: TimeAxis
     shown: Int[np.ndarray, " date"]  # which times maps are of
-    maps: Rounded  # a place is a node at a date, date by date
+    maps: Quantised  # a place is a node at a date, date by date
     places: Float[np.ndarray, "place dim"]
-    at_places: Rounded  # a place at a time, time by time
+    at_places: Quantised  # a place at a time, time by time
     shifts: Shifts
 
     @property

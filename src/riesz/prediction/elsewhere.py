@@ -13,7 +13,7 @@ Probabilities = Float[np.ndarray, "draw #place"]
 
 
 @dataclass(frozen=True, eq=False)
-class Elsewhere:
+class NewPoints:
     """Places, some of which are asked for at a time; without `where` the nodes of the mesh.
 
     `design` holds covariates there, `given` the states, where they are of another date. What is
@@ -73,7 +73,7 @@ def of_part(probability: Probabilities, part: slice) -> Probabilities:
     return probability if probability.shape[1] == 1 else probability[:, part]
 
 
-def elsewhere(
+def new_points(
     draws: PosteriorDraws,
     points: Float[np.ndarray, "place dim"],
     where: Location | None,
@@ -84,7 +84,7 @@ def elsewhere(
     together: bool = True,
     site: Int[np.ndarray, " place"] | None = None,
     when: Float[np.ndarray, " #place"] | None = None,
-) -> Elsewhere:
+) -> NewPoints:
     """Where places are looked at one by one, what is open is the same quantile at all of them, so
     that maps are smooth; where draws are, not `together`, each place has its own.
 
@@ -92,14 +92,14 @@ def elsewhere(
     """
     rng, shape = np.random.default_rng(seed), (draws.num_draws, len(points))
     if together:
-        local, noise = (spread_probabilities(rng, draws.num_draws) for _ in range(2))
+        local, noise = (even_probabilities(rng, draws.num_draws) for _ in range(2))
     else:
         local, noise = rng.uniform(size=(2, *shape))
     when = None if when is None else np.broadcast_to(when, len(points))
     errors = None if site is None else draws.shifts.errors
-    return Elsewhere(draws, points, where, design, local, noise, given, site, when, errors)
+    return NewPoints(draws, points, where, design, local, noise, given, site, when, errors)
 
 
-def spread_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
+def even_probabilities(rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "draw 1"]:
     """One for each draw, evenly spread, in random order: what they make has the right width."""
     return ((rng.permutation(num_draws) + 0.5) / num_draws)[:, None]

@@ -53,8 +53,8 @@ def reading(
     if problem.time is None:
         raise RieszError("the equation is one of a steady state: use predict.")
     forward, axis = problem.forward, problem.time.axis
-    operator = None if at is None else operator_at(forward, as_points(at), tolerance)
-    count = forward.space.mesh.num_nodes if at is None else len(as_points(at))
+    operator = None if at is None else operator_at(forward, point_rows(at), tolerance)
+    count = forward.space.mesh.num_nodes if at is None else len(point_rows(at))
     when = np.atleast_1d(axis.numbers(times, "times of predictions"))
     axis.located(when, "times")  # raises where they are on no axis, as what they are
     place = np.arange(count)
@@ -64,12 +64,12 @@ def reading(
     return Reading(operator, rows, count)
 
 
-def as_points(at: ArrayLike) -> Float[np.ndarray, "place dim"]:
+def point_rows(at: ArrayLike) -> Float[np.ndarray, "place dim"]:
     points = np.asarray(at, float)
     return points[:, None] if points.ndim == 1 else points
 
 
-class Marched(eqx.Module):
+class TransientDraw(eqx.Module):
     """A march of its own for each draw; `measured` with the noise of a new measurement."""
 
     under: InverseProblem
@@ -82,7 +82,7 @@ class Marched(eqx.Module):
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
     ) -> Float[Array, "when place"]:
         reading = self.reading
-        recorded = recorded_of_draw(
+        recorded = record_draw(
             *(jr.fold_in(key, 1), problem, self.states, z),
             *(self.under, reading.placed, self.solver),
         )
@@ -92,7 +92,7 @@ class Marched(eqx.Module):
         return jnp.asarray(problem.likelihood.new(values, z).sample(key), values.dtype)
 
 
-def recorded_of_draw(
+def record_draw(
     key: PRNGKeyArray,
     problem: InverseProblem,
     states: AbstractStateMap,

@@ -11,7 +11,7 @@ After = Float[np.ndarray, "draw component"]
 Ends = tuple[float, float, float]
 
 
-class Learned(eqx.Module):
+class Contraction(eqx.Module):
     """An unknown number, or the mean of a field over nodes, before and after the data.
 
     `share` is of the number itself, `unknown_share` of the whole unknown that it belongs to.
@@ -25,18 +25,29 @@ class Learned(eqx.Module):
     unknown_share: float
 
 
-def learned(unknown: str, labels: tuple[str, ...], before: Before, after: After) -> list[Learned]:
+def contractions(
+    unknown: str, labels: tuple[str, ...], before: Before, after: After
+) -> list[Contraction]:
     """For each component; a single label of several stands for their mean."""
     whole = contraction(before, after)
     if len(labels) == 1 and after.shape[1] > 1:
         means = before.mean(axis=1), after.mean(axis=1)
-        return [Learned(unknown, labels[0], interval(means[0]), interval(means[1]), whole, whole)]
+        return [
+            Contraction(
+                unknown,
+                labels[0],
+                interval_of(means[0]),
+                interval_of(means[1]),
+                whole,
+                whole,
+            )
+        ]
     return [
-        Learned(
+        Contraction(
             unknown,
             label,
-            interval(before[:, i]),
-            interval(after[:, i]),
+            interval_of(before[:, i]),
+            interval_of(after[:, i]),
             contraction(before[:, i : i + 1], after[:, i : i + 1]),
             whole,
         )
@@ -44,7 +55,7 @@ def learned(unknown: str, labels: tuple[str, ...], before: Before, after: After)
     ]
 
 
-def interval(values: Float[np.ndarray, " draw"]) -> Ends:
+def interval_of(values: Float[np.ndarray, " draw"]) -> Ends:
     low, middle, high = np.quantile(values, INTERVAL).tolist()
     return low, middle, high
 

@@ -12,7 +12,7 @@ from riesz.observe.effects import design_elsewhere
 from riesz.posterior.family import AbstractGaussian, EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import posterior_draws
-from riesz.prediction.next_draws import STATE, candidates_at, next_places, wanted
+from riesz.prediction.next_draws import STATE, candidates_at, rank_places, target
 from riesz.prediction.next_places import NextPlaces
 from riesz.prediction.statistics import NUM_DRAWS
 from riesz.problem.linearity import (
@@ -57,7 +57,7 @@ def measure_next(
     )
     found = design_elsewhere(problem.likelihood, design, len(points))
     there = candidates_at(draws, points, where, design=found, noise_sd=noise)
-    return next_places(wanted(draws, quantity), there, count, exact=exact)
+    return rank_places(target(draws, quantity), there, count, exact=exact)
 
 
 def is_normal(posterior: Posterior, quantity: str, num_draws: int) -> bool:

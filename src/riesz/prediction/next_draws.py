@@ -11,7 +11,7 @@ from riesz.latent.representatives import node_volumes, spread_nodes, volumes_abo
 from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.prediction.draws import AtPlaces, NodalDraws, PosteriorDraws, RegionDraws
-from riesz.prediction.elsewhere import Elsewhere, elsewhere
+from riesz.prediction.elsewhere import NewPoints, new_points
 from riesz.prediction.next_places import NextPlaces, best_places, joint_of
 
 STATE, BUDGET, EXCEED = "u", "budget:", "exceed:"
@@ -23,7 +23,7 @@ FEWEST_DRAWS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class Target:
     """The quantity that is to become better known, in parts whose weighted variances are added."""
 
     name: str
@@ -42,22 +42,22 @@ class Candidates:
     variance: Float[np.ndarray, " place"]
 
 
-def wanted(draws: PosteriorDraws, name: str, *, level: float | None = None) -> Wanted:
+def target(draws: PosteriorDraws, name: str, *, level: float | None = None) -> Target:
     """The state u, an unknown, budget:TERM, or exceed:VALUE by what measurements scatter about.
 
     `level` is that value where draws have another scale than it is told in.
     """
     if name.startswith(EXCEED):
-        return wanted_sides(draws, name, threshold_in(name) if level is None else level)
+        return exceed_target(draws, name, threshold_in(name) if level is None else level)
     if name.startswith(BUDGET):
-        return wanted_line(draws, name)
+        return budget_target(draws, name)
     if name == STATE:
         nodes, weights = standing_nodes(draws.mesh, MOST_NODES)
         values = draws.state.at_nodes.values()[:, nodes]
-        return Wanted(name, "variance of u, mean over the domain", values, weights)
+        return Target(name, "variance of u, mean over the domain", values, weights)
     if name in draws.names:
-        return wanted_unknown(draws, name)
-    known = (STATE, *draws.names, *(BUDGET + term for term in lines_of(draws)))
+        return unknown_target(draws, name)
+    known = (STATE, *draws.names, *(BUDGET + term for term in budget_lines(draws)))
     raise RieszError(
         f"there is no quantity {name!r} to be better known: {nearest(name, known)}It may be u, the "
         f"state; one of the unknowns {', '.join(draws.names)}; budget:TERM; or exceed:VALUE, the "
@@ -65,7 +65,7 @@ def wanted(draws: PosteriorDraws, name: str, *, level: float | None = None) -> W
     )
 
 
-def wanted_unknown(draws: PosteriorDraws, name: str) -> Wanted:
+def unknown_target(draws: PosteriorDraws, name: str) -> Target:
     """A field, or the numbers of regions, integrated over the domain; positive ones by their
     logarithms, since their largest values would count alone."""
     own = draws.unknowns[name]
@@ -81,31 +81,31 @@ def wanted_unknown(draws: PosteriorDraws, name: str) -> Wanted:
     else:
         count = own.values.shape[1]
         among = "" if count == 1 else ", mean over its components"
-        return Wanted(name, f"variance of {name}{among}", own.values, np.full(count, 1 / count))
-    return Wanted(name, f"variance of {of}, mean over the domain", values, weights)
+        return Target(name, f"variance of {name}{among}", own.values, np.full(count, 1 / count))
+    return Target(name, f"variance of {of}, mean over the domain", values, weights)
 
 
-def lines_of(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, " draw"]]:
+def budget_lines(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, " draw"]]:
     return {**draws.gains, **draws.outflows}
 
 
-def wanted_line(draws: PosteriorDraws, name: str) -> Wanted:
-    term, lines = name.removeprefix(BUDGET), lines_of(draws)
+def budget_target(draws: PosteriorDraws, name: str) -> Target:
+    term, lines = name.removeprefix(BUDGET), budget_lines(draws)
     if term not in lines:
         told = f"it has {', '.join(map(repr, lines))}" if lines else "there is none, as in time"
         raise RieszError(f"the budget has no line {term!r}: {nearest(term, lines)}{told}.")
-    return Wanted(name, f"variance of {term} in the budget", lines[term][:, None], np.ones(1))
+    return Target(name, f"variance of {term} in the budget", lines[term][:, None], np.ones(1))
 
 
-def wanted_sides(draws: PosteriorDraws, name: str, level: float) -> Wanted:
+def exceed_target(draws: PosteriorDraws, name: str, level: float) -> Target:
     """At average covariates, as a map without any has it."""
     nodes, weights = standing_nodes(draws.mesh, MOST_SIDES)
     states, points = draws.state.at_nodes.values()[:, nodes], draws.mesh.nodes[nodes]
-    there = elsewhere(draws, points, None, given=states)
+    there = new_points(draws, points, None, given=states)
     said = there.said(slice(None))
     words = f"share of the domain expected on the wrong side of {name.removeprefix(EXCEED)}"
     above: Bool[np.ndarray, "draw part"] = draws.shifts.expected(said) > level
-    return Wanted(name, words, said, weights, above)
+    return Target(name, words, said, weights, above)
 
 
 def threshold_in(name: str) -> float:
@@ -152,7 +152,7 @@ def candidates_at(
 
     def said_at(probability: float) -> AtPlaces:
         open_yet = np.full((draws.num_draws, 1), probability)
-        return Elsewhere(draws, points, where, design, open_yet, open_yet, given).said(every)
+        return NewPoints(draws, points, where, design, open_yet, open_yet, given).said(every)
 
     said = said_at(0.5)
     if noise_sd is not None:
@@ -166,8 +166,8 @@ def candidates_at(
     return Candidates(points, said, variance)
 
 
-def next_places(
-    of: Wanted, candidates: Candidates, count: int = 1, *, exact: bool = False
+def rank_places(
+    of: Target, candidates: Candidates, count: int = 1, *, exact: bool = False
 ) -> NextPlaces:
     """The best of the candidates, and what each would tell of the quantity."""
     num_draws = len(candidates.said)

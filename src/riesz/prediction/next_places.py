@@ -36,7 +36,7 @@ LAGS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class Exceedance:
     """On which side of a value each part lies, and how much was learned of it already."""
 
     above: Bool[np.ndarray, "draw part"]
@@ -54,7 +54,7 @@ class Sides:
 
 
 @dataclass(frozen=True, eq=False)
-class Joint:
+class JointDraws:
     """Draws of a quantity and of what measurements at places would scatter about, such that
     products of columns are covariances.
 
@@ -67,9 +67,11 @@ class Joint:
     said: AtPlaces
     noise: OfPlaces  # variances
     worth: float
-    sides: Sides | None = None
+    sides: Exceedance | None = None
 
-    def without(self, rows: Bool[np.ndarray, " draw"], places: Int[np.ndarray, " some"]) -> "Joint":
+    def without(
+        self, rows: Bool[np.ndarray, " draw"], places: Int[np.ndarray, " some"]
+    ) -> "JointDraws":
         """Of other draws than these, at some places."""
         kept, sides = ~rows, self.sides
         share = kept.mean()
@@ -80,7 +82,7 @@ class Joint:
         if sides is not None:
             variance = np.einsum("dp,dp->p", parts, parts)
             sides = dataclasses.replace(sides, above=sides.above[kept], variance=variance)
-        return Joint(parts, said, self.noise[places], share * self.worth, sides)
+        return JointDraws(parts, said, self.noise[places], share * self.worth, sides)
 
 
 def joint_of(
@@ -91,17 +93,19 @@ def joint_of(
     *,
     above: Bool[np.ndarray, "draw part"] | None = None,
     exact: bool = False,
-) -> Joint:
+) -> JointDraws:
     """From draws; `exact` are those that have the very moments of a normal distribution."""
     worth = np.inf if exact else independent_draws(said)
     scale = np.sqrt(len(said) if exact else len(said) - 1)
     parts, said = ((own - own.mean(axis=0)) / scale for own in (parts, said))
     if above is None:
-        return Joint(compressed(parts * np.sqrt(weights)), said, noise, worth)
+        return JointDraws(compress(parts * np.sqrt(weights)), said, noise, worth)
     variance = np.einsum("dp,dp->p", parts, parts)
     open_yet = above.any(axis=0) & ~above.all(axis=0) & (variance > 0)
-    sides = Sides(above[:, open_yet], weights[open_yet], variance[open_yet], 0 * weights[open_yet])
-    return Joint(parts[:, open_yet], said, noise, worth, sides)
+    sides = Exceedance(
+        above[:, open_yet], weights[open_yet], variance[open_yet], 0 * weights[open_yet]
+    )
+    return JointDraws(parts[:, open_yet], said, noise, worth, sides)
 
 
 def independent_draws(said: AtPlaces) -> float:
@@ -125,7 +129,7 @@ def independent_draws(said: AtPlaces) -> float:
     return count / (1 + 2 * chained + alike(half))
 
 
-def compressed(scaled: AtParts) -> Float[np.ndarray, "draw combination"]:
+def compress(scaled: AtParts) -> Float[np.ndarray, "draw combination"]:
     """Fewer columns with the same inner products between draws, by Cholesky with pivots."""
     left = np.einsum("dp,dp->d", scaled, scaled)
     goal, found = LEFT_OUT * left.sum(), np.zeros((len(scaled), 0))
@@ -140,7 +144,7 @@ def compressed(scaled: AtParts) -> Float[np.ndarray, "draw combination"]:
     return found
 
 
-def squared(
+def square_of(
     covariance: Float[np.ndarray, "part place"],
     variance: Float[np.ndarray, "part 1"],
     said: OfPlaces,
@@ -151,23 +155,23 @@ def squared(
     return covariance**2 * (1 + 1 / worth) - variance * said / worth
 
 
-def amount(joint: Joint) -> float:
+def amount(joint: JointDraws) -> float:
     """What there is to be learned: the variance, or what is on the wrong side."""
     return float(np.sum(joint.parts**2)) if joint.sides is None else joint.sides.wrong()
 
 
-def drops(joint: Joint) -> OfPlaces:
+def drops(joint: JointDraws) -> OfPlaces:
     """How much less a measurement at each place alone would leave, on average."""
     starts = range(0, joint.said.shape[1], BLOCK)
     return np.concatenate([drops_at(joint, slice(start, start + BLOCK)) for start in starts])
 
 
-def drops_at(joint: Joint, part: slice) -> OfPlaces:
+def drops_at(joint: JointDraws, part: slice) -> OfPlaces:
     said, noise, sides = joint.said[:, part], joint.noise[part], joint.sides
     own = np.einsum("dc,dc->c", said, said)
     covariance = joint.parts.T @ said
     variance = np.einsum("dp,dp->p", joint.parts, joint.parts)[:, None]
-    shares = squared(covariance, variance, own, joint.worth) / np.maximum(own + noise, 1e-300)
+    shares = square_of(covariance, variance, own, joint.worth) / np.maximum(own + noise, 1e-300)
     if sides is None:
         return shares.sum(axis=0)
     scores = sides.scores()[:, None]
@@ -195,7 +199,7 @@ def wrong_after(
     return 2 * owens_t(scores, slope)
 
 
-def conditioned(joint: Joint, place: int) -> Joint:
+def condition_on(joint: JointDraws, place: int) -> JointDraws:
     """The same after a measurement there: draws are moved so that their covariances are those that
     then hold, without noise of their own (the square-root filter of Potter 1963)."""
     own = joint.said[:, place]
@@ -207,14 +211,14 @@ def conditioned(joint: Joint, place: int) -> Joint:
     sides = joint.sides
     if sides is not None:
         held = np.einsum("dp,dp->p", joint.parts, joint.parts)[:, None]
-        found = squared((joint.parts.T @ own)[:, None], held, own[None] @ own, joint.worth)[:, 0]
+        found = square_of((joint.parts.T @ own)[:, None], held, own[None] @ own, joint.worth)[:, 0]
         taken = np.clip(sides.taken + gain * found, 0.0, sides.variance)
         sides = dataclasses.replace(sides, taken=taken)
     parts, said = (one - shift * np.outer(own, own @ one) for one in (joint.parts, joint.said))
     return dataclasses.replace(joint, parts=parts, said=said, sides=sides)
 
 
-def errors(joint: Joint, places: Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
+def errors(joint: JointDraws, places: Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
     """Monte-Carlo errors of the shares that measurements alone would take: by leaving draws out,
     those that belong together at once (Quenouille's jackknife)."""
     if np.isinf(joint.worth):
@@ -255,7 +259,7 @@ class NextPlaces:
 
 
 def best_places(
-    joint: Joint, points: Float[np.ndarray, "place dim"], count: int, quantity: str, words: str
+    joint: JointDraws, points: Float[np.ndarray, "place dim"], count: int, quantity: str, words: str
 ) -> NextPlaces:
     """The best for one measurement, then the best to follow, and so on; no place is taken twice."""
     if not 1 <= count <= len(points):
@@ -273,7 +277,7 @@ def best_places(
     chosen, cumulative, left = [], [], joint
     for number in range(count):
         if number:
-            left = conditioned(left, chosen[-1])
+            left = condition_on(left, chosen[-1])
             found = drops(left)
         found[chosen] = -np.inf
         chosen.append(int(np.argmax(found)))

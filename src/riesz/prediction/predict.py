@@ -25,7 +25,7 @@ from riesz.prediction.statistics import (
     NUM_DRAWS,
     Prediction,
     check_thresholds,
-    gathered,
+    collect,
 )
 from riesz.problem.dependence import dependence
 from riesz.problem.problem import InverseProblem
@@ -52,7 +52,7 @@ class Plain(eqx.Module):
         return self.quantity(problem, state, z)
 
 
-class Measured(eqx.Module):
+class NewMeasurement(eqx.Module):
     """A new measurement at each point, or at each sensor: the state with noise."""
 
     where: Places | None
@@ -62,14 +62,14 @@ class Measured(eqx.Module):
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
         if self.where is None:
-            return measured(key, problem, problem.predicted(state, z), z)
+            return add_noise(key, problem, problem.predicted(state, z), z)
         there = states_at(problem.forward, self.where, state, z)
         likelihood = problem.likelihood
         there = likelihood.elsewhere(there, z, self.design)
         return jnp.asarray(likelihood.new(there, z).sample(key), there.dtype)
 
 
-def measured(
+def add_noise(
     key: PRNGKeyArray, problem: InverseProblem, values: Float[Array, " point"], z: PyTree
 ) -> Float[Array, " point"]:
     """Values with noise of the likelihood's kind."""
@@ -97,13 +97,13 @@ def predict(
     several experiments, `experiment` says whose state it is, counted from 0. With `keep_draws` the
     draws themselves are in `Prediction.draws`.
     """
-    where = located(posterior.problem, at, tolerance)
+    where = locate_places(posterior.problem, at, tolerance)
     if isinstance(quantity, str):
         quantity = quantity_named(posterior.problem, quantity, where, experiment)
     elif at is not None:
         raise RieszError("a function of (problem, state, z) knows its places: leave `at` out.")
     settings = (num_draws, seed, quantiles, exceed)
-    return statistics(posterior, Plain(quantity), at, *settings, keep_draws=keep_draws)
+    return summarise(posterior, Plain(quantity), at, *settings, keep_draws=keep_draws)
 
 
 def new_measurements(
@@ -111,14 +111,14 @@ def new_measurements(
     at: ArrayLike | Grid | None,
     design: ArrayLike | None = None,
     tolerance: float | None = None,
-) -> Measured:
+) -> NewMeasurement:
     """At points, a row of covariates each, or at the sensors."""
-    where = located(problem, at, tolerance)
+    where = locate_places(problem, at, tolerance)
     if where is None:
-        return Measured(None)
+        return NewMeasurement(None)
     points = at.points if isinstance(at, Grid) else np.atleast_2d(np.asarray(at, float))
     found = design_elsewhere(problem.likelihood, design, len(points))
-    return Measured(where, None if found is None else jnp.asarray(found))
+    return NewMeasurement(where, None if found is None else jnp.asarray(found))
 
 
 def quantity_draws(
@@ -137,13 +137,13 @@ def quantity_draws(
     """
     with progress_bar(progress) as shown:
         task, chunks = shown.add_task("draws", total=num_draws, terms=""), []
-        for chunk in drawn_chunks(posterior, sampler, num_draws, seed, numbers):
+        for chunk in draw_chunks(posterior, sampler, num_draws, seed, numbers):
             chunks.append(chunk)
             shown.update(task, advance=len(jax.tree.leaves(chunk)[0]))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
 
-def located(
+def locate_places(
     problem: InverseProblem, at: ArrayLike | Grid | None, tolerance: float | None
 ) -> Places | None:
     if at is None:
@@ -151,7 +151,7 @@ def located(
     return places(problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance)
 
 
-def statistics(
+def summarise(
     posterior: Posterior,
     sampler: Sampler,
     at: ArrayLike | Grid | None,
@@ -165,12 +165,12 @@ def statistics(
     """Statistics over draws, on the grid where one was given."""
     check_levels(quantiles)
     check_thresholds(exceed)
-    chunks = drawn_chunks(posterior, sampler, num_draws, seed)
-    found = gathered(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
+    chunks = draw_chunks(posterior, sampler, num_draws, seed)
+    found = collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
     return found.on_grid(at) if isinstance(at, Grid) else found
 
 
-def drawn_chunks(
+def draw_chunks(
     posterior: Posterior,
     sampler: Sampler,
     num_draws: int,
@@ -185,7 +185,7 @@ def drawn_chunks(
     wanted = problem.time is None
     if numbers is None:
         numbers = num_numbers(problem, sampler, coordinates)
-        wanted = reads_state(problem, sampler, coordinates)
+        wanted = needs_state(problem, sampler, coordinates)
     together = num_sharing(problem, coordinates)
     size = together * chunk_size(num_draws // together, together * numbers)
     for number, start in enumerate(range(0, num_draws, size)):
@@ -194,13 +194,13 @@ def drawn_chunks(
         own, now = coordinates[rows], jr.split(key)
         z = problem.latents.entries(problem.latents.of_draws(own))
         found = states.from_outside(problem, now[0], own, z) if wanted else no_states(problem, size)
-        shared, own = shared_and_own(z, together)
+        shared, own = split_shared(z, together)
         keys = jr.split(now[1], size).reshape(-1, together)
         values = of_chunk(problem, sampler, keys, shared, own, found)
         yield jax.tree.map(lambda leaf, left=num_draws - start: np.asarray(leaf)[:left], values)
 
 
-def reads_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
+def needs_state(problem: InverseProblem, sampler: Sampler, coordinates: Draws) -> bool:
     """Whether a quantity depends on the state: to solve for one that nobody reads takes minutes."""
     inputs = {
         "state": jax.ShapeDtypeStruct((num_values(problem),), problem.forward.dtype),
@@ -249,7 +249,7 @@ def num_sharing(problem: InverseProblem, coordinates: Draws) -> int:
     return max(size for size in range(1, MOST_TOGETHER + 1) if found % size == 0)
 
 
-def shared_and_own(z: Z, together: int) -> tuple[Z, Z]:
+def split_shared(z: Z, together: int) -> tuple[Z, Z]:
     """What so many draws in a row share, once for each block of them; and the rest, by blocks."""
     shared, own = {}, {}
     for name, entry in z.items():

@@ -21,7 +21,7 @@ Quantity = Callable[[InverseProblem, NodeValues, Any], Any]
 """`quantity(problem, state, z)`."""
 
 
-def at_nodes(problem: InverseProblem, state: Float[Array, " dof"]) -> NodeValues:
+def node_values(problem: InverseProblem, state: Float[Array, " dof"]) -> NodeValues:
     """A state's values at the nodes alone: of quadratic elements, those at mid-edges follow."""
     return state[: problem.forward.space.mesh.num_nodes]
 
@@ -35,7 +35,7 @@ class StateAt(eqx.Module):
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
         own = problem.states(state)[self.experiment]
         if self.where is None:
-            return at_nodes(problem, own)
+            return node_values(problem, own)
         return states_at(problem.forwards[self.experiment], self.where, own, z)
 
 

@@ -44,7 +44,7 @@ def fit_to_data(
         return DataFit(len(observed), num_censored, None, None)
     residuals = observed - drawn.predicted.mean(axis=0)
     residuals = residuals / np.sqrt(np.mean(drawn.noise**2, axis=0))
-    inside = within(observed, drawn.measured, ENDS)
+    inside = in_interval(observed, drawn.measured, ENDS)
     return DataFit(
         num_observations=len(observed),
         num_censored=num_censored,
@@ -53,7 +53,7 @@ def fit_to_data(
     )
 
 
-def within(
+def in_interval(
     observed: Float[np.ndarray, " sensor"],
     measured: Float[np.ndarray, "draw sensor"],
     ends: tuple[float, float],

@@ -61,7 +61,7 @@ def running(draws: Chunk) -> Running:
     return Running(len(draws), np.asarray(mean), np.asarray(squares))
 
 
-def merged(a: Running, b: Running) -> Running:
+def merge(a: Running, b: Running) -> Running:
     """Of both together, without the cancellation of sums of squares (Chan et al. 1979)."""
     count, step = a.count + b.count, b.mean - a.mean
     between = step**2 * a.count * b.count / count
@@ -72,7 +72,7 @@ def merged(a: Running, b: Running) -> Running:
     )
 
 
-def gathered(
+def collect(
     chunks: Iterable[Chunk],
     num_draws: int,
     quantiles: Sequence[float],
@@ -83,9 +83,9 @@ def gathered(
     """Statistics of draws that arrive in chunks."""
     total, kept, above = None, [], dict.fromkeys(map(float, exceed), 0)
     keep = keep_draws or bool(quantiles)
-    for chunk in checked_size(chunks, num_draws, keep=keep):
-        check_finite(chunk)
-        total = running(chunk) if total is None else merged(total, running(chunk))
+    for chunk in limit_size(chunks, num_draws, keep=keep):
+        check_finite_chunk(chunk)
+        total = running(chunk) if total is None else merge(total, running(chunk))
         above = {value: count + (chunk > value).sum(axis=0) for value, count in above.items()}
         kept += [chunk] if keep else []
     if total is None:
@@ -113,7 +113,7 @@ def over_places(
     """Statistics of draws at places, of all draws at once but only some of the places."""
     size = max(NUMBERS_AT_ONCE // num_draws, 1)
     parts = [
-        gathered([draws_at(slice(start, start + size))], num_draws, quantiles, exceed)
+        collect([draws_at(slice(start, start + size))], num_draws, quantiles, exceed)
         for start in range(0, num_places, size)
     ]
     found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
@@ -128,7 +128,7 @@ def check_thresholds(exceed: Sequence[float]) -> None:
         raise RieszError(f"values to exceed are {tuple(exceed)}: they must be finite.")
 
 
-def check_finite(chunk: Chunk) -> None:
+def check_finite_chunk(chunk: Chunk) -> None:
     bad = ~np.isfinite(chunk.reshape(len(chunk), -1)).all(axis=1)
     if bad.any():
         raise RieszError(
@@ -137,7 +137,7 @@ def check_finite(chunk: Chunk) -> None:
         )
 
 
-def checked_size(chunks: Iterable[Chunk], num_draws: int, *, keep: bool) -> Iterator[Chunk]:
+def limit_size(chunks: Iterable[Chunk], num_draws: int, *, keep: bool) -> Iterator[Chunk]:
     for chunk in chunks:
         size = num_draws * chunk[0].size
         if keep and size > KEPT_NUMBERS:

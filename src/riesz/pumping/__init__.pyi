@@ -1,7 +1,7 @@
 from .fit import Fitted as Fitted
 from .fit import closest as closest
 from .fit import fit_test as fit_test
-from .fit import superposed as superposed
+from .fit import superpose as superpose
 from .results import draw_fit as draw_fit
 from .results import missing_physics as missing_physics
 from .tables import rates_in as rates_in

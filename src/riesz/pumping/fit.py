@@ -135,20 +135,20 @@ def fit_test(well: Pumped, seen: Readings, *, noise: str = AUTO, seed: int = 0) 
     With `noise="auto"` errors are of the kind under which the readings are more probable.
     """
     check_readings(well, seen)
-    guess, found, failed = first_guess(well, seen), {}, None
+    guess, found, failed = closed_form_guess(well, seen), {}, None
     for kind in NOISES if noise == AUTO else (noise,):
-        own = pumped_problem(well, seen, *noise_of(kind, seen))
+        own = pumping_problem(well, seen, *noise_of(kind, seen))
         try:
-            found[kind] = normal_about(own, coordinates_of(own, guess), seed)
+            found[kind] = normal_about(own, coordinates_at(own, guess), seed)
         except RieszError as error:
             failed = error
     if not found:
         assert failed is not None
         raise failed
-    evidence = {kind: log_evidence(one) for kind, one in found.items()}
+    evidence = {kind: laplace_evidence(one) for kind, one in found.items()}
     chosen = max(evidence, key=evidence.__getitem__)
     posterior, problem = found[chosen], found[chosen].problem
-    levels = levels_of(problem)
+    levels = level_function(problem)
     predicted = levels(posterior.coordinate_mean())
     coordinates = posterior.sample(jr.key(seed), NUM_DRAWS)
     curves = np.array([levels(one) for one in coordinates[:NUM_CURVES]])
@@ -167,7 +167,7 @@ def fit_test(well: Pumped, seen: Readings, *, noise: str = AUTO, seed: int = 0) 
     )
 
 
-def log_evidence(posterior: Posterior) -> float:
+def laplace_evidence(posterior: Posterior) -> float:
     """Of the readings, by the curvature about the mode."""
     bends = np.log1p(np.asarray(posterior.history["eigenvalues"]))
     return float(-posterior.history["cost"][-1] - 0.5 * bends.sum())
@@ -201,7 +201,7 @@ def normal_about(problem: InverseProblem, start: Coordinates, seed: int = 0) -> 
     return fit(problem, Laplace(start=jnp.asarray(start)), seed=seed, progress=False, check=False)
 
 
-def levels_of(problem: InverseProblem) -> Callable[[Any], Numbers]:
+def level_function(problem: InverseProblem) -> Callable[[Any], Numbers]:
     """What readings should have been, compiled once."""
     found = jax.jit(lambda own: problem.predicted(problem.state(own), problem.z(own)))
 
@@ -213,15 +213,15 @@ def levels_of(problem: InverseProblem) -> Callable[[Any], Numbers]:
     return levels
 
 
-def first_guess(well: Pumped, seen: Readings) -> dict[str, float]:
+def closed_form_guess(well: Pumped, seen: Readings) -> dict[str, float]:
     """By closed forms; what is left over is half noise."""
     values = closest(well, seen)
-    rest = max(rms(seen.level - superposed(well, seen.radius, seen.time, values)), LEAST)
+    rest = max(rms(seen.level - superpose(well, seen.radius, seen.time, values)), LEAST)
     errors = {NOISE_SD: rest / 2, LEVEL_SD: rest, DRIFT_SD: rest / 2, MEMORY: 1.0}
     return values | {"rc": well.well_radius} | errors
 
 
-def coordinates_of(
+def coordinates_at(
     problem: InverseProblem, values: Mapping[str, float], others: Coordinates | None = None
 ) -> Coordinates:
     """Where unknowns have these values; those not named are as in `others`, or at their median."""
@@ -279,7 +279,7 @@ def conductivity_with_skin(well: Pumped) -> Callable[..., Any]:
     return found
 
 
-def pumped_problem(
+def pumping_problem(
     well: Pumped,
     seen: Readings,
     likelihood: AbstractLikelihood,
@@ -331,7 +331,7 @@ def leaky_well_function(u: AnyNumbers, ratio: AnyNumbers) -> AnyNumbers:
     return half * (np.exp(-y - ratio[..., None] ** 2 / (4 * y)) @ weights)
 
 
-def superposed(
+def superpose(
     well: Pumped, radius: AnyNumbers, time: AnyNumbers, values: Mapping[str, float]
 ) -> AnyNumbers:
     """Drawdown about a well of no width, which stores no water, with `values` of its parameters."""
@@ -359,7 +359,7 @@ def closest(well: Pumped, seen: Readings) -> dict[str, float]:
 
     def rest(logs: AnyNumbers) -> np.ndarray:
         values = dict(zip(names, np.exp(logs).tolist(), strict=True))
-        return superposed(well, seen.radius[some], seen.time[some], values) - seen.level[some]
+        return superpose(well, seen.radius[some], seen.time[some], values) - seen.level[some]
 
     starts = [np.log(one) for one in product(*(TRIED[name] for name in names))]
     starts.sort(key=lambda logs: float(np.sum(rest(logs) ** 2)))

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from riesz.io.store.files import prepared_folder
+from riesz.io.store.files import make_folder
 from riesz.io.store.results import Row, write_csv, write_results
 from riesz.plot.figure import new_figure, save_figure
 from riesz.posterior.checks import rms
@@ -50,7 +50,7 @@ def parameter_row(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
     return {"mean": mean, "sd": sd, "q025": low, "q975": high}
 
 
-def rows_of(well: Pumped, found: Fitted, *, knows_thickness: bool) -> list[Row]:
+def parameter_rows(well: Pumped, found: Fitted, *, knows_thickness: bool) -> list[Row]:
     """T and S, and k and Ss where the thickness is known; then what else there is."""
     draws = found.draws
     told = {"T": draws["k"] * well.thickness, "S": draws["Ss"] * well.thickness}
@@ -60,7 +60,9 @@ def rows_of(well: Pumped, found: Fitted, *, knows_thickness: bool) -> list[Row]:
     ]
 
 
-def summary_of(well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]) -> dict[str, Any]:
+def summarise_test(
+    well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]
+) -> dict[str, Any]:
     means = {row["parameter"]: row["mean"] for row in rows}
     strange = out_of_range(well, seen, means)
     return {
@@ -78,7 +80,7 @@ def summary_of(well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row])
 
 def write_test(out: Path, seen: Readings, found: Fitted, content: Mapping[str, Any]) -> None:
     """All files of a test, the first of which holds this content."""
-    prepared_folder(out)
+    make_folder(out)
     write_results(out / "results.json", content)
     write_csv(out / "parameters.csv", content["rows"])
     columns = (seen.radius, seen.time, seen.level, found.predicted, *found.band, found.residual)
@@ -147,11 +149,11 @@ def missing_physics(well: Pumped, seen: Readings, residual: Numbers) -> tuple[st
     """What the model may lack, in words, with what in the residuals says so."""
     found = [between_wells(well, seen, residual), odd_well(seen, residual)]
     if correlation(residual, seen) > FOLLOWING:
-        found.insert(0, in_time(well, *thirds(residual, seen)))
+        found.insert(0, time_pattern(well, *thirds(residual, seen)))
     return tuple(one for one in found if one)
 
 
-def in_time(well: Pumped, early: float, middle: float, late: float) -> str:
+def time_pattern(well: Pumped, early: float, middle: float, late: float) -> str:
     """Bent residuals: less drawdown than the model at both ends and more between, or reversed."""
     bend = middle - (early + late) / 2
     if max(abs(early), abs(middle), abs(late)) < NOTICED:

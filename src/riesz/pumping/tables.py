@@ -27,16 +27,16 @@ TIME, DRAWDOWN, HEAD = ("time", "t"), ("drawdown", "s"), ("head", "level", "h")
 DISTANCE, WELL, RATE = ("r", "distance", "radius"), ("well", "name", "piezometer"), ("rate", "q")
 
 
-def parted(name: str) -> tuple[str, str]:
+def split_unit(name: str) -> tuple[str, str]:
     """What a column holds, and its unit: `rate_m3_d` is a rate in m3/d."""
     first, *rest = [part for part in re.split(r"[\s_,\[\]()]+", name.lower()) if part] or [""]
     return first, "/".join(rest)
 
 
-def column_of(table: TextTable, words: tuple[str, ...]) -> str | None:
+def find_column(table: TextTable, words: tuple[str, ...]) -> str | None:
     """The only column that begins with one of these words; none where there is none."""
-    names = [name for word in words for name in table.header if parted(name)[0] == word]
-    if len(names) > 1 and parted(names[0])[0] == parted(names[1])[0]:
+    names = [name for word in words for name in table.header if split_unit(name)[0] == word]
+    if len(names) > 1 and split_unit(names[0])[0] == split_unit(names[1])[0]:
         raise FileFormatError(
             f"{table.path} has several columns of {words[0]}, {', '.join(names)}: leave one."
         )
@@ -51,13 +51,13 @@ def quantity(
     name: str | None = None,
 ) -> Float[np.ndarray, " row"]:
     """A column in metres or days, by the unit in its name or else by the one that is given."""
-    name = name or column_of(table, words)
+    name = name or find_column(table, words)
     if name is None:
         raise FileFormatError(
             f"{table.path} has no column of {words[0]}: call it {any_of(words)}, with its unit "
             f"behind it. It has {', '.join(table.header)}."
         )
-    word, own = parted(name)
+    word, own = split_unit(name)
     chosen, option = own if own in units else unit, OPTIONS[id(units)]
     if chosen is None:
         raise FileFormatError(
@@ -73,7 +73,7 @@ def factor(unit: str, units: Mapping[str, float]) -> float:
     return units[unit]
 
 
-def opened(path: Path) -> TextTable:
+def open_table(path: Path) -> TextTable:
     table = read_csv(path)
     if not table.num_rows:
         raise FileFormatError(f"{path} has no rows.")
@@ -93,15 +93,15 @@ def read_readings(
     `level` names the column of drawdowns, where it is none of those known; `distance`, in metres,
     is that of all readings where no column tells it.
     """
-    table = opened(path)
+    table = open_table(path)
     time = quantity(table, TIME, TIMES, time_unit)
-    if distance is not None and column_of(table, DISTANCE) is None:
+    if distance is not None and find_column(table, DISTANCE) is None:
         radius = np.full(table.num_rows, distance)
     else:
         radius = quantity(table, DISTANCE, LENGTHS, length_unit)
-    well = column_of(table, WELL)
+    well = find_column(table, WELL)
     names = table.words(well) if well else [f"{one:.4g} m" for one in radius]
-    if level is None and column_of(table, DRAWDOWN) is None and column_of(table, HEAD):
+    if level is None and find_column(table, DRAWDOWN) is None and find_column(table, HEAD):
         levels = falls(table, quantity(table, HEAD, LENGTHS, length_unit), time, names)
     else:
         levels = quantity(table, DRAWDOWN, LENGTHS, length_unit, level)
@@ -157,7 +157,7 @@ def rates_in(
         raise RieszError(
             f"--rate is {text!r}: give a number, or a table with columns of time and rate."
         )
-    table = opened(path)
+    table = open_table(path)
     time = quantity(table, TIME, TIMES, time_unit)
     rate = quantity(table, RATE, RATES, unit)
     (back,) = np.nonzero(np.diff(time, prepend=-np.finfo(float).tiny) <= 0)

@@ -19,7 +19,7 @@ from riesz.case.file.equation import as_tensor
 from riesz.case.file.problem import Stored, read_case, read_problem
 from riesz.diagnose.summary import rows_of
 from riesz.mesh.mesh import Mesh
-from riesz.prediction.drawing import mapped_fields, unknown_draws
+from riesz.prediction.drawing import interior_fields, unknown_draws
 
 STRIP = """crs = "EPSG:32612"
 [domain]
@@ -245,7 +245,7 @@ def test_all_together_is_the_same_problem_as_in_python(tmp_path):
 
     found, wanted = (np.asarray(residual(one, coordinates)) for one in (problem, own))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
-    assert mapped_fields(problem) == ("k", "r")
+    assert interior_fields(problem) == ("k", "r")
     sizes = dict.fromkeys(problem.latents.names, 1) | {"k": mesh.num_nodes, "r": 3}
     draws = {name: unknown_draws(problem, name, np.ones((2, n))) for name, n in sizes.items()}
     assert [row["unknown"] for row in rows_of(draws, mesh)] == [

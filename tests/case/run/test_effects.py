@@ -25,7 +25,7 @@ from riesz.case.run.writing import make_run
 from riesz.errors import RieszError
 from riesz.geometry.crs import projected
 from riesz.io.maps.raster import Band, write_raster
-from riesz.io.store.draws import Kept, read_draws, write_draws
+from riesz.io.store.draws import StoredDraws, read_draws, write_draws
 from riesz.mesh.grid import Grid, grid
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -254,7 +254,7 @@ def test_the_check_and_the_report_tell_of_the_local_effect(run):
 
 def test_draws_with_what_neighbours_share_come_back_from_their_file(run, tmp_path):
     draws = run.draws()
-    write_draws(tmp_path / "draws.npz", Kept(draws, FACTS))
+    write_draws(tmp_path / "draws.npz", StoredDraws(draws, FACTS))
     again = read_draws(tmp_path / "draws.npz").draws
     assert eqx.tree_equal(again, draws)
     points = np.array([[1.0, 1.0], [3.0, 0.5]])

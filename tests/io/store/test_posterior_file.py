@@ -21,7 +21,7 @@ from riesz.fem.linear.linear_solve import Dense
 from riesz.fem.terms.weakform import diffusion, reaction, source
 from riesz.io.store.modules import from_plain, to_plain
 from riesz.io.store.posterior import MANIFEST, load_posterior, save_posterior
-from riesz.io.store.probe import agree, differing_parts, digest, probe, tolerance_of
+from riesz.io.store.probe import agree, differing_parts, digest, probe, probe_tolerance
 from riesz.mesh.shapes import rectangle
 from riesz.observe.likelihood import Gaussian, StudentT
 from riesz.observe.observations import observations
@@ -193,7 +193,7 @@ def test_numbers_agree_up_to_the_rounding_of_their_precision():
             for part, rows in numbers.items()
         }
 
-    double, single = tolerance_of("float64", "float64"), tolerance_of("float64", "float32")
+    double, single = probe_tolerance("float64", "float64"), probe_tolerance("float64", "float32")
     assert differing_parts(changed(1 + 1e-9), numbers, double) == []
     assert differing_parts(changed(1 + 1e-5), numbers, single) == []
     assert differing_parts(changed(1 + 1e-5), numbers, double) == ["the prior of 'f'"]

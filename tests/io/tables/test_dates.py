@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riesz.errors import FileFormatError
-from riesz.io.tables.dates import DAY_FIRST, MONTH_FIRST, YEARS, moments_at, spelt_dates, times_in
+from riesz.io.tables.dates import DAY_FIRST, MONTH_FIRST, YEARS, format_dates, moments_at, times_in
 from riesz.io.tables.layers import read_csv
 
 
@@ -102,8 +102,8 @@ def test_years_have_the_length_of_their_calendar():
 )
 def test_dates_are_written_as_they_were_read(cells):
     found = read(*cells)
-    assert spelt_dates(found.moments) == cells
-    assert spelt_dates(moments_at(found.numbers, found.origin)) == cells
+    assert format_dates(found.moments) == cells
+    assert format_dates(moments_at(found.numbers, found.origin)) == cells
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_table_has_times(tmp_path):
     path = tmp_path / "levels.csv"
     path.write_text("site,date\nA,1971-09-21\nA,1971-11-22\n")
     found = read_csv(path).times("date")
-    assert spelt_dates(found.moments) == ["1971-09-21", "1971-11-22"]
+    assert format_dates(found.moments) == ["1971-09-21", "1971-11-22"]
     path.write_text("site,date\nA,1971-09-21\n\nA,\n")
     with pytest.raises(FileFormatError, match=r"levels.csv, line 4: date is empty"):
         read_csv(path).times("date")

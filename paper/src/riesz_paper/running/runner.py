@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from riesz.errors import RieszError
-from riesz.io.store.files import prepared_folder, replacing
+from riesz.io.store.files import make_folder, replacing
 from riesz.io.store.results import Row, markdown_table, read_results, results, write_results
 from riesz_paper.running.task import Experiment, Task
 from riesz_paper.running.workers import Build, rows_of_workers
@@ -39,7 +39,7 @@ def run_experiment(
 
     `workers` is how processes build the experiment for themselves, and how many of them.
     """
-    file = prepared_folder(out) / RESULTS_FILE
+    file = make_folder(out) / RESULTS_FILE
     earlier = earlier_run(file, experiment, seed) if resume else None
     rows = [] if earlier is None else list(earlier["rows"])
     parts = [] if earlier is None else parts_of(earlier)

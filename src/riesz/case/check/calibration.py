@@ -7,7 +7,7 @@ from riesz.case.file.problem import Case
 from riesz.diagnose.calibration import Calibration
 from riesz.diagnose.simulation import sbc
 from riesz.engines.amortise.engine import Amortise
-from riesz.io.store.files import prepared_folder
+from riesz.io.store.files import make_folder
 from riesz.io.store.results import results, write_results
 from riesz.plot.figure import save_figure
 from riesz.plot.posterior import ranks_figure
@@ -24,7 +24,7 @@ def calibrate_case(
     With `out`, a folder, what was found is kept there as results.json and ranks.png.
     """
     Amortise().check(case.problem)
-    folder = None if out is None else prepared_folder(Path(out))
+    folder = None if out is None else make_folder(Path(out))
     found = sbc(case.problem, num_data_sets=num_data_sets, seed=seed)
     if folder is not None:
         words = ["riesz", "check", str(case.path), "--calibrate"]

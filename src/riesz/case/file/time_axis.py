@@ -14,7 +14,7 @@ from riesz.errors import FileFormatError
 from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import SteadyState
 from riesz.fem.time.scheme import SDIRK2
-from riesz.io.tables.dates import Times, spelt_dates
+from riesz.io.tables.dates import Times, format_dates
 from riesz.problem.observation_in_time import Recording
 
 STEADY = "steady"
@@ -175,7 +175,7 @@ def time_notes(time: Recording | None) -> list[str]:
     """What a reader of maps must know."""
     if time is None:
         return []
-    last = spelt_dates(time.axis.dates(time.axis.times[-1:])) if time.axis.origin else None
+    last = format_dates(time.axis.dates(time.axis.times[-1:])) if time.axis.origin else None
     when = last[0] if last else f"{time.axis.times[-1]:g}"
     return [f"maps show the state at {when}, where [time] ends, unless other dates are asked for"]
 

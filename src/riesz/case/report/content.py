@@ -26,8 +26,8 @@ from riesz.io.store.results import read_results
 from riesz.mesh.grid import Grid, arrow_grid
 from riesz.mesh.locate import locate
 from riesz.prediction.draws import PosteriorDraws
-from riesz.prediction.elsewhere import elsewhere
-from riesz.prediction.learned import Learned
+from riesz.prediction.elsewhere import new_points
+from riesz.prediction.learned import Contraction
 from riesz.prediction.sensors import DataFit, fit_to_data
 
 MOST_ARROWS = 24
@@ -71,7 +71,7 @@ class Content:
     unknowns: tuple[str, ...]
     maps: tuple[FieldMap, ...]
     noise_note: str | None  # which noise they are for
-    parameters: tuple[Learned, ...]
+    parameters: tuple[Contraction, ...]
     measurements: Measurements
     flow: Flow | None
     curves: dict[str, Float[np.ndarray, "line step"]]
@@ -161,7 +161,7 @@ def course_of(run: Run, measured: Measurand, pixels: Grid, seed: int) -> dict[st
         points = np.tile(place, (len(axis.times), 1))
         site = None if errors is None else errors.numbers_at(points)
         at = {"given": states, "site": site, "when": axis.times}
-        there = elsewhere(last, points, None, seed=seed, **at)
+        there = new_points(last, points, None, seed=seed, **at)
         of = there.expected if draws.shifts.scatter is None else there.measured
         values = np.asarray(measured.of(of(slice(None))))
         ends = np.quantile(values, (0.025, 0.975), axis=0)
@@ -193,7 +193,7 @@ def maps_of(
     itself where that is another, and the fields."""
     points = pixels.points
     where, shifts = locate(draws.mesh, points), draws.shifts
-    there = elsewhere(draws, points, where, seed=seed)
+    there = new_points(draws, points, where, seed=seed)
     said = there.said(slice(None))
     name, unit = measured.name, measured.unit
     maps = []

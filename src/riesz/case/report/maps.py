@@ -73,8 +73,8 @@ def encode_map(one: FieldMap) -> dict[str, Any]:
         "title": one.title,
         "unit": one.unit or "",
         "logarithmic": bool(low > 0 and high > DECADES * low),
-        "mean": quantise(one.mean),
-        "sd": quantise(one.sd),
+        "mean": pack_values(one.mean),
+        "sd": pack_values(one.sd),
         "scores": as_text(bytes_of_scores.T),
         "thresholds": thresholds(one),
     }
@@ -88,7 +88,7 @@ def thresholds(one: FieldMap) -> list[float]:
     return [low, float(np.median(one.mean)), high]
 
 
-def quantise(values: Float[np.ndarray, " pixel"]) -> dict[str, Any]:
+def pack_values(values: Float[np.ndarray, " pixel"]) -> dict[str, Any]:
     """Two bytes each between the smallest and the largest."""
     low, high = float(values.min()), float(values.max())
     scale = (high - low) or 1.0

@@ -12,7 +12,7 @@ from riesz.comparison.found import KRIGING, PLANE, Comparison
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import engine_of
 from riesz.errors import RieszError
-from riesz.io.store.files import prepared_folder
+from riesz.io.store.files import make_folder
 from riesz.io.store.results import results, write_csv, write_results
 from riesz.plot.comparison import comparison_figure
 from riesz.plot.figure import save_figure
@@ -44,7 +44,7 @@ def compare_runs(
                 f"{next(iter(runs))} and {name} do not model the same numbers: one takes "
                 "logarithms by `transform` and the other does not. Fit both in one way."
             )
-    folder = None if out is None else prepared_folder(Path(out))
+    folder = None if out is None else make_folder(Path(out))
     is_log = first.observations.transform == "log"
     found = compare(
         {name: run.posterior for name, run in runs.items()},

@@ -20,7 +20,7 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.misfit import MISFIT, read_misfit
 from riesz.case.table import Decisions, parse_table, toml_in
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.draws import Kept, read_draws
+from riesz.io.store.draws import StoredDraws, read_draws
 from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results, versions
 from riesz.posterior.facts import FitFacts
@@ -151,7 +151,7 @@ class Run:
         return read_data_rows(self.folder / TABLE, self.observations)
 
     @cached_property
-    def kept(self) -> Kept | None:
+    def kept(self) -> StoredDraws | None:
         """What stands in the folder beside the posterior; runs of older versions have none."""
         if self.before is not None:
             return None

@@ -41,11 +41,11 @@ from riesz.prediction.next_draws import (
     BUDGET,
     EXCEED,
     STATE,
-    Wanted,
+    Target,
     candidates_at,
-    next_places,
+    rank_places,
+    target,
     threshold_in,
-    wanted,
 )
 from riesz.prediction.next_places import NextPlaces
 
@@ -151,7 +151,7 @@ def find_next(
     check_covariates(request.covariates, run)
     measured = measurand_of(run.observations).linked(known.shifts.scatter)
     named, level = target_of(quantity, measured, known)
-    wanted(known, named, level=level)  # raises where there is no such quantity, before any march
+    target(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
     at, notes = places_at(request, run, known.mesh), []
@@ -179,9 +179,9 @@ def find_next(
         given=first.states,
         noise_sd=noise,
     )
-    of = dataclasses.replace(wanted(draws, named, level=level), name=quantity)
+    of = dataclasses.replace(target(draws, named, level=level), name=quantity)
     return Ranking(
-        run, at, scene, next_places(with_words(of, quantity), there, count), tuple(notes)
+        run, at, scene, rank_places(with_words(of, quantity), there, count), tuple(notes)
     )
 
 
@@ -218,7 +218,7 @@ def target_of(
     return quantity, float(np.log(value))
 
 
-def with_words(of: Wanted, quantity: str) -> Wanted:
+def with_words(of: Target, quantity: str) -> Target:
     """With the words of a report for a line of the budget."""
     if not quantity.startswith(BUDGET):
         return of

@@ -29,7 +29,7 @@ from riesz.mesh.grid import Grid
 from riesz.posterior.posterior import ExactStates, Posterior
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
 from riesz.prediction.in_time import reading
-from riesz.prediction.predict import Plain, located, predict, quantity_draws
+from riesz.prediction.predict import Plain, locate_places, predict, quantity_draws
 from riesz.prediction.quantity import quantity_named
 from riesz.prediction.statistics import Prediction
 from riesz.problem.unknowns import FLUX
@@ -106,5 +106,5 @@ def flux_draws(
     posterior: Posterior, at: Where, num_draws: int, seed: int
 ) -> Float[np.ndarray, "draw point 2"]:
     problem = posterior.problem
-    quantity = quantity_named(problem, FLUX, located(problem, at, None), 0)
+    quantity = quantity_named(problem, FLUX, locate_places(problem, at, None), 0)
     return quantity_draws(posterior, Plain(quantity), num_draws=num_draws, seed=seed)

@@ -43,7 +43,7 @@ from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 from riesz.observe.sites import UNREAD, SiteErrors
 from riesz.prediction.draws import PosteriorDraws
-from riesz.prediction.elsewhere import elsewhere
+from riesz.prediction.elsewhere import new_points
 from riesz.prediction.statistics import Prediction, over_places
 
 DATED = "riesz.case.run.dated"
@@ -299,7 +299,7 @@ def draws_at(
     name, points, draws = request.quantity, scene.points, then.draws
     where = None if scene.at is None else locate(draws.mesh, points)
     design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
-    there = elsewhere(
+    there = new_points(
         *(draws, points, where, design),
         given=then.states,
         seed=request.seed,

@@ -17,7 +17,7 @@ from riesz.case.run.measured import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules
-from riesz.io.tables.dates import spelt_dates
+from riesz.io.tables.dates import format_dates
 from riesz.io.tables.layers import TextTable
 from riesz.mesh.grid import Grid
 from riesz.prediction.draws import AtPlaces, PosteriorDraws
@@ -237,7 +237,7 @@ Where = Grid | Float[np.ndarray, "point 2"] | None
 
 def format_times(times: Times) -> list[str]:
     """As files write them."""
-    return spelt_dates(times) if times.dtype.kind == "M" else [f"{time:.12g}" for time in times]
+    return format_dates(times) if times.dtype.kind == "M" else [f"{time:.12g}" for time in times]
 
 
 class Then(NamedTuple):

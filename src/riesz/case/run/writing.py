@@ -56,7 +56,7 @@ from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit, reason
 from riesz.io.meshes.files import write_npz
 from riesz.io.store.checkpoint import Checkpoint, differing_fits, fit_identity, plain_settings
-from riesz.io.store.draws import Kept as KeptDraws
+from riesz.io.store.draws import StoredDraws as KeptDraws
 from riesz.io.store.draws import write_draws
 from riesz.io.store.files import settle, write_bytes
 from riesz.io.store.posterior import save_posterior

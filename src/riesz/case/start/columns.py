@@ -11,7 +11,7 @@ from jaxtyping import Float
 from riesz.case.data.read import AS_FLOAT
 from riesz.errors import FileFormatError
 from riesz.geometry.crs import could_be_degrees
-from riesz.io.tables.layers import TextTable, column_of
+from riesz.io.tables.layers import TextTable, column_index
 from riesz.io.tables.numbers import is_none, number_in, number_or_limit
 
 Box = Float[np.ndarray, "corner 2"]
@@ -131,7 +131,7 @@ def guess_columns(
     """
     for name, of in ((x, places), (y, places), (value, table)):
         if name is not None:
-            column_of(of.path, name, of.header)
+            column_index(of.path, name, of.header)
             check_numeric(of, name)
     why = []
     if x is None or y is None:

@@ -42,7 +42,7 @@ from riesz.errors import FileFormatError, RieszError, error_context
 from riesz.geometry.crs import unit_clash
 from riesz.geometry.outline import Outline, contains
 from riesz.io.maps.outlines import OutlineFile
-from riesz.io.tables.layers import TextTable, column_of, read_table
+from riesz.io.tables.layers import TextTable, column_index, read_table
 from riesz.io.tables.numbers import number_or_limit
 
 Numbers = Float[np.ndarray, " row"]
@@ -265,7 +265,7 @@ def usable_covariates(table: TextTable, values: Numbers, names: Guess, asked: Hi
     for name in asked.covariates:
         if asked.covariates.count(name) > 1:
             raise RieszError(f"--covariates names {name} twice: name it once.")
-        column_of(table.path, name, table.header)
+        column_index(table.path, name, table.header)
         if name in (names.x, names.y, names.value):
             raise RieszError(f"--covariates names {name}, which is a coordinate or the value.")
         cells = covariate_in(table, name)

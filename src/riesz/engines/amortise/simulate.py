@@ -31,7 +31,7 @@ from riesz.observe.observables import AtPoints
 from riesz.observe.observations import Observations
 from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, ExactStates, SurrogateStates
-from riesz.prediction.predict import measured
+from riesz.prediction.predict import add_noise
 from riesz.problem.posing import with_observations
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.surrogate.surrogate import Surrogate
@@ -231,7 +231,7 @@ class Simulator(eqx.Module):
 
     def observed(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
         values = self.predicted(coordinates)
-        return measured(key, self.problem, values, self.problem.z(coordinates))
+        return add_noise(key, self.problem, values, self.problem.z(coordinates))
 
     def log_likelihood(
         self, observed: Observed | Readings, coordinates: Coordinates

@@ -72,13 +72,13 @@ def contour_lines(grid: Grid, band: Band) -> Iterator[tuple[float, Float[np.ndar
         return
     x, y = grid.axes
     found = contour_generator(x, y, np.ma.masked_invalid(band.values))
-    for level in levels_of(band):
+    for level in contour_levels(band):
         for line in found.lines(level):
             if len(line) > 1:
                 yield level, np.asarray(line)
 
 
-def levels_of(band: Band) -> list[float]:
+def contour_levels(band: Band) -> list[float]:
     """Round numbers between the smallest and the largest value."""
     low, high = finite_range(band)
     marks = PROBABILITIES

@@ -102,20 +102,20 @@ def read_shapes(
     if crs is None or same_crs(crs, into):
         return content, crs
     with error_context(path):
-        return moved(content, crs, into), into
+        return reproject(content, crs, into), into
 
 
-def moved(content: Any, source: str, target: str) -> Any:
+def reproject(content: Any, source: str, target: str) -> Any:
     """GeoJSON with its coordinates in another crs, and nothing said of the old one."""
     if isinstance(content, Mapping):
         kept = {key: one for key, one in content.items() if key not in ("crs", "crs_proj4", "bbox")}
         for key in {"features", "geometry", "geometries"} & kept.keys():
-            kept[key] = moved(kept[key], source, target)
+            kept[key] = reproject(kept[key], source, target)
         if "coordinates" in kept:
             kept["coordinates"] = coordinates_in(kept["coordinates"], source, target)
         return kept
     if isinstance(content, list | tuple):
-        return [moved(one, source, target) for one in content]
+        return [reproject(one, source, target) for one in content]
     return content
 
 
@@ -168,14 +168,14 @@ def read_features(
         raise FileFormatError(f"{path} has no features: give at least one {kind}.")
     for number, (shape, _) in enumerate(features, 1):
         with error_context(f"{path}, row {number}"):
-            check_shape(shape, kind)
+            check_geometry(shape, kind)
     names = tuple(dict.fromkeys(name for _, properties in features for name in properties))
     rows = [[text_of(properties.get(name)) for name in names] for _, properties in features]
     table = TextTable(path, names, rows, np.arange(1, len(rows) + 1), "row", crs=crs)
     return FeatureLayer(table, [shape for shape, _ in features])
 
 
-def check_shape(shape: Any, kind: str) -> None:
+def check_geometry(shape: Any, kind: str) -> None:
     advice, *allowed = KINDS[kind]
     for one in geometries_in(shape):
         if (found := str(one.get("type"))) not in allowed:

@@ -160,7 +160,7 @@ def write_netcdf(
     With `times`, dates or numbers, bands of one name are one variable, over time as well.
     """
     xarray, _ = netcdf_modules()
-    known = None if crs is None else known_system(crs)
+    known = None if crs is None else crs_object(crs)
     axes = {
         name: (name, values, axis_attributes(name, known))
         for name, values in zip("xy", grid.axes, strict=True)
@@ -209,7 +209,7 @@ def band_variable(
     return ("y", "x"), band.values, attributes
 
 
-def known_system(crs: str) -> Any:
+def crs_object(crs: str) -> Any:
     _, pyproj = netcdf_modules()
     try:
         return pyproj.CRS.from_user_input(crs)
@@ -244,7 +244,7 @@ def rasterio_modules() -> tuple[Any, Any]:
     return gis_module("rasterio", what), gis_module("rasterio.crs", what).CRS
 
 
-def known_crs(crs: str) -> Any:
+def rasterio_crs(crs: str) -> Any:
     """Rasterio's object for an EPSG code."""
     _, crs_class = rasterio_modules()
     try:
@@ -256,12 +256,12 @@ def known_crs(crs: str) -> Any:
 def check_crs(crs: str) -> None:
     """Raise where a code means nothing; without rasterio there is nobody to ask yet."""
     if find_spec("rasterio") is not None:
-        known_crs(crs)
+        rasterio_crs(crs)
 
 
 def crs_note(crs: str) -> str | None:
     """What to know of a code that counts in degrees."""
-    if find_spec("rasterio") is None or not known_crs(crs).is_geographic:
+    if find_spec("rasterio") is None or not rasterio_crs(crs).is_geographic:
         return None
     return (
         f"the crs {crs} counts in degrees, which are no lengths: distances, areas and gradients "
@@ -317,7 +317,7 @@ def write_raster(
             height=height,
             count=len(bands),
             dtype="float64",
-            crs=None if crs is None else known_crs(crs),
+            crs=None if crs is None else rasterio_crs(crs),
             transform=transform,
             nodata=np.nan,
             compress="deflate",

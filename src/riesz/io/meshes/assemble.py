@@ -13,7 +13,7 @@ from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, or
 from riesz.mesh.rows import repeats
 
 
-def assemble(
+def assemble_mesh(
     path: Path,
     points: Float[np.ndarray, "point coordinate"],
     cells: Int[np.ndarray, "cell corner"],
@@ -26,7 +26,7 @@ def assemble(
         nodes, cells, new_index = drop_unused_nodes(points, cells)
         nodes = without_idle_coordinates(nodes, cells.shape[1] - 1)
         kept_facets = {
-            name: renumbered(rows, new_index, f"facets {name!r}") for name, rows in facets.items()
+            name: renumber(rows, new_index, f"facets {name!r}") for name, rows in facets.items()
         }
         bare = Mesh(nodes, orient_cells(nodes, cells), {}, dict(regions))
         return with_facets(bare, kept_facets)
@@ -82,7 +82,7 @@ def without_idle_coordinates(
     return np.ascontiguousarray(nodes[:, :dim])
 
 
-def renumbered(
+def renumber(
     rows: Int[np.ndarray, "facet dim"], new_index: Int[np.ndarray, " point"], what: str
 ) -> Int[np.ndarray, "facet dim"]:
     check_indices(what, rows, len(new_index))

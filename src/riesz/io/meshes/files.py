@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from riesz.errors import FileFormatError
-from riesz.io.meshes.assemble import assemble
+from riesz.io.meshes.assemble import assemble_mesh
 from riesz.io.meshes.gmsh import read_gmsh
 from riesz.io.meshes.vtu import read_vtu, write_vtu
 from riesz.io.store.files import read_arrays, replacing
@@ -19,10 +19,10 @@ def read_npz(path: Path) -> Mesh:
     for name in ("nodes", "cells"):
         if name not in arrays:
             raise FileFormatError(f"{path} has no array {name!r}: it is not a mesh archive.")
-    nodes = checked_array(path, arrays, "nodes", "f", 2)
-    cells = checked_array(path, arrays, "cells", "i", 2)
+    nodes = require_array(path, arrays, "nodes", "f", 2)
+    cells = require_array(path, arrays, "cells", "i", 2)
     facets = {
-        name.removeprefix("facets/"): checked_array(path, arrays, name, "i", 2)
+        name.removeprefix("facets/"): require_array(path, arrays, name, "i", 2)
         for name in arrays
         if name.startswith("facets/")
     }
@@ -33,11 +33,11 @@ def read_npz(path: Path) -> Mesh:
                 f"have {cells.shape[1] - 1}."
             )
     regions = {
-        name.removeprefix("regions/"): checked_array(path, arrays, name, "i", 1)
+        name.removeprefix("regions/"): require_array(path, arrays, name, "i", 1)
         for name in arrays
         if name.startswith("regions/")
     }
-    return assemble(path, nodes, cells, facets, regions)
+    return assemble_mesh(path, nodes, cells, facets, regions)
 
 
 def write_npz(
@@ -59,7 +59,7 @@ def write_npz(
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def checked_array(
+def require_array(
     path: Path, arrays: Mapping[str, np.ndarray], name: str, kind: str, ndim: int
 ) -> np.ndarray:
     array = arrays[name]
@@ -79,7 +79,7 @@ WRITERS = {".npz": write_npz, ".vtu": write_vtu}
 def read_mesh(path: Path | str) -> Mesh:
     """Read a mesh from a Gmsh (.msh), VTK (.vtu) or NumPy (.npz) file, with its tags."""
     path = Path(path)
-    return READERS[known_suffix(path)](path)
+    return READERS[suffix_of(path)](path)
 
 
 def write_mesh(
@@ -93,15 +93,15 @@ def write_mesh(
     Values at nodes and cells are arrays with one row each.
     """
     path = Path(path)
-    suffix = known_suffix(path)
+    suffix = suffix_of(path)
     if suffix not in WRITERS:
         raise FileFormatError(f"{path}: {suffix} files are only read: write a .vtu or .npz file.")
-    at_nodes = checked_data(path, "point", point_data or {}, mesh.num_nodes)
-    in_cells = checked_data(path, "cell", cell_data or {}, mesh.num_cells)
+    at_nodes = check_data(path, "point", point_data or {}, mesh.num_nodes)
+    in_cells = check_data(path, "cell", cell_data or {}, mesh.num_cells)
     WRITERS[suffix](path, mesh, at_nodes, in_cells)
 
 
-def known_suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in READERS:
         raise FileFormatError(
@@ -111,7 +111,7 @@ def known_suffix(path: Path) -> str:
     return suffix
 
 
-def checked_data(
+def check_data(
     path: Path, where: str, data: Mapping[str, Any], count: int
 ) -> dict[str, np.ndarray]:
     arrays = {name: np.asarray(values) for name, values in data.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import FileFormatError
-from riesz.io.meshes.assemble import assemble
+from riesz.io.meshes.assemble import assemble_mesh
 from riesz.io.store.files import read_bytes
 from riesz.mesh.mesh import Mesh
 
@@ -77,7 +77,7 @@ def integers(section: Section, position: int, count: int) -> list[int]:
     return [int(word) for word in found]
 
 
-def table(section: Section, start: int, count: int, width: int, dtype: type) -> np.ndarray:
+def number_table(section: Section, start: int, count: int, width: int, dtype: type) -> np.ndarray:
     """`count` lines of `width` numbers each."""
     lines = lines_of_table(section, start, count)
     try:
@@ -200,8 +200,8 @@ def physical_names(section: Section | None) -> dict[tuple[int, int], str]:
 
 def nodes_2(section: Section) -> tuple[Float[np.ndarray, "point 3"], Int[np.ndarray, " point"]]:
     (count,) = integers(section, 0, 1)
-    rows = table(section, 1, count, 4, float)
-    return rows[:, 1:], checked_tags(section, rows[:, 0])
+    rows = number_table(section, 1, count, 4, float)
+    return rows[:, 1:], integer_tags(section, rows[:, 0])
 
 
 def nodes_4(section: Section) -> tuple[Float[np.ndarray, "point 3"], Int[np.ndarray, " point"]]:
@@ -210,13 +210,13 @@ def nodes_4(section: Section) -> tuple[Float[np.ndarray, "point 3"], Int[np.ndar
     for _ in range(num_blocks):
         dim, _, parametric, count = integers(section, position, 4)
         width = 3 + dim if parametric else 3
-        tags.append(table(section, position + 1, count, 1, float)[:, 0])
-        points.append(table(section, position + 1 + count, count, width, float)[:, :3])
+        tags.append(number_table(section, position + 1, count, 1, float)[:, 0])
+        points.append(number_table(section, position + 1 + count, count, width, float)[:, :3])
         position += 1 + 2 * count
-    return np.concatenate(points), checked_tags(section, np.concatenate(tags))
+    return np.concatenate(points), integer_tags(section, np.concatenate(tags))
 
 
-def checked_tags(section: Section, tags: Float[np.ndarray, " point"]) -> Int[np.ndarray, " point"]:
+def integer_tags(section: Section, tags: Float[np.ndarray, " point"]) -> Int[np.ndarray, " point"]:
     (bad,) = np.nonzero(~((tags > 0) & (tags < 2.0**53) & (tags % 1 == 0)))
     if bad.size:
         raise section.error(0, f"a node has number {tags[bad[0]]:g}: nodes count from one.")
@@ -282,7 +282,7 @@ def blocks_4(section: Section, groups: dict[tuple[int, int], tuple[int, ...]]) -
     for _ in range(num_blocks):
         dim, entity, kind, count = integers(section, position, 4)
         check_type(section, position, kind)
-        rows = table(section, position + 1, count, 1 + CORNERS[kind], np.int64)
+        rows = number_table(section, position + 1, count, 1 + CORNERS[kind], np.int64)
         found = groups.get((dim, entity), ())
         blocks.append(Block(CORNERS[kind] - 1, rows[:, 0], rows[:, 1:], found))
         position += 1 + count
@@ -300,15 +300,18 @@ def mesh_from_blocks(
     if dim == 0:
         raise FileFormatError(f"{path} holds no lines, triangles or tetrahedra.")
     places = place_of(path, point_tags)
-    cells, regions = gather(blocks, dim)
-    facets, tagged = gather(blocks, dim - 1)
+    cells, regions = gather_elements(blocks, dim)
+    facets, tagged = gather_elements(blocks, dim - 1)
     cells, regions = without_copies(cells, regions)
-    return assemble(
+    return assemble_mesh(
         path,
         points,
         places(cells),
-        {name: places(facets[members]) for name, members in named(tagged, dim - 1, names).items()},
-        named(regions, dim, names),
+        {
+            name: places(facets[members])
+            for name, members in groups_by_name(tagged, dim - 1, names).items()
+        },
+        groups_by_name(regions, dim, names),
     )
 
 
@@ -332,7 +335,7 @@ def place_of(
     return places
 
 
-def gather(
+def gather_elements(
     blocks: list[Block], dim: int
 ) -> tuple[Int[np.ndarray, "element corner"], dict[int, Int[np.ndarray, " _"]]]:
     """Elements of one dimension in the order of their numbers, and members of each group."""
@@ -365,7 +368,7 @@ def without_copies(
     return cells[kept], {group: np.unique(new_index[found]) for group, found in regions.items()}
 
 
-def named(
+def groups_by_name(
     groups: dict[int, Int[np.ndarray, " _"]], dim: int, names: dict[tuple[int, int], str]
 ) -> dict[str, Int[np.ndarray, " _"]]:
     """Groups of one dimension by name, or by number where they have none."""

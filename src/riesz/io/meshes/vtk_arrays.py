@@ -65,13 +65,13 @@ def decode_text(text: str, form: str, dtype: np.dtype, encoding: Encoding) -> np
             raise ValueError(f"data format {form!r} is not read; save as ascii or binary, inline")
 
 
-def encoded_length(num_bytes: int) -> int:
+def base64_length(num_bytes: int) -> int:
     return 4 * -(-num_bytes // 3)
 
 
 def plain_bytes(text: str, header: np.dtype) -> bytes:
     """A count of bytes, then the bytes, in one or in two pieces of base64."""
-    split = encoded_length(header.itemsize)
+    split = base64_length(header.itemsize)
     if text[:split].endswith("="):
         start, data = base64_bytes(text[:split]), base64_bytes(text[split:])
     else:
@@ -85,9 +85,9 @@ def plain_bytes(text: str, header: np.dtype) -> bytes:
 
 def inflate(text: str, header: np.dtype) -> bytes:
     """Sizes of zlib blocks (how many, full, last, each compressed), then the blocks."""
-    first = base64_bytes(text[: encoded_length(header.itemsize)])[: header.itemsize]
+    first = base64_bytes(text[: base64_length(header.itemsize)])[: header.itemsize]
     (num_blocks,) = np.frombuffer(first, dtype=header).tolist()
-    split = encoded_length((3 + num_blocks) * header.itemsize)
+    split = base64_length((3 + num_blocks) * header.itemsize)
     if split > len(text):
         raise ValueError(f"{num_blocks} compressed blocks were announced, but the text is shorter")
     _, full, last, *sizes = np.frombuffer(base64_bytes(text[:split]), dtype=header).tolist()

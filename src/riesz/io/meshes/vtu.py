@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from riesz.errors import FileFormatError
-from riesz.io.meshes.assemble import assemble
+from riesz.io.meshes.assemble import assemble_mesh
 from riesz.io.meshes.vtk_arrays import Encoding, decode, encode, encoding_of
 from riesz.io.store.files import read_bytes, replacing
 from riesz.mesh.mesh import Mesh
@@ -47,7 +47,7 @@ def read_vtu(path: Path) -> Mesh:
         points, cells, facets, regions = read_grid(root)
     except FileFormatError as error:
         raise FileFormatError(f"{path}: {error}") from error
-    return assemble(path, points, cells, facets, regions)
+    return assemble_mesh(path, points, cells, facets, regions)
 
 
 def parse(data: bytes) -> Element:
@@ -86,12 +86,12 @@ def read_grid(
     cells, is_cell = simplices(connectivity, offsets, types)
     regions = {
         name: members_of(values, is_cell, name)
-        for name, values in tagged_arrays(piece, "CellData", "region:", encoding).items()
+        for name, values in arrays_by_tag(piece, "CellData", "region:", encoding).items()
     }
     grid = only(root, "UnstructuredGrid")
     facets = {
         name: facet_rows(values, cells.shape[1] - 1, name)
-        for name, values in tagged_arrays(grid, "FieldData", "facets:", encoding).items()
+        for name, values in arrays_by_tag(grid, "FieldData", "facets:", encoding).items()
     }
     return points, cells, facets, regions
 
@@ -138,7 +138,7 @@ def simplices(
     return connectivity[starts[:, None] + np.arange(num_corners)], is_cell
 
 
-def tagged_arrays(parent: Element, place: str, prefix: str, encoding: Encoding) -> dict:
+def arrays_by_tag(parent: Element, place: str, prefix: str, encoding: Encoding) -> dict:
     """Integer arrays whose names start with the prefix, by the rest of their names."""
     return {
         name.removeprefix(prefix): whole_numbers(decode(array, encoding), name)

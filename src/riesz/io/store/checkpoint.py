@@ -19,9 +19,9 @@ import numpy as np
 
 from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.errors import FileFormatError, RieszError
-from riesz.io.store.files import arrays_in, read_bytes, remove_partials, replacing
+from riesz.io.store.files import archive_arrays, read_bytes, remove_partials, replacing
 from riesz.io.store.modules import from_plain, to_plain
-from riesz.io.store.posterior import SAVED, archived, differing_in, identity
+from riesz.io.store.posterior import SAVED, archived_bytes, differing_in, identity
 from riesz.io.store.results import versions
 from riesz.problem.problem import InverseProblem
 
@@ -36,7 +36,7 @@ AGAIN = "remove it to start from the beginning"
 Arrays = dict[str, np.ndarray]
 
 
-def warned(message: str) -> None:
+def warn_user(message: str) -> None:
     warnings.warn(message, stacklevel=2)
 
 
@@ -52,7 +52,7 @@ class Checkpoint(AbstractCheckpoint):
         path: Path | str,
         *,
         seconds: float | int = SECONDS,
-        told: Callable[[str], None] = warned,
+        told: Callable[[str], None] = warn_user,
     ):
         self.path = Path(path)
         self.seconds = seconds
@@ -77,7 +77,7 @@ class Checkpoint(AbstractCheckpoint):
         if not self.path.exists():
             return
         header, arrays = read_checkpoint(self.path)
-        check_same(self.path, header, self.header)
+        check_same_fit(self.path, header, self.header)
         for name, version in self.header["versions"].items():
             saved = header["versions"].get(name)
             if saved != version:
@@ -134,7 +134,7 @@ class Checkpoint(AbstractCheckpoint):
         spent = self.spent + time.monotonic() - self.began
         content = self.header | {"spent": spent, "stages": stages}
         header = json.dumps(content, allow_nan=False).encode() + b"\n"
-        archive = archived(arrays)
+        archive = archived_bytes(arrays)
         digest = blake2b(header, digest_size=16)
         digest.update(archive)
         with replacing(self.path) as file:
@@ -184,10 +184,10 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], Arrays]:
     known = header if isinstance(header, dict) else {}
     if not all(isinstance(known.get(name), kind) for name, kind in HEADER.items()):
         raise FileFormatError(f"{path} is not a checkpoint of this version: {AGAIN}.")
-    return header, arrays_in(path, archive)
+    return header, archive_arrays(path, archive)
 
 
-def check_same(path: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_same_fit(path: Path, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise where a checkpoint comes from another fit, with what differs."""
     differing = differing_fits(saved["fit"], given["fit"])
     name = "riesz"

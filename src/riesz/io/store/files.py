@@ -66,7 +66,7 @@ def settle(folder: Path) -> None:
             os.close(place)
 
 
-def prepared_folder(out: Path) -> Path:
+def make_folder(out: Path) -> Path:
     """The folder, made where it is not there yet."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -77,10 +77,10 @@ def prepared_folder(out: Path) -> Path:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """A NumPy archive, read without ever unpickling anything."""
-    return arrays_in(path, read_bytes(path))
+    return archive_arrays(path, read_bytes(path))
 
 
-def arrays_in(path: Path, data: bytes) -> dict[str, np.ndarray]:
+def archive_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
     """The arrays of an archive, whose file an error names."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         raise FileFormatError(f"{path} is not a NumPy archive, or is cut short.")

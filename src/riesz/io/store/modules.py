@@ -68,10 +68,10 @@ def from_plain(content: Any, path: str, arrays: Mapping[str, np.ndarray], names:
             return [from_plain(v, f"{path}/{i}", arrays, names) for i, v in enumerate(parts)]
         case {"dict": dict(parts)}:
             return {k: from_plain(v, f"{path}/{k}", arrays, names) for k, v in parts.items()}
-    return named_member(content, path, arrays, names)
+    return member_by_name(content, path, arrays, names)
 
 
-def named_member(content: Any, path: str, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
+def member_by_name(content: Any, path: str, arrays: Mapping[str, np.ndarray], names: Names) -> Any:
     match content:
         case {"float": "inf" | "-inf" | "nan" as word}:
             return float(word)
@@ -124,16 +124,16 @@ def misfits(module: eqx.Module) -> list[str]:
             for field in dataclasses.fields(module)
             if not all(
                 isinstance(value, allowed)
-                for value, allowed in expected(getattr(module, field.name), field.type)
+                for value, allowed in expected_types(getattr(module, field.name), field.type)
             )
         ]
 
 
-def expected(value: Any, wanted: Any) -> list[tuple[Any, tuple[type, ...]]]:
+def expected_types(value: Any, wanted: Any) -> list[tuple[Any, tuple[type, ...]]]:
     """Values in a field, members of tuples one by one, with the types that each may have."""
     members = get_args(wanted)
     if get_origin(wanted) is tuple and members[1:] == (Ellipsis,) and isinstance(value, tuple):
-        return [pair for one in value for pair in expected(one, members[0])]
+        return [pair for one in value for pair in expected_types(one, members[0])]
     return [(value, types_in(wanted))]
 
 

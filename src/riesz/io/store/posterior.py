@@ -18,9 +18,9 @@ from riesz.engines.relax.discrepancy import GramFactor
 from riesz.engines.relax.states import RelaxedStates, StepGrams
 from riesz.errors import FileFormatError, RieszError
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
-from riesz.io.store.files import prepared_folder, read_arrays, read_bytes, write_bytes
+from riesz.io.store.files import make_folder, read_arrays, read_bytes, write_bytes
 from riesz.io.store.modules import from_plain, to_plain
-from riesz.io.store.probe import differing_parts, prior_of, probe, tolerance_of
+from riesz.io.store.probe import differing_parts, prior_of, probe, probe_tolerance
 from riesz.io.store.results import check_not_newer
 from riesz.mesh.mesh import mesh_digest
 from riesz.posterior.checks import ImportanceCheck, SurrogateError
@@ -86,7 +86,7 @@ def save_posterior(folder: Path | str, posterior: Posterior, *, overwrite: bool 
         )
     arrays: dict[str, np.ndarray] = {}
     parts = {name: to_plain(getattr(posterior, name), name, arrays, SAVED) for name in PARTS}
-    archive = archived(arrays)
+    archive = archived_bytes(arrays)
     manifest = {
         "schema": SCHEMA,
         "riesz": riesz.__version__,
@@ -97,7 +97,7 @@ def save_posterior(folder: Path | str, posterior: Posterior, *, overwrite: bool 
         "arrays": f"posterior-{blake2b(archive, digest_size=8).hexdigest()}.npz",
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
     } | parts
-    prepared_folder(folder)
+    make_folder(folder)
     write_bytes(folder / manifest["arrays"], archive)
     write_bytes(folder / MANIFEST, f"{json.dumps(manifest, indent=1, allow_nan=False)}\n".encode())
     for old in folder.glob("posterior-*.npz"):
@@ -144,7 +144,7 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
     )
 
 
-def archived(arrays: dict[str, np.ndarray]) -> bytes:
+def archived_bytes(arrays: dict[str, np.ndarray]) -> bytes:
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
     return content.getvalue()
@@ -188,7 +188,7 @@ def differing_in(saved: dict[str, Any], given: dict[str, Any]) -> list[str]:
         if saved.get(name) != given[name]
     ]
     if not differing:  # else numbers could not be compared
-        tolerance = tolerance_of(saved.get("precision"), given["precision"])
+        tolerance = probe_tolerance(saved.get("precision"), given["precision"])
         parts = differing_parts(saved.get("computed"), given["computed"], tolerance)
         differing = [f"{part}{prior_texts(part, saved, given)}" for part in parts]
     return differing

@@ -36,11 +36,11 @@ def probe(problem: InverseProblem) -> dict[str, Numbers]:
     size = problem.num_coordinates
     state, dtype = smooth_state(problem.forward.space.points), problem.forward.dtype
     places = (np.zeros(size), 1.4 * fixed_vector(size, 0))
-    found = [evaluated(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
+    found = [evaluate(problem, on_device(state, dtype), on_device(one, dtype)) for one in places]
     # In the order of the unknowns, which compiled functions do not keep.
     names = (*map(prior_of, problem.latents.names), EQUATION, BOUNDARY, NOISE, OBSERVED, AXIS)
     parts = [name for name in names if name in found[0]]
-    return {part: [digest(flat(r)) for one in found for r in one[part]] for part in parts}
+    return {part: [digest(flatten(r)) for one in found for r in one[part]] for part in parts}
 
 
 def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> list[str]:
@@ -54,7 +54,7 @@ def differing_parts(saved: Any, given: dict[str, Numbers], tolerance: float) -> 
     return [part for part in differing if part not in rest] or differing
 
 
-def tolerance_of(*precisions: Any) -> float:
+def probe_tolerance(*precisions: Any) -> float:
     """For problems in these precisions, by their names."""
     return max(TOLERANCE.get(str(one), TOLERANCE["float32"]) for one in precisions)
 
@@ -64,7 +64,7 @@ def prior_of(name: str) -> str:
 
 
 @eqx.filter_jit
-def evaluated(
+def evaluate(
     problem: InverseProblem, state: Float[Array, " node"], coordinates: Coordinates
 ) -> dict[str, list[Float[Array, "..."]]]:
     """Unknowns, prescribed values, noise and residuals for these coordinates.
@@ -95,11 +95,11 @@ def evaluated(
         EQUATION: residuals,
         BOUNDARY: prescribed,
         NOISE: noise_numbers(problem, whole, z),
-        **observed_numbers(problem, whole, z),
+        **sensor_numbers(problem, whole, z),
     }
 
 
-def observed_numbers(
+def sensor_numbers(
     problem: InverseProblem, state: Float[Array, " node"], z: dict[str, Any]
 ) -> dict[str, list[Float[Array, "..."]]]:
     """What sensors see of a fixed state; of values at points, the points are compared.
@@ -135,7 +135,7 @@ def noise_numbers(
     return [sd, jnp.asarray(density)]
 
 
-def flat(values: Float[Array, "..."]) -> Float[np.ndarray, " _"]:
+def flatten(values: Float[Array, "..."]) -> Float[np.ndarray, " _"]:
     return np.asarray(values, float).ravel()
 
 
@@ -166,9 +166,9 @@ def digest(result: Float[np.ndarray, " _"]) -> list[float | None]:
 
 def agree(saved: Any, given: Numbers, tolerance: float) -> bool:
     """Whether two lists of numbers are the same but for rounding."""
-    wanted = as_rows(given)
+    wanted = digest_rows(given)
     try:
-        found = as_rows(saved)
+        found = digest_rows(saved)
     except (TypeError, ValueError, OverflowError):
         return False
     if found.shape != wanted.shape or not np.array_equal(np.isnan(found), np.isnan(wanted)):
@@ -179,5 +179,5 @@ def agree(saved: Any, given: Numbers, tolerance: float) -> bool:
     return bool((np.abs(found - wanted) <= tolerance * norms).all())
 
 
-def as_rows(numbers: Any) -> Float[np.ndarray, "result 3"]:
+def digest_rows(numbers: Any) -> Float[np.ndarray, "result 3"]:
     return np.array(numbers, dtype=float).reshape(-1, 3)

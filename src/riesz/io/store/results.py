@@ -47,7 +47,7 @@ def results(
 
 def write_results(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a result file, one row a line; NaN and infinity, which JSON lacks, are refused."""
-    check_finite(content)
+    check_finite_results(content)
     rows = (
         json.dumps(r, allow_nan=False, separators=(",", ":")) for r in content.get("rows") or ()
     )
@@ -59,11 +59,11 @@ def write_results(path: Path | str, content: Mapping[str, Any]) -> None:
 
 def json_line(content: Mapping[str, Any]) -> str:
     """An object for programs to read."""
-    check_finite(content)
+    check_finite_results(content)
     return json.dumps(content, allow_nan=False)
 
 
-def check_finite(content: Mapping[str, Any]) -> None:
+def check_finite_results(content: Mapping[str, Any]) -> None:
     """Raise where there is NaN or infinity, which JSON lacks, with the first place."""
     for place, number in not_finite(content, ""):
         raise RieszError(
@@ -116,7 +116,7 @@ def markdown_table(rows: Sequence[Row]) -> str:
     """Rows as a table in Markdown; columns in the order of the first row, without its lists."""
     columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
     lines = [columns, ["---"] * len(columns)]
-    lines += [[shown(row.get(column)) for column in columns] for row in rows]
+    lines += [[format_entry(row.get(column)) for column in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
@@ -126,7 +126,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     write_bytes(path, csv_content(columns, ([row.get(name) for name in columns] for row in rows)))
 
 
-def shown(value: Any) -> str:
+def format_entry(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

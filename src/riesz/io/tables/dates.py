@@ -114,7 +114,7 @@ class Times:
 
     def written(self) -> list[str] | list[float]:
         """As they are read again."""
-        return self.numbers.tolist() if self.moments is None else spelt_dates(self.moments)
+        return self.numbers.tolist() if self.moments is None else format_dates(self.moments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,21 +155,23 @@ def times_in(
     if any(empty):
         raise column.wrong(empty, "", "every row needs its time; fill it, or filter such rows out.")
     if all(map(is_count, column.cells)):
-        return counted(column, numbers, origin)
-    parts = matched(column)
+        return times_from_numbers(column, numbers, origin)
+    parts = match_dates(column)
     check_alike(column, parts)
-    read = order_of(column, parts, order)
+    read = date_order(column, parts, order)
     days = [day_of(one, read) for one in parts]
     missing = [day is None for day in days]
     if any(missing):
         what = f"and there is no such day{read and f' with the {read}'}"
         raise column.wrong(missing, what, "correct it.")
-    seconds, zone = seconds_of(column, parts)
+    seconds, zone = seconds_in(column, parts)
     midnights = np.array(days, "datetime64[s]")
-    return dated(midnights + seconds.astype("timedelta64[s]"), origin, read, zone)
+    return times_from(midnights + seconds.astype("timedelta64[s]"), origin, read, zone)
 
 
-def dated(moments: Moments, origin: np.datetime64 | None, order: str = "", zone: str = "") -> Times:
+def times_from(
+    moments: Moments, origin: np.datetime64 | None, order: str = "", zone: str = ""
+) -> Times:
     begin = moments.min().astype("datetime64[D]") if origin is None else origin
     begin = begin.astype("datetime64[s]")
     return Times(moments, (moments - begin) / np.timedelta64(1, "D"), begin, order, zone)
@@ -181,7 +183,7 @@ def moments_at(days: Numbers, origin: np.datetime64) -> Moments:
     return origin.astype("datetime64[s]") + seconds
 
 
-def spelt_dates(moments: Moments) -> list[str]:
+def format_dates(moments: Moments) -> list[str]:
     """As ISO writes them: days where all are midnights, minutes where no seconds are needed."""
     exact = np.asarray(moments, "datetime64[s]")
     coarser = [exact.astype(f"datetime64[{unit}]") for unit in ("D", "m", "s")]
@@ -193,7 +195,7 @@ def is_count(cell: str) -> bool:
     return bool(np.isfinite(number_in(cell))) and not PACKED.fullmatch(cell)
 
 
-def counted(column: Column, what: str, origin: np.datetime64 | None) -> Times:
+def times_from_numbers(column: Column, what: str, origin: np.datetime64 | None) -> Times:
     """From numbers; years with fractions have dates: 1971.5 is the middle of that year."""
     numbers = np.array([number_in(cell) for cell in column.cells])
     if what == DAYS:
@@ -206,10 +208,10 @@ def counted(column: Column, what: str, origin: np.datetime64 | None) -> Times:
         (one - 1970).astype("datetime64[Y]").astype("datetime64[s]") for one in (whole, whole + 1)
     )
     part = np.round((numbers - whole) * (after - first).astype(float))
-    return dated(first + part.astype("timedelta64[s]"), origin)
+    return times_from(first + part.astype("timedelta64[s]"), origin)
 
 
-def matched(column: Column) -> list[re.Match[str]]:
+def match_dates(column: Column) -> list[re.Match[str]]:
     """Raises where a cell is no date at all, or some are numbers and some are dates."""
     found = [DAY.fullmatch(cell) for cell in column.cells]
     counts = np.array([is_count(cell) for cell in column.cells])
@@ -236,7 +238,7 @@ def check_alike(column: Column, parts: list[re.Match[str]]) -> None:
         raise column.wrong(other, what, f"write all in one way, such as {ISO}.")
 
 
-def order_of(column: Column, parts: list[re.Match[str]], given: str) -> str:
+def date_order(column: Column, parts: list[re.Match[str]], given: str) -> str:
     """Whether days or months come first; empty where years do."""
     if not parts[0]["first"]:
         return ""
@@ -262,7 +264,7 @@ def order_of(column: Column, parts: list[re.Match[str]], given: str) -> str:
     )
 
 
-def seconds_of(column: Column, parts: list[re.Match[str]]) -> tuple[Numbers, str]:
+def seconds_in(column: Column, parts: list[re.Match[str]]) -> tuple[Numbers, str]:
     """Seconds of the day, zero without a time; and the one time zone, if any."""
     texts = [(one["clock"] or "").strip() for one in parts]
     clocks = [CLOCK.fullmatch(one) for one in texts]

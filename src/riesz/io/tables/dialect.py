@@ -51,11 +51,11 @@ class Sheet:
 
 def sheet_in(path: Path, content: bytes) -> Sheet:
     """What a text file holds."""
-    text, encoding = decoded(path, content)
+    text, encoding = decode_text_file(path, content)
     separator = separator_of(text)
     told = [] if encoding is None else [f"text in {encoding}"]
     told += [] if separator == "," else [f"columns by {SEPARATORS[separator]}"]
-    rows = list(rows_of(path, text, separator))
+    rows = list(split_rows(path, text, separator))
     return sheet_of(path, rows, told, by_commas=separator == ",")
 
 
@@ -63,7 +63,7 @@ NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x19\x1b]")
 """Characters that stand in pictures, archives and the like; Ctrl-Z ends some old texts."""
 
 
-def decoded(path: Path, content: bytes) -> tuple[str, str | None]:
+def decode_text_file(path: Path, content: bytes) -> tuple[str, str | None]:
     """The text, and its encoding where that is not UTF-8."""
     named = next((name for mark, name in MARKS if content.startswith(mark)), None)
     try:
@@ -93,7 +93,7 @@ def separator_of(text: str) -> str:
     alike = []
     for separator in SEPARATORS:
         try:
-            rows = list(csv.reader(joined(lines, separator), delimiter=separator))
+            rows = list(csv.reader(collapse_blanks(lines, separator), delimiter=separator))
         except csv.Error:
             continue
         counts = [num_filled(row) for row in rows]
@@ -109,15 +109,15 @@ def separator_of(text: str) -> str:
     return best if most or not alike else alike[0]
 
 
-def joined(lines: Sequence[str], separator: str) -> list[str]:
+def collapse_blanks(lines: Sequence[str], separator: str) -> list[str]:
     """Lines in which one separator is one: of blanks there are often several."""
     return [" ".join(line.split()) for line in lines] if separator == BLANKS else list(lines)
 
 
-def rows_of(path: Path, text: str, separator: str) -> Iterator[Row]:
+def split_rows(path: Path, text: str, separator: str) -> Iterator[Row]:
     """All rows, each with the line on which it ends."""
     lines = io.StringIO(text, newline="")
-    source = joined(list(lines), separator) if separator == BLANKS else lines
+    source = collapse_blanks(list(lines), separator) if separator == BLANKS else lines
     reader = csv.reader(source, delimiter=separator)
     try:
         for row in reader:

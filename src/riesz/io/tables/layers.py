@@ -61,7 +61,7 @@ class TextTable:
 
     def cells(self, name: str) -> list[str | None]:
         """A column; None where a row ends before it."""
-        index = column_of(self.path, name, self.header)
+        index = column_index(self.path, name, self.header)
         return [row[index] if index < len(row) else None for row in self.rows]
 
     def kept(self, which: Bool[np.ndarray, " row"]) -> "TextTable":
@@ -112,7 +112,7 @@ class TextTable:
             )
 
 
-def column_of(path: Path, name: str, header: tuple[str, ...]) -> int:
+def column_index(path: Path, name: str, header: tuple[str, ...]) -> int:
     if header.count(name) == 1:
         return header.index(name)
     if name in header:
@@ -131,7 +131,7 @@ def read_csv(path: Path) -> TextTable:
 
 def csv_table(path: Path, content: bytes) -> TextTable:
     """The same from the bytes of a file."""
-    return table_of_sheet(path, sheet_in(path, unpacked(path, content)))
+    return table_of_sheet(path, sheet_in(path, unpack(path, content)))
 
 
 def table_of_sheet(path: Path, sheet: Sheet, place: str = "line") -> TextTable:
@@ -140,7 +140,7 @@ def table_of_sheet(path: Path, sheet: Sheet, place: str = "line") -> TextTable:
     return TextTable(path, sheet.header, rows, lines, place, told=sheet.told)
 
 
-def unpacked(path: Path, content: bytes) -> bytes:
+def unpack(path: Path, content: bytes) -> bytes:
     """Without the compression that the suffix .gz tells of."""
     if path.suffix.lower() != ".gz":
         return content
@@ -281,7 +281,7 @@ def layer_table(path: Path, layer: str | None) -> TextTable:
     columns = {str(name): texts(frame[name].to_numpy()) for name in frame.columns.drop("geometry")}
     for axis in ("x", "y"):
         columns.setdefault(axis, texts(getattr(frame.geometry, axis).to_numpy()))
-    return table_of(path, columns, layer_crs(path, frame))
+    return table_from(path, columns, layer_crs(path, frame))
 
 
 def netcdf_table(path: Path, value: str) -> TextTable:
@@ -310,10 +310,10 @@ def netcdf_table(path: Path, value: str) -> TextTable:
         for name in names
         if dataset[name].dims == dims
     }
-    return table_of(path, columns, None)
+    return table_from(path, columns, None)
 
 
-def table_of(path: Path, columns: dict[str, list[str]], crs: str | None) -> TextTable:
+def table_from(path: Path, columns: dict[str, list[str]], crs: str | None) -> TextTable:
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     if not rows:
         raise FileFormatError(f"{path} has no rows: give at least one.")

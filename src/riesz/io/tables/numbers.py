@@ -133,11 +133,11 @@ def plain_columns(
     plain: list[Sequence[str]] = list(columns)
     for i, cells in candidates.items():
         mark = own[i] or table or "."
-        plain[i] = [spelt(cell, mark) for cell in cells]
+        plain[i] = [plain_cell(cell, mark) for cell in cells]
     return plain, table or "."
 
 
-def spelt(cell: str, mark: Mark) -> str:
+def plain_cell(cell: str, mark: Mark) -> str:
     """A cell by its own decimal mark where it has one reading, and else by that of others."""
     marks = marks_of(cell)
     return plainly(cell, next(iter(marks)) if len(marks) == 1 else mark)

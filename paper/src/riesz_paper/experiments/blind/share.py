@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from riesz.errors import FileFormatError, OutOfTimeError, RieszError
-from riesz.io.store.files import prepared_folder, write_bytes
+from riesz.io.store.files import make_folder, write_bytes
 from riesz.io.store.results import Row, commit, json_line, machine, versions
 from riesz_paper.experiments.blind.judge import ERRORS, row_of
 from riesz_paper.experiments.blind.tables import CRASH, OUT_OF_TIME
@@ -72,8 +72,8 @@ def done_row(out: Path, seed: int, number: int, judge: Callable[[int, int], Row]
     found = kept_row(out, seed, number)
     if found is not None:
         return found
-    file, clock = row_file(prepared_folder(out), seed, number), perf_counter()
-    prepared_folder(file.parent)
+    file, clock = row_file(make_folder(out), seed, number), perf_counter()
+    make_folder(file.parent)
     identity: Row = {"problem": number, "seed": seed}
     try:
         row = identity | judge(seed, number)

@@ -8,7 +8,7 @@ from hashlib import blake2b
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.datasets.jura import CATEGORIES, SECONDARIES, Samples, jura_grid
+from riesz.datasets.jura import CATEGORIES, SECONDARIES, JuraSamples, jura_grid
 from riesz.errors import RieszError, any_of, nearest
 from riesz.mesh.mesh import Mesh
 from riesz.mesher.polygon import mesh_from_points
@@ -36,7 +36,7 @@ class Case:
     def inputs(self) -> str:
         return ", ".join((*self.secondaries, *(CATEGORIES if self.categories else ())))
 
-    def covariates(self, samples: Samples) -> Covariates:
+    def covariates(self, samples: JuraSamples) -> Covariates:
         values = samples.of(self.secondaries)
         return Covariates(
             samples.points,
@@ -44,7 +44,7 @@ class Case:
             {name: samples.categories[name] for name in CATEGORIES} if self.categories else {},
         )
 
-    def target(self, samples: Samples) -> Float[np.ndarray, " sample"]:
+    def target(self, samples: JuraSamples) -> Float[np.ndarray, " sample"]:
         return samples.of((self.metal,))[:, 0]
 
 
@@ -67,7 +67,7 @@ def cases_of(metal: str | None) -> tuple[Case, ...]:
     return tuple(case for case in CASES if case.metal == metal)
 
 
-def check_samples(samples: Samples, cases: Sequence[Case]) -> None:
+def check_samples(samples: JuraSamples, cases: Sequence[Case]) -> None:
     """All that is needed was measured, and there is something to train on and to score."""
     for case in cases:
         case.covariates(samples)
@@ -88,7 +88,7 @@ def check_samples(samples: Samples, cases: Sequence[Case]) -> None:
     mesh_around(samples)  # says so where there is none, as around samples on a line
 
 
-def digest_of(samples: Samples) -> str:
+def digest_of(samples: JuraSamples) -> str:
     """What tells these samples from others."""
     found = blake2b(digest_size=8)
     for values in (samples.points, *samples.metals.values(), samples.is_training):
@@ -97,7 +97,7 @@ def digest_of(samples: Samples) -> str:
     return found.hexdigest()
 
 
-def trained_on(samples: Samples, split: str) -> Bool[np.ndarray, " sample"]:
+def trained_on(samples: JuraSamples, split: str) -> Bool[np.ndarray, " sample"]:
     """Which samples are for training: the benchmark's own, or as many others at random."""
     if split == VALIDATION:
         return samples.is_training
@@ -106,12 +106,12 @@ def trained_on(samples: Samples, split: str) -> Bool[np.ndarray, " sample"]:
 
 
 @lru_cache(maxsize=2)
-def modes_around(samples: Samples, *, transport: bool = False) -> Modes:
+def modes_around(samples: JuraSamples, *, transport: bool = False) -> Modes:
     return modes_of(mesh_around(samples), transport=transport)
 
 
 @lru_cache(maxsize=2)
-def mesh_around(samples: Samples) -> Mesh:
+def mesh_around(samples: JuraSamples) -> Mesh:
     """A mesh of the sampled region: that of the map too, where the samples are the built-in."""
     points = samples.points
     if samples.is_built_in:

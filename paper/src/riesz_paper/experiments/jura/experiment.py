@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz.datasets.jura import Samples
+from riesz.datasets.jura import JuraSamples
 from riesz.errors import RieszError
 from riesz.io.store.results import Row
 from riesz_paper.experiments.jura.cases import (
@@ -47,7 +47,7 @@ MAX_RESTARTS = {"smoke": 1, "quick": 3, "full": 10}
 
 
 def jura_experiment(
-    samples: Samples,
+    samples: JuraSamples,
     seed: int,
     mode: str,
     metal: str | None = None,
@@ -98,7 +98,7 @@ def jura_experiment(
 
 
 def task(
-    samples: Samples, choice: Choice, seed: int, entry: Entry, split: str, restart: int | str
+    samples: JuraSamples, choice: Choice, seed: int, entry: Entry, split: str, restart: int | str
 ) -> Task:
     case = choice.case
     identity = {
@@ -114,7 +114,7 @@ def task(
 
 
 def row(
-    samples: Samples, choice: Choice, seed: int, entry: Entry, split: str, restart: int | str
+    samples: JuraSamples, choice: Choice, seed: int, entry: Entry, split: str, restart: int | str
 ) -> Row:
     clock = perf_counter()
     truth = choice.case.target(samples.subset(~trained_on(samples, split)))
@@ -140,7 +140,7 @@ def start_of(seed: int, restart: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def prediction(samples: Samples, choice: Choice, name: str, split: str, start: int) -> Draws:
+def prediction(samples: JuraSamples, choice: Choice, name: str, split: str, start: int) -> Draws:
     """Kept for a while: ensembles pool what restarts have made."""
     training = trained_on(samples, split)
     covariates = choice.case.covariates(samples)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from riesz.datasets.jura import Samples
+from riesz.datasets.jura import JuraSamples
 from riesz_paper.baselines.gaussian_process import additive_log_gp, gp_on_coordinates
 from riesz_paper.baselines.kriging.co_kriging import co_kriging
 from riesz_paper.baselines.kriging.diffusion_kernel import diffusion_kernel
@@ -17,7 +17,7 @@ from riesz_paper.experiments.jura.settings import Choice
 from riesz_paper.regression.method import Method
 from riesz_paper.regression.model import field_regression
 
-Build = Callable[[Samples, Choice], Method]
+Build = Callable[[JuraSamples, Choice], Method]
 
 OURS, ADDITIVE, GPDK, PLAIN = "field-regression", "additive-log-gp", "gpdk", "vae"
 """Ours, and those that others are held against."""
@@ -34,25 +34,25 @@ class Entry:
     categories: bool = True  # whether it can use them, and so is run on cases that have them
 
 
-def ours(samples: Samples, choice: Choice) -> Method:
+def ours(samples: JuraSamples, choice: Choice) -> Method:
     return field_regression(choice.structure, modes_around(samples))
 
 
 def without(**changes: Any) -> Build:
     """Ours, with other effects and all else the same."""
 
-    def build(samples: Samples, choice: Choice) -> Method:
+    def build(samples: JuraSamples, choice: Choice) -> Method:
         return field_regression(replace(choice.structure, **changes), modes_around(samples))
 
     return build
 
 
-def with_transport(samples: Samples, choice: Choice) -> Method:
+def with_transport(samples: JuraSamples, choice: Choice) -> Method:
     return field_regression(choice.structure, modes_around(samples, transport=True))
 
 
 def always(method: Method) -> Build:
-    def build(samples: Samples, choice: Choice) -> Method:
+    def build(samples: JuraSamples, choice: Choice) -> Method:
         del samples, choice
         return method
 

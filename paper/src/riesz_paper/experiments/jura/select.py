@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz.datasets.jura import Samples
+from riesz.datasets.jura import JuraSamples
 from riesz.io.store.files import replacing
 from riesz.io.store.results import Row
 from riesz_paper.experiments.jura.cases import (
@@ -32,7 +32,7 @@ NUM_FOLDS = 7  # 259 samples in folds of one size: one compilation
 NUM_REPEATS = {"smoke": 1, "quick": 1, "full": 2}
 
 
-def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
+def jura_select(samples: JuraSamples, mode: str, metal: str | None) -> Experiment:
     """One row a case and candidate."""
     metal = "Cd" if metal is None and mode == "smoke" else metal
     check_samples(samples, cases_of(metal))
@@ -52,7 +52,9 @@ def jura_select(samples: Samples, mode: str, metal: str | None) -> Experiment:
     return Experiment("jura --select", config, tasks, summarise, write_settings)
 
 
-def row(samples: Samples, training: Samples, case: Case, candidate: int, repeats: int) -> Row:
+def row(
+    samples: JuraSamples, training: JuraSamples, case: Case, candidate: int, repeats: int
+) -> Row:
     clock = perf_counter()
     structure = CANDIDATES[candidate]
     method = field_regression(structure, modes_around(samples))

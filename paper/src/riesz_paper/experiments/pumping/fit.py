@@ -13,12 +13,12 @@ from jaxtyping import Float
 import riesz as rz
 from riesz.pumping.fit import (
     NUM_DRAWS,
-    coordinates_of,
-    first_guess,
-    levels_of,
+    closed_form_guess,
+    coordinates_at,
+    level_function,
     noise_of,
     normal_about,
-    pumped_problem,
+    pumping_problem,
 )
 from riesz.pumping.well import Readings
 from riesz_paper.experiments.pumping.field_tests import FieldTest, Slug
@@ -43,12 +43,12 @@ def fit(test: FieldTest, seen: Readings, noise: str, seed: int) -> Fit:
     seconds = process_time() - began
     z = jax.vmap(problem.z)(posterior.sample(jr.key(seed), NUM_DRAWS))
     mode = np.asarray(posterior.coordinate_mean())
-    levels = levels_of(problem)
+    levels = level_function(problem)
     return Fit(
         draws={name: np.asarray(z[name]) for name in test.well.parameters},
         predicted=levels(mode),
         published={
-            source: levels(coordinates_of(problem, values, mode))
+            source: levels(coordinates_at(problem, values, mode))
             for source, values in test.published.items()
             if set(values) == set(test.well.parameters)
         },
@@ -65,5 +65,5 @@ def posed(
         coarse, fine = (slug_problem(well, seen, *told, SLUG[one]) for one in (False, True))
         origin = np.zeros(coarse.num_coordinates)
         return fine, lambda: normal_about(coarse, origin).coordinate_mean()
-    problem = pumped_problem(well, seen, *told)
-    return problem, lambda: coordinates_of(problem, first_guess(well, seen))
+    problem = pumping_problem(well, seen, *told)
+    return problem, lambda: coordinates_at(problem, closed_form_guess(well, seen))
