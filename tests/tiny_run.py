@@ -9,7 +9,7 @@ import numpy as np
 from tests.small_problem import problem_toml
 
 from riesz.case.file.problem import read_problem
-from riesz.case.run.writing import write_run
+from riesz.case.run.write import write_run
 from riesz.diagnose.criticism.findings import Finding, Misfit
 from riesz.diagnose.facts import fit_facts
 from riesz.diagnose.summary import Summary

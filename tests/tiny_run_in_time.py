@@ -10,7 +10,7 @@ from tests.prediction.made_up_draws import FACTS, made_up_draws
 from tests.small_problem import problem_toml, rectangle, table, written
 
 from riesz.case.file.problem import read_problem
-from riesz.case.run.writing import write_run
+from riesz.case.run.write import write_run
 from riesz.engines.laplace.engine import Laplace
 from riesz.inference.fit import Choice
 from riesz.io.store.draws import StoredDraws

@@ -10,8 +10,8 @@ from tests.tiny_run import tiny_run
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.folder import Run
-from riesz.comparison.foretold import HeldOut, Scores
-from riesz.comparison.found import Comparison, Model
+from riesz.comparison.held_out import HeldOut, Scores
+from riesz.comparison.results import Comparison, Model
 from riesz.io.store.results import read_results
 
 
@@ -41,8 +41,8 @@ def found(monkeypatch):
     settings = {"linear_solver": "Automatic()", "num_modes": 20}
     stub = Run(Path(), names, None, {"engine": "laplace", "settings": settings})
     stub.__dict__["posterior"] = None
-    monkeypatch.setattr("riesz.case.run.comparing.compare", known)
-    monkeypatch.setattr("riesz.case.run.comparing.read_run", lambda _: stub)
+    monkeypatch.setattr("riesz.case.run.compare.compare", known)
+    monkeypatch.setattr("riesz.case.run.compare.read_run", lambda _: stub)
     return asked
 
 

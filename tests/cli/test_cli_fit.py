@@ -22,7 +22,7 @@ from tests.command import run
 from riesz.case.run.folder import check_free, read_run
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import statistic
-from riesz.case.run.writing import write_run
+from riesz.case.run.write import write_run
 from riesz.cli.main import main
 from riesz.diagnose.summary import Summary
 from riesz.engines.emulate.engine import Emulate
@@ -467,7 +467,7 @@ def test_a_run_that_is_stopped_while_writing_leaves_nothing(fitted, tmp_path, mo
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("riesz.case.run.writing.write_results", stop)
+    monkeypatch.setattr("riesz.case.run.write.write_results", stop)
     summary = Summary("emulate", ({"unknown": "rim"},), 80, 1.0, 0.95, ())
     details = {"choice": Choice(Emulate(), "so"), "command": "", "seed": 0, "seconds": 1.0}
     with pytest.raises(KeyboardInterrupt):

@@ -11,7 +11,7 @@ from scipy import stats
 
 import riesz as rz
 from riesz.comparison.compare import compare
-from riesz.comparison.found import BLOCKS, ONE
+from riesz.comparison.results import BLOCKS, ONE
 
 PLACES = np.array([0.25, 0.5, 0.8])
 TIMES = np.array([0.1, 0.15, 0.3])

@@ -12,9 +12,9 @@ from tests.linear_gaussian import NOISE, exact_posterior, linear_problem, respon
 
 import riesz as rz
 from riesz.comparison.blocks import spatial_blocks
+from riesz.comparison.by_draws import draw_logs, elpd_by_draws, without
 from riesz.comparison.compare import compare
-from riesz.comparison.drawn import draw_logs, elpd_by_draws, without
-from riesz.comparison.found import BLOCKS, KRIGING, ONE, PLANE
+from riesz.comparison.results import BLOCKS, KRIGING, ONE, PLANE
 from riesz.posterior.family import EmpiricalDraws
 from riesz.posterior.posterior import ExactStates, Posterior
 

@@ -9,7 +9,7 @@ import pytest
 
 import riesz as rz
 from riesz.comparison.compare import compare, compare_before_fit, gain_by
-from riesz.comparison.found import BLOCKS, KRIGING
+from riesz.comparison.results import BLOCKS, KRIGING
 from riesz.latent.correlated_residual import LocalEffect
 
 SENSORS = np.random.default_rng(3).uniform(0.05, 0.95, (40, 2))

@@ -150,7 +150,7 @@ def check(
     keep_compiled()
     if not calibrate:
         prefer_quick_compiling()
-    from riesz.case.check.words import case_numbers, describe_case
+    from riesz.case.check.description import case_numbers, describe_case
     from riesz.case.file.problem import read_problem
 
     check_drawing(draw)

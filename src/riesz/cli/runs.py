@@ -99,7 +99,7 @@ def predict_run(
     use_float64()
     if not (at is None and changes is None):
         keep_compiled()
-    from riesz.case.run.beside import covariates_in
+    from riesz.case.run.design import covariates_in
     from riesz.case.run.predict import write_prediction
 
     numbers = write_prediction(
@@ -205,7 +205,7 @@ def next_command(
     use_float64()
     if at is not None or draws is not None:
         keep_compiled()
-    from riesz.case.run.beside import covariates_in
+    from riesz.case.run.design import covariates_in
     from riesz.case.run.next import write_next
 
     told = write_next(
@@ -283,7 +283,7 @@ def compare_command(
     use_one_thread()
     use_float64()
     keep_compiled()
-    from riesz.case.run.comparing import compare_runs
+    from riesz.case.run.compare import compare_runs
 
     found = compare_runs(runs, out, blocks=blocks, refit=refit, seed=seed)
     if not quiet and not as_json:

@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block, spatial_blocks
-from riesz.comparison.foretold import HeldOut, score
-from riesz.comparison.found import KRIGING, PLANE, Comparison, Difference, Model, pair_difference
-from riesz.comparison.left_out import (
+from riesz.comparison.held_out import HeldOut, score
+from riesz.comparison.leave_out import (
     LeaveOut,
     Pair,
     elpd_by,
@@ -21,7 +20,8 @@ from riesz.comparison.left_out import (
     elpd_by_problem,
     model_of_data,
 )
-from riesz.comparison.places import rival_models
+from riesz.comparison.results import KRIGING, PLANE, Comparison, Difference, Model, pair_difference
+from riesz.comparison.rivals import rival_models
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import rough_mode

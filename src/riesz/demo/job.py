@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr
 
 import riesz as rz
-from riesz.case.data.prepared import DataRows
+from riesz.case.data.rows import DataRows
 from riesz.datasets.jura import FOLDER
 
 METAL, SECONDARIES = "Cd", ("Pb", "Ni", "Zn")

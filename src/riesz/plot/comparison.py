@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from riesz.comparison.found import BLOCKS, KRIGING, ONE, Comparison
+from riesz.comparison.results import BLOCKS, KRIGING, ONE, Comparison
 from riesz.plot.figure import new_figure
 
 SHOWN = {"log_density": "log-density of an observation", "crps": "CRPS"}

@@ -15,8 +15,8 @@ from riesz.observe.effects import design_elsewhere
 from riesz.observe.grouped import GroupedNormal
 from riesz.posterior.posterior import Posterior, check_levels
 from riesz.prediction.drawing import draws_and_readings, posterior_draws
-from riesz.prediction.elsewhere import NewPoints, new_points
 from riesz.prediction.in_time import TransientDraw, point_rows, reading
+from riesz.prediction.new_points import NewPoints, new_points
 from riesz.prediction.predict import draw_chunks, new_measurements, summarise
 from riesz.prediction.statistics import (
     LEVELS,

@@ -26,7 +26,7 @@ from riesz.posterior.posterior import (
     label_of,
     regions_of,
 )
-from riesz.prediction.before import draw_prior, field_of, is_map, map_nodes
+from riesz.prediction.contraction import Contraction, contractions
 from riesz.prediction.draws import (
     Course,
     NodalDraws,
@@ -40,8 +40,8 @@ from riesz.prediction.draws import (
     quantise,
 )
 from riesz.prediction.in_time import Reading, reading, record_draw
-from riesz.prediction.learned import Contraction, contractions
 from riesz.prediction.predict import add_noise, num_values, quantity_draws
+from riesz.prediction.prior import draw_prior, field_of, is_map, map_nodes
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS

@@ -22,7 +22,7 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
 from riesz.observe.distributions import AbstractScatter
 from riesz.observe.sites import ErrorsGiven, Shared, SiteErrors
-from riesz.prediction.learned import Contraction
+from riesz.prediction.contraction import Contraction
 from riesz.prediction.sensors import AtSensors
 
 AtPlaces = Float[np.ndarray, "draw place"]

@@ -11,7 +11,7 @@ from riesz.latent.representatives import node_volumes, spread_nodes, volumes_abo
 from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.prediction.draws import AtPlaces, NodalDraws, PosteriorDraws, RegionDraws
-from riesz.prediction.elsewhere import NewPoints, new_points
+from riesz.prediction.new_points import NewPoints, new_points
 from riesz.prediction.next_places import NextPlaces, best_places, joint_of
 
 STATE, BUDGET, EXCEED = "u", "budget:", "exceed:"

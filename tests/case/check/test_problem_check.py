@@ -8,8 +8,15 @@ from tests.small_problem import problem_toml, rectangle, written
 from typer.testing import CliRunner
 
 import riesz as rz
+from riesz.case.check.description import (
+    Cost,
+    area_text,
+    case_numbers,
+    cost_of,
+    cost_text,
+    engine_lines,
+)
 from riesz.case.check.predictive import PriorPredictive
-from riesz.case.check.words import Cost, area_text, case_numbers, cost_of, cost_text, engine_lines
 from riesz.case.file.problem import read_problem
 from riesz.cli.main import app
 from riesz.engines.table import engine_of

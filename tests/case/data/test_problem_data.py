@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from riesz.case.data.prepared import data_rows_content
+from riesz.case.data.rows import data_rows_content
 from riesz.case.file.problem import read_case, read_problem
 from riesz.errors import FileFormatError, MeshError, RieszError
 from riesz.geometry.crs import length_unit, same_crs

@@ -15,8 +15,8 @@ from riesz.case.data.covariates import (
     encodings_of,
     every_encoding,
 )
-from riesz.case.data.prepared import data_rows_content, read_data_rows
 from riesz.case.data.read import prepare_data
+from riesz.case.data.rows import data_rows_content, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.table import error_text
 from riesz.errors import FileFormatError, RieszError

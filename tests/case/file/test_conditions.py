@@ -12,8 +12,8 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
-from riesz.case.check.words import boundary_lines, exchange_numbers, regions_lines
-from riesz.case.data.prepared import data_rows_content
+from riesz.case.check.description import boundary_lines, exchange_numbers, regions_lines
+from riesz.case.data.rows import data_rows_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.equation import as_tensor
 from riesz.case.file.problem import Stored, read_case, read_problem

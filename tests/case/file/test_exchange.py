@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests import small_problem
 
-from riesz.case.check.words import exchange_numbers, rivers_lines, wells_lines
-from riesz.case.data.prepared import data_rows_content
+from riesz.case.check.description import exchange_numbers, rivers_lines, wells_lines
+from riesz.case.data.rows import data_rows_content
 from riesz.case.file.measurements import MeasurementTable, read_measurements
 from riesz.case.file.problem import Stored, read_case, read_problem
 from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content

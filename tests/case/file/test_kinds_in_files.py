@@ -9,7 +9,7 @@ import pytest
 from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
-from riesz.case.data.prepared import data_rows_content, read_data_rows
+from riesz.case.data.rows import data_rows_content, read_data_rows
 from riesz.case.file.measurements import measurements_content, stored_measurements
 from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of
 from riesz.errors import FileFormatError

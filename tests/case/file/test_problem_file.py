@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from tests import small_problem
 
-from riesz.case.check.words import case_numbers, describe_case
+from riesz.case.check.description import case_numbers, describe_case
 from riesz.case.file.problem import read_problem, tables_in
 from riesz.case.file.schema import ProblemTables
 from riesz.engines.table import ENGINES, engine_class

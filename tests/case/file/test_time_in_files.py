@@ -9,7 +9,7 @@ import pytest
 from tests.small_problem import LOGNORMAL, problem_toml, table, written
 
 import riesz as rz
-from riesz.case.check.words import rivers_lines
+from riesz.case.check.description import rivers_lines
 from riesz.case.file.stresses import series_content, stored_series
 from riesz.case.file.time_axis import TimeTable
 from riesz.case.file.wells import step_rates, stored_wells, wells_content

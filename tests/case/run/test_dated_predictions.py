@@ -13,7 +13,7 @@ from tests.tiny_run_in_time import case_in_time, fallen, tiny_run_in_time
 
 from riesz.case.report.content import content_of
 from riesz.case.report.page import page_data
-from riesz.case.run import dated
+from riesz.case.run import in_time
 from riesz.case.run.folder import read_run
 from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
@@ -153,7 +153,7 @@ def test_forecasts_know_the_level_of_their_site_and_take_no_march(run, tmp_path,
         draws=replace(kept.draws, shifts=shifts), course=replace(kept.course, shifts=shifts)
     )
     (tmp_path / "p.csv").write_text("well,day\nB,1980-06-29\nA,1980-01-31\n")
-    monkeypatch.setattr(dated, "solve_in_time_at", None)
+    monkeypatch.setattr(in_time, "solve_in_time_at", None)
     places = {"points": tmp_path / "p.csv"}
     told = write_prediction(known, tmp_path / "a.csv", stat="mean,sd", **places)
     write_prediction(known, tmp_path / "u.csv", quantity="u", **places)

@@ -12,16 +12,16 @@ import pytest
 from tests.prediction.made_up_draws import FACTS
 from tests.small_problem import NORMAL, problem_toml, rectangle, written
 
-from riesz.case.check.words import describe_case
+from riesz.case.check.description import describe_case
 from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
 from riesz.case.report.content import maps_of
-from riesz.case.run.beside import covariates_in
-from riesz.case.run.measured import measurand_of
+from riesz.case.run.design import covariates_in
+from riesz.case.run.measurand import measurand_of
 from riesz.case.run.next import write_next
 from riesz.case.run.predict import write_prediction
-from riesz.case.run.writing import make_run
+from riesz.case.run.write import make_run
 from riesz.errors import RieszError
 from riesz.geometry.crs import projected
 from riesz.io.maps.raster import Band, write_raster

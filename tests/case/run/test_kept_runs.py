@@ -20,7 +20,7 @@ from riesz.case.report.page import write_report
 from riesz.case.run.folder import read_run
 from riesz.case.run.misfit import read_misfit
 from riesz.case.run.predict import write_prediction
-from riesz.case.run.writing import account_of, write_run
+from riesz.case.run.write import account_of, write_run
 from riesz.engines.nuts.engine import Nuts
 from riesz.errors import FileFormatError, RieszError
 from riesz.inference.fit import Choice, fit
@@ -94,7 +94,7 @@ def test_draws_that_are_not_kept_are_computed(folder, tmp_path, monkeypatch):
         asked.append(words)
         return run.kept[0]
 
-    monkeypatch.setattr("riesz.case.run.opened.posterior_draws", drawn)
+    monkeypatch.setattr("riesz.case.run.stored_problem.posterior_draws", drawn)
     write_prediction(run, tmp_path / "a.csv", cell=400.0, num_draws=30)
     assert asked == []
     write_prediction(run, tmp_path / "a.csv", cell=400.0, num_draws=31)
@@ -111,7 +111,9 @@ def test_a_run_of_a_version_that_kept_no_draws_is_read(folder, tmp_path, monkeyp
     del manifest["files"]["draws.npz"]
     (old / "manifest.json").write_text(json.dumps(manifest))
     kept = read_run(folder).kept[0]
-    monkeypatch.setattr("riesz.case.run.opened.posterior_draws", lambda posterior, **_: kept)
+    monkeypatch.setattr(
+        "riesz.case.run.stored_problem.posterior_draws", lambda posterior, **_: kept
+    )
     write_prediction(old, tmp_path / "old.csv", cell=400.0)
     write_prediction(folder, tmp_path / "new.csv", cell=400.0)
     assert (tmp_path / "old.csv").read_text() == (tmp_path / "new.csv").read_text()
@@ -208,7 +210,7 @@ def test_a_summary_that_fails_leaves_the_run_a_message_and_status_one(
         return Posterior(problem, draws, ExactStates(), {}, "nuts", 0)
 
     monkeypatch.setattr(Nuts, "run", fitted)
-    monkeypatch.setattr("riesz.case.run.writing.draws_and_course", fails)
+    monkeypatch.setattr("riesz.case.run.write.draws_and_course", fails)
     words = ["fit", written(tmp_path), "--out", tmp_path / "run", "--engine", "nuts"]
     status, _, errors = run(words, monkeypatch, capsys)
     assert status == 1

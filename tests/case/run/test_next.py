@@ -13,7 +13,7 @@ from tests.tiny_run_in_time import tiny_run_in_time
 from riesz.case.report.next import next_section
 from riesz.case.report.page import write_report
 from riesz.case.run.folder import NEXT, read_run, stored_answers
-from riesz.case.run.measured import Measurand
+from riesz.case.run.measurand import Measurand
 from riesz.case.run.next import cells_in_hull, target_of, write_next
 from riesz.cli.main import main
 from riesz.errors import RieszError

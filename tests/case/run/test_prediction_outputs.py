@@ -18,7 +18,7 @@ import xarray
 from tests.tiny_run import tiny_run
 
 from riesz.case.run.folder import read_run
-from riesz.case.run.measured import measurand_of
+from riesz.case.run.measurand import measurand_of
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.request import (
     PredictionRequest,

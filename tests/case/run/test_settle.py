@@ -9,9 +9,9 @@ from tests.case.data.test_problem_data import BODY, WELLS, with_keys, written
 
 from riesz.case.file.problem import read_case, read_problem, tables_in
 from riesz.case.run import fit
-from riesz.case.run.comparing import compare_runs
+from riesz.case.run.compare import compare_runs
 from riesz.case.run.fit import decide_local, fit_case
-from riesz.comparison.found import Difference
+from riesz.comparison.results import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
 from riesz.geometry.crs import projected

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg as sla
 from jaxtyping import Float
 
-from riesz.case.data.prepared import Covariate, DataRows
+from riesz.case.data.rows import Covariate, DataRows
 from riesz.errors import FileFormatError, any_of
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points

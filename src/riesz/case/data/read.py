@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.data.oddities import format_rows, outlier_notes, place_numbers, swap_hint
-from riesz.case.data.prepared import DataRows, aggregate, covariate_in
+from riesz.case.data.rows import DataRows, aggregate, covariate_in
 from riesz.case.data.schema import Filter, ObservationsTable
 from riesz.case.table import parse_table
 from riesz.errors import FileFormatError

@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.data.prepared import Columns
+from riesz.case.data.rows import Columns
 from riesz.case.file.schema import ProblemTables
 from riesz.case.file.stresses import Histories, History, history_in
 from riesz.case.file.time_axis import When

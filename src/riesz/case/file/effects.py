@@ -6,7 +6,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from riesz.case.data.covariates import EFFECTS, LOCAL, effect_design, effect_labels, every_encoding
-from riesz.case.data.prepared import DataRows
+from riesz.case.data.rows import DataRows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.noise import NoisyValues, likelihood_of, noise_sd_of
 from riesz.case.file.schema import ProblemTables

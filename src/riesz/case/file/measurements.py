@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field, model_validator
 
-from riesz.case.data.prepared import AXES
+from riesz.case.data.rows import AXES
 from riesz.case.data.schema import CRS
 from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of, likelihood_values
 from riesz.case.table import FileTable, NumberOrName

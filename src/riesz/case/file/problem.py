@@ -15,8 +15,8 @@ from jaxtyping import Bool
 
 from riesz.case.data.covariates import LOCAL
 from riesz.case.data.oddities import format_rows
-from riesz.case.data.prepared import DataRows, check_inside_mesh, inside_of, read_data_rows
 from riesz.case.data.read import prepare_data
+from riesz.case.data.rows import DataRows, check_inside_mesh, inside_of, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import (
     Region,

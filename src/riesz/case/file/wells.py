@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import model_validator
 
-from riesz.case.data.prepared import Columns, numeric_columns
+from riesz.case.data.rows import Columns, numeric_columns
 from riesz.case.data.schema import CRS
 from riesz.case.file.stresses import History
 from riesz.case.table import FileTable, NumberOrName, parse_table

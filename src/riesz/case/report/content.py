@@ -10,7 +10,7 @@ from riesz.case.report.maps import FieldMap, encode_map, field_map, map_grid, ri
 from riesz.case.report.residuals import Dot, dots_of
 from riesz.case.report.trust import Verdict, overall, verdicts
 from riesz.case.run.folder import MANIFEST, PROBLEM, Run, stored_answers
-from riesz.case.run.measured import (
+from riesz.case.run.measurand import (
     GAINS,
     MEASUREMENT,
     VALUE,
@@ -25,9 +25,9 @@ from riesz.io.store.files import read_bytes
 from riesz.io.store.results import read_results
 from riesz.mesh.grid import Grid, arrow_grid
 from riesz.mesh.locate import locate
+from riesz.prediction.contraction import Contraction
 from riesz.prediction.draws import PosteriorDraws
-from riesz.prediction.elsewhere import new_points
-from riesz.prediction.learned import Contraction
+from riesz.prediction.new_points import new_points
 from riesz.prediction.sensors import DataFit, fit_to_data
 
 MOST_ARROWS = 24

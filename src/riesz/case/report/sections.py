@@ -9,7 +9,7 @@ import numpy as np
 from riesz.case.report.charts import curve, data_fit, format_interval, format_number, interval_bar
 from riesz.case.report.content import Content
 from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
-from riesz.case.run.measured import LOG
+from riesz.case.run.measurand import LOG
 from riesz.prediction.sensors import DataFit
 
 MOST_ROWS = 500

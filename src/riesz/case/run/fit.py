@@ -12,7 +12,7 @@ from pathlib import Path
 from riesz.case.data.covariates import LOCAL
 from riesz.case.file.problem import Case, read_problem
 from riesz.case.run.folder import Run, check_free, checkpoint_of, is_finished
-from riesz.case.run.writing import open_finished_run, run_case
+from riesz.case.run.write import open_finished_run, run_case
 from riesz.comparison.compare import compare_before_fit, gain_by
 from riesz.devices import Wanted
 from riesz.engines.base import AbstractEngine

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riesz.case.data.prepared import DataRows, read_data_rows
+from riesz.case.data.rows import DataRows, read_data_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.run.misfit import MISFIT, read_misfit
 from riesz.case.table import Decisions, parse_table, toml_in
@@ -79,7 +79,7 @@ def clear(folder: Path) -> None:
         beside.rmdir()
 
 
-OPENED = "riesz.case.run.opened"
+OPENED = "riesz.case.run.stored_problem"
 """The module of what takes the equation: it is imported where that is asked for, since it brings
 all engines with it, which takes longer than most predictions."""
 

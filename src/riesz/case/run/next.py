@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import Delaunay
 
-from riesz.case.run.beside import check_covariates, design_at, holds_for
+from riesz.case.run.design import check_covariates, design_at, holds_for
 from riesz.case.run.folder import NEXT, Run, read_run, stored_answers
-from riesz.case.run.measured import GAINS, LOG, VALUE, Measurand, measurand_of
+from riesz.case.run.measurand import GAINS, LOG, VALUE, Measurand, measurand_of
 from riesz.case.run.outputs import PLOT
 from riesz.case.run.predict import asks_for_dates, check_dates, places_at, scene_of, with_rows
 from riesz.case.run.request import (

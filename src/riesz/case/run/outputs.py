@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.run.folder import Run
-from riesz.case.run.measured import (
+from riesz.case.run.measurand import (
     MEASUREMENT,
     Measurand,
     measurements_layer,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from riesz.case.data.prepared import Columns, check_inside_mesh, inside_of, numeric_columns
-from riesz.case.run.beside import check_covariates, design_at, holds_for
+from riesz.case.data.rows import Columns, check_inside_mesh, inside_of, numeric_columns
+from riesz.case.run.design import check_covariates, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
-from riesz.case.run.measured import MEASUREMENT, VALUE, Measurand, measurand_of, noise_note
+from riesz.case.run.measurand import MEASUREMENT, VALUE, Measurand, measurand_of, noise_note
 from riesz.case.run.outputs import write_bands
 from riesz.case.run.request import (
     ENSEMBLE,
@@ -43,10 +43,10 @@ from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 from riesz.observe.sites import UNREAD, SiteErrors
 from riesz.prediction.draws import PosteriorDraws
-from riesz.prediction.elsewhere import new_points
+from riesz.prediction.new_points import new_points
 from riesz.prediction.statistics import Prediction, over_places
 
-DATED = "riesz.case.run.dated"
+DATED = "riesz.case.run.in_time"
 """What knows of dates: imported where they are asked for, since it takes as long as a map."""
 
 MOST_CELLS = 2e7

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.case.data.oddities import format_rows
 from riesz.case.run.folder import DRAWS, GOES_WITH, MEASUREMENTS, RIVERS, SERIES, WELLS
-from riesz.case.run.measured import MEASUREMENT
+from riesz.case.run.measurand import MEASUREMENT
 from riesz.errors import FileFormatError, RieszError, any_of, nearest
 from riesz.io.maps.geopackage import geopackage_modules
 from riesz.io.maps.raster import netcdf_modules, rasterio_modules

@@ -10,10 +10,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from riesz.case.data.oddities import format_rows, stand_ins
-from riesz.case.data.prepared import DataRows, covariate_in
 from riesz.case.data.read import filter_rows, join_sites, prepare_data
+from riesz.case.data.rows import DataRows, covariate_in
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.start.asked import Hints
 from riesz.case.start.columns import (
     DEGREES,
     MOSTLY,
@@ -25,6 +24,7 @@ from riesz.case.start.columns import (
     unit_of,
 )
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
+from riesz.case.start.hints import Hints
 from riesz.case.start.lines import (
     Dates,
     crs_line,

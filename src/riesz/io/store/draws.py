@@ -33,6 +33,7 @@ from riesz.observe.distributions import (
 from riesz.observe.sites import SiteErrors
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
 from riesz.posterior.facts import FitFacts
+from riesz.prediction.contraction import Contraction
 from riesz.prediction.draws import (
     Course,
     NodalDraws,
@@ -43,7 +44,6 @@ from riesz.prediction.draws import (
     RegionDraws,
     Shifts,
 )
-from riesz.prediction.learned import Contraction
 
 SCHEMA = 1
 HEADER = "header"

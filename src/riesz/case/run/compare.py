@@ -8,7 +8,7 @@ import numpy as np
 
 from riesz.case.run.folder import Run, read_run
 from riesz.comparison.compare import compare
-from riesz.comparison.found import KRIGING, PLANE, Comparison
+from riesz.comparison.results import KRIGING, PLANE, Comparison
 from riesz.engines.base import AbstractEngine
 from riesz.engines.table import engine_of
 from riesz.errors import RieszError

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.comparison.blocks import Block
-from riesz.comparison.foretold import HeldOut, Scores
+from riesz.comparison.held_out import HeldOut, Scores
 
 ONE, BLOCKS = "one at a time", "by blocks"
 KRIGING, PLANE = "kriging", "plane"

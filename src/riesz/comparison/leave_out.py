@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.comparison.blocks import Block
-from riesz.comparison.drawn import draw_logs, elpd_by_draws, without
-from riesz.comparison.foretold import Again, HeldOut, by_root, leave_out, mixture_elpd, solve_data
-from riesz.comparison.places import LikelyValues, likely_values, of_rows
+from riesz.comparison.by_draws import draw_logs, elpd_by_draws, without
+from riesz.comparison.held_out import Again, HeldOut, by_root, leave_out, mixture_elpd, solve_data
+from riesz.comparison.rivals import LikelyValues, likely_values, of_rows
 from riesz.engines.base import AbstractEngine
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.conditional.host import DataModel, data_model, rough_mode

@@ -9,7 +9,7 @@ import riesz as rz
 from riesz.latent import correlated_residual as local_effect
 from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.locate import locate
-from riesz.prediction.elsewhere import new_points
+from riesz.prediction.new_points import new_points
 from riesz.prediction.statistics import over_places
 
 PLACES = np.array([[0.31, 0.42], [0.31, 0.42], [0.77, 0.13]])

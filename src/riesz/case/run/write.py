@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from riesz.case.data.prepared import data_rows_content
+from riesz.case.data.rows import data_rows_content
 from riesz.case.file.boundary import regions_content
 from riesz.case.file.measurements import measurements_content
 from riesz.case.file.problem import Case

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from scipy.special import logsumexp
 
-from riesz.comparison.foretold import DOUBTFUL, REFIT, HeldOut, method_of
+from riesz.comparison.held_out import DOUBTFUL, REFIT, HeldOut, method_of
 from riesz.diagnose.leave_one_out import own_logs
 from riesz.engines.conditional.systems import Groups
 from riesz.errors import RieszError

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.data.covariates import Category, Single, effect_design, encodings_of, every_encoding
-from riesz.case.data.prepared import Covariate, covariate_in
+from riesz.case.data.rows import Covariate, covariate_in
 from riesz.case.run.folder import Run
 from riesz.case.run.request import PredictionRequest
 from riesz.errors import FileFormatError, RieszError, any_of, nearest

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from riesz.comparison.blocks import spatial_blocks
-from riesz.comparison.foretold import HeldOut, score
-from riesz.comparison.found import pair_difference
-from riesz.comparison.places import likely_values, rival_models
+from riesz.comparison.held_out import HeldOut, score
+from riesz.comparison.results import pair_difference
+from riesz.comparison.rivals import likely_values, rival_models
 from riesz.engines.conditional.spread import Spread, weighed
 
 RNG = np.random.default_rng(7)
