@@ -39,7 +39,7 @@ def numbers() -> dict[str, np.ndarray]:
     """What the engines say here."""
     diffusivity = {"a": rz.SPDEField(0.5, LENGTH, transform=jnp.exp)}
     problem = posed(rz.diffusion("a") - rz.source(1.0), diffusivity)
-    solver = problem.suited()
+    solver = problem.default_solver()
 
     @jax.jit
     def density_and_slope(coordinates):

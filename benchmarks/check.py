@@ -81,7 +81,7 @@ def measure(dim: int, sides: int, levels: int) -> dict:
         "dim": dim,
         "nodes": problem.forward.space.mesh.num_nodes,
         "unknowns": problem.num_coordinates,
-        "solver": type(problem.suited()).__name__,
+        "solver": type(problem.default_solver()).__name__,
         "draws": found.num_draws,
         "k_hat": found.k_hat,
         "effective_draws": found.effective_draws,

@@ -127,9 +127,7 @@ def one_row(name: str, problem, exact, seed: int, *, checked: bool) -> dict:
     shift = (np.asarray(found.coordinate_mean()) - mean) / sd
     ratio = np.sqrt(np.diag(np.asarray(found.coordinate_covariance()))) / sd
     gaps = [
-        np.abs(
-            problem.whitened(problem.operator @ (own - problem.state(one)), problem.z(one))
-        ).max()
+        np.abs(problem.whiten(problem.operator @ (own - problem.state(one)), problem.z(one))).max()
         for own, one in zip(records, draws, strict=True)
     ]
     return {

@@ -14,7 +14,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.errors import RieszError
-from riesz.fem.default_solver import in_parts, mapped
+from riesz.fem.default_solver import map_in_parts, split_in_parts
 from riesz.latent.field import AbstractFieldLatent
 from riesz.posterior.family import PriorUpdate
 from riesz.posterior.posterior import Posterior, check_unknown
@@ -59,7 +59,7 @@ def field_variances(
     count = max(0, min(NUM_DIRECTIONS, update.num_coordinates - directions.shape[1]))
     random = jr.normal(start, (count, update.num_coordinates), update.dtype)
     size = update.num_coordinates
-    prior = mapped(lambda own: transposed(field(own))[0], random, size)
+    prior = map_in_parts(lambda own: transposed(field(own))[0], random, size)
     basis, _ = jnp.linalg.qr(jnp.concatenate([directions, prior.T], axis=1))
     overlaps = basis.T @ directions
     shrunk = update.information / (1 + update.information)
@@ -74,5 +74,5 @@ def field_variances(
 
     shape = jax.eval_shape(field, update.mean)
     nothing = jnp.zeros(shape.shape, shape.dtype)
-    total, _ = jax.lax.scan(add, nothing, in_parts(jnp.concatenate([axes, rest]), size))
+    total, _ = jax.lax.scan(add, nothing, split_in_parts(jnp.concatenate([axes, rest]), size))
     return total

@@ -38,7 +38,7 @@ def bilaplacian(mesh):
     import jax.numpy as jnp
     import numpy as np
 
-    from riesz.fem.default_solver import chosen
+    from riesz.fem.default_solver import choose_solver
     from riesz.fem.linear.sparse import SparseMatrix
     from riesz.latent.field import NodalField
     from riesz.latent.representatives import node_volumes
@@ -49,7 +49,7 @@ def bilaplacian(mesh):
     operator = SparseMatrix(equation.pattern, weights @ operator_parts(equation))
     field = NodalField(jnp.zeros(mesh.num_nodes), jnp.exp)
     volumes = jnp.asarray(np.sqrt(node_volumes(mesh)))
-    return nodal_latent(field, operator, volumes, "bi-Laplacian field", chosen(equation))
+    return nodal_latent(field, operator, volumes, "bi-Laplacian field", choose_solver(equation))
 
 
 def posed(domain, prior, num_sensors):
@@ -95,7 +95,7 @@ def timed(problem, num_modes: int, *, with_sd: bool) -> dict:
     return {
         "library": "riesz",
         "nodes": problem.forward.space.mesh.num_nodes,
-        "solver": type(problem.suited(num_sides=num_modes)).__name__,
+        "solver": type(problem.default_solver(num_rhs=num_modes)).__name__,
         "device": jax.devices()[0].device_kind,
         "seconds": time.perf_counter() - clock,
         "cpu_seconds": time.process_time() - cpu,

@@ -44,7 +44,7 @@ def field(seed: int):
 
 
 def predicted(simulator: Simulator, place):
-    return simulator.predicted(place)
+    return simulator.predict(place)
 
 
 def calibration(problem, count: int, seed: int) -> tuple[Calibration, dict]:

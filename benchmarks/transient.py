@@ -31,9 +31,9 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
     import jax.numpy as jnp
 
     import riesz as rz
-    from riesz.fem.default_solver import levels_of
+    from riesz.fem.default_solver import default_multigrid
     from riesz.fem.problem import Newton
-    from riesz.fem.time.time_stepping import march
+    from riesz.fem.time.time_stepping import integrate_in_time
 
     space = rz.P1(rz.rectangle((along, along)))
     problem = rz.transient_problem(
@@ -46,10 +46,12 @@ def marched(along: int, num_steps: int, solver: str) -> list[dict]:
     sensors = rz.point_operator(space, np.array([[0.5, 0.5], [0.2, 0.7]]))
     z = {name: jnp.asarray(value) for name, value in (("s", 1.0), ("k", 0.2), ("f", 1.0))}
     z |= {"start": jnp.asarray(0.0)}
-    taken = rz.SparseLU() if solver == "lu" else levels_of(problem.step, fallback=False)
+    taken = rz.SparseLU() if solver == "lu" else default_multigrid(problem.step, fallback=False)
 
     def recorded(problem, z):
-        return march(problem, z, taken, Newton(), lambda state, z: sensors @ state).recorded
+        return integrate_in_time(
+            problem, z, taken, Newton(), lambda state, z: sensors @ state
+        ).recorded
 
     value = eqx.filter_jit(recorded)
     gradient = eqx.filter_jit(

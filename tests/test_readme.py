@@ -146,7 +146,7 @@ def test_what_can_be_measured_is_put_together_as_printed():
     def density_and_values(problem):
         here = jnp.zeros(1)
         state = problem.state(here)
-        return problem.log_likelihood(here, state), problem.predicted(state, problem.z(here))
+        return problem.log_likelihood(here, state), problem.predict(state, problem.z(here))
 
     found, seen = density_and_values(scope["robust"])
     misfit = np.abs(np.asarray(scope["robust"].observed) - np.asarray(seen))

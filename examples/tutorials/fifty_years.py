@@ -73,7 +73,7 @@ true_recharge = np.interp(
 )
 truth = {"S": jnp.asarray(0.07), "T": jnp.asarray(15.0), "r": jnp.asarray(true_recharge)}
 empty = plain(np.zeros(len(well)))
-clean = np.asarray(empty.operator @ empty.time.recorded(empty.forward, truth, None))
+clean = np.asarray(empty.operator @ empty.time.solve_or_raise(empty.forward, truth, None))
 levels = 0.3 * rng.normal(size=9)
 problem = plain(clean + levels[well] + 0.05 * rng.normal(size=len(clean)))
 print(problem)

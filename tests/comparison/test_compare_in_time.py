@@ -40,11 +40,11 @@ def left_out_exactly(problem, block):
     zeros = jnp.zeros(problem.num_coordinates)
 
     def seen(at):
-        return problem.predicted(problem.state(at), problem.z(at))
+        return problem.predict(problem.state(at), problem.z(at))
 
     slopes = np.asarray(jax.jacfwd(seen)(zeros))
     factor = problem.likelihood.factor(problem.observed, problem.z(zeros))
-    root = np.asarray(factor.coloured(jnp.eye(9)))
+    root = np.asarray(factor.colour(jnp.eye(9)))
     precision = np.linalg.inv(slopes @ slopes.T + root @ root.T)
     weights = precision @ np.asarray(problem.observed - seen(zeros))
     found = np.zeros(9)

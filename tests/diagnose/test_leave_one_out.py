@@ -48,7 +48,7 @@ def test_weights_leave_out_as_exact_posteriors_do(noise):
     zeros = jnp.zeros(problem.num_coordinates)
     slopes = jax.jacfwd(lambda at: problem.operator @ problem.state(at))(zeros)
     factor = problem.likelihood.factor(problem.observed, problem.z(zeros))
-    noise_factor = np.asarray(factor.coloured(jnp.eye(len(PLACES))))
+    noise_factor = np.asarray(factor.colour(jnp.eye(len(PLACES))))
     covariance = np.asarray(slopes @ slopes.T) + noise_factor @ noise_factor.T
     precision = np.linalg.inv(covariance)
     values = np.asarray(problem.observed - problem.operator @ problem.state(zeros))

@@ -23,11 +23,11 @@ from riesz.diagnose.criticism.law import law_of
 from riesz.diagnose.criticism.predictive_checks import misfit_of
 from riesz.diagnose.criticism.residuals import can_be_left_out
 from riesz.observe.distributions import (
-    BinomialScatter,
-    LogNormalScatter,
-    NegativeBinomialScatter,
-    PoissonScatter,
-    StudentScatter,
+    BinomialDistribution,
+    LogNormalDistribution,
+    NegativeBinomialDistribution,
+    PoissonDistribution,
+    StudentDistribution,
 )
 from riesz.posterior.family import full_rank_of
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -144,7 +144,7 @@ def test_the_law_without_some_observations_is_that_of_the_others(is_shared):
     np.testing.assert_allclose(found[np.ix_(kept, kept)], exact, atol=1e-8)
     scores = np.linalg.solve(covariance, np.arange(6.0)) * sd
     alone = np.linalg.solve(covariance[np.ix_(kept, kept)], np.arange(6.0)[kept]) * sd[kept]
-    np.testing.assert_allclose(law.left_by(left, scores)[kept], alone, atol=1e-8)
+    np.testing.assert_allclose(law.scores_without(left, scores)[kept], alone, atol=1e-8)
 
 
 def share_contradicted(seeds):
@@ -322,20 +322,20 @@ def test_noise_of_an_unknown_kind_is_told_by_new_measurements():
 @pytest.mark.parametrize(
     ("scatter", "exact", "sd"),
     [
-        (StudentScatter(4.0), stats.t(4, 3.0, 0.5), 0.5 * np.sqrt(2)),
-        (LogNormalScatter("identity"), stats.lognorm(0.4, scale=3.0), None),
-        (PoissonScatter("log"), stats.poisson(3.0), None),
-        (NegativeBinomialScatter("log"), stats.nbinom(2.5, 2.5 / 5.5), None),
-        (BinomialScatter("logit"), stats.binom(12, 0.3), None),
+        (StudentDistribution(4.0), stats.t(4, 3.0, 0.5), 0.5 * np.sqrt(2)),
+        (LogNormalDistribution("identity"), stats.lognorm(0.4, scale=3.0), None),
+        (PoissonDistribution("log"), stats.poisson(3.0), None),
+        (NegativeBinomialDistribution("log"), stats.nbinom(2.5, 2.5 / 5.5), None),
+        (BinomialDistribution("logit"), stats.binom(12, 0.3), None),
     ],
 )
 def test_tails_are_those_of_the_distribution(scatter, exact, sd):
     values = np.array([0.0, 1.0, 4.0, 9.0]) + (0.0 if scatter.is_discrete else 0.5)
     expected = np.full(
-        (2, 4), exact.median() if isinstance(scatter, LogNormalScatter) else exact.mean()
+        (2, 4), exact.median() if isinstance(scatter, LogNormalDistribution) else exact.mean()
     )
     spread = np.full((2, 4), exact.std() if sd is None else sd)
-    trials = 12 if isinstance(scatter, BinomialScatter) else 1
+    trials = 12 if isinstance(scatter, BinomialDistribution) else 1
     found = scatter.tails(values / trials, expected / trials, spread / trials)
     less = exact.cdf(values - 1) if scatter.is_discrete else exact.cdf(values)
     at = exact.logpmf(values) if scatter.is_discrete else exact.logpdf(values)

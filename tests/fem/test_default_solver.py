@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from riesz.fem import default_solver
-from riesz.fem.default_solver import chosen, multigrid
+from riesz.fem.default_solver import choose_solver, multigrid
 from riesz.fem.elements.space import P1
 from riesz.fem.linear.linear_solve import Automatic, ConjugateGradients, Dense, SparseLU
 from riesz.fem.linear.multigrid.solver import Multigrid
@@ -29,37 +29,37 @@ def lu_is_slow(monkeypatch):
 
 
 def test_small_systems_are_factorised(flow):
-    assert isinstance(chosen(flow), SparseLU)
+    assert isinstance(choose_solver(flow), SparseLU)
 
 
 def test_a_solver_that_is_asked_for_is_taken(flow, lu_is_slow):
     asked = ConjugateGradients()
-    assert chosen(flow, asked) is asked
+    assert choose_solver(flow, asked) is asked
 
 
 def test_large_systems_take_multigrid_made_once_with_a_way_back(flow, lu_is_slow):
-    found = chosen(flow, Automatic())
+    found = choose_solver(flow, Automatic())
     assert isinstance(found, Multigrid)
     assert found.is_symmetric
     assert found.fallback
-    assert chosen(flow) is found
+    assert choose_solver(flow) is found
 
 
 def test_no_way_back_where_factors_do_not_fit_in_memory(flow, lu_is_slow, monkeypatch):
     monkeypatch.setattr(default_solver, "FITS_IN_MEMORY", {2: 200})
-    found = chosen(flow)
+    found = choose_solver(flow)
     assert isinstance(found, Multigrid)
     assert not found.fallback
 
 
 def test_factors_serve_many_right_hand_sides(flow, lu_is_slow):
-    assert isinstance(chosen(flow, num_sides=50), SparseLU)
+    assert isinstance(choose_solver(flow, num_rhs=50), SparseLU)
 
 
 def test_many_matrices_are_worth_the_time_that_multigrid_compiles(flow, monkeypatch):
     monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 400})
-    assert isinstance(chosen(flow), SparseLU)
-    assert isinstance(chosen(flow, num_matrices=500), Multigrid)
+    assert isinstance(choose_solver(flow), SparseLU)
+    assert isinstance(choose_solver(flow, num_matrices=500), Multigrid)
 
 
 def test_coefficients_by_cell_are_smoothed_more(flow):
@@ -73,14 +73,14 @@ def test_transport_is_factorised_up_to_larger_sizes(flow, monkeypatch):
     monkeypatch.setattr(default_solver, "LARGEST_FOR_LU", {2: 200})
     form = diffusion(1.0) + advection(np.array([1.0, 0.0]))
     transport = boundary_value_problem(flow.space, form, {"boundary": 0.0})
-    assert isinstance(chosen(flow), Multigrid)
-    assert isinstance(chosen(transport), SparseLU)
+    assert isinstance(choose_solver(flow), Multigrid)
+    assert isinstance(choose_solver(transport), SparseLU)
 
 
 def test_accelerators_do_not_call_the_host(flow, monkeypatch):
-    assert isinstance(chosen(flow, platform="gpu"), Dense)
+    assert isinstance(choose_solver(flow, platform="gpu"), Dense)
     monkeypatch.setattr(default_solver, "LARGEST_DENSE", 100)
-    found = chosen(flow, platform="gpu")
+    found = choose_solver(flow, platform="gpu")
     assert isinstance(found, Multigrid)
     assert not found.fallback
 
@@ -90,7 +90,7 @@ def test_inside_compiled_code_there_is_nothing_to_choose_by(flow, lu_is_slow):
 
     @eqx.filter_jit
     def compiled(problem):
-        taken.append(chosen(problem))
+        taken.append(choose_solver(problem))
         return problem.free
 
     compiled(flow)

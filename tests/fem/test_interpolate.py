@@ -52,7 +52,7 @@ def test_the_transpose_is_the_adjoint(space):
     rng = np.random.default_rng(2)
     operator = point_operator(space, inner_points(space))
     state, rates = (jnp.asarray(rng.normal(size=n)) for n in (space.num_dofs, 20))
-    one, other = rates @ (operator @ state), operator.transposed(rates) @ state
+    one, other = rates @ (operator @ state), operator.transpose_product(rates) @ state
     assert float(one) == pytest.approx(float(other), rel=1e-12)
 
 

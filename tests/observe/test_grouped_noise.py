@@ -55,7 +55,7 @@ def everything(likelihood):
         "slope": jax.grad(lambda z: likelihood.log_prob(VALUES, STATE, z))(Z),
         "by_state": jax.grad(lambda u: likelihood.log_prob(VALUES, u, Z))(STATE),
         "white": factor.white(units),
-        "coloured": factor.coloured(units),
+        "coloured": factor.colour(units),
         "sd": likelihood.noise_sd(STATE, Z),
         "bent": jax.hessian(lambda u: likelihood.log_prob(VALUES, u, Z))(STATE),
     }
@@ -167,7 +167,9 @@ def test_a_new_reading_has_all_of_the_noise():
     np.testing.assert_allclose(likelihood.new(jnp.zeros(3), Z).variance, variance, rtol=1e-12)
     parameters = {name: np.full((2, 1), one) for name, one in likelihood.parameters(Z).items()}
     said = np.zeros((2, 3))
-    one_sd = likelihood.scatter.quantile(np.full((2, 1), stats.norm.cdf(1.0)), said, parameters)
+    one_sd = likelihood.observation_distribution.quantile(
+        np.full((2, 1), stats.norm.cdf(1.0)), said, parameters
+    )
     np.testing.assert_allclose(one_sd, np.sqrt(variance), rtol=1e-12)
     with pytest.raises(RieszError, match="each sensor has noise of its own"):
         KINDS["both"][0].new(jnp.zeros(3), Z)
@@ -182,7 +184,7 @@ def test_beside_other_data_it_is_whitened_by_itself():
     factor = whole.factor(jnp.zeros(COUNT + 2), Z | {"effects": jnp.ones(1)})
     columns = jnp.eye(COUNT + 2)[:, -3:]
     np.testing.assert_allclose(factor.white(columns)[COUNT:], 2 * columns[COUNT:])
-    np.testing.assert_allclose(factor.white(factor.coloured(columns)), columns, atol=1e-12)
+    np.testing.assert_allclose(factor.white(factor.colour(columns)), columns, atol=1e-12)
     own = first.factor(STATE, Z).log_volume()
     np.testing.assert_allclose(factor.log_volume(), own + 2 * np.log(0.5), rtol=1e-12)
 

@@ -65,13 +65,13 @@ def test_all_kinds_are_exact_for_a_linear_state(linear, other):
     z = {"w": jnp.zeros(2)}
     plane = 1 + MESH.nodes @ [2.0, 3.0]
     seen = 1 + PLACES @ [2.0, 3.0]
-    found = jax.jit(linear.predicted)(jnp.asarray(plane), z)
+    found = jax.jit(linear.predict)(jnp.asarray(plane), z)
     middles = [1 + 2 * 0.25 + 3 * 0.5, 1 + 2 * 0.5 + 3 * 0.45, 1 + 2 * 0.5 + 3 * 0.5]
     slopes = [(3 * 2 + 4 * 3) / 5] * 2
     wanted = [*middles, *slopes, seen[0] - seen[1], seen[1] - seen[0], *seen]
     np.testing.assert_allclose(found, wanted)
     # Without a source a plane is the solution, and what comes in on one side leaves on the other.
-    found = jax.jit(other.predicted)(jnp.asarray(plane), z)
+    found = jax.jit(other.predict)(jnp.asarray(plane), z)
     np.testing.assert_allclose(found, [-2.0, -3.0, 2.0, -2.0, 3.0, -3.0, *np.log(seen)], atol=1e-9)
 
 

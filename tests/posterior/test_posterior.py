@@ -284,7 +284,7 @@ def test_predictions_are_made_in_space_at_points_and_on_grids():
 def test_a_grid_covers_the_box_and_is_nan_outside_the_domain():
     mesh = l_shape(4)
     raster = grid(mesh, (6, 4))
-    values = raster.filled(raster.points.sum(axis=1))
+    values = raster.fill(raster.points.sum(axis=1))
     assert values.shape == (4, 6)
     x, y = np.meshgrid(*raster.axes)
     np.testing.assert_allclose(values[raster.inside], (x + y)[raster.inside])

@@ -42,7 +42,7 @@ def posed(equation, first=POSITIVE):
 )
 def test_linear_equations_have_the_states_of_newtons_iteration(equation):
     problem = posed(equation)
-    expected = jax.jit(lambda rows: jax.lax.map(lambda c: problem.solved(c, SparseLU()), rows))
+    expected = jax.jit(lambda rows: jax.lax.map(lambda c: problem.solve(c, SparseLU()), rows))
     found = linear_states(problem, of_draws(problem, DRAWS))
     np.testing.assert_allclose(found, expected(DRAWS), rtol=1e-10, atol=1e-12)
 

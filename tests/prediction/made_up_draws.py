@@ -4,7 +4,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from riesz.mesh.shapes import rectangle
-from riesz.observe.distributions import NormalScatter
+from riesz.observe.distributions import NormalDistribution
 from riesz.posterior.facts import APPROXIMATE, FitFacts
 from riesz.prediction.draws import (
     NodalDraws,
@@ -56,7 +56,7 @@ def made_up_draws(*, num_draws=50, side=6, num_sensors=3, scatter=None, noise=0.
             local_weights=None,
             parameters={"sd": np.full((num_draws, 1), noise)},
             differs=False,
-            scatter=NormalScatter() if scatter is None else scatter,
+            scatter=NormalDistribution() if scatter is None else scatter,
         ),
         local_name=None,
         mapped=("a",),

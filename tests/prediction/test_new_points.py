@@ -77,11 +77,11 @@ def test_scatter_on_the_host_is_that_of_the_likelihood(likelihood, said):
     # Evenly spread probabilities: means over them are integrals over the distribution.
     probability = (np.arange(20_000)[None] + 0.5) / 20_000
     states = np.full(probability.shape, said)
-    drawn = likelihood.scatter.quantile(probability, states, parameters)
+    drawn = likelihood.observation_distribution.quantile(probability, states, parameters)
     known = likelihood.distribution(jnp.asarray([said]), {})
     assert drawn.mean() == pytest.approx(float(known.mean[0]), rel=2e-3)
     assert drawn.var() == pytest.approx(float(known.variance[0]), rel=3e-2)
-    middle = likelihood.scatter.expected(states[:, :1], parameters).item()
+    middle = likelihood.observation_distribution.location(states[:, :1], parameters).item()
     median = isinstance(likelihood, rz.LogNormal)
     assert middle == pytest.approx(np.median(drawn) if median else drawn.mean(), rel=2e-3)
 

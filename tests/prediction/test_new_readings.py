@@ -90,7 +90,7 @@ def test_forecasts_know_level_and_drift_of_their_site():
         times=axis,
         initial=0.0,
     )
-    responses = np.asarray(problem.predicted(problem.state(jnp.ones(1)), problem.z(jnp.ones(1))))
+    responses = np.asarray(problem.predict(problem.state(jnp.ones(1)), problem.z(jnp.ones(1))))
 
     def shared(site, then):
         same, apart = site[:, None] == SITE, np.abs(then[:, None] - when)

@@ -11,13 +11,13 @@ from tests.prediction.made_up_draws import made_up_draws
 from riesz.errors import RieszError
 from riesz.latent.correlated_residual import LocalEffect
 from riesz.observe.distributions import (
-    BinomialScatter,
-    LogNormalScatter,
-    NegativeBinomialScatter,
-    NormalScatter,
-    PoissonScatter,
-    StudentScatter,
-    SummedScatter,
+    BinomialDistribution,
+    LogNormalDistribution,
+    NegativeBinomialDistribution,
+    NormalDistribution,
+    NormalSumDistribution,
+    PoissonDistribution,
+    StudentDistribution,
 )
 from riesz.prediction.next_draws import candidates_at, rank_places, target
 from riesz.prediction.next_places import (
@@ -139,19 +139,19 @@ def test_sides_of_a_value_are_mistaken_as_often_as_simulated_measurements_mistak
 
 
 SCATTERS = [
-    (NormalScatter(), {"sd": 0.4}, lambda s: norm(s, 0.4)),
-    (SummedScatter(("sd", "more")), {"sd": 0.3, "more": 0.4}, lambda s: norm(s, 0.5)),
-    (StudentScatter(4.0), {"sd": 0.4}, lambda s: t(4.0, s, 0.4)),
-    (LogNormalScatter("log"), {"sd": 0.3}, lambda s: lognorm(0.3, scale=np.exp(s))),
-    (LogNormalScatter("identity"), {"sd": 0.3}, lambda s: lognorm(0.3, scale=s)),
-    (PoissonScatter("log"), {"exposure": 3.0}, lambda s: poisson(3 * np.exp(s))),
-    (PoissonScatter("identity"), {"exposure": 3.0}, lambda s: poisson(3 * s)),
+    (NormalDistribution(), {"sd": 0.4}, lambda s: norm(s, 0.4)),
+    (NormalSumDistribution(("sd", "more")), {"sd": 0.3, "more": 0.4}, lambda s: norm(s, 0.5)),
+    (StudentDistribution(4.0), {"sd": 0.4}, lambda s: t(4.0, s, 0.4)),
+    (LogNormalDistribution("log"), {"sd": 0.3}, lambda s: lognorm(0.3, scale=np.exp(s))),
+    (LogNormalDistribution("identity"), {"sd": 0.3}, lambda s: lognorm(0.3, scale=s)),
+    (PoissonDistribution("log"), {"exposure": 3.0}, lambda s: poisson(3 * np.exp(s))),
+    (PoissonDistribution("identity"), {"exposure": 3.0}, lambda s: poisson(3 * s)),
     (
-        NegativeBinomialScatter("log"),
+        NegativeBinomialDistribution("log"),
         {"exposure": 3.0, "concentration": 2.0},
         lambda s: nbinom(2.0, 2 / (2 + 3 * np.exp(s))),
     ),
-    (BinomialScatter("logit"), {"trials": 20.0}, lambda s: binom(20, expit(s))),
+    (BinomialDistribution("logit"), {"trials": 20.0}, lambda s: binom(20, expit(s))),
 ]
 
 

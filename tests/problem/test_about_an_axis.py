@@ -40,7 +40,7 @@ def problem():
 def test_the_state_is_thiems_cone_and_its_average_is_over_the_disc(problem):
     coordinates = jnp.asarray([(np.log(3.0) - 1.0) / 2.0])
     state = jax.jit(problem.state)(coordinates)
-    *heads, mean = problem.predicted(state, problem.z(coordinates))
+    *heads, mean = problem.predict(state, problem.z(coordinates))
     np.testing.assert_allclose(heads, cone(3.0, RADII[:, 0]), rtol=1e-3)
     # The mean of log(r / R) over a disc of radius R is -1/2.
     np.testing.assert_allclose(mean, -RATE / (2 * np.pi * 3.0) / 2, rtol=1e-2)

@@ -70,7 +70,7 @@ def test_a_bare_array_for_a_field_is_refused_in_and_out_of_programs():
 def test_values_of_a_field_and_its_weights_say_the_same():
     problem = posed(rz.diffusion(1.0) - rz.source("f"), f=rz.SPDEField(1.0, 0.3, mean=2.0))
     z = problem.z(jnp.asarray(np.random.default_rng(0).normal(size=problem.num_coordinates)))
-    values = problem.latents.latents["f"].shown(z["f"])
+    values = problem.latents.latents["f"].display_value(z["f"])
     found = rz.residual(problem.forward, STATE, {"f": rz.nodal(values)})
     np.testing.assert_allclose(found, rz.residual(problem.forward, STATE, z), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found, known(1.0, rz.nodal(values)), rtol=1e-9, atol=1e-12)

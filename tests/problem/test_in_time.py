@@ -99,7 +99,7 @@ def test_dates_are_days_on_an_axis_of_dates(problem):
     by_number, by_date = (one.operator.to_scipy().toarray() for one in (problem, dated))
     np.testing.assert_allclose(by_date, by_number, atol=1e-4)  # to the second
     # Programs take the whole problem, its dates included.
-    seen = eqx.filter_jit(lambda one, record: one.predicted(record, {}))
+    seen = eqx.filter_jit(lambda one, record: one.predict(record, {}))
     record = jnp.arange(float(by_date.shape[1]))
     np.testing.assert_allclose(seen(dated, record), by_date @ record, rtol=1e-12)
 

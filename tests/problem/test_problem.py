@@ -61,7 +61,7 @@ def problem():
 
 
 def test_a_state_is_the_solution_or_nan_throughout_where_there_is_none(problem, coordinates):
-    solved = jax.jit(lambda one: problem.solved(one, SparseLU()))
+    solved = jax.jit(lambda one: problem.solve(one, SparseLU()))
     np.testing.assert_array_equal(solved(coordinates), problem.state(coordinates))
     assert np.isnan(solved(coordinates.at[0].set(-1e4))).all()  # a diffusivity of zero
 

@@ -94,7 +94,7 @@ def test_slopes_of_a_quadratic_state_are_exact():
     x, y = problem.forward.space.points.T
     state = jnp.asarray(x * x - 2 * x * y + 3 * y)
     slopes = np.stack([2 * SITES[:, 0] - 2 * SITES[:, 1], 3 - 2 * SITES[:, 0]], axis=1)
-    predicted = problem.predicted(state, problem.z(jnp.zeros(1)))
+    predicted = problem.predict(state, problem.z(jnp.zeros(1)))
     np.testing.assert_allclose(predicted, slopes @ direction)
 
 

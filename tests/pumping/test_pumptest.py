@@ -175,7 +175,7 @@ def test_readings_of_a_well_share_a_level_and_a_drift():
     z = {"noise_sd": 0.1, "level_sd": 0.3, "drift_sd": 0.2, "memory": 1.0}
     assert set(priors) == set(z)
     factor = likelihood.factor(jnp.zeros(8), {name: jnp.asarray(own) for name, own in z.items()})
-    root = np.asarray(factor.coloured(jnp.eye(8)))
+    root = np.asarray(factor.colour(jnp.eye(8)))
     covariance = root @ root.T
     np.testing.assert_allclose(np.diag(covariance), 0.1**2 + 0.3**2 + 0.2**2)
     np.testing.assert_allclose(covariance[:4, 4:], 0.0, atol=1e-12)

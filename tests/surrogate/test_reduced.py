@@ -86,7 +86,7 @@ def reduced(forward, values, states, energy):
 @pytest.mark.slow
 def test_it_finds_the_states_that_span_it(forward, values, states, reduced):
     equation, basis = reduced
-    found = jax.jit(lambda z: jax.lax.map(lambda one: equation.solved(forward, one), z))(values)
+    found = jax.jit(lambda z: jax.lax.map(lambda one: equation.solve(forward, one), z))(values)
     np.testing.assert_allclose(basis.mean + np.asarray(found) @ basis.modes.T, states, atol=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_its_gradients_are_those_of_differences(forward, values, reduced):
     @jax.jit
     @jax.value_and_grad
     def height(a):
-        return jnp.sum(equation.solved(forward, {**z, "a": a}) ** 2)
+        return jnp.sum(equation.solve(forward, {**z, "a": a}) ** 2)
 
     step = 1e-5
     rise = (height(z["a"] + step)[0] - height(z["a"] - step)[0]) / (2 * step)

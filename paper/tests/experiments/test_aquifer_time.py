@@ -80,7 +80,7 @@ def test_level_drift_and_error_are_those_of_grouped_noise(case):
         times=case.training.year.astype(float),
     )
     factor = noise.factor(jnp.zeros(len(same)), {})
-    root = np.asarray(factor.coloured(jnp.eye(len(same))))
+    root = np.asarray(factor.colour(jnp.eye(len(same))))
     np.testing.assert_allclose(ours, root @ root.T, atol=1e-12)
 
 

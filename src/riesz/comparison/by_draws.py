@@ -58,7 +58,7 @@ def draw_logs(posterior: Posterior, num_draws: int, seed: int) -> DrawLogs:
 def each_observation(
     key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
 ) -> dict[str, Float[Array, " sensor"]]:
-    predicted, likelihood = problem.predicted(state, z), problem.likelihood
+    predicted, likelihood = problem.predict(state, z), problem.likelihood
     logs = own_logs(likelihood, problem.observed, predicted, z)
     return {"logs": logs, "new": likelihood.sample(key, predicted, z)}
 

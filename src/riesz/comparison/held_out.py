@@ -110,7 +110,7 @@ def moments_of(
     responses = responses + by_unknown
     z = parts.z(problem.latents, jnp.zeros(len(parts.linear), offset.dtype), others)
     noise = problem.likelihood.factor(problem.observed, z)
-    root = noise.coloured(jnp.eye(len(offset), dtype=offset.dtype))
+    root = noise.colour(jnp.eye(len(offset), dtype=offset.dtype))
     return problem.observed - offset - shift, jnp.hstack([responses, root])
 
 

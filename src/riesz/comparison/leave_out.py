@@ -194,9 +194,9 @@ def normal_given(
     key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
 ) -> dict[str, Float[Array, "..."]]:
     """Given one draw: observed less expected, and a root of the noise's covariance."""
-    predicted = problem.predicted(state, z)
+    predicted = problem.predict(state, z)
     factor = problem.likelihood.factor(predicted, z)
-    root = factor.coloured(jnp.eye(len(predicted), dtype=predicted.dtype))
+    root = factor.colour(jnp.eye(len(predicted), dtype=predicted.dtype))
     return {"misfit": problem.observed - problem.likelihood.mean(predicted, z), "root": root}
 
 

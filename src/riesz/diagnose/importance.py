@@ -29,7 +29,7 @@ from riesz.engines.relax.discrepancy import suited
 from riesz.engines.relax.states import RelaxedStates
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, residual
-from riesz.fem.default_solver import expected_seconds, one_by_one
+from riesz.fem.default_solver import estimate_seconds, one_by_one
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.newton import is_linear
@@ -79,7 +79,7 @@ def effort(posterior: Posterior) -> Effort:
     They hang on sizes alone: the equation, the mesh, the solver and the number of unknowns.
     """
     problem, is_relaxed = posterior.problem, isinstance(posterior.states, RelaxedStates)
-    solver, solves = problem.suited(), problem.num_solves
+    solver, solves = problem.default_solver(), problem.num_solves
     if is_relaxed:
         solver = suited(problem)
         # With factors at hand, an adjoint solve for each sensor costs as much again.
@@ -88,7 +88,7 @@ def effort(posterior: Posterior) -> Effort:
     z = problem.z(jnp.zeros(problem.num_coordinates))
     if not is_linear(problem.forward, z if problem.time is None else problem.time.first(z)):
         solves *= NEWTON_STEPS
-    return affordable(solves * expected_seconds(problem.forward, solver), problem.num_coordinates)
+    return affordable(solves * estimate_seconds(problem.forward, solver), problem.num_coordinates)
 
 
 def affordable(seconds: float, num_coordinates: int) -> Effort:
@@ -135,7 +135,7 @@ def weighed(
         normals = spread_normals(seed, num_draws, problem.num_coordinates)
         draws = family.transformed(jnp.asarray(normals))
         relaxed = states.ready(problem) if isinstance(states, RelaxedStates) else None
-        shared = (problem, family, relaxed, problem.suited())
+        shared = (problem, family, relaxed, problem.default_solver())
         logs = np.asarray(over_rows(log_weights, shared, draws, devices))
     if np.isnan(logs).all():
         raise RieszError(
@@ -320,7 +320,7 @@ def surrogate_error(posterior: Posterior, *, num_draws: int = 32, seed: int = 0)
         )
         draws = family.sample(jr.key(seed), num_draws)
         mean = jnp.mean(draws, axis=0)
-        norm = energy_norm(problem, mean, problem.suited(num_sides=num_draws))
+        norm = energy_norm(problem, mean, problem.default_solver(num_rhs=num_draws))
         found = energies(problem, norm, mean, states, draws)
         squares, gaps = np.asarray(found[0]), np.asarray(found[1])
     unsolved = np.isnan(squares).any(axis=0)
@@ -362,17 +362,17 @@ def energies(
     surrogates = states(problem, jr.key(0), draws)
     middle = problem.z(mean)
     _, product = jax.linearize(
-        lambda state: residual(forward, state, middle), problem.solved(mean, norm.solver)
+        lambda state: residual(forward, state, middle), problem.solve(mean, norm.solver)
     )
 
     def one(drawn):
         coordinates, emulated = drawn
-        z, exact = problem.z(coordinates), problem.solved(coordinates, norm.solver)
+        z, exact = problem.z(coordinates), problem.solve(coordinates, norm.solver)
         gap = emulated - exact
         squares = [norm.squared(residual(forward, emulated, z)[forward.free])]
         # Of the whole state: without its boundary values it would drop to zero within a cell.
         squares += [values @ product(values) for values in (gap, exact)]
-        return jnp.stack(squares), jnp.max(jnp.abs(problem.whitened(problem.operator @ gap, z)))
+        return jnp.stack(squares), jnp.max(jnp.abs(problem.whiten(problem.operator @ gap, z)))
 
     squares, gaps = jax.lax.map(one, (draws, surrogates))
     return squares.T, gaps

@@ -72,7 +72,7 @@ def pointwise(
     key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " _"], z: PyTree
 ) -> Float[Array, " sensor"]:
     """The log-density of each observation given the state, and where noise is shared the others."""
-    predicted, likelihood = problem.predicted(state, z), problem.likelihood
+    predicted, likelihood = problem.predict(state, z), problem.likelihood
     if likelihood.is_independent:
         return own_logs(likelihood, problem.observed, predicted, z)
     if not likelihood.is_normal:

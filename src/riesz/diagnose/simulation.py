@@ -155,7 +155,7 @@ def check_found(found: Located) -> None:
 @eqx.filter_jit
 def exact_at_sensors(problem: InverseProblem, truths: Draws) -> DataSets:
     """What the sensors would see without noise, by exact solves."""
-    return jax.lax.map(lambda one: problem.predicted(problem.state(one), problem.z(one)), truths)
+    return jax.lax.map(lambda one: problem.predict(problem.state(one), problem.z(one)), truths)
 
 
 @eqx.filter_jit
@@ -176,6 +176,6 @@ def sensor_errors(
 
     def one(truth, values):
         gap = at_sensors(problem, surrogate, truth) - values
-        return jnp.max(jnp.abs(problem.whitened(gap, problem.z(truth))))
+        return jnp.max(jnp.abs(problem.whiten(gap, problem.z(truth))))
 
     return jax.vmap(one)(truths, exact)

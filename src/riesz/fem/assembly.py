@@ -69,7 +69,7 @@ def residual_of_wells(problem: BoundaryValueProblem, z: PyTree = None) -> DofVal
     total = jnp.zeros(problem.space.num_dofs, problem.dtype)
     for source, operator in wells_of(problem, z):
         rates = jnp.asarray(source_rates(source, z), total.dtype)
-        total = total + source.sign * operator.transposed(rates)
+        total = total + source.sign * operator.transpose_product(rates)
     return total
 
 
@@ -124,7 +124,7 @@ def slice_cells(group: Group, start: Int[Array, ""], count: int) -> Group:
     """The group on `count` cells from `start` on."""
     if count == len(group.domain.measure):
         return group
-    return eqx.tree_at(lambda g: g.domain, group, group.domain.sliced(start, count))
+    return eqx.tree_at(lambda g: g.domain, group, group.domain.slice_cells(start, count))
 
 
 def local_states(domain: Domain, state: DofValues) -> list[Float[Array, " entity"]]:
@@ -273,7 +273,7 @@ def gains_and_rest(
     for source, operator in wells_of(problem, z):
         rates = jnp.asarray(source_rates(source, z), problem.dtype)
         rates = source.sign * rates * inside[operator.cells]
-        unbalanced = unbalanced + operator.transposed(rates)
+        unbalanced = unbalanced + operator.transpose_product(rates)
         loss = jnp.sum(rates)
         gains["point_source"] = gains.get("point_source", jnp.zeros_like(loss)) - loss
     return gains, unbalanced

@@ -55,7 +55,7 @@ compiled no longer counts."""
 FOR_TRANSPORT = 2
 """That number times so much where the matrix is not symmetric: more iterations are needed."""
 
-FOR_MANY_SIDES = 3
+FOR_MANY_RHS = 3
 """That number times so much for tens of right-hand sides: the factors serve them all."""
 
 FITS_IN_MEMORY = {1: 10_000_000, 2: 2_000_000, 3: 120_000}
@@ -105,18 +105,18 @@ SMOOTHING_OF_JUMPS = 6
 """The same where coefficients are given cell by cell: coarse levels do not see where they jump."""
 
 
-def chosen(
+def choose_solver(
     problem: BoundaryValueProblem,
     solver: AbstractLinearSolver | None = None,
     *,
-    num_sides: int = 1,
+    num_rhs: int = 1,
     num_matrices: int = 1,
     platform: str | None = None,
     z: Any = None,
 ) -> AbstractLinearSolver:
     """The solver that was asked for, or else the one that suits the problem.
 
-    `num_sides` is how many right-hand sides each of `num_matrices` meets, `platform` where it is
+    `num_rhs` is how many right-hand sides each of `num_matrices` meets, `platform` where it is
     solved, by default where JAX computes; `z` are values of the unknowns that stand for others, or
     a function that gives them. Inside compiled code a problem has no numbers to choose by: sparse
     LU is taken.
@@ -128,21 +128,23 @@ def chosen(
     on_host = (platform or jax.default_backend()) == "cpu"
     size, dim = problem.num_free, problem.space.mesh.dim
     if not on_host:
-        return Dense() if size <= LARGEST_DENSE else levels_of(problem, fallback=False, z=z)
-    if size <= largest_for_lu(problem, num_sides, num_matrices):
+        return Dense() if size <= LARGEST_DENSE else default_multigrid(problem, fallback=False, z=z)
+    if size <= largest_for_lu(problem, num_rhs, num_matrices):
         return SparseLU()
-    return levels_of(problem, fallback=size <= FITS_IN_MEMORY[dim], z=z)
+    return default_multigrid(problem, fallback=size <= FITS_IN_MEMORY[dim], z=z)
 
 
-def largest_for_lu(problem: BoundaryValueProblem, num_sides: int, num_matrices: int) -> float:
+def largest_for_lu(problem: BoundaryValueProblem, num_rhs: int, num_matrices: int) -> float:
     """Unknowns up to which sparse LU is the faster way."""
     largest = float(LARGEST_FOR_LU[problem.space.mesh.dim])
     largest *= FOR_MANY_MATRICES if num_matrices >= 100 else 1
     largest *= 1 if problem.form.is_symmetric else FOR_TRANSPORT
-    return largest * (FOR_MANY_SIDES if num_sides >= 10 else 1)
+    return largest * (FOR_MANY_RHS if num_rhs >= 10 else 1)
 
 
-def in_parts(rows: Shaped[Array, " row *shape"], size: int) -> Shaped[Array, " part width *shape"]:
+def split_in_parts(
+    rows: Shaped[Array, " row *shape"], size: int
+) -> Shaped[Array, " part width *shape"]:
     """Rows that stand for so many numbers each, by parts of those to be worked on together.
 
     Parts have the same length, for which zeros follow the last row.
@@ -155,13 +157,13 @@ def in_parts(rows: Shaped[Array, " row *shape"], size: int) -> Shaped[Array, " p
     return jnp.pad(rows, filling).reshape(num_parts, width, *rows.shape[1:])
 
 
-def mapped(
+def map_in_parts(
     function: Callable[[Array], Array],
     rows: Shaped[Array, " row *shape"],
     size: int,
 ) -> Float[Array, " row *other"]:
     """A function of one row for all of them, where it solves for so many numbers."""
-    images = jax.lax.map(jax.vmap(function), in_parts(rows, size))
+    images = jax.lax.map(jax.vmap(function), split_in_parts(rows, size))
     return images.reshape(-1, *images.shape[2:])[: len(rows)]
 
 
@@ -178,7 +180,7 @@ def one_by_one(function: Callable[..., PyTree], rows: PyTree, size: int) -> PyTr
     return jax.lax.map(function, rows, batch_size=together)
 
 
-def levels_of(problem: BoundaryValueProblem, *, fallback: bool, z: Any = None) -> Multigrid:
+def default_multigrid(problem: BoundaryValueProblem, *, fallback: bool, z: Any = None) -> Multigrid:
     """Multigrid for a problem, remembered: levels depend on the space, what is fixed and diffusion.
 
     Unknown coefficients are those of the first `z`: levels serve other values of them as well.
@@ -203,7 +205,7 @@ def content_of_diffusion(problem: BoundaryValueProblem) -> tuple:
     )
 
 
-def expected_seconds(
+def estimate_seconds(
     problem: BoundaryValueProblem, solver: AbstractLinearSolver, *, platform: str | None = None
 ) -> float:
     """Seconds of one linear solve, assembly included, within a factor of about two: from sizes.
@@ -239,10 +241,10 @@ def multigrid(
     symmetric matrix: `is_symmetric` says whether it is, where the equation does not.
     """
     prolongations = prolongations_of(problem, hierarchy, z)
-    return from_prolongations(problem.pattern, prolongations, **settled(problem, settings))
+    return from_prolongations(problem.pattern, prolongations, **resolve_settings(problem, settings))
 
 
-def settled(problem: BoundaryValueProblem, settings: dict[str, Any]) -> dict[str, Any]:
+def resolve_settings(problem: BoundaryValueProblem, settings: dict[str, Any]) -> dict[str, Any]:
     """With what the equation says where a setting does not."""
     is_symmetric = settings.get("is_symmetric", problem.form.is_symmetric)
     has_jumps = is_symmetric and problem.form.has_jumps
@@ -255,29 +257,29 @@ def prolongations_of(
 ) -> list[sp.csr_array]:
     """Between the free unknowns of levels, that to the finest first."""
     mesh, free = problem.space.mesh, np.asarray(problem.free)
-    matrix = representative(problem, z)
+    matrix = representative_matrix(problem, z)
     prolongations = []
     if problem.space.element.degree == 2:
         between = midpoint_prolongation(mesh.num_nodes, problem.space.edges)
-        free = narrowed(prolongations, between, free)
+        free = append_free_part(prolongations, between, free)
     if hierarchy is not None:
         check_hierarchy(hierarchy, mesh)
         if is_all_round(matrix, mesh.dim):
             for between in hierarchy.prolongations[::-1]:
                 if len(free) <= COARSEST:
                     break
-                free = narrowed(prolongations, between, free)
-                matrix = coarsened(matrix, prolongations[-1])
+                free = append_free_part(prolongations, between, free)
+                matrix = galerkin_product(matrix, prolongations[-1])
     while len(prolongations) < MOST_LEVELS and dimensions(matrix)[0] > COARSEST:
         aggregated = smoothed_aggregation(matrix)
         if not 0 < dimensions(aggregated)[1] <= 0.8 * dimensions(matrix)[0]:
             break
         prolongations.append(aggregated)
-        matrix = coarsened(matrix, aggregated)
+        matrix = galerkin_product(matrix, aggregated)
     return prolongations
 
 
-def representative(problem: BoundaryValueProblem, z: Any = None) -> sp.csr_array:
+def representative_matrix(problem: BoundaryValueProblem, z: Any = None) -> sp.csr_array:
     """The matrix of diffusion alone for linear elements: what hangs together how strongly.
 
     Storage, leakage and the like help smoothing, and transport is what upwinding is for.
@@ -305,7 +307,7 @@ def representative(problem: BoundaryValueProblem, z: Any = None) -> sp.csr_array
     size = np.searchsorted(np.asarray(problem.free), mesh.num_nodes)  # middles of edges follow
     matrix = sp.csr_array(matrix[:size, :size])
     if z is not None and not (np.isfinite(matrix.data).all() and (matrix.diagonal() != 0).all()):
-        return representative(problem)
+        return representative_matrix(problem)
     return matrix
 
 
@@ -331,11 +333,11 @@ def is_all_round(matrix: sp.csr_array, dim: int) -> bool:
     return float(np.mean(neighbours < ALL_ROUND * dim)) <= MOST_LINKED
 
 
-def coarsened(matrix: sp.csr_array, prolongation: sp.csr_array) -> sp.csr_array:
+def galerkin_product(matrix: sp.csr_array, prolongation: sp.csr_array) -> sp.csr_array:
     return sp.csr_array(prolongation.T @ matrix @ prolongation)
 
 
-def narrowed(
+def append_free_part(
     prolongations: list[sp.csr_array], between: sp.csr_array, free: Int[np.ndarray, " free"]
 ) -> Int[np.ndarray, " coarse_free"]:
     """Add the part of a prolongation between free unknowns; return the coarser ones.

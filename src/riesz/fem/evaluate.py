@@ -43,7 +43,7 @@ def places(
     """Where points lie; raises where one is outside by more than `tolerance`, a length."""
     found = locate(problem.space.mesh, points, tolerance=tolerance, outside="raise")
     return Places(
-        problem.cells.domain.taken(jnp.asarray(found.cell, dtype=jnp.int32)),
+        problem.cells.domain.take(jnp.asarray(found.cell, dtype=jnp.int32)),
         jnp.asarray(found.barycentric.T, dtype=problem.dtype),
     )
 
@@ -53,7 +53,7 @@ def centroids(problem: BoundaryValueProblem) -> Places:
     mesh = problem.space.mesh
     every = jnp.arange(mesh.num_cells, dtype=jnp.int32)
     middle = np.full((mesh.dim + 1, mesh.num_cells), 1 / (mesh.dim + 1))
-    return Places(problem.cells.domain.taken(every), jnp.asarray(middle, dtype=problem.dtype))
+    return Places(problem.cells.domain.take(every), jnp.asarray(middle, dtype=problem.dtype))
 
 
 def at_places(

@@ -99,7 +99,7 @@ def prepared_jacobian(
     linear_solver: AbstractLinearSolver,
 ) -> PreparedJacobian:
     matrix = jacobian(problem, with_dirichlet(problem, free_values, z), z)
-    return PreparedJacobian(matrix, linear_solver.prepared(matrix))
+    return PreparedJacobian(matrix, linear_solver.prepare(matrix))
 
 
 def is_linear(problem: BoundaryValueProblem, z: PyTree) -> bool:
@@ -188,7 +188,7 @@ def newton_iteration(
         def step(it: Iterate) -> Iterate:
             matrix = jacobian(problem, state_at(it.free_values), z)
             own = with_diagonal(matrix, it.rate * mass)
-            prepared = linear_solver.prepared(own)
+            prepared = linear_solver.prepare(own)
             found = linear_solver.raw_solve(own, it.residual, transposed=False, prepared=prepared)
             is_timed, before = it.rate > 0, jnp.linalg.norm(it.residual)
             largest = jnp.where(is_timed, GROWTH * first, before)
@@ -242,9 +242,9 @@ def linear_iteration(
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)
 
     def step(it: Iterate) -> Iterate:
-        side = it.residual
-        found = linear_solver.raw_solve(matrix, side, transposed=False, prepared=prepared)
-        largest = jnp.linalg.norm(side)
+        rhs = it.residual
+        found = linear_solver.raw_solve(matrix, rhs, transposed=False, prepared=prepared)
+        largest = jnp.linalg.norm(rhs)
         return damped_step(residual_at, it, -found, matrix, largest, newton.max_halvings)
 
     begin = iterate_at(start, residual_at(start))

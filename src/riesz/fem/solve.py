@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, source_rates, with_dirichlet
-from riesz.fem.default_solver import chosen
+from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import Solution, newton_iteration, prepared_jacobian
 from riesz.fem.problem import BoundaryValueProblem, Newton, check_coefficients, start_values
@@ -55,7 +55,7 @@ def solve(
     if initial is not None:
         start = start_values(problem.space, initial, problem.dtype)
         problem = dataclasses.replace(problem, start=start)
-    solution = find_root(problem, z, chosen(problem, linear_solver, z=z))
+    solution = find_root(problem, z, choose_solver(problem, linear_solver, z=z))
     return with_dirichlet(problem, raise_if_failed(problem, solution), z)
 
 

@@ -32,7 +32,7 @@ from riesz.engines.nuts.engine import R_HAT
 from riesz.engines.sample.engine import NEGLIGIBLE, find_modes
 from riesz.engines.table import AUTO, EngineName, check_engine, engine_of
 from riesz.errors import EngineError, OutOfTimeError, RieszError
-from riesz.fem.default_solver import expected_seconds
+from riesz.fem.default_solver import estimate_seconds
 from riesz.fem.terms.series import HELD, Series
 from riesz.fem.time.scheme import EULER
 from riesz.posterior.checks import DOUBTFUL, FAIR, ImportanceCheck
@@ -107,8 +107,8 @@ def num_others(problem: InverseProblem) -> int:
 
 def seconds_of(engine: AbstractEngine, problem: InverseProblem) -> float:
     """What an engine will take, roughly."""
-    solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
-    solve = expected_seconds(problem.forward, solver) * problem.num_solves
+    solver = problem.default_solver(num_rhs=min(NUM_MODES, problem.num_coordinates))
+    solve = estimate_seconds(problem.forward, solver) * problem.num_solves
     return engine.compiling + engine.cost(solve, problem)
 
 
@@ -149,8 +149,8 @@ def elsewhere(posterior: Posterior, seed: int) -> Lack | None:
     cannot know.
     """
     problem = posterior.problem
-    solver = problem.suited(num_sides=min(NUM_MODES, problem.num_coordinates))
-    solve = expected_seconds(problem.forward, solver) * problem.num_solves
+    solver = problem.default_solver(num_rhs=min(NUM_MODES, problem.num_coordinates))
+    solve = estimate_seconds(problem.forward, solver) * problem.num_solves
     if NUM_SEARCHES * SOLVES_OF_A_SEARCH * solve > LONGEST_SEARCHES:
         return None
     is_quick = MORE_SEARCHES * SOLVES_OF_A_SEARCH * solve <= SHORT_SEARCHES

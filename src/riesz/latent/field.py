@@ -130,7 +130,7 @@ class FieldCoefficient(AbstractCoefficient):
     def at(self, local: PyTree[Array], point: Point) -> Array:
         return self.field.at(local, point, point.z[self.name].weights)
 
-    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+    def resolve(self, z: PyTree, label: str) -> AbstractCoefficient:
         if z is None:
             return self
         given = latent_value(Latent(self.name), z, label)
@@ -162,7 +162,7 @@ class AbstractFieldLatent(AbstractLatent):
     def entry(self, value: Float[Array, "..."]) -> FieldWeights:
         return FieldWeights(value)
 
-    def shown(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, " node"]:
+    def display_value(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, " node"]:
         return self.field.nodal(entry.weights)
 
     def coefficient(self, name: str) -> AbstractCoefficient:

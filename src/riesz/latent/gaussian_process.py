@@ -86,9 +86,9 @@ class ScaledField(AbstractFieldLatent):
         return self.num_scales + len(self.inducing) + len(self.rest)
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Weights:
-        return self.given(coordinates[: self.num_scales], coordinates[self.num_scales :])
+        return self.value_given(coordinates[: self.num_scales], coordinates[self.num_scales :])
 
-    def given(self, scales: Float[Array, " scale"], rest: Float[Array, " others"]) -> Weights:
+    def value_given(self, scales: Float[Array, " scale"], rest: Float[Array, " others"]) -> Weights:
         found, own = self.scales(scales), len(self.inducing)
         factor = covariance_factor(with_scales(self.kernel, found), self.inducing)
         weights = jsp.linalg.solve_triangular(factor, rest[:own], lower=True, trans=1)
@@ -149,9 +149,9 @@ class ScaledNodes(AbstractFieldLatent):
         return self.weights.num_coordinates
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        return self.given(coordinates[: self.num_scales], coordinates[self.num_scales :])
+        return self.value_given(coordinates[: self.num_scales], coordinates[self.num_scales :])
 
-    def given(
+    def value_given(
         self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
     ) -> Float[Array, " node"]:
         kernel = with_scales(self.weights.kernel, self.weights.scales(scales))
@@ -159,7 +159,7 @@ class ScaledNodes(AbstractFieldLatent):
         weights = jsp.linalg.solve_triangular(factor, rest, lower=True, trans=1)
         return covariances(kernel, self.nodes, self.weights.inducing) @ weights
 
-    def seen(
+    def responses(
         self, rows: Float[np.ndarray, "row node"], scales: Float[np.ndarray, " scale"]
     ) -> Float[np.ndarray, "row rest"]:
         """What each of the other coordinates adds to sums over the nodes, on the host."""

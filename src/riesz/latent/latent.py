@@ -48,7 +48,7 @@ class AbstractLatent(eqx.Module):
         """What `z` holds for a value, under the unknown's name."""
         return value
 
-    def shown(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, "..."]:
+    def display_value(self, entry: PyTree[Float[Array, "..."]]) -> Float[Array, "..."]:
         """The quantity itself, for what `z` holds of it: a field at the nodes."""
         return jnp.asarray(entry)
 
@@ -57,7 +57,7 @@ class AbstractLatent(eqx.Module):
         """How many of its coordinates, the first ones, are scales of what the others make."""
         return 0
 
-    def given(
+    def value_given(
         self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
     ) -> Float[Array, "..."]:
         """The value by its two kinds of coordinates: derivatives by one leave the other alone."""

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from riesz.fem.assembly import jacobian
-from riesz.fem.default_solver import chosen, mapped
+from riesz.fem.default_solver import choose_solver, map_in_parts
 from riesz.fem.elements.space import P1
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
@@ -60,9 +60,9 @@ class NodalLatent(AbstractFieldLatent):
         return len(self.root_volumes)
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        side = self.root_volumes * coordinates
+        rhs = self.root_volumes * coordinates
         operator = self.operator
-        return self.solver.with_product(operator.__matmul__, operator, self.prepared, side)
+        return self.solver.with_product(operator.__matmul__, operator, self.prepared, rhs)
 
     def describe(self) -> str:
         return self.description
@@ -94,9 +94,9 @@ class ScaledNodalLatent(AbstractFieldLatent):
         return self.num_scales + len(self.root_volumes)
 
     def value(self, coordinates: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-        return self.given(coordinates[:2], coordinates[2:])
+        return self.value_given(coordinates[:2], coordinates[2:])
 
-    def given(
+    def value_given(
         self, scales: Float[Array, " scale"], rest: Float[Array, " rest"]
     ) -> Float[Array, " node"]:
         larger = jnp.exp(self.spread.sd * scales[0])
@@ -137,7 +137,7 @@ class SPDEField(AbstractFieldPrior):
         length_scale = length_scale_on(mesh) if self.length_scale is None else self.length_scale
         kappa = float(np.sqrt(2 * smoothness) / length_scale)
         equation = operator_equation(mesh)
-        solver = chosen(equation, num_sides=CALIBRATED_NODES)
+        solver = choose_solver(equation, num_rhs=CALIBRATED_NODES)
         pattern, parts = equation.pattern, operator_parts(equation)
         operator = SparseMatrix(pattern, kappa ** jnp.arange(3.0) @ parts)
         root_volumes = jnp.asarray(np.sqrt(node_volumes(mesh)))
@@ -170,7 +170,7 @@ def nodal_latent(
     solver: AbstractLinearSolver,
 ) -> NodalLatent:
     """The unknown, with the operator made ready for all solves to come."""
-    prepared = eqx.filter_jit(solver.prepared)(operator)
+    prepared = eqx.filter_jit(solver.prepare)(operator)
     return NodalLatent(field, operator, root_volumes, description, solver, prepared)
 
 
@@ -201,11 +201,11 @@ def mean_variance(
     nodes: Int[Array, " chosen"],
 ) -> Float[Array, ""]:
     """Of the field with this operator, over some nodes."""
-    prepared = solver.prepared(operator)
+    prepared = solver.prepare(operator)
 
     def variance(node: Int[Array, ""]) -> Float[Array, ""]:
         unit = jnp.zeros_like(root_volumes).at[node].set(1.0)
         response = solver.raw_solve(operator, unit, transposed=False, prepared=prepared)
         return jnp.sum((root_volumes * response) ** 2)
 
-    return jnp.mean(mapped(variance, nodes, len(root_volumes)))
+    return jnp.mean(map_in_parts(variance, nodes, len(root_volumes)))

@@ -27,7 +27,7 @@ class Grid:
         """Centres inside the domain, in the order of `inside`."""
         return centres(self.axes)[self.inside]
 
-    def filled(
+    def fill(
         self, values: Float[np.ndarray, " point *components"]
     ) -> Float[np.ndarray, "*shape_and_components"]:
         """An array on the grid from values at `points`."""

@@ -12,7 +12,11 @@ from jaxtyping import Array, Float, PyTree
 from riesz.errors import RieszError
 from riesz.latent.kernels import AbstractKernel, Matern12
 from riesz.observe.counts import IDENTITY, LINKED, LOG, check_link
-from riesz.observe.distributions import AbstractScatter, LogNormalScatter, NormalScatter
+from riesz.observe.distributions import (
+    AbstractObservationDistribution,
+    LogNormalDistribution,
+    NormalDistribution,
+)
 from riesz.observe.factors import AbstractFactor, Triangular
 from riesz.observe.likelihood import (
     AbstractLikelihood,
@@ -46,10 +50,10 @@ class LogNormal(AbstractLikelihood):
         return dist.LogNormal(logs, jnp.broadcast_to(sd, predicted.shape))
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return LogNormalScatter(self.link)
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return LogNormalDistribution(self.link)
 
-    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+    def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """The median, which the state is."""
         return jnp.exp(predicted) if self.link == LOG else predicted
 
@@ -130,8 +134,8 @@ class CorrelatedNormal(AbstractSharedNoise):
         return Triangular(self.noise_sd(predicted, z)[:, None] * root)
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return NormalScatter()
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return NormalDistribution()
 
     def describe(self) -> str:
         if self.length is None:

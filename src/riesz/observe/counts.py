@@ -16,10 +16,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError, any_of
 from riesz.observe.distributions import (
-    AbstractScatter,
-    BinomialScatter,
-    NegativeBinomialScatter,
-    PoissonScatter,
+    AbstractObservationDistribution,
+    BinomialDistribution,
+    NegativeBinomialDistribution,
+    PoissonDistribution,
 )
 from riesz.observe.likelihood import AbstractLikelihood, Scale, as_scale, scale_text
 
@@ -86,8 +86,8 @@ class Poisson(AbstractCounts):
         return dist.Poisson(exposure * unlinked(self.link, predicted))
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return PoissonScatter(self.link)
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return PoissonDistribution(self.link)
 
     def describe(self) -> str:
         return f"Poisson counts, {LINKED[self.link].format('rate')}{over(self.exposure)}"
@@ -115,8 +115,8 @@ class NegativeBinomial(AbstractCounts):
         return dist.NegativeBinomial2(mean, jnp.broadcast_to(own["concentration"], mean.shape))
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return NegativeBinomialScatter(self.link)
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return NegativeBinomialDistribution(self.link)
 
     def describe(self) -> str:
         return (
@@ -190,8 +190,8 @@ class Binomial(AbstractLikelihood):
             check_whole(values * np.asarray(self.trials), "observed shares times trials")
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return BinomialScatter(self.link)
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return BinomialDistribution(self.link)
 
     @property
     def is_discrete(self) -> bool:

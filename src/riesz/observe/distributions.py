@@ -62,19 +62,19 @@ def normal_tails(white: Values, log_sd: Values) -> Tails:
     return Tails(log_ndtr(white), density, log_ndtr(-white))
 
 
-def logged(below: Values, at: Values, above: Values) -> Tails:
+def tails_from_probabilities(below: Values, at: Values, above: Values) -> Tails:
     """From probabilities and the logarithm of a density; those that are too small are zero."""
     with np.errstate(divide="ignore"):
         return Tails(np.log(below), at, np.log(above))
 
 
-class AbstractScatter(eqx.Module):
+class AbstractObservationDistribution(eqx.Module):
     """A new measurement, given what the state says there."""
 
     is_discrete = False
 
     @abstractmethod
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         """What measurements scatter about, in their unit."""
 
     @abstractmethod
@@ -94,10 +94,10 @@ class AbstractScatter(eqx.Module):
         return None
 
 
-class NormalScatter(AbstractScatter):
+class NormalDistribution(AbstractObservationDistribution):
     """By a standard deviation."""
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return said
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
@@ -110,12 +110,12 @@ class NormalScatter(AbstractScatter):
         return normal_tails((measured - expected) / sd, np.log(sd))
 
 
-class SummedScatter(AbstractScatter):
+class NormalSumDistribution(AbstractObservationDistribution):
     """By several standard deviations, of errors that are added."""
 
     names: tuple[str, ...]
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return said
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
@@ -130,12 +130,12 @@ class SummedScatter(AbstractScatter):
         return normal_tails((measured - expected) / sd, np.log(sd))
 
 
-class StudentScatter(AbstractScatter):
+class StudentDistribution(AbstractObservationDistribution):
     """With heavy tails, by a scale."""
 
     degrees_of_freedom: float
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return said
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
@@ -151,19 +151,19 @@ class StudentScatter(AbstractScatter):
         white = (measured - expected) / scale
         height = -betaln(degrees / 2, 0.5) - 0.5 * np.log(degrees) - np.log(scale)
         density = height - (degrees + 1) / 2 * np.log1p(white**2 / degrees)
-        return logged(stdtr(degrees, white), density, stdtr(degrees, -white))
+        return tails_from_probabilities(stdtr(degrees, white), density, stdtr(degrees, -white))
 
 
-class LogNormalScatter(AbstractScatter):
+class LogNormalDistribution(AbstractObservationDistribution):
     """By a factor, about a median."""
 
     link: str
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return LINKS[self.link](said)
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        return self.expected(said, parameters) * np.exp(parameters["sd"] * ndtri(probability))
+        return self.location(said, parameters) * np.exp(parameters["sd"] * ndtri(probability))
 
     def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
         return parameters["sd"] * np.abs(LINKS[self.link](said)) / SLOPES[self.link](said)
@@ -175,45 +175,45 @@ class LogNormalScatter(AbstractScatter):
         return normal_tails(white, np.log(log_sd * measured))
 
 
-class PoissonScatter(AbstractScatter):
+class PoissonDistribution(AbstractObservationDistribution):
     """Counts."""
 
     link: str
     is_discrete = True
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return parameters["exposure"] * LINKS[self.link](said)
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
-        return discrete("poisson").ppf(probability, self.expected(said, parameters))
+        return discrete("poisson").ppf(probability, self.location(said, parameters))
 
     def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        rate = self.expected(said, parameters)
+        rate = self.location(said, parameters)
         return np.sqrt(rate) / (parameters["exposure"] * SLOPES[self.link](said))
 
     def tails(self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values) -> Tails:
         count = np.round(measured)
         at = xlogy(count, expected) - expected - gammaln(count + 1)
         below = np.where(count > 0, pdtr(np.maximum(count - 1, 0), expected), 0.0)
-        return logged(below, at, pdtrc(count, expected))
+        return tails_from_probabilities(below, at, pdtrc(count, expected))
 
 
-class NegativeBinomialScatter(AbstractScatter):
+class NegativeBinomialDistribution(AbstractObservationDistribution):
     """Counts that vary more."""
 
     link: str
     is_discrete = True
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return parameters["exposure"] * LINKS[self.link](said)
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         size = parameters["concentration"]
-        share = size / (size + self.expected(said, parameters))
+        share = size / (size + self.location(said, parameters))
         return discrete("nbinom").ppf(probability, size, share)
 
     def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        rate = self.expected(said, parameters)
+        rate = self.location(said, parameters)
         sd = np.sqrt(rate + rate**2 / parameters["concentration"])
         return sd / (parameters["exposure"] * SLOPES[self.link](said))
 
@@ -223,24 +223,24 @@ class NegativeBinomialScatter(AbstractScatter):
         ways = gammaln(count + size) - gammaln(size) - gammaln(count + 1)
         at = ways + xlogy(size, share) + xlog1py(count, -share)
         below = np.where(count > 0, betainc(size, np.maximum(count, 1.0), share), 0.0)
-        return logged(below, at, betainc(count + 1, size, 1 - share))
+        return tails_from_probabilities(below, at, betainc(count + 1, size, 1 - share))
 
 
-class BinomialScatter(AbstractScatter):
+class BinomialDistribution(AbstractObservationDistribution):
     """Shares of trials."""
 
     link: str
     is_discrete = True
 
-    def expected(self, said: Values, parameters: Parameters) -> Values:
+    def location(self, said: Values, parameters: Parameters) -> Values:
         return LINKS[self.link](said)
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         trials = np.round(parameters["trials"])
-        return discrete("binom").ppf(probability, trials, self.expected(said, parameters)) / trials
+        return discrete("binom").ppf(probability, trials, self.location(said, parameters)) / trials
 
     def equivalent_sd(self, said: Values, parameters: Parameters) -> Values:
-        share = self.expected(said, parameters)
+        share = self.location(said, parameters)
         sd = np.sqrt(share * (1 - share) / parameters["trials"])
         return sd / SLOPES[self.link](said)
 
@@ -253,4 +253,4 @@ class BinomialScatter(AbstractScatter):
         at = at + xlogy(count, share) + xlog1py(left, -share)
         below = np.where(count > 0, betainc(left + 1, np.maximum(count, 1.0), 1 - share), 0.0)
         above = np.where(left > 0, betainc(count + 1, np.maximum(left, 1.0), share), 0.0)
-        return logged(below, at, above)
+        return tails_from_probabilities(below, at, above)

@@ -58,8 +58,8 @@ class WithEffects(AbstractLikelihood):
     def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
         return self.base.factor(self.mean(predicted, z), z)
 
-    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
-        return self.base.expected(self.mean(predicted, z), z)
+    def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+        return self.base.location(self.mean(predicted, z), z)
 
     @property
     def is_normal(self) -> bool:
@@ -112,7 +112,7 @@ class WithEffects(AbstractLikelihood):
         if self.local is not None:
             raise RieszError(
                 "what neighbours share is drawn elsewhere for noise that says how it scatters on "
-                f"the host: give {type(self.base).__name__} a property `scatter`."
+                f"the host: give {type(self.base).__name__} a property `observation_distribution`."
             )
         return predicted
 

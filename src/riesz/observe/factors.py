@@ -28,7 +28,7 @@ class AbstractFactor(eqx.Module):
         r"""$L^{-1}$ times columns: errors in units of what noise does."""
 
     @abstractmethod
-    def coloured(self, columns: Columns) -> Columns:
+    def colour(self, columns: Columns) -> Columns:
         r"""$L$ times columns: of standard normal numbers, noise."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class Independent(AbstractFactor):
     def white(self, columns: Columns) -> Columns:
         return columns / beside(self.sd, columns)
 
-    def coloured(self, columns: Columns) -> Columns:
+    def colour(self, columns: Columns) -> Columns:
         return columns * beside(self.sd, columns)
 
     def log_volume(self) -> Float[Array, ""]:
@@ -59,7 +59,7 @@ class Triangular(AbstractFactor):
     def white(self, columns: Columns) -> Columns:
         return jax.scipy.linalg.solve_triangular(self.lower, columns, lower=True)
 
-    def coloured(self, columns: Columns) -> Columns:
+    def colour(self, columns: Columns) -> Columns:
         return self.lower @ columns
 
     def log_volume(self) -> Float[Array, ""]:
@@ -79,8 +79,8 @@ class Blocks(AbstractFactor):
     def white(self, columns: Columns) -> Columns:
         return jnp.concatenate([one.white(own) for one, own in self.cut(columns)])
 
-    def coloured(self, columns: Columns) -> Columns:
-        return jnp.concatenate([one.coloured(own) for one, own in self.cut(columns)])
+    def colour(self, columns: Columns) -> Columns:
+        return jnp.concatenate([one.colour(own) for one, own in self.cut(columns)])
 
     def log_volume(self) -> Float[Array, ""]:
         return jnp.sum(jnp.stack([one.log_volume() for one in self.each]))
@@ -115,7 +115,7 @@ class NormalVector(dist.Distribution):
     def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Array:
         assert key is not None
         white = jr.normal(key, (*self.loc.shape, *sample_shape), self.loc.dtype)
-        drawn = self.factor.coloured(white) + beside(self.loc, white)
+        drawn = self.factor.colour(white) + beside(self.loc, white)
         return jnp.moveaxis(drawn, 0, -1)
 
     def log_prob(self, value: Any, intermediates: list[Any] | None = None) -> Float[Array, ""]:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, DTypeLike, Float, Int, PyTree
 
 from riesz.errors import RieszError
-from riesz.observe.distributions import AbstractScatter, SummedScatter
+from riesz.observe.distributions import AbstractObservationDistribution, NormalSumDistribution
 from riesz.observe.factors import AbstractFactor, Columns, Independent, beside
 from riesz.observe.given import as_numbers
 from riesz.observe.likelihood import AbstractSharedNoise, Scale, as_scale, scale_at, scale_text
@@ -48,7 +48,7 @@ class DriftFilter(AbstractFactor):
 
         return self.along(step, columns)
 
-    def coloured(self, columns: Columns) -> Columns:
+    def colour(self, columns: Columns) -> Columns:
         def step(drift, given):
             white, decay, gain, spread = given
             foretold = decay[:, None] * drift
@@ -58,7 +58,7 @@ class DriftFilter(AbstractFactor):
         return self.along(step, columns)
 
     def along(self, step: Any, columns: Columns) -> Columns:
-        flat = self.lanes.laid(columns.reshape(len(columns), -1), 0.0)
+        flat = self.lanes.lay_out(columns.reshape(len(columns), -1), 0.0)
         begin = jnp.zeros(flat.shape[1:], flat.dtype)
         _, found = jax.lax.scan(step, begin, (flat, self.decay, self.gain, self.spread))
         return self.lanes.back(found).reshape(columns.shape)
@@ -84,7 +84,7 @@ def drift_filter(
         total = drift + own
         return drift * own / total, (drift / total, jnp.sqrt(total))
 
-    own = lanes.laid(sd**2, 1.0)
+    own = lanes.lay_out(sd**2, 1.0)
     _, (gain, spread) = jax.lax.scan(step, jnp.zeros_like(own[0]), (own, decay, fresh))
     return DriftFilter(lanes, decay, gain, spread)
 
@@ -100,13 +100,13 @@ class WithLevels(AbstractFactor):
 
     def white(self, columns: Columns) -> Columns:
         root = jnp.sqrt(1 + self.growth)
-        return self.turned(self.apart.white(columns), -1 / (root * (1 + root)))
+        return self.apply_group_updates(self.apart.white(columns), -1 / (root * (1 + root)))
 
-    def coloured(self, columns: Columns) -> Columns:
+    def colour(self, columns: Columns) -> Columns:
         root = jnp.sqrt(1 + self.growth)
-        return self.apart.coloured(self.turned(columns, 1 / (1 + root)))
+        return self.apart.colour(self.apply_group_updates(columns, 1 / (1 + root)))
 
-    def turned(self, columns: Columns, shares: Float[Array, " group"]) -> Columns:
+    def apply_group_updates(self, columns: Columns, shares: Float[Array, " group"]) -> Columns:
         r"""$I + s \lambda^2 a a^\top$ times columns, with a share $s$ for each group."""
         ones = beside(self.ones, columns)
         sums = jax.ops.segment_sum(ones * columns, self.group, len(self.growth))
@@ -203,7 +203,7 @@ class GroupedNormal(AbstractSharedNoise):
                 f"{len(self.group)}: give one for each observation."
             )
 
-    def shared(self, name: str, scale: Scale, z: PyTree) -> Float[Array, ""]:
+    def scalar_scale(self, name: str, scale: Scale, z: PyTree) -> Float[Array, ""]:
         found = scale_at(scale, z)
         if found.ndim:
             raise RieszError(
@@ -216,7 +216,7 @@ class GroupedNormal(AbstractSharedNoise):
         own = super().noise_sd(predicted, z) ** 2
         for name, scale in ((LEVEL, self.level_sd), (DRIFT, self.drift_sd)):
             if scale is not None:
-                own = own + self.shared(name, scale, z).astype(own.dtype) ** 2
+                own = own + self.scalar_scale(name, scale, z).astype(own.dtype) ** 2
         return jnp.sqrt(own)
 
     def factor(self, predicted: Float[Array, " sensor"], z: PyTree) -> AbstractFactor:
@@ -225,17 +225,17 @@ class GroupedNormal(AbstractSharedNoise):
         if self.lanes is not None:
             assert self.drift_sd is not None
             assert self.correlation_time is not None
-            drift = self.shared(DRIFT, self.drift_sd, z).astype(own.dtype)
-            memory = self.shared(MEMORY, self.correlation_time, z).astype(own.dtype)
+            drift = self.scalar_scale(DRIFT, self.drift_sd, z).astype(own.dtype)
+            memory = self.scalar_scale(MEMORY, self.correlation_time, z).astype(own.dtype)
             found = drift_filter(self.lanes, own, drift, memory)
         if self.level_sd is None:
             return found
-        level = self.shared(LEVEL, self.level_sd, z).astype(own.dtype)
+        level = self.scalar_scale(LEVEL, self.level_sd, z).astype(own.dtype)
         return with_levels(found, level, self.group, self.num_groups, own.dtype)
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return SummedScatter(tuple(name for name in self.scales() if name != MEMORY))
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return NormalSumDistribution(tuple(name for name in self.scales() if name != MEMORY))
 
     def describe(self) -> str:
         parts = [] if self.level_sd is None else [f"a level ({scale_text(self.level_sd)})"]

@@ -75,8 +75,8 @@ class Joint(AbstractLikelihood):
     def factor(self, predicted: Predicted, z: PyTree) -> AbstractFactor:
         return Blocks(tuple(one.factor(own, z) for one, own in self.cut(predicted)), self.sizes)
 
-    def expected(self, predicted: Predicted, z: PyTree) -> Predicted:
-        return jnp.concatenate([one.expected(own, z) for one, own in self.cut(predicted)])
+    def location(self, predicted: Predicted, z: PyTree) -> Predicted:
+        return jnp.concatenate([one.location(own, z) for one, own in self.cut(predicted)])
 
     def mean(self, predicted: Predicted, z: PyTree) -> Predicted:
         return jnp.concatenate([one.mean(own, z) for one, own in self.cut(predicted)])

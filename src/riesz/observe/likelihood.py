@@ -12,7 +12,11 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
-from riesz.observe.distributions import AbstractScatter, NormalScatter, StudentScatter
+from riesz.observe.distributions import (
+    AbstractObservationDistribution,
+    NormalDistribution,
+    StudentDistribution,
+)
 from riesz.observe.factors import AbstractFactor, Independent, NormalVector
 
 Scale = float | Float[Array, " sensor"] | str | Callable[[PyTree], Any]
@@ -97,7 +101,7 @@ class AbstractLikelihood(eqx.Module):
         """What makes errors independent, each of sd one."""
         return Independent(self.noise_sd(predicted, z))
 
-    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+    def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         """The mean of the observations, in their unit."""
         return jnp.asarray(self.distribution(predicted, z).mean)
 
@@ -129,7 +133,7 @@ class AbstractLikelihood(eqx.Module):
         return self.distribution(mean, z)
 
     @property
-    def scatter(self) -> AbstractScatter | None:
+    def observation_distribution(self) -> AbstractObservationDistribution | None:
         """The noise of one new measurement on the host; None where it is not known there."""
         return None
 
@@ -191,7 +195,7 @@ class AbstractNoise(AbstractLikelihood):
         sd = scale_at(self.sd, z).astype(predicted.dtype)
         return jnp.broadcast_to(sd, predicted.shape)
 
-    def expected(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
+    def location(self, predicted: Float[Array, " sensor"], z: PyTree) -> Float[Array, " sensor"]:
         return predicted
 
     @property
@@ -233,8 +237,8 @@ class Gaussian(AbstractNoise):
         return dist.Normal(predicted, self.noise_sd(predicted, z))
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return NormalScatter()
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return NormalDistribution()
 
     @property
     def is_normal(self) -> bool:
@@ -274,8 +278,8 @@ class StudentT(AbstractNoise):
         return super().noise_sd(predicted, z) * wider
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return StudentScatter(float(self.degrees_of_freedom))
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return StudentDistribution(float(self.degrees_of_freedom))
 
     def describe(self) -> str:
         return (
@@ -321,8 +325,8 @@ class Censored(AbstractNoise):
     below: Bool[Array, " sensor"] = eqx.field(converter=jnp.asarray)
 
     @property
-    def scatter(self) -> AbstractScatter:
-        return NormalScatter()
+    def observation_distribution(self) -> AbstractObservationDistribution:
+        return NormalDistribution()
 
     @property
     def censored(self) -> Bool[Array, " sensor"]:

@@ -68,7 +68,7 @@ class AbstractObservable(eqx.Module):
     def num_sensors(self) -> int: ...
 
     @abstractmethod
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         """The sensors on the mesh of a problem."""
@@ -118,7 +118,7 @@ class AtPoints(AbstractAtPoints):
 
     points: Points = eqx.field(converter=as_rows)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         return Placed(LinearSensors(rows_at(forward, self.points, tolerance)), self.points)
@@ -161,7 +161,7 @@ class AverageOver(AbstractObservable):
     def num_sensors(self) -> int:
         return len(self.areas)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         mesh = forward.space.mesh
@@ -183,7 +183,7 @@ class AverageAlong(AbstractObservable):
     def num_sensors(self) -> int:
         return len(self.lines)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         mesh = forward.space.mesh
@@ -203,7 +203,7 @@ class GradientAt(AbstractAtPoints):
     points: Points = eqx.field(converter=as_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         rows_at(forward, self.points, tolerance)  # raises where they are outside
@@ -237,7 +237,7 @@ class DifferenceBetween(AbstractAtPoints):
                 f"{self.others.shape}: give pairs."
             )
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         here, there = (rows_at(forward, one, tolerance) for one in (self.points, self.others))
@@ -254,7 +254,7 @@ class FluxAlong(AbstractAtPoints):
     points: Points = eqx.field(converter=as_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         where = places_of(forward, self.points, tolerance)
@@ -298,7 +298,7 @@ class FluxThrough(AbstractObservable):
     def num_sensors(self) -> int:
         return len(self.tags)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         space, stretches, centres = forward.space, [], []
@@ -325,7 +325,7 @@ class CoefficientAt(AbstractObservable):
     def num_sensors(self) -> int:
         return len(self.points)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         if self.name not in latents.names:
@@ -355,10 +355,10 @@ class LogOf(AbstractObservable):
     def num_sensors(self) -> int:
         return self.of.num_sensors
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
-        inner = self.of.placed(forward, latents, tolerance)
+        inner = self.of.discretise(forward, latents, tolerance)
         return Placed(Logarithms(inner.sensors), inner.centres)
 
     def describe(self) -> str:
@@ -374,10 +374,10 @@ class Several(AbstractObservable):
     def num_sensors(self) -> int:
         return sum(one.num_sensors for one in self.each)
 
-    def placed(
+    def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
-        found = [one.placed(forward, latents, tolerance) for one in self.each]
+        found = [one.discretise(forward, latents, tolerance) for one in self.each]
         sensors = SeveralSensors(tuple(one.sensors for one in found))
         return Placed(sensors, np.concatenate([one.centres for one in found]))
 

@@ -28,7 +28,7 @@ class AbstractSensors(eqx.Module):
     """What is read off a state and the unknowns that go with it, one number a sensor."""
 
     @abstractmethod
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         """Without noise."""
 
     @property
@@ -42,7 +42,7 @@ class LinearSensors(AbstractSensors):
 
     rows: Operator
 
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         return self.rows @ state
 
     @property
@@ -56,7 +56,7 @@ class FluxComponents(AbstractSensors):
     where: Places
     directions: Float[Array, "sensor dim"]
 
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         return jnp.sum(fluxes_at(forward, self.where, state, z) * self.directions, axis=1)
 
 
@@ -65,7 +65,7 @@ class Outflows(AbstractSensors):
 
     stretches: tuple[Int[Array, " _"] | Domain, ...]
 
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         whole = None
         found = []
         for one in self.stretches:
@@ -84,7 +84,7 @@ class CoefficientValues(AbstractSensors):
     coefficient: AbstractCoefficient
     where: Places
 
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         return coefficients_at(forward, self.where, self.coefficient, state, z)
 
 
@@ -93,8 +93,8 @@ class Logarithms(AbstractSensors):
 
     of: AbstractSensors
 
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return jnp.log(self.of.predicted(forward, state, z))
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return jnp.log(self.of.predict(forward, state, z))
 
 
 class SeveralSensors(AbstractSensors):
@@ -102,8 +102,8 @@ class SeveralSensors(AbstractSensors):
 
     each: tuple[AbstractSensors, ...]
 
-    def predicted(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
-        return jnp.concatenate([one.predicted(forward, state, z) for one in self.each])
+    def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
+        return jnp.concatenate([one.predict(forward, state, z) for one in self.each])
 
     @property
     def operator(self) -> Operator | None:

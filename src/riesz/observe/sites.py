@@ -46,7 +46,7 @@ class Lanes(eqx.Module):
     is_first: Bool[Any, "step lane"]  # of its group
     slot: Int[Any, " sensor"]  # where a reading stands, step after step
 
-    def laid(self, values: Columns, nothing: float) -> Float[Array, "step lane *column"]:
+    def lay_out(self, values: Columns, nothing: float) -> Float[Array, "step lane *column"]:
         return jnp.take(values, self.reading, axis=0, mode="fill", fill_value=nothing)
 
     def back(self, laid: Float[Array, "step lane *column"]) -> Columns:
@@ -109,7 +109,7 @@ class SiteErrors(eqx.Module):
         near, number = near.reshape(len(points), -1), number.reshape(len(points), -1)
         return np.where((near <= reach).sum(axis=1) == 1, known[number[:, 0]], UNREAD)
 
-    def given(
+    def posterior_given(
         self,
         residuals: AtReadings,
         sd: Float[np.ndarray, "#draw #sensor"],

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.default_solver import chosen
+from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
@@ -105,5 +105,5 @@ def dual_norm(
     form = (Gram() if gram is None else gram).form(problem.space.mesh)
     nowhere = jnp.zeros(problem.space.num_dofs, problem.dtype)
     energy = with_form(problem, form)
-    solver = chosen(energy, linear_solver, num_sides=MANY)
+    solver = choose_solver(energy, linear_solver, num_rhs=MANY)
     return DualNorm(jacobian(energy, nowhere), solver)

@@ -69,7 +69,7 @@ class StepRate(AbstractCoefficient):
     def at(self, local: PyTree[Array], point: Point) -> Array:
         return self.stepping.weights.now[point.z[STEP]]
 
-    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+    def resolve(self, z: PyTree, label: str) -> AbstractCoefficient:
         return Constant(self.stepping.weights.now[z[STEP]])
 
     def degree(self) -> int:
@@ -84,10 +84,10 @@ class Carried(AbstractCoefficient):
     z: PyTree = None
     pointwise: bool = eqx.field(static=True, default=False)
 
-    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+    def resolve(self, z: PyTree, label: str) -> AbstractCoefficient:
         return dataclasses.replace(self, z=z)
 
-    def summed(self, values: Any) -> Array:
+    def weighted_sum(self, values: Any) -> Array:
         """Of a function of what states read, by the weights of the formula."""
         step, weights = self.z[STEP], self.stepping.weights
         each = zip((weights.last, weights.before), LAGS, strict=True)
@@ -100,15 +100,17 @@ class Carried(AbstractCoefficient):
             return corners
         if corners.size < nodes.shape[1]:
             flat = corners.ravel()
-            found = self.summed(lambda z: values_at_nodes(self.state, flat, nodes[:, flat].T, z))
+            found = self.weighted_sum(
+                lambda z: values_at_nodes(self.state, flat, nodes[:, flat].T, z)
+            )
             return found.reshape(corners.shape)
         every = jnp.arange(nodes.shape[1])
-        return self.summed(lambda z: values_at_nodes(self.state, every, nodes.T, z))[corners]
+        return self.weighted_sum(lambda z: values_at_nodes(self.state, every, nodes.T, z))[corners]
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
         if self.pointwise:
             place = Place(point.x, local, jnp.stack(point.barycentric))
-            return self.summed(lambda z: value_at(self.state, place, z))
+            return self.weighted_sum(lambda z: value_at(self.state, place, z))
         parts = [weight * local[i] for i, weight in enumerate(point.barycentric)]
         return sum(parts[1:], start=parts[0])
 

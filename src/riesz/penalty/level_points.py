@@ -44,7 +44,7 @@ class LevelPoints(eqx.Module):
     fine_barycentric: Float[AnyArray, "point corner entity"]
     normal: Float[AnyArray, "dim entity"] | None  # of facets
 
-    def taken(self, entities: Int[Array, " chosen"]) -> "LevelPoints":
+    def take(self, entities: Int[Array, " chosen"]) -> "LevelPoints":
         """Chosen entities; an index past the end stands for nothing."""
         chosen = jax.tree.map(lambda array: jnp.take(array, entities, axis=-1, mode="clip"), self)
         there = entities < self.weights.shape[1]
@@ -56,9 +56,9 @@ class FinePoints(eqx.Module):
 
     domain: Domain
 
-    def taken(self, entities: Int[Array, " chosen"]) -> LevelPoints:
+    def take(self, entities: Int[Array, " chosen"]) -> LevelPoints:
         """Chosen cells or facets; an index past the end stands for nothing."""
-        domain = self.domain.taken(entities)
+        domain = self.domain.take(entities)
         barycentric = domain.facet_points
         if barycentric is None:
             points = jnp.asarray(domain.cell_points, domain.measure.dtype)

@@ -22,7 +22,7 @@ from riesz.penalty.patch import PatchTable, Widths, overlapping_patches, patch_t
 
 Residuals = Float[Array, "patch row sample"]
 Chosen = Int[Array, " patch"]
-Sides = Float[Array, "row sample"]
+RightHandSides = Float[Array, "row sample"]
 Matrix = Float[Array, "row row"]
 AtNodes = Float[Array, " node"]
 
@@ -275,7 +275,7 @@ def free_nodes(mesh: Mesh, dirichlet_tags: tuple[str, ...]) -> Int[np.ndarray, "
 
 
 @jax.custom_jvp
-def inverse_quadratic(matrix: Matrix, vectors: Sides) -> Float[Array, " sample"]:
+def inverse_quadratic(matrix: Matrix, vectors: RightHandSides) -> Float[Array, " sample"]:
     r"""$r^\top A^{-1} r$ for each column, with a symmetric positive definite matrix."""
     return jnp.sum(vectors * solve_positive(matrix, vectors), axis=0)
 
@@ -290,7 +290,7 @@ def inverse_quadratic_jvp(primals, tangents):
     return value, change - jnp.sum(solution * (matrix_change @ solution), axis=0)
 
 
-def solve_positive(matrix: Matrix, sides: Sides) -> Sides:
+def solve_positive(matrix: Matrix, all_rhs: RightHandSides) -> RightHandSides:
     """Gauss-Jordan elimination without pivoting, which positive definite matrices do not need.
 
     Written out instead of calling LAPACK: batched LAPACK kernels of the CPU backend hand work to
@@ -302,5 +302,5 @@ def solve_positive(matrix: Matrix, sides: Sides) -> Sides:
         pivot_row = table[k] / table[k, k]
         return (table - table[:, k][:, None] * pivot_row[None, :]).at[k].set(pivot_row)
 
-    table = jnp.concatenate([matrix, sides], axis=1)
+    table = jnp.concatenate([matrix, all_rhs], axis=1)
     return jax.lax.fori_loop(0, num_rows, eliminate, table)[:, num_rows:]

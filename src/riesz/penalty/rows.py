@@ -139,7 +139,7 @@ def group_rows(
     z: PyTree,
     num_rows: int,
 ) -> Float[Array, " row"]:
-    domain = group.domain.taken(table.entities[patch])
+    domain = group.domain.take(table.entities[patch])
     local = tuple(values[table.nodes[patch].astype(jnp.int32)].T)
     parts = entity_residuals(resolved(group.terms, problem.space.element, z), domain, local)
     return summed_into_rows(jnp.stack(parts, axis=1), table.rows[patch], num_rows)
@@ -183,7 +183,7 @@ def function_rows(
         (problem.cells, *problem.facets), levels.points, (table.cells, *table.facets), strict=True
     )
     for group, places, entities in groups:
-        chosen = places.taken(entities.entities[patch])
+        chosen = places.take(entities.entities[patch])
         parts = tested_forms(problem, group, chosen, u, z)
         total = total + summed_into_rows(parts, entities.rows[patch], num_rows)
     return total
@@ -217,7 +217,7 @@ def forms_at(
     z: PyTree,
 ) -> tuple[Float[Array, " entity"] | None, tuple[Float[Array, " entity"], ...] | None]:
     """Density and flux at quadrature point q of every entity."""
-    fine = cells.taken(places.fine_cell[q])
+    fine = cells.take(places.fine_cell[q])
     gathered = tuple(
         {name: c.gather(fine) for name, c in term.coefficients.items()} for term in physics.terms
     )

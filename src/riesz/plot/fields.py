@@ -92,7 +92,7 @@ def draw_places(
     """Colour points, or the cells of a grid, by values, and number those that were chosen."""
     if isinstance(at, Grid):
         points = at.points
-        picture = axes.pcolormesh(*at.axes, at.filled(values), shading="nearest")
+        picture = axes.pcolormesh(*at.axes, at.fill(values), shading="nearest")
     else:
         points = at
         picture = axes.scatter(*points.T, c=values, s=25)

@@ -92,14 +92,14 @@ class ExactStates(AbstractStateMap):
 
     def __call__(self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws) -> States:
         def state(one: Float[Array, " coordinate"]) -> Float[Array, " node"]:
-            return problem.solved(one, self.linear_solver)
+            return problem.solve(one, self.linear_solver)
 
         return one_by_one(state, coordinates, problem.forward.num_free)
 
     def from_outside(
         self, problem: InverseProblem, key: PRNGKeyArray, coordinates: Draws, z: ManyZ
     ) -> States:
-        solver = problem.suited(self.linear_solver)
+        solver = problem.default_solver(self.linear_solver)
         found = linear_states(problem, z) if isinstance(solver, SparseLU) else None
         if found is None:
             return compiled_states(ExactStates(solver), problem, key, coordinates)
@@ -140,7 +140,7 @@ def emulated_record(
     """What the sensors of a problem in time would record of a surrogate."""
     assert problem.time is not None
     z = problem.z(coordinates)
-    return problem.time.emulated(problem.forward, surrogate, coordinates, z)
+    return problem.time.emulate(problem.forward, surrogate, coordinates, z)
 
 
 class Posterior(eqx.Module):
@@ -235,7 +235,9 @@ def shown_draws(
     problem: InverseProblem, name: str, coordinates: Draws
 ) -> Float[Array, " draw *shape"]:
     latent, own = problem.latents.latents[name], problem.latents.slices()[name]
-    return jax.lax.map(lambda one: latent.shown(latent.entry(latent.value(one[own]))), coordinates)
+    return jax.lax.map(
+        lambda one: latent.display_value(latent.entry(latent.value(one[own]))), coordinates
+    )
 
 
 def check_levels(levels: Sequence[float]) -> None:

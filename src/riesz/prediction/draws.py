@@ -20,7 +20,7 @@ from riesz.latent.correlated_residual import LocalEffect
 from riesz.mesh.locate import Location
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import node_shares
-from riesz.observe.distributions import AbstractScatter
+from riesz.observe.distributions import AbstractObservationDistribution
 from riesz.observe.sites import ErrorsGiven, Shared, SiteErrors
 from riesz.prediction.contraction import Contraction
 from riesz.prediction.sensors import AtSensors
@@ -150,7 +150,7 @@ class Shifts(eqx.Module):
     local_weights: Float[np.ndarray, "draw weight"] | None
     parameters: Mapping[str, Float[np.ndarray, "draw 1"]]  # of noise; medians over sensors
     differs: bool  # whether sensors have noise of their own
-    scatter: AbstractScatter | None
+    scatter: AbstractObservationDistribution | None
     sites: SiteErrors | None = None  # where readings of one share their errors
     residuals: Quantised | None = None  # of their readings
     sensor_sd: Float[np.ndarray, "#draw sensor"] | None = None  # where each has one of its own
@@ -161,7 +161,7 @@ class Shifts(eqx.Module):
         if self.sites is None or self.residuals is None:
             return None
         sd = self.parameters["sd"] if self.sensor_sd is None else self.sensor_sd
-        return self.sites.given(self.residuals.values(), sd, self.parameters)
+        return self.sites.posterior_given(self.residuals.values(), sd, self.parameters)
 
     def chosen(self, rows: Rows) -> "Shifts":
         def own(values: Any) -> Any:
@@ -200,7 +200,7 @@ class Shifts(eqx.Module):
 
     def expected(self, said: AtPlaces) -> AtPlaces:
         """What new measurements scatter about, in their unit."""
-        return said if self.scatter is None else self.scatter.expected(said, self.parameters)
+        return said if self.scatter is None else self.scatter.location(said, self.parameters)
 
     def measured(
         self,

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.elements.space import Functionals, Operator, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.time.time_stepping import march
+from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.posterior import AbstractStateMap, Read
 from riesz.problem.observation_in_time import rows_at
@@ -56,7 +56,7 @@ def reading(
     operator = None if at is None else operator_at(forward, point_rows(at), tolerance)
     count = forward.space.mesh.num_nodes if at is None else len(point_rows(at))
     when = np.atleast_1d(axis.numbers(times, "times of predictions"))
-    axis.located(when, "times")  # raises where they are on no axis, as what they are
+    axis.locate_times(when, "times")  # raises where they are on no axis, as what they are
     place = np.arange(count)
     if not paired:
         when, place = np.repeat(when, count), np.tile(place, len(when))
@@ -104,7 +104,9 @@ def record_draw(
     """What is read off the states of one draw at all times, with the stresses of `under`."""
     assert under.time is not None
     transient = under.time.transient(under.forward)
-    found = march(transient, z, solver, transient.step.newton, lambda state, _: read(state))
+    found = integrate_in_time(
+        transient, z, solver, transient.step.newton, lambda state, _: read(state)
+    )
     recorded = jnp.where(jnp.all(found.solved), found.recorded, jnp.nan)
     beside = states.beside_the_march(problem, key, z, under, read, solver)
     return recorded if beside is None else recorded + beside

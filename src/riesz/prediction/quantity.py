@@ -50,7 +50,7 @@ class UnknownAt(eqx.Module):
     ) -> Float[Array, "*shape"]:
         latent = problem.latents.latents[self.name]
         if self.where is None:
-            return latent.shown(z[self.name])
+            return latent.display_value(z[self.name])
         coefficient = latent.coefficient(self.name)
         return coefficients_at(problem.forward, self.where, coefficient, state, z)
 

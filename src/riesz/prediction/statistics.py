@@ -41,9 +41,9 @@ class Prediction(eqx.Module):
 
     def on_grid(self, grid: Grid) -> "Prediction":
         """What was predicted at the points of a grid, as arrays on it."""
-        draws = None if self.draws is None else np.stack([*map(grid.filled, self.draws)])
+        draws = None if self.draws is None else np.stack([*map(grid.fill, self.draws)])
         return dataclasses.replace(
-            jax.tree.map(grid.filled, dataclasses.replace(self, draws=None)), draws=draws
+            jax.tree.map(grid.fill, dataclasses.replace(self, draws=None)), draws=draws
         )
 
 

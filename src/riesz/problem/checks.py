@@ -27,7 +27,7 @@ from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
 from riesz.problem.dependence import dependence
-from riesz.problem.observation_in_time import Recording
+from riesz.problem.observation_in_time import ObservationInTime
 from riesz.problem.priors import (
     check_noise_priors,
     check_noise_sign,
@@ -146,7 +146,7 @@ class Described(NamedTuple):
     sensors: tuple[AbstractSensors, ...]  # of each
     likelihood: AbstractLikelihood
     num_sensors: int
-    time: Recording | None = None
+    time: ObservationInTime | None = None
 
 
 def check_parts(parts: Described, latents: LatentSpace) -> None:
@@ -247,7 +247,7 @@ def trace(parts: Described, z: PyTree) -> None:
         for forward, sensors in zip(parts.forwards, parts.sensors, strict=True):
             state = jnp.zeros(forward.space.num_dofs, forward.dtype)
             found += [residual(forward, state, z), dirichlet_values(forward, z)]
-            found += [sensors.predicted(forward, state, z)]
+            found += [sensors.predict(forward, state, z)]
         if parts.time is not None and parts.time.initial is not None:
             found.append(initial_values(parts.time.initial, z))
         return found

@@ -133,8 +133,8 @@ def selected(equation: Any, operands: Sequence[Dependence]) -> Dependence:
 def solved(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Linear in the right-hand side, which comes last, and not in the matrix."""
     number = sum(equation.params.get("const_lengths", (-1,)))
-    matrix, side = together(operands[:number]), together(operands[number:])
-    return together([product(matrix, side), nonlinear([matrix])])
+    matrix, rhs = together(operands[:number]), together(operands[number:])
+    return together([product(matrix, rhs), nonlinear([matrix])])
 
 
 def joined(equation: Any, operands: Sequence[Dependence]) -> Dependence:

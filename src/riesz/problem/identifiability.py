@@ -119,7 +119,7 @@ def term_sizes(
     """For each draw, the size of what a term is without a state, and of what a state adds to it."""
     number = len(group.domain.measure)
     some = np.unique(np.linspace(0, number - 1, NUM_PLACES).astype(int))
-    places = group.domain.taken(jnp.asarray(some, dtype=jnp.int32))
+    places = group.domain.take(jnp.asarray(some, dtype=jnp.int32))
     return sizes_at(term, problem.space.element, places, zs)
 
 

@@ -71,7 +71,9 @@ def of_unknowns(
     def asked(given: dict[str, Array]) -> Any:
         z = latents.entries(
             {
-                name: latent.given(given.get(scales_of(name), jnp.zeros(0, dtype)), given[name])
+                name: latent.value_given(
+                    given.get(scales_of(name), jnp.zeros(0, dtype)), given[name]
+                )
                 for name, latent in latents.latents.items()
             }
         )
@@ -102,7 +104,7 @@ def without_derivative(problem: InverseProblem) -> tuple[str, ...]:
             steps = (with_history(problem.forward, jnp.ones((), problem.forward.dtype), state),)
             values += [] if time.initial is None else [initial_values(time.initial, then)]
         each = jnp.tile(state, len(steps))
-        seen = problem.predicted(each, z) if time is None else jnp.zeros_like(problem.observed)
+        seen = problem.predict(each, z) if time is None else jnp.zeros_like(problem.observed)
         density = problem.likelihood.log_prob(problem.observed, seen, z)
         return [*values, *(residual(one, state, then) for one in steps), density]
 
@@ -214,7 +216,9 @@ class Parts(eqx.Module):
             count = latent.num_scales
             linear_too = name in self.names
             found[name] = (
-                latent.given(own[:count], whole[part][count:]) if linear_too else latent.value(own)
+                latent.value_given(own[:count], whole[part][count:])
+                if linear_too
+                else latent.value(own)
             )
         return latents.entries(found)
 

@@ -20,10 +20,10 @@ from riesz.fem.elements.space import Functionals, functionals
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece
 from riesz.fem.time.axis import TimeAxis
-from riesz.fem.time.fixed import prescribed_residual
+from riesz.fem.time.fixed import residual_of_prescribed
 from riesz.fem.time.problem import TransientProblem, at_time
 from riesz.fem.time.scheme import SDIRK2, num_stages
-from riesz.fem.time.time_stepping import given_state, march, recorded_in_time
+from riesz.fem.time.time_stepping import evaluate_initial_state, integrate_in_time, recorded_in_time
 from riesz.observe.observables import AbstractObservable, AtPoints
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
@@ -38,7 +38,7 @@ class InTime(NamedTuple):
     scheme: str = SDIRK2
 
 
-class Recording(eqx.Module):
+class ObservationInTime(eqx.Module):
     """A time axis, the state at its beginning, and sensors that record along it."""
 
     axis: TimeAxis
@@ -67,11 +67,13 @@ class Recording(eqx.Module):
     def transient(self, step: BoundaryValueProblem) -> TransientProblem:
         return TransientProblem(step, self.axis, self.initial, self.scheme)
 
-    def solved(
+    def solve(
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver
     ) -> Float[Array, " record"]:
         """The whole record, time by time; NaN where the march came to a halt."""
-        found = march(self.transient(step), z, solver, step.newton, Reader(self.sensors, step))
+        found = integrate_in_time(
+            self.transient(step), z, solver, step.newton, Reader(self.sensors, step)
+        )
         return jnp.where(jnp.all(found.solved), found.recorded, jnp.nan).ravel()
 
     def steady(
@@ -79,7 +81,7 @@ class Recording(eqx.Module):
     ) -> Float[Array, " record"]:
         """The record of the first state of a linear equation, if it stayed so at all times."""
         then, nothing = self.first(z), jnp.zeros(step.space.num_dofs, step.dtype)
-        values = solver(jacobian(step, nothing, then), -prescribed_residual(step, then))
+        values = solver(jacobian(step, nothing, then), -residual_of_prescribed(step, then))
         row = Reader(self.sensors, step)(with_dirichlet(step, values, then), then)
         return jnp.tile(row, len(self.axis.times))
 
@@ -91,18 +93,22 @@ class Recording(eqx.Module):
         times = on_device(self.axis.times, states.dtype)
         return jax.vmap(lambda own, when: reader(own, at_time(z, when)))(states, times).ravel()
 
-    def recorded(
+    def solve_or_raise(
         self, step: BoundaryValueProblem, z: PyTree, solver: AbstractLinearSolver | None
     ) -> Float[Array, " record"]:
         """The same, but raises where there is no solution."""
         reader = Reader(self.sensors, step)
         return recorded_in_time(self.transient(step), reader, z, linear_solver=solver).ravel()
 
-    def begun(self, step: BoundaryValueProblem, z: PyTree) -> Float[Array, " dof"] | None:
+    def initial_state(self, step: BoundaryValueProblem, z: PyTree) -> Float[Array, " dof"] | None:
         """The first state, where it is given."""
-        return None if self.initial is None else given_state(step, self.initial, self.first(z))
+        return (
+            None
+            if self.initial is None
+            else evaluate_initial_state(step, self.initial, self.first(z))
+        )
 
-    def emulated(
+    def emulate(
         self,
         step: BoundaryValueProblem,
         surrogate: Trajectory,
@@ -110,12 +116,12 @@ class Recording(eqx.Module):
         z: PyTree,
     ) -> Float[Array, " record"]:
         """The record of a surrogate, at sensors that are linear in the state."""
-        operator, begun = self.sensors.operator, self.begun(step, z)
+        operator, begun = self.sensors.operator, self.initial_state(step, z)
         assert operator is not None
         flat = operator.dofs.ravel()
         parts = surrogate.at_nodes(flat, step.cells.domain.nodes[:, flat].T)
         basis, lifted = (
-            jax.vmap(operator.combined, in_axes=-1, out_axes=-1)(
+            jax.vmap(operator.combine, in_axes=-1, out_axes=-1)(
                 part.reshape(*operator.dofs.shape, part.shape[1])
             )
             for part in parts
@@ -135,7 +141,7 @@ class Reader(eqx.Module):
     step: BoundaryValueProblem
 
     def __call__(self, state: Float[Array, " dof"], z: PyTree) -> Float[Array, " place"]:
-        return self.sensors.predicted(self.step, state, z)
+        return self.sensors.predict(self.step, state, z)
 
 
 def distinct_places(
@@ -176,7 +182,7 @@ def rows_at(
     num_places: int,
 ) -> sp.csr_array:
     """Interpolation between the two ends of a step."""
-    step, share = axis.located(times, "observations")
+    step, share = axis.locate_times(times, "observations")
     each = np.arange(len(times))
     entries = np.concatenate([1 - share, share])
     columns = np.concatenate([step * num_places + place, (step + 1) * num_places + place])

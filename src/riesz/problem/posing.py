@@ -53,7 +53,7 @@ from riesz.problem.checks import (
 )
 from riesz.problem.dependence import dependence
 from riesz.problem.identifiability import tell_unidentified_scale
-from riesz.problem.observation_in_time import InTime, Recording, distinct_places, readings
+from riesz.problem.observation_in_time import InTime, ObservationInTime, distinct_places, readings
 from riesz.problem.problem import InverseProblem, in_precision
 from riesz.problem.unknowns import named_unknowns
 
@@ -186,7 +186,7 @@ def posed(
         transient = in_time(forwards[0], timed.times, begin, timed.scheme)
         return recorded_problem(transient, space, observed, likelihood, tolerance, hierarchy)
     placed = [
-        together(own).what.placed(forward, space, tolerance)
+        together(own).what.discretise(forward, space, tolerance)
         for own, forward in zip(data, forwards, strict=True)
     ]
     sensors = tuple(one.sensors for one in placed)
@@ -227,9 +227,11 @@ def recorded_problem(
     """In time, where sensors record along the axis."""
     forward, axis = transient.step, transient.axis
     what, place = distinct_places(observed)
-    placed = what.placed(forward, latents, tolerance)
+    placed = what.discretise(forward, latents, tolerance)
     linear = readings(axis, observed, place, what.num_sensors, forward.dtype)
-    time = Recording(axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme)
+    time = ObservationInTime(
+        axis, transient.initial, placed.sensors, what.num_sensors, transient.scheme
+    )
     parts = Described((forward,), (placed.sensors,), likelihood, observed.num_sensors, time)
     check_parts(parts, latents)
     return InverseProblem(
@@ -281,7 +283,7 @@ def with_observations(
         transient = problem.time.transient(problem.forward)
         known = (problem.latents, observations, likelihood, tolerance, problem.hierarchy)
         return recorded_problem(transient, *known)
-    placed = observations.what.placed(problem.forward, problem.latents, tolerance)
+    placed = observations.what.discretise(problem.forward, problem.latents, tolerance)
     parts = Described((problem.forward,), (placed.sensors,), likelihood, observations.num_sensors)
     check_parts(parts, problem.latents)
     linear = placed.sensors.operator

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, DTypeLike, Float, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import with_dirichlet
-from riesz.fem.default_solver import chosen
+from riesz.fem.default_solver import choose_solver
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, SparseLU
 from riesz.fem.problem import (
@@ -25,7 +25,7 @@ from riesz.observe.likelihood import AbstractLikelihood
 from riesz.observe.observations import Observations
 from riesz.observe.sensors import AbstractSensors
 from riesz.problem.description import problem_text
-from riesz.problem.observation_in_time import Recording
+from riesz.problem.observation_in_time import ObservationInTime
 
 NodeValues = Float[Array, " node"]
 
@@ -53,7 +53,9 @@ class InverseProblem(eqx.Module):
     observations: Observations
     hierarchy: Hierarchy | None = eqx.field(static=True)
     others: tuple[BoundaryValueProblem, ...] = ()  # of further experiments, with the same unknowns
-    time: Recording | None = None  # where the equation is one in time; its state is then a record
+    time: ObservationInTime | None = (
+        None  # where the equation is one in time; its state is then a record
+    )
 
     @property
     def num_coordinates(self) -> int:
@@ -76,7 +78,7 @@ class InverseProblem(eqx.Module):
         if self.linear is None:
             raise RieszError(
                 f"observations ({self.observations.what.describe()}) are no linear functions of "
-                "the state: use problem.predicted(state, z)."
+                "the state: use problem.predict(state, z)."
             )
         return self.linear
 
@@ -96,11 +98,11 @@ class InverseProblem(eqx.Module):
         """The exact solution on the mesh; in time, what is recorded of it."""
         z = self.z(coordinates)
         if self.time is not None:
-            return self.time.recorded(self.forward, z, linear_solver)
+            return self.time.solve_or_raise(self.forward, z, linear_solver)
         return joined([solve(one, z, linear_solver=linear_solver) for one in self.forwards])
 
-    def suited(
-        self, solver: AbstractLinearSolver | None = None, *, num_sides: int = 1
+    def default_solver(
+        self, solver: AbstractLinearSolver | None = None, *, num_rhs: int = 1
     ) -> AbstractLinearSolver:
         """The linear solver that was asked for, or the one that suits the problem and many draws.
 
@@ -108,11 +110,11 @@ class InverseProblem(eqx.Module):
         """
         if not self.others:
             if self.time is not None:  # most steps share their matrix with others
-                num_sides *= self.time.axis.num_steps // self.time.axis.num_kinds
-            return chosen(
+                num_rhs *= self.time.axis.num_steps // self.time.axis.num_kinds
+            return choose_solver(
                 self.forward,
                 solver,
-                num_sides=num_sides,
+                num_rhs=num_rhs,
                 num_matrices=MANY_DRAWS,
                 z=self.median,
             )
@@ -123,11 +125,11 @@ class InverseProblem(eqx.Module):
         z = self.z(jnp.zeros(self.num_coordinates))
         return z if self.time is None else self.time.first(z)
 
-    def solved(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
+    def solve(self, coordinates: Coordinates, linear_solver: AbstractLinearSolver) -> NodeValues:
         """The exact solution, all NaN where there is none: one draw must not stop the others."""
         z = self.z(coordinates)
         if self.time is not None:
-            return self.time.solved(self.forward, z, linear_solver)
+            return self.time.solve(self.forward, z, linear_solver)
         states = []
         for forward in self.forwards:
             solution = find_root(forward, z, linear_solver)
@@ -139,12 +141,12 @@ class InverseProblem(eqx.Module):
         """The state of each experiment."""
         return jnp.split(state, len(self.forwards)) if self.others else [state]
 
-    def predicted(self, state: NodeValues, z: PyTree) -> Float[Array, " sensor"]:
+    def predict(self, state: NodeValues, z: PyTree) -> Float[Array, " sensor"]:
         """What the sensors see of a state, without noise and effects of covariates."""
         if self.linear is not None:
             return self.linear @ state
         each = zip(self.sensors, self.forwards, self.states(state), strict=True)
-        return joined([sensors.predicted(forward, own, z) for sensors, forward, own in each])
+        return joined([sensors.predict(forward, own, z) for sensors, forward, own in each])
 
     def simulate(self, z: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, " sensor"]:
         """What the sensors read where the unknowns have these values, with noise if given a key.
@@ -153,26 +155,26 @@ class InverseProblem(eqx.Module):
         `rz.per_cell(values)`, a function of the place, or a number.
         """
         if self.time is not None:
-            state = self.time.recorded(self.forward, z, None)
+            state = self.time.solve_or_raise(self.forward, z, None)
         else:
             state = joined([solve(one, z) for one in self.forwards])
-        predicted = self.predicted(state, z)
+        predicted = self.predict(state, z)
         if key is None:
-            return self.likelihood.expected(predicted, z)
+            return self.likelihood.location(predicted, z)
         return self.likelihood.sample(key, predicted, z)
 
     def noise_sd(self, z: PyTree) -> Float[Array, " sensor"]:
         """The scale of additive noise of each observation, in the precision of the state."""
         return self.likelihood.noise_sd(self.observed, z)
 
-    def whitened(self, seen: Float[Array, " sensor *column"], z: PyTree) -> Float[Array, "..."]:
+    def whiten(self, seen: Float[Array, " sensor *column"], z: PyTree) -> Float[Array, "..."]:
         """Differences at the sensors in units in which noise is independent and of sd one."""
         return self.likelihood.factor(self.observed, z).white(seen)
 
     def log_likelihood(self, coordinates: Coordinates, state: NodeValues) -> Float[Array, ""]:
         """The log-density of the observations for a state."""
         z = self.z(coordinates)
-        return self.likelihood.log_prob(self.observed, self.predicted(state, z), z)
+        return self.likelihood.log_prob(self.observed, self.predict(state, z), z)
 
     def log_prob(self, coordinates: Coordinates) -> Float[Array, ""]:
         """The log-posterior up to a constant, by an exact solve.
@@ -230,8 +232,8 @@ class InverseProblem(eqx.Module):
             coordinates = jnp.asarray(drawn)
             z = self.z(coordinates)
             for name in self.latents.names:
-                numpyro.deterministic(name, self.latents.latents[name].shown(z[name]))
-            seen = self.predicted(self.state(coordinates), z)
+                numpyro.deterministic(name, self.latents.latents[name].display_value(z[name]))
+            seen = self.predict(self.state(coordinates), z)
             predicted = numpyro.deterministic("predicted", seen)
             scatter = self.likelihood.distribution(jnp.asarray(predicted), z)
             numpyro.sample("observed", scatter, obs=self.observed)

@@ -203,7 +203,7 @@ def normal_about(problem: InverseProblem, start: Coordinates, seed: int = 0) -> 
 
 def level_function(problem: InverseProblem) -> Callable[[Any], Numbers]:
     """What readings should have been, compiled once."""
-    found = jax.jit(lambda own: problem.predicted(problem.state(own), problem.z(own)))
+    found = jax.jit(lambda own: problem.predict(problem.state(own), problem.z(own)))
 
     def levels(own: Any) -> Numbers:
         values = found(jnp.asarray(own))

@@ -144,7 +144,7 @@ def interpolated(
         entities = jnp.asarray(places[own] - start)
         order.extend(own)
         kept_groups.append(
-            Group(group.terms, group.domain.taken(entities), group.entries[..., entities])
+            Group(group.terms, group.domain.take(entities), group.entries[..., entities])
         )
         kept_weights.append(weight[..., entities])
     told = Told(tuple(kept_groups), tuple(kept_weights), on_device(inverse[:, order]))
@@ -190,7 +190,7 @@ class ReducedEquation(eqx.Module):
     def num_modes(self) -> int:
         return self.loads.shape[1]
 
-    def solved(self, forward: BoundaryValueProblem, z: Z) -> Float[Array, " mode"]:
+    def solve(self, forward: BoundaryValueProblem, z: Z) -> Float[Array, " mode"]:
         """The state, as what is added of each mode to the mean."""
         known = at_rim(forward, z)
         # As a product with one long matrix, whose rows are read as they lie.

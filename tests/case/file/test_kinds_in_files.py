@@ -67,7 +67,7 @@ def test_readings_of_one_site_share_their_error(tmp_path, days):
     likelihood = case.problem.likelihood
     same, apart = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]), 10.5 * (1 - np.eye(3))
     wanted = 0.1**2 * np.eye(3) + same * (0.3**2 + 0.2**2 * np.exp(-apart / 2.0))
-    root = likelihood.factor(jnp.zeros(3), {"a": jnp.array(2.0)}).coloured(jnp.eye(3))
+    root = likelihood.factor(jnp.zeros(3), {"a": jnp.array(2.0)}).colour(jnp.eye(3))
     np.testing.assert_allclose(root @ root.T, wanted, rtol=1e-10)
     (tmp_path / "kept.csv").write_bytes(data_rows_content(case.prepared))
     again = read_data_rows(tmp_path / "kept.csv", case.tables.observations)

@@ -17,7 +17,7 @@ from riesz.case.run import in_time
 from riesz.case.run.folder import read_run
 from riesz.case.run.predict import write_prediction
 from riesz.errors import RieszError
-from riesz.observe.distributions import SummedScatter
+from riesz.observe.distributions import NormalSumDistribution
 from riesz.observe.sites import SiteErrors
 from riesz.posterior.family import MeanField
 from riesz.posterior.posterior import ExactStates, Posterior
@@ -143,7 +143,7 @@ def test_forecasts_know_the_level_of_their_site_and_take_no_march(run, tmp_path,
     off = np.array([0.4, 0.4, -0.3])  # of two readings of A, and one of B
     shifts = replace(
         kept.draws.shifts,
-        scatter=SummedScatter(("sd", "level_sd")),
+        scatter=NormalSumDistribution(("sd", "level_sd")),
         parameters={"sd": np.full((count, 1), 0.01), "level_sd": np.full((count, 1), 5.0)},
         sites=SiteErrors(np.array([0, 0, 1]), WELLS, None, None),
         residuals=exactly(np.tile(off, (count, 1))),

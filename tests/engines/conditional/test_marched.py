@@ -86,8 +86,8 @@ def test_what_does_not_change_in_time_is_solved_for_once_and_not_marched(monkeyp
         counts.append(given[-1].shape[-1])
         return substituted(*given, **how)
 
-    substituted = all_at_once.substituted
-    monkeypatch.setattr(all_at_once, "substituted", counted)
+    substituted = all_at_once.substitute_blocks
+    monkeypatch.setattr(all_at_once, "substitute_blocks", counted)
     others = jnp.array([0.4])
     found = in_time.responses_at(problem, parts, others, at)
     assert counts == [2]

@@ -56,7 +56,7 @@ CASES = {
 )  # fmt: skip
 def test_marches_backwards_moved_in_time_make_the_table(case):
     problem = posed(**CASES[case])
-    parts, at = linear_parts(problem), marched(problem, None, problem.suited())
+    parts, at = linear_parts(problem), marched(problem, None, problem.default_solver())
     assert at.by_shifts
     offset, responses = table(problem, parts, at)
     by_marches = table(problem, parts, dataclasses.replace(at, by_shifts=False))
@@ -96,4 +96,4 @@ HISTORY = rz.series(TIMES, "q", kind="linear")
 )
 def test_what_changes_in_time_is_not_moved_in_time(changed):
     problem = posed(**changed)
-    assert not marched(problem, None, problem.suited()).by_shifts
+    assert not marched(problem, None, problem.default_solver()).by_shifts

@@ -59,7 +59,7 @@ def dense_parts(problem, coordinates):
 def test_the_factor_times_its_transpose_is_the_gram_matrix(gram):
     matrix = dual_norm(transport().forward, gram).gram
     factor, units = gram_factor(matrix), jnp.eye(matrix.pattern.size)
-    products = jax.vmap(lambda unit: factor @ factor.transposed(unit))(units)
+    products = jax.vmap(lambda unit: factor @ factor.transpose_product(unit))(units)
     np.testing.assert_allclose(products, matrix.to_dense(), atol=1e-12)
 
 

@@ -35,7 +35,7 @@ def parts(matrix: sp.csr_array) -> tuple[np.ndarray, Pattern]:
 def as_band(matrix: sp.csr_array) -> BandFactors | None:
     values, pattern = parts(matrix)
     band = elimination_of(pattern).band
-    return None if band is None else band.factorised(values)
+    return None if band is None else band.factorise(values)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -50,8 +50,8 @@ def test_a_band_solves_for_one_and_for_several_right_hand_sides(transposed):
 
 def test_a_matrix_that_is_met_again_is_not_factorised_again(monkeypatch):
     matrix, calls = grid(6, 9, shift=0.321), []
-    whole = host_band.Band.factorised
-    monkeypatch.setattr(host_band.Band, "factorised", lambda *a: (calls.append(1), whole(*a))[1])
+    whole = host_band.Band.factorise
+    monkeypatch.setattr(host_band.Band, "factorise", lambda *a: (calls.append(1), whole(*a))[1])
     for side in np.random.default_rng(0).normal(size=(3, 54)):
         np.testing.assert_allclose(matrix @ solve_one(*parts(matrix), side, transposed=False), side)
     assert len(calls) == 1

@@ -11,7 +11,7 @@ import scipy.sparse.linalg as spla
 
 from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, jacobian, with_dirichlet
-from riesz.fem.default_solver import multigrid, prolongations_of, representative
+from riesz.fem.default_solver import multigrid, prolongations_of, representative_matrix
 from riesz.fem.elements.space import P1, P2
 from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation
 from riesz.fem.linear.multigrid.krylov import conjugate_gradients
@@ -168,7 +168,8 @@ def test_unknown_coefficients_count_as_one_until_values_are_known():
         P1(meshes.meshes[-1]), diffusion("a") + reaction(lambda x, z: z["b"]) - source(1.0)
     )
     np.testing.assert_array_equal(
-        representative(problem).toarray(), representative(problem, {"a": 1.0, "b": 1e9}).toarray()
+        representative_matrix(problem).toarray(),
+        representative_matrix(problem, {"a": 1.0, "b": 1e9}).toarray(),
     )
     assert prolongations_of(problem, meshes)[0].shape == meshes.prolongations[-1].shape
 
@@ -185,7 +186,7 @@ def test_couplings_are_those_of_diffusion_alone_in_cells_and_along_facets(space)
     wanted = boundary_value_problem(linear, form, {"left": 0.0})
     problem = boundary_value_problem(space, form + reaction("k") + robin(2.0, 1.0), {"left": 0.0})
     exact = jacobian(wanted, jnp.zeros(linear.num_dofs)).to_scipy().toarray()
-    np.testing.assert_allclose(representative(problem).toarray(), exact, atol=1e-12)
+    np.testing.assert_allclose(representative_matrix(problem).toarray(), exact, atol=1e-12)
 
 
 def test_setting_up_compiles_few_programs():

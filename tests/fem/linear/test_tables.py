@@ -44,8 +44,8 @@ def test_rows_of_a_table_are_those_of_its_matrix(slices_cost_nothing, square):
     own = layout(square, order)
     numbered = sp.csr_array(square)
     numbered.data = np.arange(square.nnz)
-    reordered = own.reordered(numbered)
-    rows = table(reordered, own).filled(jnp.asarray(square.data[reordered.data]))
+    reordered = own.reorder(numbered)
+    rows = table(reordered, own).fill(jnp.asarray(square.data[reordered.data]))
     assert len(rows.values) > 1
     vector = np.random.default_rng(3).normal(size=37)
     padded = np.append(vector, 0.0)[own.order]

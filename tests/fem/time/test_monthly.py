@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import riesz as rz
-from riesz.fem.default_solver import chosen
+from riesz.fem.default_solver import choose_solver
 from riesz.fem.solve import Newton
-from riesz.fem.time.time_stepping import march
+from riesz.fem.time.time_stepping import integrate_in_time
 
 MONTHS, STORAGE, TRANSMISSIVITY, NOISE = 60, 0.1, 60.0, 0.02
 ENDS = 30.0 * np.arange(MONTHS + 1)
@@ -27,7 +27,9 @@ def heads(steps, logs):
     problem = rz.transient_problem(SPACE, EQUATION, {"left": 10.0}, times=times, initial=10.0)
     operator = rz.point_operator(SPACE, PLACES[:, None])
     z = {"s": STORAGE * jnp.exp(logs[0]), "k": TRANSMISSIVITY * jnp.exp(logs[1])}
-    found = march(problem, z, chosen(problem.step), Newton(), lambda state, _: operator @ state)
+    found = integrate_in_time(
+        problem, z, choose_solver(problem.step), Newton(), lambda state, _: operator @ state
+    )
     return found.recorded[::steps].ravel()
 
 

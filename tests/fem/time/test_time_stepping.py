@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import riesz as rz
-from riesz.fem.default_solver import chosen, levels_of
+from riesz.fem.default_solver import choose_solver, default_multigrid
 from riesz.fem.problem import Newton
 from riesz.fem.time import time_stepping as marching
 from riesz.fem.time.fixed import has_changing_matrix
-from riesz.fem.time.time_stepping import loops, march
+from riesz.fem.time.time_stepping import integrate_in_time, loop_lengths
 
 NUM_CELLS = 6
 
@@ -108,8 +108,8 @@ HERE = {"s": 1.2, "k": 0.4, "f": 0.7, "q": 0.5, "start": 0.3}
 
 def seen(problem, z):
     """A number that all steps have a part in."""
-    solver = chosen(problem.step)
-    found = march(problem, z, solver, Newton(), lambda state, z: state[-2:])
+    solver = choose_solver(problem.step)
+    found = integrate_in_time(problem, z, solver, Newton(), lambda state, z: state[-2:])
     return jnp.sum(found.recorded**2)
 
 
@@ -147,7 +147,7 @@ def test_forward_derivatives_are_those_of_reverse(derivatives):
 def test_loops_within_loops_give_the_same_numbers(derivatives, monkeypatch):
     _, here, gradient = derivatives
     monkeypatch.setattr(marching, "KEPT_NUMBERS", 1)
-    assert loops(12, NUM_CELLS + 1) == (2, 3, 3)
+    assert loop_lengths(12, NUM_CELLS + 1) == (2, 3, 3)
     # Another axis object, so that the program is made anew.
     found = jax.grad(lambda z: seen(heated(), z))(here)
     for name in here:
@@ -267,7 +267,9 @@ def test_matrices_assembled_once_give_what_those_of_each_step_do(monkeypatch):
     problem, here = with_flow(5.0), {"s": jnp.asarray(0.7), "k": jnp.asarray(0.02)}
 
     def states(z):
-        return march(problem, z, rz.SparseLU(), Newton(), lambda state, z: state).recorded
+        return integrate_in_time(
+            problem, z, rz.SparseLU(), Newton(), lambda state, z: state
+        ).recorded
 
     def found():
         return states(here), jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)
@@ -291,11 +293,11 @@ def test_matrices_that_are_kept_for_multigrid_give_the_same_numbers():
         initial=0.0,
     )
     here = {"s": jnp.asarray(1.0), "k": jnp.asarray(0.2)}
-    iterated = levels_of(problem.step, fallback=False)
+    iterated = default_multigrid(problem.step, fallback=False)
 
     def sums(solver):
         def value(z):
-            found = march(problem, z, solver, Newton(), lambda state, z: state[:40])
+            found = integrate_in_time(problem, z, solver, Newton(), lambda state, z: state[:40])
             return jnp.sum(found.recorded**2)
 
         return jax.value_and_grad(value)(here)
@@ -325,7 +327,9 @@ def test_all_steps_together_give_what_one_after_the_other_does(problem, monkeypa
     here = {"s": jnp.asarray(0.7), "k": jnp.asarray(0.02)}
 
     def states(z):
-        return march(problem, z, rz.SparseLU(), Newton(), lambda state, z: state).recorded
+        return integrate_in_time(
+            problem, z, rz.SparseLU(), Newton(), lambda state, z: state
+        ).recorded
 
     def found():
         slopes = jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)

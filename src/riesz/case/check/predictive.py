@@ -73,8 +73,8 @@ def solve_draws(
 ) -> tuple[Float[Array, "draw node"], Float[Array, "draw sensor"], Float[Array, "draw sensor"]]:
     def one(coordinates: Coordinates):
         state, z = problem.state(coordinates), problem.z(coordinates)
-        predicted, likelihood = problem.predicted(state, z), problem.likelihood
-        return state, likelihood.expected(predicted, z), likelihood.noise_sd(predicted, z)
+        predicted, likelihood = problem.predict(state, z), problem.likelihood
+        return state, likelihood.location(predicted, z), likelihood.noise_sd(predicted, z)
 
     return jax.lax.map(one, draws)
 

@@ -107,7 +107,7 @@ class Scenario:
             return float(axis.times[0])
         when = [given if isinstance(given, float) else np.datetime64(given, "s")]
         start = axis.numbers(np.array(when), f"{self.path}: 'from'")
-        axis.located(start, f"times of {self.path}, 'from',")
+        axis.locate_times(start, f"times of {self.path}, 'from',")
         return float(start[0])
 
     def mixed(self, axis: TimeAxis, before: Values, after: Values) -> Values:

@@ -46,7 +46,7 @@ def requested_times(at: Any, axis: TimeAxis) -> Times:
     words = at.split(",") if isinstance(at, str) else np.atleast_1d(at).tolist()
     given = np.array([moment_in(word, at) for word in words])
     numbers = np.unique(axis.numbers(given, "the dates asked for"))
-    axis.located(numbers, "dates asked for")
+    axis.locate_times(numbers, "dates asked for")
     return axis.dates(numbers)
 
 
@@ -110,7 +110,7 @@ def stored_thens(
         far, place = KDTree(course.places).query(np.asarray(at))
         if (far > 0).any():
             return ()
-        states, (step, share) = course.states(), axis.located(numbers, "dates asked for")
+        states, (step, share) = course.states(), axis.locate_times(numbers, "dates asked for")
         last = course.map_draws(draws, -1)
         if is_paired:
             before, after = (states[:, step + end, place] for end in (0, 1))

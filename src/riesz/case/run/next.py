@@ -289,8 +289,8 @@ def write_candidates(asked: Ranking, path: Path) -> list[Path]:
     assert isinstance(asked.at, Grid)
     about = f"by one measurement, of the {found.words}"
     bands = [
-        Band("next_share", asked.at.filled(found.share), f"share taken {about}", "1"),
-        Band("next_reduction", asked.at.filled(found.reduction), f"what is taken {about}", None),
+        Band("next_share", asked.at.fill(found.share), f"share taken {about}", "1"),
+        Band("next_reduction", asked.at.fill(found.reduction), f"what is taken {about}", None),
     ]
     write_raster(path, asked.at, bands, crs=asked.run.crs, tags={"quantity": found.quantity})
     write_style(style_of(path), "viridis", 0.0, float(found.share.max()) or 1.0)

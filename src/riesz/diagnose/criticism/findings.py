@@ -77,7 +77,7 @@ class Readers:
     points: Float[np.ndarray, "sensor dim"]
     labels: tuple[str, ...] | None = None
 
-    def named(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
+    def name_some(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
         """Some observations, the first ones by their names."""
         rows = [int(one) for one in which]
         names = [f"observation {i}" if self.labels is None else self.labels[i] for i in rows]

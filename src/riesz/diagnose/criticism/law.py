@@ -45,12 +45,12 @@ class Law:
     followed: Float[np.ndarray, " rank"]
     root: Float[np.ndarray, "sensor sensor"] | None = None
 
-    def coloured(self, columns: Float[np.ndarray, "sensor column"]):
+    def colour(self, columns: Float[np.ndarray, "sensor column"]):
         return columns if self.root is None else self.root @ columns
 
     def variances(self) -> Float[np.ndarray, " sensor"]:
         own = np.ones(len(self.basis)) if self.root is None else np.sum(self.root**2, axis=1)
-        lost = np.sum(self.coloured(self.basis) ** 2 * self.followed, axis=1)
+        lost = np.sum(self.colour(self.basis) ** 2 * self.followed, axis=1)
         return np.maximum(own - lost, LEAST_VARIANCE * own)
 
     def covariance(self, sums: Float[np.ndarray, "sensor group"]):
@@ -69,7 +69,7 @@ class Law:
         left, sizes, _ = np.linalg.svd(np.column_stack([known, errors]), full_matrices=False)
         return Law(left, sizes**2 / (1 + sizes**2), self.root)
 
-    def left_by(
+    def scores_without(
         self, rows: Int[np.ndarray, " some"], scores: Float[np.ndarray, "*copy sensor"]
     ) -> Float[np.ndarray, "*copy sensor"]:
         """Scores after some observations were left out, whose own are zero then."""
@@ -77,7 +77,7 @@ class Law:
         chosen[rows, np.arange(len(rows))] = 1.0
         own = chosen if self.root is None else self.root.T @ chosen
         own = own - self.basis @ (self.followed[:, None] * (self.basis.T @ own))
-        columns = self.coloured(own)
+        columns = self.colour(own)
         return scores - scores[..., rows] @ np.linalg.solve(columns[rows], columns.T)
 
     def copies(self, rng: np.random.Generator, count: int) -> Scores:
@@ -85,7 +85,7 @@ class Law:
         noise = rng.standard_normal((len(self.basis), count))
         left = 1 - np.sqrt(1 - self.followed)
         noise -= self.basis @ (left[:, None] * (self.basis.T @ noise))
-        return self.coloured(noise).T
+        return self.colour(noise).T
 
 
 def law_of(

@@ -131,7 +131,7 @@ def told_region(rows: Int[np.ndarray, " some"], mean: float, readers: Readers, p
         f"{counted(len(rows))} around {readers.where(rows)} "
         f"{'lies' if len(rows) == 1 else 'lie'} {abs(mean):.1f} sd "
         f"{'above' if above else 'below'} what the others foretell, on average "
-        f"({readers.named(rows)}): look for {look} that the equation misses there, or a "
+        f"({readers.name_some(rows)}): look for {look} that the equation misses there, or a "
         "coefficient or boundary value that is another there."
     )
     return Finding(REGION, words, (), tuple(rows.tolist()), p)
@@ -244,7 +244,7 @@ def on_map(
         f"{float(f'{reach:.2g}'):g}): something varies over the map that no unknown follows; let a "
         "coefficient or a source be a field, shorten its length scale, or add what neighbours "
         "share. "
-        f"{upper(readers.named(rows))} show it most."
+        f"{upper(readers.name_some(rows))} show it most."
     )
     return [Finding(NEIGHBOURS, words, (), tuple(rows.tolist()), p)]
 

@@ -199,14 +199,14 @@ def patterned(against: Against, law: Law, far: Int[np.ndarray, " some"]) -> tupl
     """Residuals to look for patterns in: without a few that are told by themselves, which would
     move all others."""
     if not len(far):
-        return against.clipped(), law
+        return against.clip(), law
     before, after = np.sqrt(law.variances()), law.without(far)
     sd = np.sqrt(after.variances())
-    scores = (law.left_by(far, one * before) for one in (against.residuals, against.copies))
+    scores = (law.scores_without(far, one * before) for one in (against.residuals, against.copies))
     cleared = [one / sd for one in scores]
     for one in cleared:
         one[..., far] = 0.0
-    return Against(*cleared).clipped(), after
+    return Against(*cleared).clip(), after
 
 
 def spoken_noise(problem: InverseProblem) -> tuple[str, str]:

@@ -138,15 +138,15 @@ def standing_of(
     for part, size in likelihood.parts(len(observed.values)):
         own = slice(start, start + size)
         start += size
-        values, scatter = observed.values[own], part.noise.scatter
+        values, distribution = observed.values[own], part.noise.observation_distribution
         tails = None
         if not part.is_independent:
             assert shared is not None
             apart = shared.apart(observed.values - drawn.predicted)[:, own]
             tails = normal_tails(apart, np.log(shared.sd[own]) * np.ones_like(apart))
-        elif scatter is not None:
-            tails = scatter.tails(values, drawn.predicted[:, own], drawn.noise[:, own])
-        is_discrete = scatter is not None and scatter.is_discrete
+        elif distribution is not None:
+            tails = distribution.tails(values, drawn.predicted[:, own], drawn.noise[:, own])
+        is_discrete = distribution is not None and distribution.is_discrete
         steps.append(np.full(size, is_discrete or tails is None))
         weights.append(np.full(size, tails is not None))
         parts.append(counted(values, drawn.measured[:, own]) if tails is None else tails)

@@ -41,7 +41,7 @@ class Against:
     residuals: Float[np.ndarray, " sensor"]
     copies: Float[np.ndarray, "copy sensor"]
 
-    def clipped(self) -> "Against":
+    def clip(self) -> "Against":
         return Against(*(np.clip(one, -CLIPPED, CLIPPED) for one in (self.residuals, self.copies)))
 
     def of_size_one(self) -> "Against":
@@ -62,7 +62,7 @@ def rms(values: Float[np.ndarray, "*copy sensor"]) -> Float[np.ndarray, "*copy"]
 
 def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
     """More scatter than the noise has, or less."""
-    own = against.clipped()
+    own = against.clip()
     found, copies = float(rms(own.residuals)), rms(own.copies)
     more = found > np.median(copies)
     p = min(1.0, 2 * exceeding(found if more else -found, copies if more else -copies))
@@ -73,7 +73,7 @@ def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
     far = far[np.abs(against.residuals[far]) > 2][: max(10, len(far) // 10)]
     words = f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
     words += (
-        f"({noise}) says, farthest {readers.named(far)}: the noise is larger than stated, or the "
+        f"({noise}) says, farthest {readers.name_some(far)}: the noise is larger than stated, or the "
         "equation misses something that moves all of them."
         if more
         else f"({noise}) says: the noise is smaller than stated, or values were smoothed or copied."
@@ -103,7 +103,7 @@ def tails(against: Against, readers: Readers, noise: str, advice: str) -> list[F
     words = (
         f"{len(far)} of {counted(len(values))} {'lies' if len(far) == 1 else 'lie'} more than "
         f"{farther:.1f} sd from what all others foretell, up to {abs(values[far[0]]):.1f} sd, "
-        f"where the noise ({noise}) would put {allowed:.0f}: {readers.named(far)}. {advice}"
+        f"where the noise ({noise}) would put {allowed:.0f}: {readers.name_some(far)}. {advice}"
     )
     return [Finding(TAILS, words, (), tuple(far.tolist()), p)]
 
@@ -134,7 +134,7 @@ def observations(
         size = f"{abs(values[i]):.1f}" if abs(values[i]) < BEYOND else f"more than {BEYOND:.0f}"
         held = " It holds the fit where it is: look at it first." if hangs[i] else ""
         words = (
-            f"{upper(readers.named([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
+            f"{upper(readers.name_some([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
             f"{size} sd {side} what all others foretell for it: look for a slip of "
             f"the pen, a wrong place or unit, or something that happens there alone.{held}"
         )

@@ -85,7 +85,7 @@ def question(simulator: Simulator, seed: int, num_draws: int = NUM_DRAWS) -> tup
 
 @eqx.filter_jit
 def predictions(simulator: Simulator, places: Draws) -> Float[Array, "draw sensor"]:
-    return jax.lax.map(simulator.predicted, places, batch_size=64)
+    return jax.lax.map(simulator.predict, places, batch_size=64)
 
 
 def answered(asked: Question, observed: Readings) -> Answer:

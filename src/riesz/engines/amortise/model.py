@@ -47,7 +47,7 @@ class ReducedSensors(eqx.Module):
         self, problem: InverseProblem, coordinates: Coordinates
     ) -> Float[Array, " sensor"]:
         z = problem.z(coordinates)
-        modes = self.equation.solved(problem.forward, z)
+        modes = self.equation.solve(problem.forward, z)
         inside = self.sensors[:, 0] + self.sensors[:, 1:] @ modes
         return inside + problem.operator @ at_rim(problem.forward, z)
 

@@ -349,7 +349,7 @@ def exact_predictions(
 
     A processor factorises matrices outside of programs, an accelerator has solvers of its own.
     """
-    solver, size = problem.suited(), problem.forward.num_free
+    solver, size = problem.default_solver(), problem.forward.num_free
     if isinstance(solver, SparseLU) and problem.linear is not None:
         states = ExactStates(solver).in_parts(problem, on_device(places))
         return np.asarray(problem.operator.to_scipy() @ states.T).T
@@ -361,7 +361,7 @@ def seen_exactly(
     shared: tuple[InverseProblem, AbstractLinearSolver], place: Float[Array, " coordinate"]
 ) -> Float[Array, " sensor"]:
     problem, solver = shared
-    return problem.predicted(problem.solved(place, solver), problem.z(place))
+    return problem.predict(problem.solve(place, solver), problem.z(place))
 
 
 def reasons(found: Vouched, number: int) -> tuple[str, ...]:

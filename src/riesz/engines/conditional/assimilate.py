@@ -119,7 +119,7 @@ def assimilated(problem: InverseProblem) -> Assimilation:
         raise RieszError("there is no time axis: readings that come in later need one.")
     parts = linear_parts(problem)
     check_all_linear(problem, parts)
-    offset, responses = table(problem, parts, marched(problem, None, problem.suited()))
+    offset, responses = table(problem, parts, marched(problem, None, problem.default_solver()))
     size = problem.num_coordinates
     whole = np.zeros((len(offset), size))
     whole[:, np.asarray(parts.linear)] = responses

@@ -142,7 +142,9 @@ class Conditional(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         super().check(problem)
-        solver = problem.suited(as_solver(self.linear_solver), num_sides=len(problem.observed))
+        solver = problem.default_solver(
+            as_solver(self.linear_solver), num_rhs=len(problem.observed)
+        )
         search_key, draw_key = jr.split(jr.key(work.seed))
         parts = linear_parts(problem)
         by_lu = isinstance(solver, SparseLU)

@@ -198,7 +198,7 @@ def columns_of(
         return local.by_rest, np.full(len(local.places), SPREAD.sd)
     if isinstance(latent, ScaledNodes) and name not in prescribed.reads | shifts.reads:
         by_node = np.asarray(at.by_value[name])
-        return partial(latent.seen, by_node), latent.weights.growth()
+        return partial(latent.responses, by_node), latent.weights.growth()
     growth = latent.growth() if isinstance(latent, ScaledField) else None
     if isinstance(latent, ScaledField) and is_prescribed_alone(problem, name):
         pieces = [one for one in problem.forward.dirichlet if is_field_of(one.value, name)]
@@ -252,7 +252,7 @@ def columns_at(
     found = at.given(problem, at.origin)
 
     def at_sensors(rest: Float[Array, " rest"]) -> Float[Array, " sensor"]:
-        z = at.origin | {name: latent.entry(latent.given(scales, rest))}
+        z = at.origin | {name: latent.entry(latent.value_given(scales, rest))}
         values = found(z)
         return values + problem.likelihood.mean(jnp.zeros_like(values), z)
 

@@ -203,7 +203,7 @@ def affine_shift(
         latent, part = latents.latents[name], latents.slices()[name]
         first = latent.num_scales
         scales, rest = held[part][:first], jnp.zeros(part.stop - part.start - first, like.dtype)
-        values = jax.jacfwd(lambda own, one=latent, known=scales: one.given(known, own))(rest)
+        values = jax.jacfwd(lambda own, one=latent, known=scales: one.value_given(known, own))(rest)
         places = jnp.searchsorted(parts.linear, jnp.arange(part.start + first, part.stop))
         responses = responses.at[:, places].set(by_value @ values[first:])
     return problem.likelihood.mean(jnp.zeros_like(like), z), responses
@@ -269,7 +269,7 @@ def unknown_map(
 
     def shown(linear: Linear) -> Float[Array, " value"]:
         own = parts.together(linear, others)[part]
-        return jnp.ravel(latent.shown(latent.entry(latent.value(own))))
+        return jnp.ravel(latent.display_value(latent.entry(latent.value(own))))
 
     origin = jnp.zeros(len(parts.linear), problem.forward.dtype)
     return shown(origin), jax.jacfwd(shown)(origin)

@@ -21,7 +21,7 @@ from riesz.fem.assembly import dirichlet_values, jacobian, residual
 from riesz.fem.elements.space import Operator
 from riesz.fem.linear.host_lu import lu_solve
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
-from riesz.fem.time.all_at_once import goes_whole
+from riesz.fem.time.all_at_once import fits_all_at_once
 from riesz.latent.field import numbers_in
 from riesz.latent.latent import ManyZ, Z
 from riesz.problem.dependence import dependence
@@ -89,7 +89,7 @@ class Marched(AbstractAtPoints):
     def given(self, problem: InverseProblem, z: PyTree) -> Callable[[PyTree], Values]:
         time = problem.time
         assert time is not None
-        return lambda z: self.read(time.solved(problem.forward, z, self.solver))
+        return lambda z: self.read(time.solve(problem.forward, z, self.solver))
 
     def of_steady(self, problem: InverseProblem, z: PyTree) -> Values:
         """As if the steady state to begin with would never end."""
@@ -102,7 +102,7 @@ class Marched(AbstractAtPoints):
         time, size = problem.time, problem.forward.space.num_dofs
         assert time is not None
         stages = time.num_stages * len(time.axis.times)
-        if goes_whole(self.solver, stages * size):
+        if fits_all_at_once(self.solver, stages * size):
             return max(MARCHED_AT_ONCE // (stages * size), 1)
         return max(NUMBERS_AT_ONCE // size, 1)
 
@@ -120,7 +120,7 @@ class Marched(AbstractAtPoints):
         origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
         whole = shifted_table(problem, parts, self.solver)
         responses = jax.vmap(self.read, in_axes=1, out_axes=1)(whole)
-        return self.read(problem.solved(origin, self.solver)), responses
+        return self.read(problem.solve(origin, self.solver)), responses
 
 
 class Tabulated(AbstractAtPoints):

@@ -19,11 +19,11 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.terms.series import TIME
 from riesz.fem.time.fixed import has_fixed_matrix
 from riesz.fem.time.problem import at_time
-from riesz.fem.time.steps import Steps, solved, steps_of
-from riesz.fem.time.time_stepping import given_state
+from riesz.fem.time.steps import Steps, solve_each, steps_of
+from riesz.fem.time.time_stepping import evaluate_initial_state
 from riesz.problem.dependence import dependence
 from riesz.problem.linearity import Parts, once_per_problem
-from riesz.problem.observation_in_time import Recording
+from riesz.problem.observation_in_time import ObservationInTime
 from riesz.problem.problem import InverseProblem
 
 Own = Float[Array, " state"]
@@ -92,7 +92,7 @@ def sides_at(problem: InverseProblem, z: PyTree) -> Sides:
     prescribed = with_dirichlet(forward, jnp.zeros(forward.num_free, forward.dtype), z)
     begun = jnp.zeros_like(prescribed)
     if time.initial is not None:
-        begun = given_state(forward, time.initial, z)
+        begun = evaluate_initial_state(forward, time.initial, z)
     return Sides(-free_residual(forward, prescribed, z), begun, prescribed)
 
 
@@ -116,7 +116,9 @@ def shifted_table(
     units = jnp.eye(time.num_places, dtype=forward.dtype)
 
     def of_place(unit: Float[Array, " place"]) -> Float[Array, "time state"]:
-        cotangents = backwards_once(steps, operator.transposed(unit), forward.free, solver, time)
+        cotangents = backwards_once(
+            steps, operator.transpose_product(unit), forward.free, solver, time
+        )
         return jax.lax.map(lambda own: pull(own)[0], cotangents)
 
     rows = jax.lax.map(of_place, units)  # place, time, unknown
@@ -128,12 +130,12 @@ def backwards_once(
     reading: Float[Array, " dof"],
     free: Array,
     solver: AbstractLinearSolver,
-    time: Recording,
+    time: ObservationInTime,
 ) -> Sides:
     """What a place's record at all times owes to sides, first state and prescribed values."""
     is_given, count, own = time.initial is not None, time.axis.num_steps, reading[free]
     first = 0 if is_given else 1  # the number of the first stage in time
-    backwards = partial(solved, solver=solver, transposed=True)
+    backwards = partial(solve_each, solver=solver, transposed=True)
 
     def further(side, _):
         """One step, from what is asked of its end to what that asks of its beginning."""
@@ -141,7 +143,7 @@ def backwards_once(
         for number in map(jnp.asarray, reversed(range(first, first + time.num_stages))):
             storage, _, weights = steps.row(number)
             found = backwards(steps.matrix(number), later[0][None])[0]
-            back = storage.transposed(found)
+            back = storage.transpose_product(found)
             later = later[1] + weights.last * back, weights.before * back
             total = total + found
         return later[0], (later[0], total)

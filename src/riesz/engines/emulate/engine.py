@@ -53,7 +53,7 @@ from riesz.engines.emulate.start import (
 )
 from riesz.errors import EngineError, RieszError
 from riesz.fem.assembly import jacobian
-from riesz.fem.default_solver import expected_seconds
+from riesz.fem.default_solver import estimate_seconds
 from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.rows import full_precision
 from riesz.posterior.family import Draws, full_rank
@@ -213,7 +213,7 @@ def check_capacity(
 ) -> None:
     """Raise where as many functions as there can be do not make the states."""
     draw_key, feature_key = jr.split(key)
-    seconds = expected_seconds(problem.forward, problem.suited())
+    seconds = estimate_seconds(problem.forward, problem.default_solver())
     count = min(NUM_DRAWS, int(BUDGET / seconds))
     if count < 2 * NUM_KEPT:
         return
@@ -271,7 +271,7 @@ def best_gaps(
     normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) / len(normal)
     left = wanted - np.linalg.solve(normal, images.T @ wanted.T).T @ basis.T
     seen = problem.operator.to_scipy()[:, free] @ left.T
-    white = jax.vmap(lambda gap, one: problem.whitened(gap, problem.z(one)))
+    white = jax.vmap(lambda gap, one: problem.whiten(gap, problem.z(one)))
     return np.sqrt(np.mean(np.asarray(white(jnp.asarray(seen.T), draws)) ** 2, axis=1))
 
 

@@ -224,7 +224,7 @@ def tolerated_physics(problem: InverseProblem, surrogate: AnySurrogate) -> float
     """The relative error of the equation, squared, that noise hides: a fifth of what it is."""
     origin = jnp.zeros(problem.num_coordinates, problem.forward.dtype)
     signal = problem.observed - at_sensors(problem, surrogate, origin)  # no state yet
-    told = np.asarray(problem.whitened(signal, problem.z(origin)))
+    told = np.asarray(problem.whiten(signal, problem.z(origin)))
     return float(HIDDEN_BY_NOISE**2 / max(np.mean(told**2), 1e-300))
 
 

@@ -255,7 +255,7 @@ def at_sensors(
     dofs = problem.operator.dofs
     x = problem.forward.cells.domain.nodes[:, dofs.ravel()].T
     values = values_at_nodes(surrogate, dofs.ravel(), x, {COORDINATES: coordinates})
-    return problem.operator.combined(values.reshape(dofs.shape))
+    return problem.operator.combine(values.reshape(dofs.shape))
 
 
 @eqx.filter_jit
@@ -278,7 +278,7 @@ def equation_inputs(
 
     def one(coordinates):
         z = problem.z(coordinates)
-        begun = None if problem.time is None else problem.time.begun(problem.forward, z)
+        begun = None if problem.time is None else problem.time.initial_state(problem.forward, z)
         return {**z, COORDINATES: coordinates} | ({} if begun is None else {BEGUN: begun})
 
     return jax.vmap(one)(draws)

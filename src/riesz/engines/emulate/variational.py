@@ -70,7 +70,7 @@ def information(
 
     def one(coordinates):
         slopes = jax.jacfwd(lambda c: at_sensors(problem, surrogate, c))(coordinates)
-        scaled = problem.whitened(slopes, problem.z(coordinates))
+        scaled = problem.whiten(slopes, problem.z(coordinates))
         return scaled.T @ scaled
 
     return jnp.mean(jax.lax.map(one, family.transformed(normals)), axis=0)

@@ -67,7 +67,7 @@ class Laplace(SearchSettings, AbstractEngine):
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         sides = min(self.num_modes, problem.num_coordinates)
-        solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
+        solver = problem.default_solver(as_solver(self.linear_solver), num_rhs=sides)
         origin = search_origin(problem, solver, self.start, work)
         with progress_bar(work.progress) as shown:
             task = shown.add_task("mode", total=self.max_steps, terms="")

@@ -33,17 +33,17 @@ class ReducedDensity(AbstractDensity):
     equation: ReducedEquation
     sensors: Float[Array, "sensor mode_plus_one"]  # what they see of the mean and of each mode
 
-    def predicted(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
+    def predict(self, coordinates: Coordinates) -> Float[Array, " sensor"]:
         problem = self.problem
         z = problem.z(coordinates)
-        modes = self.equation.solved(problem.forward, z)
+        modes = self.equation.solve(problem.forward, z)
         inside = self.sensors[:, 0] + self.sensors[:, 1:] @ modes
         return inside + problem.operator @ at_rim(problem.forward, z)
 
     def __call__(self, coordinates: Coordinates) -> Float[Array, ""]:
         problem = self.problem
         fit = problem.likelihood.log_prob(
-            problem.observed, self.predicted(coordinates), problem.z(coordinates)
+            problem.observed, self.predict(coordinates), problem.z(coordinates)
         )
         return problem.latents.log_prior(coordinates) + fit
 
@@ -94,7 +94,7 @@ def density_from(
 def noise_share(problem: InverseProblem, centre: Coordinates, seen: Solved) -> float:
     """How large noise is beside what the sensors see of states."""
     signal = on_device(problem.operator.to_scipy() @ seen.states.T)
-    told = np.asarray(problem.whitened(signal, problem.z(centre)))
+    told = np.asarray(problem.whiten(signal, problem.z(centre)))
     return 1 / max(rms(told.ravel()), np.finfo(float).tiny)
 
 
@@ -134,8 +134,8 @@ def beside(
     def one(pair):
         coordinates, state = pair
         z = problem.z(coordinates)
-        gap = density.predicted(coordinates) - problem.predicted(state, z)
+        gap = density.predict(coordinates) - problem.predict(state, z)
         exact = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
-        return problem.whitened(gap, z), exact - density(coordinates)
+        return problem.whiten(gap, z), exact - density(coordinates)
 
     return jax.lax.map(one, (places, states))

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import jacobian, with_dirichlet
-from riesz.fem.default_solver import mapped
+from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.problem.problem import Coordinates, InverseProblem
@@ -50,12 +50,12 @@ class GramFactor(AbstractErrors):
         products = self.values * vector[self.columns]
         return jax.ops.segment_sum(products, self.rows, len(vector))
 
-    def transposed(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
+    def transpose_product(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
         products = self.values * vector[self.rows]
         return jax.ops.segment_sum(products, self.columns, len(vector))
 
     def gram(self, vector: Float[Array, " free"]) -> Float[Array, " free"]:
-        return self @ self.transposed(vector)
+        return self @ self.transpose_product(vector)
 
     def drawn(self, key: PRNGKeyArray, like: Float[Array, " free"]) -> Float[Array, " free"]:
         return self @ jr.normal(key, like.shape, like.dtype)
@@ -123,7 +123,7 @@ class Linearised(eqx.Module):
 
 def suited(problem: InverseProblem) -> AbstractLinearSolver:
     """The linear solver for many draws and, for each, an adjoint solve a sensor."""
-    return problem.suited(num_sides=1 + len(problem.observed))
+    return problem.default_solver(num_rhs=1 + len(problem.observed))
 
 
 @eqx.filter_jit
@@ -131,20 +131,20 @@ def linearised(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Linearised:
     """One factorisation, and one adjoint solve a sensor; differentiable."""
-    forward, state = problem.forward, problem.solved(coordinates, solver)
+    forward, state = problem.forward, problem.solve(coordinates, solver)
     matrix = jacobian(forward, state, problem.z(coordinates))
     fixed = jax.lax.stop_gradient(matrix)
-    prepared = solver.prepared(fixed)
+    prepared = solver.prepare(fixed)
 
     def product(vector: Float[Array, " free"]) -> Float[Array, " free"]:
-        return matrix.transposed(vector)
+        return matrix.transpose_product(vector)
 
     def response(unit: Float[Array, " sensor"]) -> Float[Array, " free"]:
-        sensor = problem.operator.transposed(unit)[forward.free]
+        sensor = problem.operator.transpose_product(unit)[forward.free]
         return solver.with_product(product, fixed, prepared, sensor, transposed=True)
 
     units = jnp.eye(len(problem.observed), dtype=forward.dtype)
-    return Linearised(state, matrix, mapped(response, units, forward.num_free), solver)
+    return Linearised(state, matrix, map_in_parts(response, units, forward.num_free), solver)
 
 
 def noise_variances(problem: InverseProblem, coordinates: Coordinates) -> Float[Array, " sensor"]:

@@ -37,13 +37,13 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, with_form
 from riesz.fem.terms.weakform import reaction
-from riesz.fem.time.steps import Steps, backwards, forwards, steps_of
+from riesz.fem.time.steps import Steps, solve_backwards, solve_forwards, steps_of
 from riesz.latent.latent import ManyZ
 from riesz.penalty.dual_norm import Gram, dual_norm
 from riesz.penalty.in_time import StepPenalty
 from riesz.posterior.family import Draws, antithetic
 from riesz.posterior.posterior import AbstractStateMap, Read, States, compiled_states
-from riesz.problem.observation_in_time import Recording
+from riesz.problem.observation_in_time import ObservationInTime
 from riesz.problem.problem import Coordinates, InverseProblem
 from riesz.surrogate.trajectory import Trajectory
 
@@ -99,7 +99,7 @@ def spread(
     steps: Steps, rows: Responses, grams: AbstractErrors, solver: AbstractLinearSolver
 ) -> Spread:
     """The matrix K, from what readings are made of in each step."""
-    responses = backwards(steps, rows, solver)
+    responses = solve_backwards(steps, rows, solver)
     return jnp.einsum("nsf,nrf->sr", responses, weighed(grams, responses))
 
 
@@ -111,9 +111,9 @@ def weighed(grams: AbstractErrors, responses: Responses) -> Responses:
 def spread_jvp(primals: Any, tangents: Any) -> tuple[Spread, Spread]:
     """First derivatives by the matrices: dK = -(T dL L^-1 G T^T) and its transpose, T = H L^-1."""
     steps, rows, grams, solver = primals
-    responses = backwards(steps, rows, solver)
+    responses = solve_backwards(steps, rows, solver)
     sides = weighed(grams, responses)
-    moved = forwards(steps, sides, solver)
+    moved = solve_forwards(steps, sides, solver)
     last = jnp.concatenate([jnp.zeros_like(moved[:1]), moved[:-1]])
     before = jnp.concatenate([jnp.zeros_like(moved[:1]), last[:-1]])
     changed, pattern = tangents[0], steps.pattern
@@ -153,13 +153,13 @@ class LinearisedInTime(eqx.Module):
 
     def seen(self, errors: Errors) -> Float[Array, " sensor"]:
         """What errors of the steps do at the readings."""
-        found = forwards(self.steps, errors[:, None], self.solver)[:, 0]
+        found = solve_forwards(self.steps, errors[:, None], self.solver)[:, 0]
         return jnp.einsum("nsf,nf->s", self.rows, found)
 
     def pulled(self, weights: Float[Array, " sensor"]) -> Errors:
         """The same transposed."""
         sides = jnp.einsum("nsf,s->nf", self.rows, weights)
-        return backwards(self.steps, sides[:, None], self.solver)[:, 0]
+        return solve_backwards(self.steps, sides[:, None], self.solver)[:, 0]
 
     def moved(self, problem: InverseProblem, z: PyTree, errors: Errors) -> Float[Array, " record"]:
         """The record with errors of the steps."""
@@ -180,7 +180,7 @@ def carried(
     """What errors of the steps do to what is read off states, at all times."""
     time, forward = problem.time, problem.forward
     assert time is not None
-    found = forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
+    found = solve_forwards(steps_of(time.transient(forward), z), errors[:, None], solver)[:, 0]
     found = found[ends_of_steps(time)]
     nowhere = jnp.zeros(forward.space.num_dofs, forward.dtype)
     read_off = jax.vmap(lambda values: read(nowhere.at[forward.free].set(values)))(found)
@@ -205,7 +205,7 @@ def linearised_in_time(
     """By one march; K takes one backwards for each reading."""
     time, forward = problem.time, problem.forward
     assert time is not None
-    record = time.solved(forward, z, solver)
+    record = time.solve(forward, z, solver)
     return LinearisedInTime(record, steps_of(time.transient(forward), z), rows_of(problem), solver)
 
 
@@ -219,14 +219,14 @@ def rows_of(problem: InverseProblem) -> Responses:
     shape = (len(time.axis.times), time.num_places)
 
     def one(unit: Float[Array, " sensor"]) -> Errors:
-        record = problem.operator.transposed(unit).reshape(shape)[-len(ends) :]
-        read = jax.vmap(operator.transposed)(record)[:, problem.forward.free]
+        record = problem.operator.transpose_product(unit).reshape(shape)[-len(ends) :]
+        read = jax.vmap(operator.transpose_product)(record)[:, problem.forward.free]
         return jnp.zeros((ends[-1] + 1, read.shape[1]), read.dtype).at[ends].set(read)
 
     return jax.vmap(one, out_axes=1)(units)
 
 
-def ends_of_steps(time: Recording) -> Int[np.ndarray, " time"]:
+def ends_of_steps(time: ObservationInTime) -> Int[np.ndarray, " time"]:
     """Which of the stages that may err end a step; a steady state to begin with is the first."""
     given = 0 if time.initial is None else 1
     return np.arange(given, len(time.axis.times)) * time.num_stages - given

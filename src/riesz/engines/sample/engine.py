@@ -199,7 +199,7 @@ class Sample(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = problem.suited(as_solver(self.linear_solver))
+        solver = problem.default_solver(as_solver(self.linear_solver))
         density, key = ExactDensity(problem, solver), jr.key(work.seed)
         searching, starting, own = jr.split(key, 3)
         stored = work.checkpoint.stored("peaks")

@@ -99,7 +99,7 @@ class Variational(AbstractEngine):
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
         sides = self.directions_of(problem)
-        solver = problem.suited(as_solver(self.linear_solver), num_sides=sides)
+        solver = problem.default_solver(as_solver(self.linear_solver), num_rhs=sides)
         searching, own = jr.split(jr.key(work.seed))
         kept = work.checkpoint.stored(STAGE)
         with progress_bar(work.progress) as shown:

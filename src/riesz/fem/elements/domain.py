@@ -110,7 +110,7 @@ class Domain(eqx.Module):
     def dim(self) -> int:
         return self.nodes.shape[0]
 
-    def sliced(self, start: Int[Array, ""], count: int) -> "Domain":
+    def slice_cells(self, start: Int[Array, ""], count: int) -> "Domain":
         """`count` of the cells, from `start` on; the domain must be one of cells."""
 
         def cut(array):
@@ -125,7 +125,7 @@ class Domain(eqx.Module):
             measure=cut(self.measure),
         )
 
-    def taken(self, entities: Int[Array, " chosen"]) -> "Domain":
+    def take(self, entities: Int[Array, " chosen"]) -> "Domain":
         """Chosen cells or facets, in any order; an index past the end stands for nothing."""
 
         def take(array):

@@ -193,17 +193,17 @@ class PointOperator(eqx.Module):
             raise FormError(
                 f"the state has shape {state.shape}, but the space has {self.num_dofs} unknowns."
             )
-        return self.combined(state[self.dofs])
+        return self.combine(state[self.dofs])
 
     @property
     def num_rows(self) -> int:
         return self.dofs.shape[1]
 
-    def combined(self, values: Float[Array, "local point"]) -> Float[Array, " point"]:
+    def combine(self, values: Float[Array, "local point"]) -> Float[Array, " point"]:
         """The same from the state's values at `dofs` alone."""
         return jnp.sum(self.weights * values, axis=0)
 
-    def transposed(self, rates: Float[Array, " point"]) -> Float[Array, " dof"]:
+    def transpose_product(self, rates: Float[Array, " point"]) -> Float[Array, " dof"]:
         """Point loads: the shape functions at each point times its rate, summed."""
         loads = self.weights * rates[None, :]
         return jnp.zeros(self.num_dofs, loads.dtype).at[self.dofs].add(loads)
@@ -229,14 +229,14 @@ class Functionals(eqx.Module):
             raise FormError(
                 f"the state has shape {state.shape}, but the space has {self.num_dofs} unknowns."
             )
-        return self.combined(state[self.dofs])
+        return self.combine(state[self.dofs])
 
-    def combined(self, values: Float[Array, " entry"]) -> Float[Array, " row"]:
+    def combine(self, values: Float[Array, " entry"]) -> Float[Array, " row"]:
         """The same from the state's values at `dofs` alone."""
         nothing = jnp.zeros(self.num_rows, jnp.result_type(values, self.weights))
         return nothing.at[self.rows].add(self.weights * values)
 
-    def transposed(self, rates: Float[Array, " row"]) -> Float[Array, " dof"]:
+    def transpose_product(self, rates: Float[Array, " row"]) -> Float[Array, " dof"]:
         """The rows times their rates, summed."""
         loads = self.weights * rates[self.rows]
         return jnp.zeros(self.num_dofs, loads.dtype).at[self.dofs].add(loads)

@@ -70,16 +70,16 @@ class BandFactors:
     order: Int[np.ndarray, " unknown"]
     factor: Float[np.ndarray, "unknown diagonal"]
 
-    def solve(self, sides: Float[np.ndarray, " unknown *side"]) -> Float[np.ndarray, "..."]:
+    def solve(self, all_rhs: Float[np.ndarray, " unknown *side"]) -> Float[np.ndarray, "..."]:
         """For the matrix or its transpose, which are the same."""
         size, num_diagonals = self.factor.shape
         # One side after the other, as Fortran has them.
-        ordered = np.array(sides[self.order].T, dtype=np.float64, order="C", copy=True)
+        ordered = np.array(all_rhs[self.order].T, dtype=np.float64, order="C", copy=True)
         count = number(ordered.size // size)
         sizes = (number(size), number(num_diagonals - 1), count)
         rows = number(num_diagonals)
         called(_solve, _lower, *sizes, self.factor, rows, ordered, number(size))
-        solutions = np.empty(sides.shape)
+        solutions = np.empty(all_rhs.shape)
         solutions[self.order] = ordered.T
         return solutions
 
@@ -94,7 +94,7 @@ class Band:
     places: Int[np.ndarray, " lower"]
     width: int
 
-    def factorised(self, values: Float[np.ndarray, " entry"]) -> BandFactors | None:
+    def factorise(self, values: Float[np.ndarray, " entry"]) -> BandFactors | None:
         """Nothing where the matrix is not symmetric or not positive, or nearly so."""
         lower = values[self.entries]
         if not np.isfinite(lower).all():
@@ -122,7 +122,7 @@ def factors_of(band: Band, values: Float[np.ndarray, " entry"]) -> BandFactors |
         if key in _recent:
             _recent.move_to_end(key)
             return _recent[key]
-    factors = band.factorised(values)
+    factors = band.factorise(values)
     with _lock:
         _recent[key] = factors
         while len(_recent) > CACHED_FACTORS:

@@ -92,10 +92,10 @@ class Factors:
         return self.lu.nnz
 
     def solve(
-        self, sides: Float[np.ndarray, " unknown *side"], trans: str = "N"
+        self, all_rhs: Float[np.ndarray, " unknown *side"], trans: str = "N"
     ) -> Float[np.ndarray, " unknown *side"]:
-        solutions = np.empty(sides.shape)
-        solutions[self.order] = self.lu.solve(sides[self.order].astype(np.float64), trans=trans)
+        solutions = np.empty(all_rhs.shape)
+        solutions[self.order] = self.lu.solve(all_rhs[self.order].astype(np.float64), trans=trans)
         return solutions
 
 
@@ -149,13 +149,13 @@ def solve_batch(
         columns.reshape(-1, columns.shape[-1])[0], row_starts.reshape(-1, size + 1)[0]
     )
     matrices = np.broadcast_to(values, (*batch, values.shape[-1])).reshape(-1, values.shape[-1])
-    sides = np.broadcast_to(right_hand_side, (*batch, size)).reshape(-1, size)
+    all_rhs = np.broadcast_to(right_hand_side, (*batch, size)).reshape(-1, size)
     if values.size == values.shape[-1]:
-        together = solve_one(matrices[0], pattern, sides.T, transposed=transposed)
+        together = solve_one(matrices[0], pattern, all_rhs.T, transposed=transposed)
         return together.T.reshape(*batch, size).astype(right_hand_side.dtype)
-    solutions = np.empty(sides.shape, dtype=right_hand_side.dtype)
-    for solution, matrix, side in zip(solutions, matrices, sides, strict=True):
-        solution[:] = solve_one(matrix, pattern, side, transposed=transposed)
+    solutions = np.empty(all_rhs.shape, dtype=right_hand_side.dtype)
+    for solution, matrix, rhs in zip(solutions, matrices, all_rhs, strict=True):
+        solution[:] = solve_one(matrix, pattern, rhs, transposed=transposed)
     return solutions.reshape(*batch, size)
 
 
@@ -178,7 +178,7 @@ def solver_of(
     if band is not None:
         return band.solve
     own = (values, elimination.pattern)
-    return lambda sides: _solver_thread.submit(solve_by_lu, *own, sides, transposed).result()
+    return lambda all_rhs: _solver_thread.submit(solve_by_lu, *own, all_rhs, transposed).result()
 
 
 def solve_by_lu(
@@ -295,9 +295,9 @@ def condition(
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.abs(matrix.data) / root[matrix.indices]
         norm = (np.add.reduceat(scaled, matrix.indptr[:-1]) / root).max()
-        side = np.empty(len(root))
-        side[elimination.order] = root * weights
-        response = np.abs(root * factors.solve(side, trans="T")[elimination.order]).max()
+        rhs = np.empty(len(root))
+        rhs[elimination.order] = root * weights
+        response = np.abs(root * factors.solve(rhs, trans="T")[elimination.order]).max()
     return float(norm * response) if np.isfinite(response) else np.inf
 
 

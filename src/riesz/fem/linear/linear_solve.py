@@ -38,10 +38,10 @@ def host_operation(
     operation = Primitive(name)
 
     def result_of(*operands, **_):
-        *others, sides = operands
+        *others, all_rhs = operands
         each = [other.shape[:-1] for other in others]
-        batch = np.broadcast_shapes(*each, sides.shape[: sides.ndim - num_axes])
-        return ShapedArray((*batch, *sides.shape[sides.ndim - num_axes :]), sides.dtype)
+        batch = np.broadcast_shapes(*each, all_rhs.shape[: all_rhs.ndim - num_axes])
+        return ShapedArray((*batch, *all_rhs.shape[all_rhs.ndim - num_axes :]), all_rhs.dtype)
 
     def lowered(ctx, *operands, **how):
         result, _, _ = mlir.emit_python_callback(
@@ -73,37 +73,37 @@ def host_operation(
 host_lu_p = host_operation("host_lu", lu_solve, num_axes=1)
 
 
-def host_lu(matrix: SparseMatrix, side: Vector, *, transposed: bool) -> Vector:
+def host_lu(matrix: SparseMatrix, rhs: Vector, *, transposed: bool) -> Vector:
     """Solve A x = b, or with A transposed; NaN where A is singular. Not differentiable itself."""
     pattern = matrix.pattern
     return host_lu_p.bind(
-        matrix.values, pattern.columns, pattern.row_starts, side, transposed=transposed
+        matrix.values, pattern.columns, pattern.row_starts, rhs, transposed=transposed
     )
 
 
 class AbstractLinearSolver(eqx.Module):
     """Solves A x = b; forward and reverse derivatives to any order come from the same solver."""
 
-    def prepared(self, matrix: SparseMatrix) -> PyTree[Array]:
+    def prepare(self, matrix: SparseMatrix) -> PyTree[Array]:
         """What solves with one matrix have in common, to be computed once for all of them."""
         return ()
 
     @abstractmethod
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
         """A solution without derivatives, or NaN where there is none."""
 
-    def __call__(self, matrix: SparseMatrix, side: Vector) -> Vector:
+    def __call__(self, matrix: SparseMatrix, rhs: Vector) -> Vector:
         fixed = jax.lax.stop_gradient(matrix)
-        return self.with_product(matrix.__matmul__, fixed, self.prepared(fixed), side)
+        return self.with_product(matrix.__matmul__, fixed, self.prepare(fixed), rhs)
 
     def with_product(
         self,
         product: Callable[[Vector], Vector],
         matrix: SparseMatrix,
         prepared: PyTree[Array],
-        side: Vector,
+        rhs: Vector,
         *,
         transposed: bool = False,
     ) -> Vector:
@@ -113,7 +113,7 @@ class AbstractLinearSolver(eqx.Module):
         """
         return jax.lax.custom_linear_solve(
             product,
-            side,
+            rhs,
             solve=lambda _, b: self.raw_solve(matrix, b, transposed=transposed, prepared=prepared),
             transpose_solve=lambda _, b: self.raw_solve(
                 matrix, b, transposed=not transposed, prepared=prepared
@@ -125,32 +125,32 @@ class SparseLU(AbstractLinearSolver):
     """SuperLU on the host, for any matrix that fits in memory."""
 
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
-        return host_lu(matrix, side, transposed=transposed)
+        return host_lu(matrix, rhs, transposed=transposed)
 
 
 class Automatic(AbstractLinearSolver):
     """The default solver of a problem, see `riesz.fem.default_solver`; sparse LU by itself."""
 
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
-        return host_lu(matrix, side, transposed=transposed)
+        return host_lu(matrix, rhs, transposed=transposed)
 
 
 class Dense(AbstractLinearSolver):
     """Dense LU on the device: small problems, many at once on a GPU."""
 
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
         dense = matrix.to_dense()
         # Scaled to a unit diagonal, coefficients of any contrast do no harm to the estimate.
         root = jnp.sqrt(jnp.max(abs(dense), axis=1))
-        weights = 1 + 0.5 * jnp.sin(jnp.arange(len(root), dtype=side.dtype))
-        sides = jnp.stack([side, root * weights], axis=1)
-        solutions = jnp.linalg.solve(dense.T if transposed else dense, sides)
+        weights = 1 + 0.5 * jnp.sin(jnp.arange(len(root), dtype=rhs.dtype))
+        all_rhs = jnp.stack([rhs, root * weights], axis=1)
+        solutions = jnp.linalg.solve(dense.T if transposed else dense, all_rhs)
         singular = ~(jnp.max(abs(root * solutions[:, 1])) < SINGULAR)
         return jnp.where(singular, jnp.nan, solutions[:, 0])
 
@@ -166,23 +166,23 @@ class ConjugateGradients(AbstractLinearSolver):
             raise SolveError(f"the CG tolerance is {self.tolerance}: it must lie between 0 and 1.")
 
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
         product = matrix.__matmul__
         if transposed:  # not the same where the matrix is unsymmetric after all
-            transpose = jax.linear_transpose(product, side)
+            transpose = jax.linear_transpose(product, rhs)
             product = lambda vector: transpose(vector)[0]  # noqa: E731
         pattern = matrix.pattern
         on_diagonal = jnp.where(pattern.rows == pattern.columns, matrix.values, 0.0)
         diagonal = jax.ops.segment_sum(on_diagonal, pattern.rows, pattern.size)
         solution, _ = jax.scipy.sparse.linalg.cg(
-            product, side, tol=self.tolerance, maxiter=self.max_steps, M=lambda r: r / diagonal
+            product, rhs, tol=self.tolerance, maxiter=self.max_steps, M=lambda r: r / diagonal
         )
         # What did not converge (an unsymmetric matrix, say) must not pass for a solution.
-        error = jnp.linalg.norm(product(solution) - side)
-        converged = error <= 1e3 * self.tolerance * jnp.linalg.norm(side)
+        error = jnp.linalg.norm(product(solution) - rhs)
+        converged = error <= 1e3 * self.tolerance * jnp.linalg.norm(rhs)
         # Constants in the null space leave the solution undetermined, and CG does not mind.
-        ones = jnp.ones_like(side)
+        ones = jnp.ones_like(rhs)
         magnitude = SparseMatrix(pattern, abs(matrix.values)) @ ones
         undetermined = jnp.max(abs(matrix @ ones)) < 1e-13 * jnp.max(magnitude)
         return jnp.where(converged & ~undetermined, solution, jnp.nan)

@@ -37,7 +37,7 @@ class SparseMatrix(eqx.Module):
             products, self.pattern.rows, self.pattern.size, indices_are_sorted=True
         )
 
-    def transposed(self, vector: Float[Array, " size"]) -> Float[Array, " size"]:
+    def transpose_product(self, vector: Float[Array, " size"]) -> Float[Array, " size"]:
         """The product of the transpose."""
         products = self.values * vector[self.pattern.rows]
         return jax.ops.segment_sum(products, self.pattern.columns, self.pattern.size)

@@ -73,10 +73,10 @@ class ShardedProblem(eqx.Module):
 
         def part(mine: "ShardedProblem", own: Array) -> Array:
             solver = mine.solver
-            side = mine.own_residual(own, z)
-            side = side.at[mine.free_places].get(mode="fill", fill_value=0.0)
+            rhs = mine.own_residual(own, z)
+            rhs = rhs.at[mine.free_places].get(mode="fill", fill_value=0.0)
             coarse = solver.coarse()
-            found, _ = solver.of_device(solver.tables, mine.own_matrix(own, z), -side, coarse)
+            found, _ = solver.of_device(solver.tables, mine.own_matrix(own, z), -rhs, coarse)
             return own.at[mine.free_places].add(found.solution, mode="drop")
 
         return self.by_devices(part, with_dirichlet(self.problem, start, z), z)
@@ -217,7 +217,7 @@ def shared_group(
     width, every = entries.num_places, np.asarray(group.entries)
     owner, position = np.append(entries.owner, -1), np.append(entries.position, 0)
     for device, own in enumerate(chosen):
-        taken = bare.taken(jnp.asarray(own))
+        taken = bare.take(jnp.asarray(own))
         at = places[device][taken_dofs(group.domain, own)]
         domains.append(dataclasses.replace(taken, dofs=on_device(at, np.int32)))
         number = every[:, :, np.minimum(own, every.shape[2] - 1)]

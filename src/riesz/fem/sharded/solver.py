@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.devices import AXIS, Wanted, mesh_of
 from riesz.errors import SolveError
-from riesz.fem.default_solver import prolongations_of, settled
+from riesz.fem.default_solver import prolongations_of, resolve_settings
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.multigrid.cycle import Cycle, chebyshev
 from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin_products, rows_of
@@ -67,7 +67,7 @@ class SharedTable(eqx.Module):
     columns: Int[AnyArray, "*device slot row"]
     entries: Int[AnyArray, "*device slot row"]  # among the device's own; past the end: none
 
-    def filled(self, values: Float[Array, " entry"]) -> "SharedRows":
+    def fill(self, values: Float[Array, " entry"]) -> "SharedRows":
         found = values.at[self.entries].get(
             mode="fill", fill_value=0.0, wrap_negative_indices=False
         )
@@ -155,8 +155,8 @@ class Together(eqx.Module):
     position: Int[Array, " unknown"]
 
     def __matmul__(self, own: Vector) -> Vector:
-        side = gather(jax.lax.all_gather(own, AXIS).ravel(), self.position)
-        ordered = side.at[self.inner.order].get(mode="fill", fill_value=0.0)
+        rhs = gather(jax.lax.all_gather(own, AXIS).ravel(), self.position)
+        ordered = rhs.at[self.inner.order].get(mode="fill", fill_value=0.0)
         solution = gather(self.inner.preconditioner(self.prepared)(ordered), self.inner.position)
         mine = self.order[jax.lax.axis_index(AXIS)]
         return solution.at[mine].get(mode="fill", fill_value=0.0)
@@ -189,12 +189,12 @@ class ShardedMultigrid(AbstractLinearSolver):
     smoothing: int = eqx.field(static=True, default=3)
 
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
-        return self.outcome(matrix, side).solution
+        return self.outcome(matrix, rhs).solution
 
     @eqx.filter_jit
-    def outcome(self, matrix: SparseMatrix, side: Vector) -> Outcome:
+    def outcome(self, matrix: SparseMatrix, rhs: Vector) -> Outcome:
         """The solution, NaN where the iteration did not converge, and how it was found."""
         if matrix.pattern.size != len(self.position):
             raise SolveError(
@@ -202,7 +202,7 @@ class ShardedMultigrid(AbstractLinearSolver):
                 f"{matrix.pattern.size}: make one for this problem, rz.sharded_multigrid(problem)."
             )
         values = matrix.values.at[self.entries].get(mode="fill", fill_value=0.0)
-        own = side.at[self.order].get(mode="fill", fill_value=0.0)
+        own = rhs.at[self.order].get(mode="fill", fill_value=0.0)
         shared, whole = PartitionSpec(AXIS), PartitionSpec()
         arrays, still = eqx.partition(self.coarse(), eqx.is_array)
 
@@ -225,12 +225,12 @@ class ShardedMultigrid(AbstractLinearSolver):
         return self.inner, self.coarse_entries, self.coarse_order, self.coarse_position
 
     def of_device(
-        self, tables: Tables, values: Float[Array, " entry"], side: Vector, coarse: PyTree
+        self, tables: Tables, values: Float[Array, " entry"], rhs: Vector, coarse: PyTree
     ) -> tuple[Outcome, Float[Array, ""]]:
         """What one device does, with its rows and its part of the right-hand side."""
         levels = []
         for table, transfer in zip(tables.levels, tables.transfers, strict=True):
-            rows = table.filled(values)
+            rows = table.fill(values)
             levels.append(Owned(rows, rows.inverse_diagonal()))
             values = transfer.left(transfer.right(values))
         inner, entries, order, position = coarse
@@ -240,11 +240,11 @@ class ShardedMultigrid(AbstractLinearSolver):
         cycle = Cycle(tuple(levels), tables.transfers, coarsest, chebyshev(self.smoothing))
         measures = Measures(shared_dot, lambda own: jnp.sqrt(shared_dot(own, own)))
         limits = self.tolerance, self.max_steps
-        found = conjugate_gradients(rows.__matmul__, cycle, side, *limits, measures)
-        size = measures.norm(side)
-        left = measures.norm(side - rows @ found.solution)
+        found = conjugate_gradients(rows.__matmul__, cycle, rhs, *limits, measures)
+        size = measures.norm(rhs)
+        left = measures.norm(rhs - rows @ found.solution)
         largest = jax.lax.pmax(jnp.max(abs(found.solution)), AXIS)
-        rounding = measures.norm(jnp.finfo(side.dtype).eps * largest * rows.magnitudes())
+        rounding = measures.norm(jnp.finfo(rhs.dtype).eps * largest * rows.magnitudes())
         # Constants in the null space leave the solution undetermined.
         sums = jax.lax.pmax(jnp.max(abs(rows @ jnp.where(rows.values[0] == 0, 0.0, 1.0))), AXIS)
         steady = sums >= 1e-13 * jax.lax.pmax(jnp.max(rows.magnitudes()), AXIS)
@@ -271,7 +271,7 @@ def sharded_multigrid(
     Levels with fewer unknowns a device than `fewest`, but the finest, are solved for by every
     device for itself. All of the devices must be those of this process.
     """
-    settings = settled(problem, {})
+    settings = resolve_settings(problem, {})
     if not settings["is_symmetric"]:
         raise SolveError(
             "the sharded solver takes symmetric equations, and this one has transport: use "

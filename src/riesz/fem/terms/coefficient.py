@@ -47,7 +47,7 @@ class AbstractCoefficient(eqx.Module):
         """Of the entries of `z` that must be put in its place before it has a value."""
         return ()
 
-    def resolved(self, z: PyTree, label: str) -> "AbstractCoefficient":
+    def resolve(self, z: PyTree, label: str) -> "AbstractCoefficient":
         """With what `z` holds in place of names."""
         return self
 
@@ -130,8 +130,8 @@ class Function(AbstractCoefficient):
         arguments = (point.x, z, point.u.value, point.u.grad)
         return jnp.asarray(self.function(*arguments[: self.num_arguments]))
 
-    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
-        fields = {name: field.resolved(z, label) for name, field in self.fields.items()}
+    def resolve(self, z: PyTree, label: str) -> AbstractCoefficient:
+        fields = {name: field.resolve(z, label) for name, field in self.fields.items()}
         return dataclasses.replace(self, fields=fields) if fields else self
 
     def degree(self) -> int:
@@ -151,12 +151,12 @@ class Latent(AbstractCoefficient):
     name: str = eqx.field(static=True)
 
     def gather(self, domain: Domain) -> PyTree[Array]:
-        raise self.unresolved()
+        raise self.unresolved_error()
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
-        raise self.unresolved()
+        raise self.unresolved_error()
 
-    def unresolved(self) -> FormError:
+    def unresolved_error(self) -> FormError:
         advice = f"give z={{{self.name!r}: ...}}"
         return FormError(f"the latent {self.name!r} has no value yet: {advice}")
 
@@ -167,7 +167,7 @@ class Latent(AbstractCoefficient):
     def names(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+    def resolve(self, z: PyTree, label: str) -> AbstractCoefficient:
         return as_coefficient(latent_value(self, z, label), f"{label} {self.name!r}")
 
 
@@ -325,7 +325,7 @@ def check_finite(values: np.ndarray, name: str) -> None:
 
 def resolve(coefficient: AbstractCoefficient, z: PyTree, name: str) -> AbstractCoefficient:
     """The coefficient itself, with what `z` holds in place of latents' names."""
-    return with_parts(coefficient, lambda part: part.resolved(z, name))
+    return with_parts(coefficient, lambda part: part.resolve(z, name))
 
 
 def latent_value(latent: Latent, z: PyTree, name: str) -> Any:

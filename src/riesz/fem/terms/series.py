@@ -81,7 +81,7 @@ class Series(AbstractCoefficient):
     def degree(self) -> int:
         return 1 if self.over == "node" else 0
 
-    def resolved(self, z: PyTree, label: str) -> AbstractCoefficient:
+    def resolve(self, z: PyTree, label: str) -> AbstractCoefficient:
         value = self.now(z, label)
         return {"node": Nodal, "cell": PerCell, None: Constant}[self.over](value)
 
@@ -102,7 +102,7 @@ class Series(AbstractCoefficient):
             value = value * latent_value(self.factor, z, f"the factor of {label}")
         return value
 
-    def sampled(
+    def sample(
         self,
         times: Float[np.ndarray, " time"],
         spans: Float[np.ndarray, "time part 2"],

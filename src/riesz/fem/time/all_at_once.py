@@ -26,7 +26,7 @@ from riesz.fem.linear.linear_solve import (
     host_operation,
 )
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.time.fixed import FixedMatrices, side_of
+from riesz.fem.time.fixed import FixedMatrices, rhs_of
 from riesz.fem.time.problem import at_time
 from riesz.fem.time.scheme import Weights
 
@@ -36,7 +36,9 @@ MOST_NUMBERS = 1 << 19
 States = Float[Array, "stage free"]
 
 
-def march_on_host(*operands: ArrayLike, transposed: bool) -> Float[np.ndarray, "*batch stage free"]:
+def substitute_on_host(
+    *operands: ArrayLike, transposed: bool
+) -> Float[np.ndarray, "*batch stage free"]:
     """Solve L u = b, or with L transposed; NaN where a block is singular.
 
     Operands are the entries of S and K, their columns and where rows start, weights one after the
@@ -50,13 +52,13 @@ def march_on_host(*operands: ArrayLike, transposed: bool) -> Float[np.ndarray, "
     )
     pattern, weights = Pattern(*map(first_row, parts[2:4])), first_row(parts[4]).reshape(3, -1)
     is_one = all(part.size == part.shape[-1] for part in parts[:2])
-    sides = np.broadcast_to(own, (*batch, *own.shape[-2:]))
-    groups = sides.reshape(*((1, -1) if is_one else (-1, 1)), *own.shape[-2:])
+    all_rhs = np.broadcast_to(own, (*batch, *own.shape[-2:]))
+    groups = all_rhs.reshape(*((1, -1) if is_one else (-1, 1)), *own.shape[-2:])
     found = [
-        substituted(s, k, pattern, weights, np.moveaxis(group, 0, -1), transposed=transposed)
+        substitute_blocks(s, k, pattern, weights, np.moveaxis(group, 0, -1), transposed=transposed)
         for s, k, group in zip(storage, flow, groups, strict=False)
     ]
-    return np.moveaxis(np.stack(found), -1, 1).reshape(sides.shape).astype(own.dtype)
+    return np.moveaxis(np.stack(found), -1, 1).reshape(all_rhs.shape).astype(own.dtype)
 
 
 def first_row(part: np.ndarray) -> np.ndarray:
@@ -64,42 +66,42 @@ def first_row(part: np.ndarray) -> np.ndarray:
     return part.reshape(-1, part.shape[-1])[0]
 
 
-def substituted(
+def substitute_blocks(
     storage: Float[np.ndarray, " entry"],
     flow: Float[np.ndarray, " entry"],
     pattern: Pattern,
     weights: Float[np.ndarray, "3 stage"],
-    sides: Float[np.ndarray, "stage free side"],
+    all_rhs: Float[np.ndarray, "stage free side"],
     *,
     transposed: bool,
 ) -> Float[np.ndarray, "stage free side"]:
-    (now, last, before), count = weights, len(sides)
+    (now, last, before), count = weights, len(all_rhs)
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers that answer with NaN
         matrices = {rate: rate * storage + flow for rate in np.unique(now)}
     solve = {rate: solver_of(own, pattern, transposed=transposed) for rate, own in matrices.items()}
-    stored = sp.csr_array((storage, *pattern), shape=(sides.shape[1],) * 2)
+    stored = sp.csr_array((storage, *pattern), shape=(all_rhs.shape[1],) * 2)
     stages, ahead = range(count), -1
     if transposed:
         stored, stages, ahead = sp.csr_array(stored.T), reversed(stages), 1
         last, before = np.append(last[1:], 0.0), np.append(before[2:], [0.0, 0.0])
     # Two rows of zeros at the end, which stages at either end take over: -1 is the last one.
-    states = np.zeros((count + 2, *sides.shape[1:]))
+    states = np.zeros((count + 2, *all_rhs.shape[1:]))
     for stage in stages:
         check_clock()
         past = last[stage] * states[stage + ahead] + before[stage] * states[stage + 2 * ahead]
-        states[stage] = solve[now[stage]](sides[stage] + stored @ past)
+        states[stage] = solve[now[stage]](all_rhs[stage] + stored @ past)
     return states[:count]
 
 
-host_march_p = host_operation("host_march", march_on_host, num_axes=2)
+host_substitution_p = host_operation("host_substitution", substitute_on_host, num_axes=2)
 
 
-def goes_whole(solver: AbstractLinearSolver, numbers: int) -> bool:
+def fits_all_at_once(solver: AbstractLinearSolver, numbers: int) -> bool:
     """Whether states of so many numbers are found in this way."""
     return isinstance(solver, SparseLU | Automatic) and numbers <= MOST_NUMBERS
 
 
-def whole_march(
+def solve_all_steps(
     step: BoundaryValueProblem,
     z: PyTree,
     fixed: FixedMatrices,
@@ -113,18 +115,18 @@ def whole_march(
     before = jnp.concatenate([jnp.stack([first, first]).at[:, step.free].set(0.0), prescribed])
     past = weights.last[:, None] * before[1:-1] + weights.before[:, None] * before[:-2]
 
-    def side(when: Float[Array, ""], rate: Float[Array, ""], past: DofValues) -> Array:
-        return -side_of(step, at_time(z, when), fixed, rate, past)
+    def rhs(when: Float[Array, ""], rate: Float[Array, ""], past: DofValues) -> Array:
+        return -rhs_of(step, at_time(z, when), fixed, rate, past)
 
-    sides = jax.vmap(side)(times, weights.now, past)
+    all_rhs = jax.vmap(rhs)(times, weights.now, past)
     # The first state is both of those before the first stage, and one before the second.
     shares = weights.before[:2].at[0].add(weights.last[0])
-    sides = sides.at[:2].add(jnp.outer(shares, fixed.storage @ first[step.free]))
-    values = solved_together(fixed, weights, sides)
+    all_rhs = all_rhs.at[:2].add(jnp.outer(shares, fixed.storage @ first[step.free]))
+    values = solve_block_triangular(fixed, weights, all_rhs)
     return prescribed.at[:, step.free].set(values)
 
 
-def solved_together(fixed: FixedMatrices, weights: Weights, sides: States) -> States:
+def solve_block_triangular(fixed: FixedMatrices, weights: Weights, all_rhs: States) -> States:
     """$L^{-1} b$, with derivatives to any order."""
     storage, flow = fixed.storage, fixed.flow
     now, last, before = weights.now, weights.last, weights.before
@@ -138,10 +140,10 @@ def solved_together(fixed: FixedMatrices, weights: Weights, sides: States) -> St
     held = jax.lax.stop_gradient((storage.values, flow.values))
     parts = (*held, pattern.columns, pattern.row_starts, jnp.concatenate([now, last, before]))
 
-    solve = partial(host_march_p.bind, *parts)
+    solve = partial(host_substitution_p.bind, *parts)
     return jax.lax.custom_linear_solve(
         product,
-        sides,
-        solve=lambda _, sides: solve(sides, transposed=False),
-        transpose_solve=lambda _, sides: solve(sides, transposed=True),
+        all_rhs,
+        solve=lambda _, all_rhs: solve(all_rhs, transposed=False),
+        transpose_solve=lambda _, all_rhs: solve(all_rhs, transposed=True),
     )

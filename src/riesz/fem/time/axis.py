@@ -58,7 +58,7 @@ class TimeAxis(eqx.Module):
             )
         return days_since(as_dates(found, what), np.datetime64(self.origin))
 
-    def located(
+    def locate_times(
         self, times: Times, what: str
     ) -> tuple[Int[np.ndarray, " time"], Float[np.ndarray, " time"]]:
         """The steps in which times lie, and how far along them; those outside are refused."""

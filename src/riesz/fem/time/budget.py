@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from riesz.fem.assembly import Budget, budget, with_dirichlet
-from riesz.fem.default_solver import chosen
+from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.problem import TransientProblem, at_time, with_history
 from riesz.fem.time.scheme import SCHEMES, num_stages, stage_times, weights_of
@@ -29,7 +29,7 @@ def budget_in_time(
     axis, scheme, shares = problem.axis, problem.scheme, SCHEMES[problem.scheme].shares
     times = stage_times(jnp.asarray(axis.times, problem.dtype), scheme)
     weights, total = weights_of(axis, scheme, problem.dtype), None
-    every = stage_states(problem, states, z, chosen(problem.step))
+    every = stage_states(problem, states, z, choose_solver(problem.step))
     for number in range(len(times) - 1):
         own = jax.tree.map(lambda row, n=number: row[n], weights)
         past = own.last * every[number] + own.before * every[max(number - 1, 0)]

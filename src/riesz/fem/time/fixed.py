@@ -37,7 +37,7 @@ class FixedMatrices(eqx.Module):
 
     storage: SparseMatrix
     flow: SparseMatrix
-    side: FreeValues | None  # of what does not change in time; nothing where all may
+    rhs: FreeValues | None  # of what does not change in time; nothing where all may
     changing: BoundaryValueProblem | None  # terms that do, wells left out
     prepared: PyTree[Array] | None  # for each kind of step
 
@@ -48,7 +48,7 @@ class FixedMatrices(eqx.Module):
         return jax.tree.map(lambda rows: rows[kind], self.prepared)
 
 
-def fixed_matrices(
+def assemble_constant_matrices(
     problem: TransientProblem,
     z: PyTree,
     solver: AbstractLinearSolver,
@@ -59,11 +59,11 @@ def fixed_matrices(
         return None
     step, then = problem.step, at_time(z, on_device(problem.axis.times[0], problem.dtype))
     storage, flow = storage_and_flow(step, then)
-    still, changing = divided(step, then)
-    side = None if still is None else prescribed_residual(still, then)
+    still, changing = split_by_time_dependence(step, then)
+    rhs = None if still is None else residual_of_prescribed(still, then)
     bare = FixedMatrices(storage, flow, None, None, None)
-    prepared = prepared_by_kind(bare, solver, problem.axis.kinds, rates)
-    return FixedMatrices(storage, flow, side, changing, prepared)
+    prepared = prepare_by_kind(bare, solver, problem.axis.kinds, rates)
+    return FixedMatrices(storage, flow, rhs, changing, prepared)
 
 
 def storage_and_flow(step: BoundaryValueProblem, z: PyTree) -> tuple[SparseMatrix, SparseMatrix]:
@@ -79,7 +79,7 @@ def storage_and_flow(step: BoundaryValueProblem, z: PyTree) -> tuple[SparseMatri
     return SparseMatrix(flow.pattern, storage.values), flow
 
 
-def prepared_by_kind(
+def prepare_by_kind(
     fixed: FixedMatrices,
     solver: AbstractLinearSolver,
     kinds: tuple[int, ...],
@@ -90,7 +90,7 @@ def prepared_by_kind(
     _, first = np.unique(kinds, return_index=True)
 
     def prepared(rate: Float[Array, ""]) -> PyTree[Array]:
-        return solver.prepared(held.of_step(rate))
+        return solver.prepare(held.of_step(rate))
 
     shapes = jax.tree.leaves(eqx.filter_eval_shape(prepared, rates[0]))
     if len(first) * sum(shape.size for shape in shapes) > KEPT_NUMBERS:
@@ -104,12 +104,12 @@ def has_fixed_matrix(problem: TransientProblem, z: PyTree) -> bool:
     return is_linear(problem.step, then) and not has_changing_matrix(problem.step, then)
 
 
-def prescribed_residual(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
+def residual_of_prescribed(step: BoundaryValueProblem, z: PyTree) -> FreeValues:
     """The residual of what is prescribed, with nothing stored."""
     return free_residual(step, with_dirichlet(step, jnp.zeros(step.num_free, step.dtype), z), z)
 
 
-def divided(
+def split_by_time_dependence(
     step: BoundaryValueProblem, z: PyTree
 ) -> tuple[BoundaryValueProblem | None, BoundaryValueProblem | None]:
     """Terms whose right-hand side never changes, and those where it may, if there are any.
@@ -142,7 +142,7 @@ def divided(
     return (still, changing) if is_apart else (None, None)
 
 
-def fixed_root(
+def solve_constant_step(
     step: BoundaryValueProblem,
     z: PyTree,
     fixed: FixedMatrices,
@@ -153,16 +153,16 @@ def fixed_root(
 ) -> tuple[FreeValues, Bool[Array, ""]]:
     """The solution of one step, and whether it is one."""
     before = past.at[step.free].set(0.0)
-    side = side_of(step, z, fixed, weights.now, before) - fixed.storage @ past[step.free]
+    rhs = rhs_of(step, z, fixed, weights.now, before) - fixed.storage @ past[step.free]
     matrix = fixed.of_step(weights.now)
     held = jax.lax.stop_gradient(matrix)
-    prepared = solver.prepared(held) if fixed.prepared is None else fixed.of_kind(kind)
-    values = solver.with_product(matrix.__matmul__, held, prepared, -side)
+    prepared = solver.prepare(held) if fixed.prepared is None else fixed.of_kind(kind)
+    values = solver.with_product(matrix.__matmul__, held, prepared, -rhs)
     # Solvers look at their residuals themselves, and answer with NaN.
     return values, jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
 
 
-def side_of(
+def rhs_of(
     step: BoundaryValueProblem,
     z: PyTree,
     fixed: FixedMatrices,
@@ -170,12 +170,12 @@ def side_of(
     past: Float[Array, " dof"],
 ) -> FreeValues:
     """The residual of a step of what is prescribed, now and before: it may have been different."""
-    if fixed.side is None:
+    if fixed.rhs is None:
         prescribed = with_dirichlet(step, jnp.zeros(step.num_free, step.dtype), z)
         return free_residual(with_history(step, rate, past), prescribed, z)
-    side = fixed.side + residual_of_wells(step, z)[step.free]
+    rhs = fixed.rhs + residual_of_wells(step, z)[step.free]
     changing = fixed.changing
-    return side if changing is None else side + prescribed_residual(changing, z)
+    return rhs if changing is None else rhs + residual_of_prescribed(changing, z)
 
 
 def has_changing_matrix(step: BoundaryValueProblem, z: PyTree) -> bool:

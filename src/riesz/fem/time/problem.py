@@ -130,7 +130,7 @@ def with_samples(step: BoundaryValueProblem, axis: TimeAxis, scheme: str) -> Bou
         if not isinstance(part, Series):
             return part
         names = {getattr(key, "name", getattr(key, "key", None)) for key in path}
-        return part.sampled(*by_kind[part.kind, not names.isdisjoint(FLOWS)])
+        return part.sample(*by_kind[part.kind, not names.isdisjoint(FLOWS)])
 
     return tree_map_with_path(sampled, step, is_leaf=lambda part: isinstance(part, Series))
 

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from riesz.arrays import on_device
-from riesz.fem.default_solver import mapped
+from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.time.fixed import has_fixed_matrix, storage_and_flow
 from riesz.fem.time.problem import TransientProblem, at_time
 from riesz.fem.time.scheme import Weights, stage_times, weights_of
 
-Sides = Float[Array, "step side free"]
+RightHandSides = Float[Array, "step side free"]
 
 
 class Steps(eqx.Module):
@@ -67,42 +67,46 @@ def steps_of(problem: TransientProblem, z: PyTree) -> Steps:
     return Steps(problem.step.pattern, storage, flow, weights)
 
 
-def forwards(steps: Steps, sides: Sides, solver: AbstractLinearSolver) -> Sides:
+def solve_forwards(
+    steps: Steps, all_rhs: RightHandSides, solver: AbstractLinearSolver
+) -> RightHandSides:
     """Columns of L^-1, for right-hand sides of all steps."""
-    nothing = jnp.zeros_like(sides[0])
+    nothing = jnp.zeros_like(all_rhs[0])
 
     def one(carry, given):
-        (last, before), (number, side) = carry, given
+        (last, before), (number, rhs) = carry, given
         storage, _, weights = steps.row(number)
         past = weights.last * last + weights.before * before
-        side = side + jax.vmap(storage.__matmul__)(past)
-        found = solved(steps.matrix(number), side, solver, transposed=False)
+        rhs = rhs + jax.vmap(storage.__matmul__)(past)
+        found = solve_each(steps.matrix(number), rhs, solver, transposed=False)
         return (found, last), found
 
-    return jax.lax.scan(one, (nothing, nothing), (steps.numbers(), sides))[1]
+    return jax.lax.scan(one, (nothing, nothing), (steps.numbers(), all_rhs))[1]
 
 
-def backwards(steps: Steps, sides: Sides, solver: AbstractLinearSolver) -> Sides:
+def solve_backwards(
+    steps: Steps, all_rhs: RightHandSides, solver: AbstractLinearSolver
+) -> RightHandSides:
     """Columns of L^-T: each state is in the equation of its own step and of two later ones."""
-    nothing = jnp.zeros_like(sides[0])
+    nothing = jnp.zeros_like(all_rhs[0])
 
     def one(carry, given):
-        (later, latest), (number, side) = carry, given
-        found = solved(steps.matrix(number), side + later, solver, transposed=True)
+        (later, latest), (number, rhs) = carry, given
+        found = solve_each(steps.matrix(number), rhs + later, solver, transposed=True)
         storage, _, weights = steps.row(number)
-        back = jax.vmap(storage.transposed)(found)
+        back = jax.vmap(storage.transpose_product)(found)
         return (latest + weights.last * back, weights.before * back), found
 
-    given = (steps.numbers(), sides)
+    given = (steps.numbers(), all_rhs)
     return jax.lax.scan(one, (nothing, nothing), given, reverse=True)[1]
 
 
-def solved(
-    matrix: SparseMatrix, sides: Array, solver: AbstractLinearSolver, *, transposed: bool
+def solve_each(
+    matrix: SparseMatrix, all_rhs: Array, solver: AbstractLinearSolver, *, transposed: bool
 ) -> Float[Array, "side free"]:
-    prepared = solver.prepared(matrix)
+    prepared = solver.prepare(matrix)
 
-    def one(side: Float[Array, " free"]) -> Float[Array, " free"]:
-        return solver.raw_solve(matrix, side, transposed=transposed, prepared=prepared)
+    def one(rhs: Float[Array, " free"]) -> Float[Array, " free"]:
+        return solver.raw_solve(matrix, rhs, transposed=transposed, prepared=prepared)
 
-    return mapped(one, sides, sides.shape[1])
+    return map_in_parts(one, all_rhs, all_rhs.shape[1])

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
-from riesz.fem.default_solver import chosen
+from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import is_linear, prepared_jacobian, rounding_error
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton, check_coefficients
@@ -34,13 +34,13 @@ from riesz.fem.solve import (
     stalled_advice,
 )
 from riesz.fem.terms.coefficient import is_traced
-from riesz.fem.time.all_at_once import goes_whole, whole_march
+from riesz.fem.time.all_at_once import fits_all_at_once, solve_all_steps
 from riesz.fem.time.fixed import (
     FixedMatrices,
-    fixed_matrices,
-    fixed_root,
+    assemble_constant_matrices,
     has_fixed_matrix,
-    prescribed_residual,
+    residual_of_prescribed,
+    solve_constant_step,
 )
 from riesz.fem.time.problem import TransientProblem, at_time, initial_values, with_history
 from riesz.fem.time.scheme import Weights, num_stages, stage_times, weights_of
@@ -61,14 +61,14 @@ ROUNDING = 1e-9
 """Of roots of whole numbers."""
 
 
-class March(eqx.Module):
+class TimeSteppingResult(eqx.Module):
     """What was recorded at all times, and where the march came to a halt."""
 
     recorded: PyTree[Array]  # with a leading axis of times, the first of all included
     solved: Bool[Array, " time"]
 
 
-class Step(eqx.Module):
+class StepData(eqx.Module):
     """What is known beforehand of a step."""
 
     stages: tuple[Float[Array, "*step stage"], Weights]  # when they end, and their formulas
@@ -111,15 +111,15 @@ def recorded_in_time(
     newton = problem.step.newton if newton is None else newton
     axis = problem.axis
     num_matrices = axis.num_kinds if has_fixed_matrix(problem, z) else axis.num_steps
-    num_sides = axis.num_steps * num_stages(problem.scheme) // num_matrices
-    solver = chosen(
+    num_rhs = axis.num_steps * num_stages(problem.scheme) // num_matrices
+    solver = choose_solver(
         problem.step,
         linear_solver,
-        num_sides=num_sides,
+        num_rhs=num_rhs,
         num_matrices=num_matrices,
         z=at_time(z, on_device(axis.times[0])),
     )
-    found = march(problem, z, solver, newton, record)
+    found = integrate_in_time(problem, z, solver, newton, record)
     return raise_where_halted(problem, found, newton)
 
 
@@ -132,7 +132,9 @@ def check_stresses(problem: TransientProblem, z: PyTree) -> None:
             source_rates(source, then)
 
 
-def raise_where_halted(problem: TransientProblem, found: March, newton: Newton) -> PyTree[Array]:
+def raise_where_halted(
+    problem: TransientProblem, found: TimeSteppingResult, newton: Newton
+) -> PyTree[Array]:
     """What was recorded, or an error that says when the march came to a halt; NaN when compiled."""
     if is_traced(found.solved):
         return jax.tree.map(
@@ -151,38 +153,38 @@ def raise_where_halted(problem: TransientProblem, found: March, newton: Newton) 
 
 
 @eqx.filter_jit
-def march(
+def integrate_in_time(
     problem: TransientProblem,
     z: PyTree,
     solver: AbstractLinearSolver,
     newton: Newton,
     record: Record,
-) -> March:
+) -> TimeSteppingResult:
     """Along the whole axis; differentiable in whatever `problem` and `z` hold."""
     axis, dtype = problem.axis, problem.dtype
     times = stage_times(on_device(axis.times, dtype), problem.scheme)
     each, weights = num_stages(problem.scheme), weights_of(axis, problem.scheme, dtype)
-    fixed = fixed_matrices(problem, z, solver, weights.now[::each])
+    fixed = assemble_constant_matrices(problem, z, solver, weights.now[::each])
     first, solved = first_state(problem, at_time(z, times[0]), solver, newton, fixed)
-    if fixed is not None and goes_whole(solver, len(times) * problem.space.num_dofs):
-        states = whole_march(problem.step, z, fixed, first, times[1:], weights)
+    if fixed is not None and fits_all_at_once(solver, len(times) * problem.space.num_dofs):
+        states = solve_all_steps(problem.step, z, fixed, first, times[1:], weights)
         ends = jnp.concatenate([first[None], states])[::each]
         rows = jax.vmap(lambda own, when: record(own, at_time(z, when)))(ends, times[::each])
-        return March(rows, jnp.isfinite(ends).all(axis=1).at[0].set(solved))
-    shape, stages = loops(axis.num_steps, problem.space.num_dofs), (times[1:], weights)
-    steps = Step(
+        return TimeSteppingResult(rows, jnp.isfinite(ends).all(axis=1).at[0].set(solved))
+    shape, stages = loop_lengths(axis.num_steps, problem.space.num_dofs), (times[1:], weights)
+    steps = StepData(
         stages=jax.tree.map(lambda row: row.reshape(axis.num_steps, -1), stages),
         kind=jnp.asarray(axis.kinds),
         counts=jnp.ones(axis.num_steps, bool),
     )
-    nested = jax.tree.map(lambda row: in_parts(row, shape), steps)
+    nested = jax.tree.map(lambda row: reshape_in_parts(row, shape), steps)
     policies = jax.checkpoint_policies
     kept = policies.save_from_both_policies(policies.save_only_these_names(ROOT), keeps_solutions)
 
-    def one(carry, step: Step):
+    def one(carry, step: StepData):
         return jax.lax.cond(step.counts, forward, idle, carry, step)
 
-    def forward(carry, step: Step):
+    def forward(carry, step: StepData):
         (state, last), converged = jax.lax.scan(partial(of_stage, step.kind), carry, step.stages)
         return (state, last), (record(state, at_time(z, step.stages[0][-1])), jnp.all(converged))
 
@@ -194,26 +196,28 @@ def march(
             now = with_history(problem.step, weights.now, past)
             values, converged = root_from(now, then, solver, newton, last[problem.step.free])
         else:
-            values, converged = fixed_root(problem.step, then, fixed, kind, weights, past, solver)
+            values, converged = solve_constant_step(
+                problem.step, then, fixed, kind, weights, past, solver
+            )
         return (with_dirichlet(problem.step, values, then), last), converged
 
-    def idle(carry, step: Step):
+    def idle(carry, step: StepData):
         shapes = jax.eval_shape(forward, carry, step)[1]
         return carry, jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
 
     is_full = math.prod(shape) == axis.num_steps
     along = jax.checkpoint(forward if is_full else one, policy=kept, prevent_cse=False)
     for number in range(len(shape)):
-        along = scanned(along, anew=number + 1 < len(shape))
+        along = scan_over(along, anew=number + 1 < len(shape))
     _, rows = along((first, first), nested)
     every = len(shape)
     rows = jax.tree.map(lambda row: row.reshape(-1, *row.shape[every:])[: axis.num_steps], rows)
     begun = (record(first, at_time(z, times[0])), solved)
     both = jax.tree.map(lambda row, later: jnp.concatenate([row[None], later]), begun, rows)
-    return March(*both)
+    return TimeSteppingResult(*both)
 
 
-def scanned(along: Callable, *, anew: bool) -> Callable:
+def scan_over(along: Callable, *, anew: bool) -> Callable:
     """A loop over what goes `along` one part, computed anew for a gradient or not."""
 
     def whole(carry, parts):
@@ -222,7 +226,7 @@ def scanned(along: Callable, *, anew: bool) -> Callable:
     return jax.checkpoint(whole, prevent_cse=False) if anew else whole
 
 
-def loops(num_steps: int, num_dofs: int) -> tuple[int, ...]:
+def loop_lengths(num_steps: int, num_dofs: int) -> tuple[int, ...]:
     """How long nested loops are: as few of them as leave a gradient with memory enough."""
     depth, length = 1, num_steps
     while depth < MOST_LOOPS and depth * length * KEPT_STATES * num_dofs > KEPT_NUMBERS:
@@ -232,7 +236,7 @@ def loops(num_steps: int, num_dofs: int) -> tuple[int, ...]:
     return (-(-num_steps // math.prod(inner)), *inner)
 
 
-def in_parts(row: Array, shape: tuple[int, ...]) -> Array:
+def reshape_in_parts(row: Array, shape: tuple[int, ...]) -> Array:
     """Steps by parts; what is left of the last ones repeats the last step, or false."""
     filling = [(0, math.prod(shape) - len(row))] + [(0, 0)] * (row.ndim - 1)
     mode = "constant" if row.dtype == bool else "edge"
@@ -249,16 +253,18 @@ def first_state(
     """The initial state, with what is prescribed at that time."""
     step = problem.step
     if problem.initial is not None:
-        return given_state(step, problem.initial, z), jnp.ones((), bool)
+        return evaluate_initial_state(step, problem.initial, z), jnp.ones((), bool)
     if fixed is not None:
-        values = solver(fixed.flow, -prescribed_residual(step, z))
+        values = solver(fixed.flow, -residual_of_prescribed(step, z))
         converged = jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
     else:
         values, converged = root_from(step, z, solver, newton, first_guess(step))
     return with_dirichlet(step, values, z), converged
 
 
-def given_state(step: BoundaryValueProblem, initial: DirichletPiece, z: PyTree) -> DofValues:
+def evaluate_initial_state(
+    step: BoundaryValueProblem, initial: DirichletPiece, z: PyTree
+) -> DofValues:
     """An initial state that is known, or that unknowns make."""
     values = initial_values(initial, z).astype(step.dtype)
     return with_dirichlet(step, values[step.free], z)
@@ -297,17 +303,17 @@ def linear_root(
     def product(direction):
         return jax.jvp(lambda own: unbalanced(own, step, z), (nothing,), (direction,))[1]
 
-    fixed_step, fixed_z = held((step, z))
+    fixed_step, fixed_z = without_gradient((step, z))
     matrix, prepared = prepared_jacobian(fixed_step, fixed_z, nothing, solver)
-    side = unbalanced(nothing, step, z)
-    values = solver.with_product(product, matrix, prepared, -side)
+    rhs = unbalanced(nothing, step, z)
+    values = solver.with_product(product, matrix, prepared, -rhs)
     found = jax.lax.stop_gradient(values)
     left = jnp.linalg.norm(unbalanced(found, fixed_step, fixed_z))
-    goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(side))
+    goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(rhs))
     return values, left <= jnp.maximum(goal, rounding_error(matrix, found))
 
 
-def held(tree: PyTree) -> PyTree:
+def without_gradient(tree: PyTree) -> PyTree:
     """The same without derivatives; there may be functions in it."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.lax.stop_gradient(arrays), rest)

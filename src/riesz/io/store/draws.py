@@ -22,13 +22,13 @@ from riesz.latent.correlated_residual import LocalEffect
 from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.mesh.mesh import Mesh
 from riesz.observe.distributions import (
-    BinomialScatter,
-    LogNormalScatter,
-    NegativeBinomialScatter,
-    NormalScatter,
-    PoissonScatter,
-    StudentScatter,
-    SummedScatter,
+    BinomialDistribution,
+    LogNormalDistribution,
+    NegativeBinomialDistribution,
+    NormalDistribution,
+    NormalSumDistribution,
+    PoissonDistribution,
+    StudentDistribution,
 )
 from riesz.observe.sites import SiteErrors
 from riesz.posterior.checks import ImportanceCheck, SamplerCheck, SurrogateError
@@ -64,13 +64,6 @@ SAVED = {"Rounded": Quantised, "Learned": Contraction} | {
         Matern32,
         Matern52,
         RBF,
-        NormalScatter,
-        StudentScatter,
-        SummedScatter,
-        LogNormalScatter,
-        PoissonScatter,
-        NegativeBinomialScatter,
-        BinomialScatter,
         SiteErrors,
         FitFacts,
         ImportanceCheck,
@@ -79,6 +72,14 @@ SAVED = {"Rounded": Quantised, "Learned": Contraction} | {
         Course,
         TimeAxis,
     )
+} | {
+    "NormalScatter": NormalDistribution,
+    "StudentScatter": StudentDistribution,
+    "SummedScatter": NormalSumDistribution,
+    "LogNormalScatter": LogNormalDistribution,
+    "PoissonScatter": PoissonDistribution,
+    "NegativeBinomialScatter": NegativeBinomialDistribution,
+    "BinomialScatter": BinomialDistribution,
 }
 """All that the file may hold beside numbers, each under a name that never changes."""
 

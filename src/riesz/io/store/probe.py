@@ -110,10 +110,10 @@ def sensor_numbers(
     if time is not None:
         begun = [] if time.initial is None else [initial_values(time.initial, z)]
         axis = stage_times(jnp.asarray(time.axis.times, state.dtype), time.scheme)
-        return {OBSERVED: [problem.predicted(state, z)], AXIS: [axis, *begun]}
+        return {OBSERVED: [problem.predict(state, z)], AXIS: [axis, *begun]}
     if isinstance(problem.observations.what, AtPoints):
         return {}
-    return {OBSERVED: [problem.predicted(state, z)]}
+    return {OBSERVED: [problem.predict(state, z)]}
 
 
 def noise_numbers(
@@ -125,7 +125,7 @@ def noise_numbers(
     a fixed state, which shows what is observed too.
     """
     if problem.linear is None or not problem.likelihood.is_additive:
-        predicted = problem.predicted(state, z)
+        predicted = problem.predict(state, z)
         sd = problem.likelihood.noise_sd(predicted, z)
     else:
         sd = problem.noise_sd(z)

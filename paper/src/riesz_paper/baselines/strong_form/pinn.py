@@ -64,7 +64,7 @@ class PointwisePenalty(AbstractPenalty):
         cells = jnp.searchsorted(self.cumulative, heights).astype(jnp.int32)
         shares = jr.exponential(place_key, (self.num_inside, dim + 1), dtype)
         barycentric = shares / jnp.sum(shares, axis=1, keepdims=True)
-        drawn = self.problem.cells.domain.taken(cells)
+        drawn = self.problem.cells.domain.take(cells)
 
         def residuals(z):
             return strong_residuals(self.problem, drawn, barycentric, u, z)

@@ -22,7 +22,7 @@ from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, storage
 from riesz.fem.time.problem import TransientProblem, transient_problem
 from riesz.fem.time.scheme import EULER
-from riesz.fem.time.time_stepping import march
+from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.latent.gaussian_process import GP
 from riesz.latent.kernels import Matern52
 from riesz.latent.representatives import farthest_points
@@ -121,6 +121,8 @@ def marched(
 ) -> Float[Array, "term lag well"]:
     def one(pattern: Float[Array, " node"]) -> Float[Array, "lag well"]:
         z = {"diffusivity": diffusivity, "pattern": nodal(pattern)}
-        return march(problem, z, SparseLU(), Newton(), lambda state, z: wells @ state).recorded
+        return integrate_in_time(
+            problem, z, SparseLU(), Newton(), lambda state, z: wells @ state
+        ).recorded
 
     return jax.vmap(one)(patterns)

@@ -185,7 +185,7 @@ def searched(problem: InverseProblem, seed: int) -> list[Place]:
     size = problem.num_coordinates
 
     def cost(place: Place) -> tuple[float, Place]:
-        value, slope = value_and_slope(problem, problem.suited(), on_device(place))
+        value, slope = value_and_slope(problem, problem.default_solver(), on_device(place))
         if not np.isfinite(float(value)):
             return NOWHERE, np.zeros(size)
         return -float(value), -np.asarray(slope)
@@ -240,7 +240,7 @@ def chains(
 ) -> Reference:
     """NumPyro's sampler from about the ends of searches, until chains agree."""
     problem = blind.problem
-    size, solver = problem.num_coordinates, problem.suited()
+    size, solver = problem.num_coordinates, problem.default_solver()
     rng = np.random.default_rng([blind.seed, blind.number, 1])
     # Any shape of the steps gives the same draws in the end, and a good one sooner.
     shape = covariance + LEAST_SPREAD * np.eye(size)

@@ -32,16 +32,16 @@ def block(
     problem: InverseProblem, probes: Operator, solver: AbstractLinearSolver, rows: Array
 ) -> tuple[Array, Array, Array]:
     def one(coordinates: Array) -> tuple[Array, Array, Array]:
-        state, z = problem.solved(coordinates, solver), problem.z(coordinates)
+        state, z = problem.solve(coordinates, solver), problem.z(coordinates)
         told = problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)
-        return told, problem.predicted(state, z), probes @ state
+        return told, problem.predict(state, z), probes @ state
 
     return jax.lax.map(one, rows)
 
 
 def seen(problem: InverseProblem, probes: Operator, rows: Rows) -> Seen:
     """By exact solves, one after the other."""
-    found, solver = [], problem.suited()
+    found, solver = [], problem.default_solver()
     for start in range(0, len(rows), AT_ONCE):
         part = rows[start : start + AT_ONCE]
         whole = np.zeros((AT_ONCE, rows.shape[1]))

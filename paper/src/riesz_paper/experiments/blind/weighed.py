@@ -44,7 +44,7 @@ class Part(NamedTuple):
 def spread_about(problem: InverseProblem, end: np.ndarray) -> Float[np.ndarray, "one other"] | None:
     """The inverse of minus the log-density's curvature, by differences of its gradient; none where
     a step away there is no solution."""
-    solver, size = problem.suited(), len(end)
+    solver, size = problem.default_solver(), len(end)
     slopes = [
         np.asarray(value_and_slope(problem, solver, on_device(end + sign * STEP * unit))[1])
         for unit in np.eye(size)

@@ -22,7 +22,7 @@ from riesz.engines.laplace.hessian import (
     solve_with_jacobian,
 )
 from riesz.fem.assembly import with_dirichlet
-from riesz.fem.default_solver import mapped
+from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, SparseLU
 from riesz.latent.field import FieldWeights
 from riesz.problem.problem import InverseProblem
@@ -71,7 +71,7 @@ def linearised(
     values, jacobian = solve_with_jacobian(forward, z, solver)
 
     def seen(free_values):
-        return problem.predicted(with_dirichlet(forward, free_values, z), z)
+        return problem.predict(with_dirichlet(forward, free_values, z), z)
 
     heads, pull_back = jax.vjp(seen, values)
     _, by_logs = jax.vjp(
@@ -82,7 +82,7 @@ def linearised(
         (side,) = pull_back(unit)
         return by_logs(-solve_by_experiment(problem, (jacobian,), side, solver, transposed=True))[0]
 
-    return heads, mapped(row, jnp.eye(len(heads), dtype=logs.dtype), forward.num_free)
+    return heads, map_in_parts(row, jnp.eye(len(heads), dtype=logs.dtype), forward.num_free)
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ def by_weighing(data: DataSet, seed: int) -> Posterior:
     draw_key, key = jr.split(jr.key(seed))
     draws = around.sample(draw_key, NUM_WEIGHED)
     problem = around.problem
-    logs = log_weights(problem, family_of(around), None, problem.suited(), draws)
+    logs = log_weights(problem, family_of(around), None, problem.default_solver(), draws)
     found = smoothed_weights(np.asarray(logs))
     again = jr.choice(key, draws, (NUM_WEIGHED,), p=jnp.asarray(found.weights))
     history = {"effective_draws": jnp.asarray([found.effective_draws])}

@@ -57,15 +57,15 @@ class Cycle(eqx.Module):
     coarsest: Any  # inverse: a matrix, or what is multiplied like one
     steps: Steps = eqx.field(static=True)
 
-    def __call__(self, side: Vector, at: int = 0) -> Vector:
+    def __call__(self, rhs: Vector, at: int = 0) -> Vector:
         if at == len(self.levels):
-            return self.coarsest @ side
+            return self.coarsest @ rhs
         level, transfer = self.levels[at], self.transfers[at]
         kept, taken = self.steps
-        first = level.inverse_diagonal * side * taken[0]
+        first = level.inverse_diagonal * rhs * taken[0]
         # The last of the steps is not taken, and weighs nothing.
         later = (*kept[1:], 0.0), (*taken[1:], 0.0)
-        solution, residual, _ = smoothed(level, first, side, later)
+        solution, residual, _ = smoothed(level, first, rhs, later)
         correction = transfer.prolong(self(transfer.restrict(residual), at + 1))
         change, _, last = smoothed(level, correction, residual, (kept, taken))
         return solution + change + last
@@ -136,12 +136,12 @@ def matrices(
     is_symmetric: bool,
 ) -> Matrices:
     """Matrices of all levels from the values of the finest."""
-    operators = [tables[0].filled(values)]
+    operators = [tables[0].fill(values)]
     for table, transfer in zip(tables[1:], transfers, strict=True):
         values = transfer.galerkin(values)
-        rows = table.filled(values)
+        rows = table.fill(values)
         if not is_symmetric:
-            rows = upwinded(rows, table.filled(gather(values, transfer.mirrored)))
+            rows = upwinded(rows, table.fill(gather(values, transfer.mirrored)))
         operators.append(rows)
     return Matrices(
         values=tuple(rows.values for rows in operators[:-1]),

@@ -52,7 +52,7 @@ class Progress(NamedTuple):
 def iterated(
     advance: Callable[[Any], Any],
     begin: Any,
-    side: Vector,
+    rhs: Vector,
     tolerance: float,
     max_steps: int,
     measures: Measures = PLAIN,
@@ -64,7 +64,7 @@ def iterated(
     Where it `gives_up`, it ends as soon as `max_steps` steps will not do.
     """
     norm = measures.norm
-    size = norm(side)
+    size = norm(rhs)
 
     def unfinished(now: Progress):
         is_short = (now.left > tolerance * size) & (now.at.step < max_steps)
@@ -98,7 +98,7 @@ class Search(NamedTuple):
 def conjugate_gradients(
     product: Operator,
     precondition: Operator,
-    side: Vector,
+    rhs: Vector,
     tolerance: float,
     max_steps: int,
     measures: Measures = PLAIN,
@@ -127,9 +127,9 @@ def conjugate_gradients(
             step=at.step + 1,
         )
 
-    zeros, zero = jnp.zeros_like(side), jnp.zeros((), side.dtype)
-    begin = Search(zeros, side, zeros, zeros, zero, zero + 1, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, side, tolerance, max_steps, measures, gives_up=gives_up)
+    zeros, zero = jnp.zeros_like(rhs), jnp.zeros((), rhs.dtype)
+    begin = Search(zeros, rhs, zeros, zeros, zero, zero + 1, jnp.zeros((), jnp.int32))
+    return iterated(advance, begin, rhs, tolerance, max_steps, measures, gives_up=gives_up)
 
 
 class Basis(NamedTuple):
@@ -143,7 +143,7 @@ class Basis(NamedTuple):
 def conjugate_residuals(
     product: Operator,
     precondition: Operator,
-    side: Vector,
+    rhs: Vector,
     tolerance: float,
     max_steps: int,
     *,
@@ -175,6 +175,6 @@ def conjugate_residuals(
             step=at.step + 1,
         )
 
-    zeros = jnp.zeros((num_kept, len(side)), side.dtype)
-    begin = Basis(jnp.zeros_like(side), side, zeros, zeros, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, side, tolerance, max_steps, gives_up=gives_up)
+    zeros = jnp.zeros((num_kept, len(rhs)), rhs.dtype)
+    begin = Basis(jnp.zeros_like(rhs), rhs, zeros, zeros, jnp.zeros((), jnp.int32))
+    return iterated(advance, begin, rhs, tolerance, max_steps, gives_up=gives_up)

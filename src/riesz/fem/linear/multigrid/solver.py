@@ -65,14 +65,14 @@ class Multigrid(AbstractLinearSolver):
         if not 0 < self.tolerance < 1:
             raise SolveError(f"the tolerance is {self.tolerance}: it must lie between 0 and 1.")
 
-    def prepared(self, matrix: SparseMatrix) -> Prepared:
+    def prepare(self, matrix: SparseMatrix) -> Prepared:
         """The matrices of all levels; those of the transpose are the same, or are made for it."""
         self.check_pattern(matrix)
         return self.levels(gather(matrix.values, self.entries))
 
     def levels(self, values: Float[Array, " entry"]) -> Prepared:
         made = matrices(self.tables, self.transfers, values, is_symmetric=self.is_symmetric)
-        finest = self.tables[0].filled(values).values
+        finest = self.tables[0].fill(values).values
         if not self.single_precision:
             return Prepared(finest, made)
         # Numbers of any size must fit into single precision.
@@ -85,9 +85,9 @@ class Multigrid(AbstractLinearSolver):
         return Prepared(finest, scaled.astype(jnp.float32), size)
 
     def raw_solve(
-        self, matrix: SparseMatrix, side: Vector, *, transposed: bool, prepared: PyTree = None
+        self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
     ) -> Vector:
-        solution = self.outcome(matrix, side, transposed=transposed, prepared=prepared).solution
+        solution = self.outcome(matrix, rhs, transposed=transposed, prepared=prepared).solution
         if not self.fallback:
             return solution
 
@@ -98,7 +98,7 @@ class Multigrid(AbstractLinearSolver):
         def on_host(at):
             # Seemingly another side each time: what does not change would be computed before the
             # loop, hence always.
-            own = jnp.where(at[1], 0.0, side)
+            own = jnp.where(at[1], 0.0, rhs)
             return host_lu(matrix, own, transposed=transposed), jnp.ones((), bool)
 
         start = solution, jnp.zeros((), bool)
@@ -108,7 +108,7 @@ class Multigrid(AbstractLinearSolver):
     def outcome(
         self,
         matrix: SparseMatrix,
-        side: Vector,
+        rhs: Vector,
         *,
         transposed: bool = False,
         prepared: Prepared | None = None,
@@ -118,9 +118,9 @@ class Multigrid(AbstractLinearSolver):
         if transposed and not self.is_symmetric:
             prepared = self.levels(gather(matrix.values, self.transposed_entries))
         elif prepared is None:
-            prepared = self.prepared(matrix)
+            prepared = self.prepare(matrix)
         rows = Rows(self.tables[0].columns, prepared.finest)
-        own = side.at[self.order].get(mode="fill", fill_value=0.0)
+        own = rhs.at[self.order].get(mode="fill", fill_value=0.0)
         iterate = conjugate_gradients if self.is_symmetric else conjugate_residuals
         precondition = self.preconditioner(prepared)
         limits = self.tolerance, self.max_steps
@@ -155,15 +155,15 @@ class Multigrid(AbstractLinearSolver):
                 f"{len(matrix.values)}: make one for this problem, rz.multigrid(problem)."
             )
 
-    def is_good(self, rows, solution, side):
+    def is_good(self, rows, solution, rhs):
         # What did not converge (an unsymmetric matrix, say) must not pass for a solution.
-        left = jnp.linalg.norm(side - rows @ solution)
-        rounding = jnp.finfo(side.dtype).eps * jnp.max(abs(solution)) * rows.magnitudes()
-        goal = LOST_DIGITS * self.tolerance * jnp.linalg.norm(side)
+        left = jnp.linalg.norm(rhs - rows @ solution)
+        rounding = jnp.finfo(rhs.dtype).eps * jnp.max(abs(solution)) * rows.magnitudes()
+        goal = LOST_DIGITS * self.tolerance * jnp.linalg.norm(rhs)
         converged = left <= jnp.maximum(goal, jnp.linalg.norm(rounding))
         # Constants in the null space leave the solution undetermined, and the iteration does not
         # mind.
-        ones = jnp.ones_like(side)
+        ones = jnp.ones_like(rhs)
         undetermined = jnp.max(abs(rows @ ones)) < 1e-13 * jnp.max(rows.magnitudes())
         return converged & ~undetermined
 
@@ -177,7 +177,7 @@ def from_prolongations(
     places = np.asarray(pattern.columns), np.asarray(pattern.row_starts)
     original = sp.csr_array((numbers, *places), shape=(size, size))
     finest = finer = level_layout(original)
-    fine = finest.reordered(original)
+    fine = finest.reorder(original)
     entries = fine.data
     transposed_entries = entries[mirrored(fine)]
     tables, transfers = [table(fine, finest)], []
@@ -187,7 +187,7 @@ def from_prolongations(
         coarser = level_layout(unordered)
         own = sp.csr_array(coarser.rows_of(sp.csr_array(own.T)).T)
         own.sort_indices()
-        coarse = coarser.reordered(unordered)
+        coarse = coarser.reorder(unordered)
         transfers.append(
             Transfer(
                 galerkin=galerkin(fine, own, coarse),

@@ -117,7 +117,7 @@ class Layout(NamedTuple):
     widths: list[int]  # of the slices, the widest first
     lengths: list[int]
 
-    def reordered(self, pattern: sp.csr_array) -> sp.csr_array:
+    def reorder(self, pattern: sp.csr_array) -> sp.csr_array:
         """A square matrix with rows and columns in this order."""
         shape = (len(self.order),) * 2
         result = sp.csr_array(self.rows_of(sp.csr_array(self.rows_of(pattern).T)).T, shape=shape)
@@ -205,7 +205,7 @@ class Table(eqx.Module):
     columns: tuple[Int[Array, "_ _"], ...]
     entries: tuple[Int[Array, "_ _"], ...]  # one past the end where a row has fewer
 
-    def filled(self, values: Float[Array, " entry"]) -> "Rows":
+    def fill(self, values: Float[Array, " entry"]) -> "Rows":
         return Rows(
             self.columns,
             tuple(
