@@ -6,7 +6,7 @@ from tests.devices.test_devices import answer, started
 
 import riesz as rz
 from riesz.errors import SolveError
-from riesz.fem.sharded.partition import bisected, exchange, rounds, shares
+from riesz.fem.sharded.partition import bisect_points, exchange, rounds, shares
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_four_devices_are_as_good_as_one():
 
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_parts_have_equal_sizes(count):
-    owner = bisected(np.random.default_rng(0).uniform(size=(1000, 3)), count)
+    owner = bisect_points(np.random.default_rng(0).uniform(size=(1000, 3)), count)
     sizes = np.bincount(owner, minlength=count)
     assert sizes.sum() == 1000
     assert np.ptp(sizes) <= np.ceil(np.log2(count)) + 1

@@ -11,7 +11,7 @@ from riesz.diagnose.importance import (
     BUDGET,
     Effort,
     affordable,
-    checked,
+    check_moments,
     importance_check,
     most_parts,
     wants_more,
@@ -154,7 +154,7 @@ def test_draws_have_no_density_to_weigh():
 def weighed(draws, logs):
     """The check of plain standard normal draws with these log-weights."""
     names = tuple(f"x{i}" for i in range(draws.shape[1]))
-    return checked(draws, logs, names, None)
+    return check_moments(draws, logs, names, None)
 
 
 def test_moments_of_a_few_draws_are_no_reason_to_call_a_narrow_q_wide():

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from riesz.fem.linear.host_lu import dissected, elimination_order
+from riesz.fem.linear.host_lu import dissect, elimination_order
 
 
 def five_points(side):
@@ -31,7 +31,7 @@ def test_every_unknown_has_its_turn_once(pattern):
 
 def test_no_way_leads_around_the_layer():
     matrix = abs(five_points(20))
-    one, other, layer = dissected(matrix)
+    one, other, layer = dissect(matrix)
     assert matrix[one][:, other].nnz == 0
     assert len(layer) <= 20
     assert min(len(one), len(other)) > 0.3 * 400

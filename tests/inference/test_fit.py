@@ -124,7 +124,7 @@ def test_a_check_that_would_take_long_is_left_out_with_a_word_or_made_when_asked
     small, monkeypatch
 ):
     monkeypatch.setattr(Emulate, "run", run_to(full_rank(1, jnp.float64)))
-    monkeypatch.setattr("riesz.diagnose.importance.expected_seconds", lambda *_: 60.0)
+    monkeypatch.setattr("riesz.diagnose.importance.estimate_seconds", lambda *_: 60.0)
     with pytest.warns(UserWarning, match="64 draws, the fewest, would take about 64 minutes"):
         posterior = fit(small, "emulate")
     assert posterior.check is None

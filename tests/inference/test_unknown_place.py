@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import riesz as rz
-from riesz.fem.problem import known_wells
+from riesz.fem.problem import wells_at_known_points
 
 MESH = rz.rectangle((4, 4))
 POINTS = [[0.2, 0.3], [0.5, 0.8], [0.8, 0.4], [0.4, 0.15]]
@@ -56,7 +56,7 @@ def test_what_cannot_be_done_is_told():
     problem = posed(np.zeros(4), 1.0)
     assert "point_source(at the unknown 'place'" in str(problem)
     with pytest.raises(rz.RieszError, match="place of a point source is unknown"):
-        known_wells(problem.forward)  # which engines without exact solves ask for
+        wells_at_known_points(problem.forward)  # which engines without exact solves ask for
     with pytest.raises(rz.RieszError, match=r"needs \(2,\)"):
         rz.inverse_problem(
             MESH,

@@ -12,7 +12,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, neumann
 from riesz.latent.field import FieldWeights
-from riesz.latent.karhunen_loeve import KarhunenLoeve, scaled_eigenfunctions, variance_kept
+from riesz.latent.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis, variance_kept
 from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.latent.representatives import node_volumes
 from riesz.mesh.shapes import interval, rectangle
@@ -38,20 +38,20 @@ def exponential_eigenvalues(count):
 
 def test_eigenvalues_of_the_exponential_covariance_on_an_interval():
     mesh = interval(200)
-    basis = scaled_eigenfunctions(mesh, Matern12(1.0), 6)
+    basis = karhunen_loeve_basis(mesh, Matern12(1.0), 6)
     found = basis**2 @ node_volumes(mesh)
     np.testing.assert_allclose(found, exponential_eigenvalues(6), rtol=4e-3)
 
 
 def test_all_terms_together_give_the_covariance():
     kernel = Matern32(0.4, 1.5)
-    basis = scaled_eigenfunctions(MESH, kernel, MESH.num_nodes)
+    basis = karhunen_loeve_basis(MESH, kernel, MESH.num_nodes)
     np.testing.assert_allclose(basis.T @ basis, kernel.matrix(MESH.nodes, MESH.nodes), atol=1e-10)
     np.testing.assert_allclose(variance_kept(MESH, kernel, basis), 1.0)
 
 
 def test_functions_are_orthogonal_in_the_domain():
-    basis = scaled_eigenfunctions(MESH, Matern52(0.4), 8)
+    basis = karhunen_loeve_basis(MESH, Matern52(0.4), 8)
     products = basis * node_volumes(MESH) @ basis.T
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-12)
 
@@ -65,15 +65,15 @@ def test_many_draws_have_at_some_nodes_the_values_of_each():
 
 def test_nystrom_extension_agrees_with_the_dense_eigenproblem():
     mesh, kernel = rectangle((16, 14)), Matern52((0.3, 0.5))
-    dense = scaled_eigenfunctions(mesh, kernel, 5)
-    some = scaled_eigenfunctions(mesh, kernel, 5, dense_nodes=120)
+    dense = karhunen_loeve_basis(mesh, kernel, 5)
+    some = karhunen_loeve_basis(mesh, kernel, 5, dense_nodes=120)
     volumes = node_volumes(mesh)
     np.testing.assert_allclose(some**2 @ volumes, dense**2 @ volumes, rtol=0.02)
     np.testing.assert_allclose(some.T @ some, dense.T @ dense, atol=0.05)
 
 
 def test_a_smooth_kernel_runs_out_of_variance_before_it_runs_out_of_terms():
-    basis = scaled_eigenfunctions(MESH, RBF(2.0), MESH.num_nodes)
+    basis = karhunen_loeve_basis(MESH, RBF(2.0), MESH.num_nodes)
     assert np.isfinite(basis).all()
 
 

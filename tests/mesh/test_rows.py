@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riesz.mesh.rows import find_rows, grouped, number_rows, repeats, row_groups, sorted_columns
+from riesz.mesh.rows import find_rows, group_by_key, number_rows, repeats, row_groups, sort_columns
 
 MANY = 3_000_000
 """Nodes: three of their indices do not fit in 64 bits."""
@@ -44,7 +44,7 @@ def test_rows_of_high_indices_are_told_apart(count):
 def test_a_key_keeps_the_order_of_its_positions_and_carries_values_along():
     keys = np.random.default_rng(1).integers(0, 7, 100)
     values = np.arange(100) ** 2
-    order, starts, carried = grouped(keys, 8, values)
+    order, starts, carried = group_by_key(keys, 8, values)
     np.testing.assert_array_equal(order, np.argsort(keys, kind="stable"))
     np.testing.assert_array_equal(np.diff(starts), np.bincount(keys, minlength=8))
     np.testing.assert_array_equal(carried, values[order])
@@ -60,7 +60,7 @@ def test_rows_are_found_where_they_stand_first():
 
 def test_sorted_columns_are_sorted_rows():
     columns = some_rows(4, 200, 9)
-    np.testing.assert_array_equal(sorted_columns(columns), np.sort(columns, axis=0))
+    np.testing.assert_array_equal(sort_columns(columns), np.sort(columns, axis=0))
 
 
 def test_later_rows_with_the_same_nodes_are_repeats():

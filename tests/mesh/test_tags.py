@@ -10,12 +10,12 @@ from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.shapes import box, disc, rectangle
 from riesz.mesh.tags import (
     edge_path,
+    facets_of_tag,
     tag_boundary,
     tag_boundary_inside,
     tag_boundary_near,
     tag_line,
     tag_region,
-    tagged_facets,
     without_spurs,
 )
 
@@ -212,14 +212,14 @@ def test_several_lines_share_a_tag():
 
 
 def test_nodes_of_a_tag_come_once_and_in_order():
-    assert np.unique(tagged_facets(rectangle((3, 2)), "bottom").nodes).tolist() == [0, 1, 2, 3]
+    assert np.unique(facets_of_tag(rectangle((3, 2)), "bottom").nodes).tolist() == [0, 1, 2, 3]
 
 
 def test_an_unknown_tag_is_answered_with_the_nearest_spelling():
     with pytest.raises(MeshError, match=r"no facet tag 'botom': did you mean 'bottom'\? .*'left'"):
-        tagged_facets(rectangle((2, 2)), "botom")
+        facets_of_tag(rectangle((2, 2)), "botom")
     with pytest.raises(MeshError, match="no facet tag 'x': The mesh has 'boundary', 'outer'"):
-        tagged_facets(disc(2), "x")
+        facets_of_tag(disc(2), "x")
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def to_arviz(
             for ours, name in SAMPLER_STATISTICS.items()
             if ours in posterior.history
         }
-    return converted(arviz(), groups)
+    return convert(arviz(), groups)
 
 
 def of_data(
@@ -80,7 +80,7 @@ def of_data(
     }
 
 
-def converted(library: Any, groups: dict[str, dict[str, np.ndarray]]) -> Any:
+def convert(library: Any, groups: dict[str, dict[str, np.ndarray]]) -> Any:
     """Version 1 takes one dictionary of groups, its predecessors an argument for each."""
     if "posterior" in inspect.signature(library.from_dict).parameters:
         return library.from_dict(**groups)

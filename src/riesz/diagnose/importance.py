@@ -113,19 +113,21 @@ def importance_check(
     it is learned.
     """
     num_draws = effort(posterior).num_draws if num_draws is None else num_draws
-    return found_by(posterior, weighed(posterior, num_draws, seed, devices_of(devices)))
+    return check_of_sample(
+        posterior, importance_sample(posterior, num_draws, seed, devices_of(devices))
+    )
 
 
-class Weighed(NamedTuple):
+class ImportanceSample(NamedTuple):
     """Draws of q, and the logarithms of their weights."""
 
     draws: Float[np.ndarray, "draw coordinate"]
     logs: Float[np.ndarray, " draw"]
 
 
-def weighed(
+def importance_sample(
     posterior: Posterior, num_draws: int, seed: int, devices: Devices | None = None
-) -> Weighed:
+) -> ImportanceSample:
     """So many draws of q against the exact posterior; without a solution they have no weight."""
     family, states = posterior.distribution, posterior.states
     if not isinstance(family, AbstractGaussian):
@@ -142,7 +144,7 @@ def weighed(
             f"{num_draws} of {num_draws} draws have no log-posterior: the exact solve failed "
             "there. Look for priors that allow impossible coefficients."
         )
-    return Weighed(np.asarray(draws), np.where(np.isnan(logs), -np.inf, logs))
+    return ImportanceSample(np.asarray(draws), np.where(np.isnan(logs), -np.inf, logs))
 
 
 def no_density(posterior: Posterior) -> str:
@@ -158,10 +160,10 @@ def no_density(posterior: Posterior) -> str:
     )
 
 
-def found_by(posterior: Posterior, sample: Weighed) -> ImportanceCheck:
+def check_of_sample(posterior: Posterior, sample: ImportanceSample) -> ImportanceCheck:
     family = posterior.distribution
     moments = np.asarray(family.mean), np.sqrt(np.asarray(family.variances()))
-    return checked(*sample, posterior.problem.latents.coordinate_names(), moments)
+    return check_moments(*sample, posterior.problem.latents.coordinate_names(), moments)
 
 
 def with_importance_check(
@@ -178,20 +180,20 @@ def with_importance_check(
     weighed then, if there is time, until they are worth enough.
     """
     needed, own = effort(posterior), devices_of(devices)
-    sample = weighed(posterior, num_draws or needed.num_draws, seed, own)
-    found = found_by(posterior, sample)
+    sample = importance_sample(posterior, num_draws or needed.num_draws, seed, own)
+    found = check_of_sample(posterior, sample)
     # In parts of the same size: what was compiled serves all of them.
     parts = most_parts(needed) if num_draws is None else 1
     for part in range(1, parts):
         if not wants_more(found):
             break
-        more = weighed(posterior, needed.num_draws, seed + part * PARTS_APART, own)
-        sample = Weighed(*map(np.concatenate, zip(sample, more, strict=True)))
-        found = found_by(posterior, sample)
+        more = importance_sample(posterior, needed.num_draws, seed + part * PARTS_APART, own)
+        sample = ImportanceSample(*map(np.concatenate, zip(sample, more, strict=True)))
+        found = check_of_sample(posterior, sample)
     posterior = with_evidence(posterior, sample, found)
     if found.vouches:
         found = dataclasses.replace(found, is_applied=True)
-        posterior = corrected(posterior, sample, found, seed)
+        posterior = importance_resample(posterior, sample, found, seed)
     words = tuple(f"importance sampling: {note}" for note in found.warnings)
     num_lost = np.isneginf(sample.logs).sum()
     if num_lost:
@@ -202,7 +204,9 @@ def with_importance_check(
     return dataclasses.replace(posterior, check=found, notes=(*posterior.notes, *words))
 
 
-def with_evidence(posterior: Posterior, sample: Weighed, found: ImportanceCheck) -> Posterior:
+def with_evidence(
+    posterior: Posterior, sample: ImportanceSample, found: ImportanceCheck
+) -> Posterior:
     """With the log-evidence in its history: the mean of weights that can be relied on.
 
     Those of relaxed models lack a constant.
@@ -225,8 +229,8 @@ def most_parts(needed: Effort) -> int:
     return min(MOST_PARTS, int(BUDGET / max(needed.seconds, 1e-9)))
 
 
-def corrected(
-    posterior: Posterior, sample: Weighed, found: ImportanceCheck, seed: int
+def importance_resample(
+    posterior: Posterior, sample: ImportanceSample, found: ImportanceCheck, seed: int
 ) -> Posterior:
     """Draws of q, each as often as its weight says, in the place of q."""
     draws, logs = sample
@@ -237,7 +241,7 @@ def corrected(
     return dataclasses.replace(posterior, distribution=EmpiricalDraws(by_chain), check=found)
 
 
-def checked(
+def check_moments(
     draws: Float[np.ndarray, "draw coordinate"],
     logs: Float[np.ndarray, " draw"],
     names: tuple[str, ...],
@@ -250,10 +254,10 @@ def checked(
     """
     found = smoothed_weights(logs)
     with np.errstate(all="ignore"):  # a single draw may have all the weight, and no spread
-        return moved_moments(draws, found, names, moments)
+        return moment_shifts(draws, found, names, moments)
 
 
-def moved_moments(
+def moment_shifts(
     draws: Float[np.ndarray, "draw coordinate"],
     found: SmoothedWeights,
     names: tuple[str, ...],

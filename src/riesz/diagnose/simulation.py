@@ -88,11 +88,13 @@ def sbc(
         simulator, values = Simulator(problem, surrogate), np.asarray(observed)
         parts = np.array_split(np.arange(num_data_sets), max(1, num_data_sets // TOGETHER))
         each = [
-            located(simulator, values[part], np.asarray(truths)[part], seed + number)
+            rank_by_importance(simulator, values[part], np.asarray(truths)[part], seed + number)
             for number, part in enumerate(parts)
         ]
         few = parts[0]
-        second = located(simulator, values[few], np.asarray(truths)[few], seed + len(parts))
+        second = rank_by_importance(
+            simulator, values[few], np.asarray(truths)[few], seed + len(parts)
+        )
         errors = sensor_errors(problem, surrogate, truths, exact)
     found = jax.tree.map(lambda *own: np.concatenate(own), *each)
     check_found(found)
@@ -117,7 +119,7 @@ class Located(NamedTuple):
     is_fair: Bool[np.ndarray, " data"]
 
 
-def located(
+def rank_by_importance(
     simulator: Simulator,
     values: Float[np.ndarray, "data sensor"],
     truths: Float[np.ndarray, "data coordinate"],
@@ -128,14 +130,14 @@ def located(
     observed = Readings(values)
     found: Answer = by_parts(answered, asked, observed, width=width, devices=None)
     first = judged(asked, found)
-    result, weak = ranked(first, truths), first.weak()
+    result, weak = rank_by_draws(first, truths), first.weak()
     if not len(weak):
         return result
     more = again(asked, taken(observed, weak), first.rows(weak), None, width, seed)
-    return replaced(result, weak, ranked(more, truths[weak]))
+    return replaced(result, weak, rank_by_draws(more, truths[weak]))
 
 
-def ranked(own: Judged, truths: Float[np.ndarray, "data coordinate"]) -> Located:
+def rank_by_draws(own: Judged, truths: Float[np.ndarray, "data coordinate"]) -> Located:
     below = np.einsum("nd,ndc->nc", own.weights, own.draws < truths[:, None])
     sd = np.sqrt(np.diagonal(own.covariance, axis1=1, axis2=2))
     return Located(below, own.mean, sd, own.is_fair())

@@ -125,14 +125,14 @@ def summary_of(posterior: Posterior, draws: PosteriorDraws) -> Summary:
 def rows_of(unknowns: Mapping[str, Unknown], mesh: Mesh) -> Iterator[dict[str, Any]]:
     """One row a number: components of a vector are numbered, regions named."""
     for name, unknown in unknowns.items():
-        for label, values in shown(name, unknown, mesh):
+        for label, values in numbers_of(name, unknown, mesh):
             quantiles = np.quantile(values, list(LEVELS.values()))
             spread = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
             levels = dict(zip(LEVELS, map(float, quantiles), strict=True))
             yield {"unknown": label} | spread | levels
 
 
-def shown(
+def numbers_of(
     name: str, unknown: Unknown, mesh: Mesh
 ) -> Iterator[tuple[str, Float[np.ndarray, " draw"]]]:
     """The numbers by which an unknown is shown, and what they are called."""

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
-from riesz.mesh.rows import grouped
+from riesz.mesh.rows import group_by_key
 
 CHUNK_CELLS = 1 << 17
 """Cells in a chunk: temporaries of about 10 MB, below what the allocator maps afresh each time."""
@@ -61,13 +61,13 @@ class Accumulation(eqx.Module):
         start, _, slots, spilled, spilled_to = table
         local = local_residuals(start, self.chunk_cells)
         flat = jnp.concatenate(local)
-        total = gathered(flat, slots[0])
+        total = gather_slot(flat, slots[0])
         for slot in slots[1:]:
-            total = total + gathered(flat, slot)
-        return total.at[spilled_to].add(gathered(flat, spilled), mode="drop")
+            total = total + gather_slot(flat, slot)
+        return total.at[spilled_to].add(gather_slot(flat, spilled), mode="drop")
 
 
-def gathered(flat: Float[Array, " position"], slot: Int[Array, " any"]) -> Float[Array, " any"]:
+def gather_slot(flat: Float[Array, " position"], slot: Int[Array, " any"]) -> Float[Array, " any"]:
     return flat.at[slot].get(mode="fill", fill_value=0.0, wrap_negative_indices=False)
 
 
@@ -118,7 +118,7 @@ def accumulation(dofs: Int[np.ndarray, "local cell"], num_dofs: int) -> Accumula
         for slot in range(depth):
             place = np.minimum(starts + slot, len(position) - 1)
             slots[k, slot] = np.where(slot < counts, position.take(place), past_end)
-        owner, over = left_over(starts, counts, depth)
+        owner, over = overflow(starts, counts, depth)
         spilled[k, : len(over)], spilled_to[k, : len(over)] = position[over], owner
     return Accumulation(
         starts=on_device([chunk.start for chunk in chunks], np.int32),
@@ -149,13 +149,13 @@ def chunk_table(
 ) -> ChunkTable:
     """Contributions of one chunk by unknown, leaving out its first `num_counted` cells."""
     owner = dofs[:, num_counted:].ravel() - window_start
-    order, starts, _ = grouped(owner, width)
+    order, starts, _ = group_by_key(owner, width)
     if num_counted:
         order = np.arange(dofs.size).reshape(dofs.shape)[:, num_counted:].ravel()[order]
     return ChunkTable(order, starts[:-1], np.diff(starts))
 
 
-def left_over(
+def overflow(
     starts: Int[np.ndarray, " window"], counts: Int[np.ndarray, " window"], depth: int
 ) -> tuple[Int[np.ndarray, " spill"], Int[np.ndarray, " spill"]]:
     """Unknowns with more contributions than slots, and the places of those that find none."""

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from riesz.errors import FormError
 from riesz.fem.elements.domain import Domain, facet_domain
 from riesz.fem.elements.space import P1, PointOperator, point_operator
-from riesz.fem.kernel import entity_matrices, entity_outflows, entity_residuals, resolved
+from riesz.fem.kernel import entity_matrices, entity_outflows, entity_residuals, resolve_terms
 from riesz.fem.linear.sparse import SparseMatrix
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Group, boundary_value_problem
 from riesz.fem.terms.coefficient import Latent, Nodal, as_floats, latent_value, resolve
@@ -33,7 +33,7 @@ from riesz.fem.terms.weakform import PointSource, Term, WeakForm
 from riesz.mesh.facets import FacetSet, boundary_facets, find_facets
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.rows import find_rows
-from riesz.mesh.tags import region_cells, tagged_facets
+from riesz.mesh.tags import facets_of_tag, region_cells
 
 DofValues = Float[Array, " dof"]
 FreeValues = Float[Array, " free"]
@@ -116,7 +116,7 @@ def group_residuals(
 ) -> tuple[Float[Array, " entity"], ...]:
     """Contributions of each cell or facet of a group to its local unknowns."""
     local = local_states(group.domain, state)
-    physics = resolved(group.terms, problem.space.element, z)
+    physics = resolve_terms(group.terms, problem.space.element, z)
     return entity_residuals(physics, group.domain, local)
 
 
@@ -162,7 +162,7 @@ def jacobian(problem: BoundaryValueProblem, state: DofValues, z: Any = None) -> 
     values = jnp.zeros(len(problem.pattern.rows), problem.dtype)
     for group in (problem.cells, *problem.facets):
         local = local_states(group.domain, state)
-        physics = resolved(group.terms, problem.space.element, z)
+        physics = resolve_terms(group.terms, problem.space.element, z)
         rows = entity_matrices(physics, group.domain, local)
         for entries, row in zip(group.entries, rows, strict=True):
             values = values.at[entries].add(row, mode="drop")
@@ -303,7 +303,7 @@ def flux_through(
     of cells that the flux comes `out_of`.
     """
     check_state(problem, state)
-    facets = oriented_facets(problem.space.mesh, on, out_of)
+    facets = orient_facets(problem.space.mesh, on, out_of)
     degree = max(term.degree(problem.space.element.degree) for term in problem.cells.terms)
     domain = facet_domain(problem.space, facets, degree, problem.dtype)
     return outflow(problem, domain, state, z)
@@ -312,12 +312,12 @@ def flux_through(
 @eqx.filter_jit
 def outflow(problem: BoundaryValueProblem, facets: Domain, state: DofValues, z: PyTree) -> Amount:
     """What passes through all of the given facets, along their normals."""
-    physics = resolved(problem.cells.terms, problem.space.element, z)
+    physics = resolve_terms(problem.cells.terms, problem.space.element, z)
     return jnp.sum(entity_outflows(physics, facets, local_states(facets, state)))
 
 
-def oriented_facets(mesh: Mesh, on: str, out_of: str | None) -> FacetSet:
-    facets = tagged_facets(mesh, on)
+def orient_facets(mesh: Mesh, on: str, out_of: str | None) -> FacetSet:
+    facets = facets_of_tag(mesh, on)
     if out_of is not None:
         return find_facets(mesh, facets.nodes, on, among=region_cells(mesh, out_of))
     if not on_boundary(mesh, facets).all():

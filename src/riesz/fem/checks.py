@@ -41,16 +41,16 @@ def check_term(term: Term, domain: Domain, mesh: Mesh, z: PyTree) -> None:
     Latents, and functions of them or of the state, are left for later where `z` is None.
     """
     for name, allowed in term.shapes:
-        for part, shapes in checked_apart(term.coefficients[name], allowed):
+        for part, shapes in shapes_to_check(term.coefficients[name], allowed):
             if part.names and z is None:
                 continue
             known, label = resolve(part, z, name), f"{name} of {term.name}"
-            values = checked_values(known, quadrature_places(domain), mesh, shapes, z, label)
+            values = check_values(known, quadrature_places(domain), mesh, shapes, z, label)
             if values is not None and name in term.positive:
                 check_positive(values, label)
 
 
-def checked_apart(
+def shapes_to_check(
     coefficient: AbstractCoefficient, allowed: tuple[Shape, ...]
 ) -> list[tuple[AbstractCoefficient, tuple[Shape, ...]]]:
     """What must have which shapes; of a sum its weights together, and each part or factor."""
@@ -69,10 +69,10 @@ def check_prescribed(
     coefficient = resolve(coefficient, z, label)
     if isinstance(coefficient, Function) and coefficient.num_arguments > 2:
         raise FormError(f"{label} is a function of the state: it takes (x) or (x, z).")
-    checked_values(coefficient, [places], mesh, SCALAR, z, label)
+    check_values(coefficient, [places], mesh, SCALAR, z, label)
 
 
-def checked_values(
+def check_values(
     coefficient: AbstractCoefficient,
     places: Iterable[Places],
     mesh: Mesh,
@@ -82,7 +82,7 @@ def checked_values(
 ) -> Float[np.ndarray, " sample *components"] | None:
     """All values of a coefficient, found to be in order, or None where they are not known yet."""
     check_length(coefficient, mesh, label)
-    values = known_values(coefficient, places, z)
+    values = values_if_known(coefficient, places, z)
     if values is None or is_traced(values):
         return None
     check_shape(values.shape[1:], allowed, mesh.dim, label)
@@ -97,7 +97,7 @@ def check_length(coefficient: AbstractCoefficient, mesh: Mesh, label: str) -> No
         check_count(len(coefficient.values), mesh.num_cells, "cells", label)
 
 
-def known_values(
+def values_if_known(
     coefficient: AbstractCoefficient, places: Iterable[Places], z: PyTree
 ) -> Float[Array, " sample *components"] | None:
     """All values that the quadrature will see, or None where they depend on what is unknown."""
@@ -108,13 +108,15 @@ def known_values(
     if isinstance(coefficient, Function) and not coefficient.fields:
         last_known_argument = 1 if z is None else 2
         if coefficient.num_arguments <= last_known_argument:
-            parts = [sampled(coefficient, some, z) for some in places]
+            parts = [sample_function(coefficient, some, z) for some in places]
             return jnp.concatenate(parts) if len(parts) > 1 else parts[0]
     return None
 
 
 @eqx.filter_jit
-def sampled(function: Function, places: Places, z: PyTree) -> Shaped[Array, " place *components"]:
+def sample_function(
+    function: Function, places: Places, z: PyTree
+) -> Shaped[Array, " place *components"]:
     """A function of place, at many of them; compiled, for a fit solves again and again."""
 
     def at(x):

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.elements.space import Space
-from riesz.fem.kernel import conductions, resolved
+from riesz.fem.kernel import conductions, resolve_terms
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, Automatic, Dense, SparseLU
 from riesz.fem.linear.multigrid.aggregation import smoothed_aggregation, strong
 from riesz.fem.linear.multigrid.solver import Multigrid, from_prolongations
@@ -296,7 +296,7 @@ def representative_matrix(problem: BoundaryValueProblem, z: Any = None) -> sp.cs
             if not terms and group is not problem.cells:
                 continue
             terms = terms or diffusion(1.0).terms
-            physics = resolved(terms, problem.space.element, z)
+            physics = resolve_terms(terms, problem.space.element, z)
             tensors = np.asarray(conductions(physics, group.domain), float)
         slopes = np.asarray(group.domain.inverse_jacobian, float)
         slopes = np.concatenate([-slopes.sum(axis=0, keepdims=True), slopes])
@@ -314,13 +314,13 @@ def representative_matrix(problem: BoundaryValueProblem, z: Any = None) -> sp.cs
 def of_diffusion(terms: tuple[Term, ...], z: Any) -> tuple[Term, ...]:
     """Those that move something, with ones for what is not known."""
 
-    def known(part: AbstractCoefficient) -> AbstractCoefficient:
+    def one_if_unknown(part: AbstractCoefficient) -> AbstractCoefficient:
         arguments = part.num_arguments if isinstance(part, Function) else 0
         is_open = z is None and (part.names or arguments > 1)
         return Constant(on_device(1.0)) if is_open or reads_state(part) else part
 
     def with_known(term: Term) -> Term:
-        own = {name: with_parts(one, known) for name, one in term.coefficients.items()}
+        own = {name: with_parts(one, one_if_unknown) for name, one in term.coefficients.items()}
         return dataclasses.replace(term, coefficients=own)
 
     return tuple(with_known(term) for term in terms if term.integrand in MOVING)

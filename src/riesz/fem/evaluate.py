@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from riesz.errors import RieszError
 from riesz.fem.assembly import DofValues, local_states
 from riesz.fem.elements.domain import Domain
-from riesz.fem.kernel import Entity, position, resolved, state_at, sum_of_terms
+from riesz.fem.kernel import Entity, position, resolve_terms, state_at, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient, resolve
 from riesz.fem.terms.pointwise import Point
@@ -107,7 +107,7 @@ def fluxes_at(
     problem: BoundaryValueProblem, where: Places, state: DofValues, z: PyTree
 ) -> Float[Array, "point dim"]:
     r"""$-F$ at points, such as Darcy's $-a\nabla u$: constant on each cell where $a$ is."""
-    physics = resolved(problem.cells.terms, problem.space.element, z)
+    physics = resolve_terms(problem.cells.terms, problem.space.element, z)
     local = tuple(
         {name: c.gather(where.cells) for name, c in term.coefficients.items()}
         for term in physics.terms

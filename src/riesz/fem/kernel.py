@@ -35,7 +35,7 @@ Numbers = tuple[Number, ...]
 Contribution = Callable[[Numbers, Number], Numbers]  # (barycentric point, weight) -> amounts
 
 
-def upwinded(
+def supg_form(
     physics: Callable[[State], LinearForm],
     u: State,
     velocity: Float[Array, " dim"],
@@ -159,7 +159,7 @@ def conductions(physics: Physics, domain: Domain) -> Float[Array, "dim dim entit
     return columns.reshape(domain.dim, domain.dim, -1)
 
 
-def resolved(terms: tuple[Term, ...], element: Lagrange, z: PyTree) -> Physics:
+def resolve_terms(terms: tuple[Term, ...], element: Lagrange, z: PyTree) -> Physics:
     """The terms with their latents replaced by values."""
 
     def with_values(term: Term) -> Term:
@@ -208,12 +208,12 @@ def sum_over_points(contribution: Contribution, entity: Entity, domain: Domain) 
     elif len(domain.weights) <= UNROLLED_POINTS:
         points = domain.cell_points or ()
     else:
-        return summed_by_scan(contribution, domain)
+        return sum_by_scan(contribution, domain)
     parts = [contribution(p, w) for p, w in zip(points, domain.weights, strict=True)]
     return tuple(sum(column[1:], start=column[0]) for column in zip(*parts, strict=True))
 
 
-def summed_by_scan(contribution: Contribution, domain: Domain) -> Numbers:
+def sum_by_scan(contribution: Contribution, domain: Domain) -> Numbers:
     """The same sum as a loop, which keeps compilation short for rules with many points."""
     dtype = domain.measure.dtype
     points, weights = jnp.asarray(domain.cell_points, dtype), jnp.asarray(domain.weights, dtype)
@@ -239,7 +239,9 @@ def point_residual(
     density = None if form.density is None else scale * form.density
     flux = reference_flux(form, scale, entity.inverse_jacobian)
     shapes, slopes = element.values(barycentric), element.gradients(barycentric)
-    return tuple(tested(density, flux, shapes[i], slopes[i]) for i in range(element.num_local))
+    return tuple(
+        apply_to_shape(density, flux, shapes[i], slopes[i]) for i in range(element.num_local)
+    )
 
 
 def point_outflow(
@@ -283,7 +285,7 @@ def form_at(physics: Physics, entity: Entity, barycentric: Numbers) -> LinearFor
     velocity = streamline_velocity(physics, entity, Point(x, barycentric, u, physics.z))
     jumps = [term.crosswind for term in physics.terms if term.crosswind is not None]
     jump = max(jumps, default=None)
-    return upwinded(form_of, u, velocity, entity.inverse_jacobian, entity.measure, jump)
+    return supg_form(form_of, u, velocity, entity.inverse_jacobian, entity.measure, jump)
 
 
 def state_at(element: Lagrange, entity: Entity, barycentric: Numbers) -> State:
@@ -378,7 +380,7 @@ def reference_flux(
     ]
 
 
-def tested(
+def apply_to_shape(
     density: Number | None, flux: list[Number] | None, shape: Number, slope: Sequence[Number]
 ) -> Number:
     """The form applied to one shape function."""

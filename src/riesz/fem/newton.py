@@ -92,7 +92,7 @@ class Root(eqx.Module):
     jacobian: PreparedJacobian | None
 
 
-def prepared_jacobian(
+def prepare_jacobian(
     problem: BoundaryValueProblem,
     z: PyTree,
     free_values: FreeValues,
@@ -193,7 +193,7 @@ def newton_iteration(
             is_timed, before = it.rate > 0, jnp.linalg.norm(it.residual)
             largest = jnp.where(is_timed, GROWTH * first, before)
             halvings = jnp.where(is_timed, 0, newton.max_halvings)
-            after = damped_step(residual_at, it, -found, matrix, largest, halvings)
+            after = line_search(residual_at, it, -found, matrix, largest, halvings)
             left = jnp.linalg.norm(after.residual)
             change = jnp.clip(FASTER * (left / before) ** 2, FASTEST, SLOWER)
             rate = it.rate * jnp.where(after.stuck, SLOWER, change)
@@ -205,7 +205,7 @@ def newton_iteration(
             return eqx.tree_at(lambda own: (own.rate, own.stuck, own.settled), after, changed)
 
         max_steps = newton.max_steps * jnp.where(in_time, PSEUDO_STEPS, 1)
-        end = iterated(step, begin, goal, jnp.where(is_stride, STRIDE_STEPS, max_steps))
+        end = iterate_newton(step, begin, goal, jnp.where(is_stride, STRIDE_STEPS, max_steps))
         unsolved = last.unsolved & (end.unsolved | (number >= PSEUDO_TIME))
         has_moved = is_stride & is_close(end, goal)
         stride = last.stride * jnp.where(is_stride, jnp.where(has_moved, 2.0, 0.5), 1.0)
@@ -236,7 +236,7 @@ def linear_iteration(
     start: FreeValues,
 ) -> Root:
     """With one matrix, which is prepared once: a step, and others where it is ill-conditioned."""
-    matrix, prepared = prepared_jacobian(problem, z, start, linear_solver)
+    matrix, prepared = prepare_jacobian(problem, z, start, linear_solver)
 
     def residual_at(free_values: FreeValues) -> FreeValues:
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)
@@ -245,11 +245,11 @@ def linear_iteration(
         rhs = it.residual
         found = linear_solver.raw_solve(matrix, rhs, transposed=False, prepared=prepared)
         largest = jnp.linalg.norm(rhs)
-        return damped_step(residual_at, it, -found, matrix, largest, newton.max_halvings)
+        return line_search(residual_at, it, -found, matrix, largest, newton.max_halvings)
 
     begin = iterate_at(start, residual_at(start))
     goal = newton.tolerance * jnp.linalg.norm(begin.residual)
-    end = iterated(step, begin, goal, newton.max_steps)
+    end = iterate_newton(step, begin, goal, newton.max_steps)
     return Root(solution_of(end, goal, newton), PreparedJacobian(matrix, prepared))
 
 
@@ -275,18 +275,18 @@ def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:
     return Iterate(values, residual, zero, zero, jnp.zeros((), jnp.int32), is_lost, no, ~no)
 
 
-def iterated(
+def iterate_newton(
     step: Callable[[Iterate], Iterate],
     begin: Iterate,
     goal: Float[Array, ""],
     max_steps: int | Int[Array, ""],
 ) -> Iterate:
-    def unfinished(it: Iterate) -> Bool[Array, ""]:
+    def is_unfinished(it: Iterate) -> Bool[Array, ""]:
         # Rounding alone is no reason to stop: an ill-conditioned matrix wants refinement.
         far = (jnp.linalg.norm(it.residual) > goal) | ~it.settled
         return far & (it.step < max_steps) & ~it.stuck
 
-    return jax.lax.while_loop(unfinished, step, begin)
+    return jax.lax.while_loop(is_unfinished, step, begin)
 
 
 def rounding_error(matrix: SparseMatrix, values: FreeValues) -> Float[Array, ""]:
@@ -295,7 +295,7 @@ def rounding_error(matrix: SparseMatrix, values: FreeValues) -> Float[Array, ""]
     return ROUNDING_UNITS * jnp.finfo(values.dtype).eps * jnp.linalg.norm(magnitudes)
 
 
-def damped_step(
+def line_search(
     residual_at: Callable[[FreeValues], FreeValues],
     iterate: Iterate,
     direction: FreeValues,

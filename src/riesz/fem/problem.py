@@ -31,7 +31,7 @@ from riesz.fem.terms.coefficient import (
     is_traced,
 )
 from riesz.fem.terms.weakform import PointSource, Term, WeakForm
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 
 
 class Group(eqx.Module):
@@ -117,7 +117,7 @@ def boundary_value_problem(
     # Sorting leaves the interpreter to others: the pattern is made beside the rest.
     with ThreadPoolExecutor(max_workers=1) as beside:
         pairs = beside.submit(cell_pairs, cell_dofs, space.num_dofs)
-        pieces = fixed_unknowns(space, dirichlet or {})
+        pieces = dirichlet_unknowns(space, dirichlet or {})
         free, fixed = free_and_fixed(space, [dofs for _, _, dofs in pieces])
         tables = beside.submit(
             lambda: pattern_tables(pairs.result(), cell_dofs, free, space.num_dofs)
@@ -129,7 +129,7 @@ def boundary_value_problem(
     problem = BoundaryValueProblem(
         cells=groups[0],
         facets=tuple(groups[1:]),
-        point_sources=bound_point_sources(space, form, dtype),
+        point_sources=bind_point_sources(space, form, dtype),
         dirichlet=tuple(dirichlet_piece(space, *piece, fixed, dtype) for piece in pieces),
         free=on_device(free, np.int32),
         fixed=on_device(fixed, np.int32),
@@ -164,14 +164,14 @@ def with_form(problem: BoundaryValueProblem, form: WeakForm) -> BoundaryValuePro
         problem,
         cells=groups[0],
         facets=tuple(groups[1:]),
-        point_sources=bound_point_sources(problem.space, form, problem.dtype),
+        point_sources=bind_point_sources(problem.space, form, problem.dtype),
         form=form,
     )
     check_coefficients(other)
     return other
 
 
-def bound_point_sources(
+def bind_point_sources(
     space: Space, form: WeakForm, dtype: np.dtype
 ) -> tuple[tuple[PointSource, PointOperator | None], ...]:
     return tuple(
@@ -180,7 +180,9 @@ def bound_point_sources(
     )
 
 
-def known_wells(problem: BoundaryValueProblem) -> tuple[tuple[PointSource, PointOperator], ...]:
+def wells_at_known_points(
+    problem: BoundaryValueProblem,
+) -> tuple[tuple[PointSource, PointOperator], ...]:
     """Point sources with their shape functions, which there are none of at unknown places."""
     found = []
     for source, operator in problem.point_sources:
@@ -255,7 +257,7 @@ def check_terms_exist(form: WeakForm) -> None:
         )
 
 
-def grouped(form: WeakForm) -> dict[str | None, list[Term]]:
+def group_terms(form: WeakForm) -> dict[str | None, list[Term]]:
     """Terms by where they are integrated, the cells first."""
     groups: dict[str | None, list[Term]] = {None: []}
     for term in form.terms:
@@ -268,7 +270,8 @@ def domains_of(
 ) -> list[Domain]:
     """Where each group of terms is integrated."""
     return [
-        domain_of(space, terms, on, quadrature_degree, dtype) for on, terms in grouped(form).items()
+        domain_of(space, terms, on, quadrature_degree, dtype)
+        for on, terms in group_terms(form).items()
     ]
 
 
@@ -286,7 +289,7 @@ def domain_of(
     degree = degree if quadrature_degree is None else quadrature_degree
     if on is None:
         return cell_domain(space, degree, dtype)
-    return facet_domain(space, tagged_facets(space.mesh, on), degree, dtype)
+    return facet_domain(space, facets_of_tag(space.mesh, on), degree, dtype)
 
 
 def groups_of(
@@ -294,7 +297,7 @@ def groups_of(
 ) -> list[Group]:
     """Terms by where they are integrated, with the entries of the cells, or of those at facets."""
     groups = []
-    for terms, domain in zip(grouped(form).values(), domains, strict=True):
+    for terms, domain in zip(group_terms(form).values(), domains, strict=True):
         at = domain.cell
         own = entries if at is None else np.asarray(entries)[:, :, np.asarray(at)]
         groups.append(Group(tuple(terms), domain, on_device(own)))
@@ -316,13 +319,13 @@ def free_and_fixed(
     return np.flatnonzero(~prescribed), np.flatnonzero(prescribed)
 
 
-def fixed_unknowns(
+def dirichlet_unknowns(
     space: Space, dirichlet: Mapping[str, Any]
 ) -> list[tuple[str, AbstractCoefficient, Int[np.ndarray, " piece"]]]:
     """Tags, values and the unknowns they prescribe, disjoint."""
     pieces, taken = [], np.zeros(space.num_dofs, dtype=bool)
     for tag, value in reversed(list(dirichlet.items())):
-        dofs = facet_dofs(space, tagged_facets(space.mesh, tag).nodes)
+        dofs = facet_dofs(space, facets_of_tag(space.mesh, tag).nodes)
         coefficient = as_coefficient(value, f"Dirichlet value on {tag!r}")
         if isinstance(coefficient, PerCell):
             raise FormError(f"the Dirichlet value on {tag!r} is per cell: give it at the nodes.")

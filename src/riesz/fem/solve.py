@@ -20,7 +20,7 @@ from riesz.errors import SolveError
 from riesz.fem.assembly import free_residual, source_rates, with_dirichlet
 from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.newton import Solution, newton_iteration, prepared_jacobian
+from riesz.fem.newton import Solution, newton_iteration, prepare_jacobian
 from riesz.fem.problem import BoundaryValueProblem, Newton, check_coefficients, start_values
 from riesz.fem.terms.coefficient import is_traced
 
@@ -121,7 +121,7 @@ def implicit_root_jvp(primals, tangents):
     if change is None:
         return root, no_change
     problem, z = problem_and_z
-    there = root.jacobian or prepared_jacobian(problem, z, values, linear_solver)
+    there = root.jacobian or prepare_jacobian(problem, z, values, linear_solver)
     matrix, prepared = jax.lax.stop_gradient(there)
     answer = linear_solver.with_product(product, matrix, prepared, -change)
     return root, eqx.tree_at(
@@ -142,7 +142,7 @@ def raise_if_failed(problem: BoundaryValueProblem, solution: Solution) -> Float[
         )
     if bool(jnp.any(solution.unsolved)):
         raise SolveError(singular_advice(problem))
-    advice, left = stalled_advice(problem, problem.newton), solution.relative_residual
+    advice, left = advice_on_stall(problem, problem.newton), solution.relative_residual
     raise SolveError(f"{advice} (Relative residual reached: {float(jnp.max(left)):.2g}.)")
 
 
@@ -159,7 +159,7 @@ def singular_advice(problem: BoundaryValueProblem) -> str:
     )
 
 
-def stalled_advice(problem: BoundaryValueProblem, newton: Newton) -> str:
+def advice_on_stall(problem: BoundaryValueProblem, newton: Newton) -> str:
     first = "zero" if problem.start is None else "the start that was given"
     level = "the mean of the prescribed values" if len(problem.fixed) else "the level of balance"
     return (

@@ -96,7 +96,7 @@ def is_crs_text(text: str) -> bool:
     return is_code or "+proj=" in text or WKT.match(text.strip()) is not None
 
 
-def parsed_crs(text: str) -> Any | None:
+def parse_crs(text: str) -> Any | None:
     """What pyproj makes of it; None where it knows nothing, or is not there to ask."""
     if find_spec("pyproj") is None:
         return None
@@ -111,7 +111,7 @@ def same_crs(one: str, other: str) -> bool:
     """Whether two texts mean the same; where nobody can tell, they may."""
     if one.strip() == other.strip():
         return True
-    first, second = parsed_crs(one), parsed_crs(other)
+    first, second = parse_crs(one), parse_crs(other)
     if first is not None and second is not None:
         return bool(first.equals(second, ignore_axis_order=True))
     codes = epsg_code(one), epsg_code(other)
@@ -126,7 +126,7 @@ def short_crs(text: str) -> str:
 
 def length_unit(crs: str | None) -> str | None:
     """What the coordinates count in: "m", "km", "ft", "degrees"; None where it is not known."""
-    found = None if crs is None else parsed_crs(crs)
+    found = None if crs is None else parse_crs(crs)
     if found is None or not found.axis_info:
         return None
     if found.is_geographic:
@@ -138,11 +138,11 @@ def length_unit(crs: str | None) -> str | None:
 
 def is_geographic(crs: str) -> bool:
     """Whether coordinates are longitude and latitude."""
-    found = parsed_crs(crs)
+    found = parse_crs(crs)
     return epsg_code(crs) == LON_LAT if found is None else bool(found.is_geographic)
 
 
-def projected(
+def project(
     points: Float[np.ndarray, "point 2"], source: str, target: str
 ) -> Float[np.ndarray, "point 2"]:
     """Points of one crs in another, x or longitude first in both."""
@@ -155,7 +155,7 @@ def projected(
             "both into the same coordinates."
         )
     for text in (source, target):
-        if parsed_crs(text) is None:
+        if parse_crs(text) is None:
             raise RieszError(f"the crs {short_crs(text)!r} is not known to pyproj.")
     if is_geographic(source):
         check_degrees(points, target)
@@ -192,11 +192,11 @@ def check_degrees(degrees: Float[np.ndarray, "point 2"], target: str | None = No
 
 def place_on_earth(points: Float[np.ndarray, "point 2"], crs: str) -> str | None:
     """Where the middle of some points is, with the country, by which swapped ones are noticed."""
-    if parsed_crs(crs) is None:
+    if parse_crs(crs) is None:
         return None
     middle = (points.min(axis=0) + points.max(axis=0))[None] / 2
     try:
-        (longitude, latitude) = projected(middle, crs, LON_LAT)[0].tolist()
+        (longitude, latitude) = project(middle, crs, LON_LAT)[0].tolist()
     except RieszError:  # no place on Earth has such coordinates
         return None
     told = f"{abs(longitude):.4g}° {'W' if longitude < 0 else 'E'}, "
@@ -234,7 +234,7 @@ def metric_crs(degrees: Float[np.ndarray, "point 2"]) -> str:
 
 def where_used(degrees: Float[np.ndarray, "point 2"], crs: str) -> Bool[np.ndarray, " point"]:
     """Which places in degrees lie in the area of a projection; none where that is not known."""
-    found = parsed_crs(crs)
+    found = parse_crs(crs)
     if found is None or found.is_geographic or found.area_of_use is None:
         return np.zeros(len(degrees), bool)
     area = found.area_of_use

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import ConvexHull, Delaunay, KDTree
 
 from riesz.errors import MeshError
-from riesz.geometry.outline import Outline, kept_vertices, outline_from
+from riesz.geometry.outline import Outline, outline_from, vertices_to_keep
 
 Points = Float[np.ndarray, "n 2"]
 
@@ -36,7 +36,7 @@ def hull_outline(points: Points, margin: float, concave: float | None = None) ->
         ring = rim[dig(rim, concave)]
     fixed = np.zeros(len(ring), dtype=bool)
     # Neighbouring discs leave edges far shorter than the margin, which would make tiny cells.
-    return outline_from(ring[kept_vertices(ring, fixed, points, margin / 5)])
+    return outline_from(ring[vertices_to_keep(ring, fixed, points, margin / 5)])
 
 
 def check_cloud(points: Points) -> None:

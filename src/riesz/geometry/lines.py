@@ -175,7 +175,7 @@ def lines_of(geometry: Any) -> list[Line]:
     lines = lines_in(geometry) if isinstance(geometry, Mapping) else lines_of_arrays(geometry)
     if not lines:
         raise MeshError("the geometry holds no line: give at least two points.")
-    return [checked_line(line) for line in lines]
+    return [check_line(line) for line in lines]
 
 
 def polygons_of(geometry: Any) -> list[list[Line]]:
@@ -205,7 +205,7 @@ def is_point(entry: Any) -> bool:
     )
 
 
-def checked_line(line: Any) -> Line:
+def check_line(line: Any) -> Line:
     vertices = as_points(line, "line")
     if len(vertices) < 2:
         raise MeshError(f"a line has {len(vertices)} points: give at least two.")

@@ -81,7 +81,7 @@ def outline_from(polygon: Any) -> Outline:
         return polygon
     geometry = getattr(polygon, "__geo_interface__", polygon)
     if not isinstance(geometry, Mapping):
-        return Outline(((oriented(distinct_vertices(as_points(geometry, "polygon")), 1),),))
+        return Outline(((orient(distinct_vertices(as_points(geometry, "polygon")), 1),),))
     return Outline(tuple(part_from(c, i) for i, c in enumerate(polygons_in(geometry))))
 
 
@@ -95,7 +95,7 @@ def part_from(coordinates, part: int) -> Part:
                 f"the {name} is not closed: it starts at {ring[0].tolist()} and ends at "
                 f"{ring[-1].tolist()}; repeat its first vertex at the end, or mend the file."
             )
-        rings.append(oriented(distinct_vertices(ring), -1 if index else 1))
+        rings.append(orient(distinct_vertices(ring), -1 if index else 1))
     return tuple(rings)
 
 
@@ -108,7 +108,7 @@ def distinct_vertices(ring: Float[np.ndarray, "given 2"]) -> Float[np.ndarray, "
     return ring[(ring != np.roll(ring, -1, axis=0)).any(axis=1)]
 
 
-def oriented(ring: Float[np.ndarray, "vertex 2"], sign: int) -> Float[np.ndarray, "vertex 2"]:
+def orient(ring: Float[np.ndarray, "vertex 2"], sign: int) -> Float[np.ndarray, "vertex 2"]:
     return ring[::-1].copy() if len(ring) and ring_area(ring) * sign < 0 else ring
 
 
@@ -262,7 +262,7 @@ def simplify_outline(
     for index, ring in enumerate(rings):
         fixed = np.array([tuple(vertex) in shared for vertex in ring.tolist()])
         others = np.concatenate([*rings[:index], *rings[index + 1 :], keep_inside])
-        rings[index] = ring[kept_vertices(ring, fixed, others, tolerance)]
+        rings[index] = ring[vertices_to_keep(ring, fixed, others, tolerance)]
     thinned = iter(rings)
     simple = Outline(tuple(tuple(next(thinned) for _ in part) for part in outline.parts))
     check_same_area(outline, simple, tolerance)
@@ -278,7 +278,7 @@ def check_same_area(outline: Outline, simple: Outline, tolerance: float) -> None
         )
 
 
-def kept_vertices(
+def vertices_to_keep(
     ring: Float[np.ndarray, "vertex 2"],
     fixed: Bool[np.ndarray, " vertex"],
     others: Float[np.ndarray, "other 2"],

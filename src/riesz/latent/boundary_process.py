@@ -23,7 +23,7 @@ from riesz.latent.field import (
 from riesz.latent.gaussian_process import KernelField, ScaledField, variance_kept
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import asked_for, farthest_points
+from riesz.latent.representatives import farthest_points, format_request
 from riesz.latent.scales import LearnedScales, inducing_factor
 from riesz.mesh.facets import boundary_node_mask
 from riesz.mesh.mesh import Mesh
@@ -104,7 +104,7 @@ class BoundaryGP(AbstractFieldPrior):
         spread = np.hypot(float(kernel.sd), trend_sd)
         description = (
             f"boundary GP, {kernel.describe()}, {len(places)} points of the boundary"
-            f"{asked_for(self.inducing, len(places))} keep "
+            f"{format_request(self.inducing, len(places))} keep "
             f"{100 * variance_kept(kernel, places, factor, rim):.1f} % of the variance, about a "
             f"linear trend with sd {trend_sd:.4g}, "
             f"{range_text(mean_at_nodes(self.mean, mesh), np.atleast_1d(spread), None)} in the "

@@ -16,14 +16,14 @@ from jaxtyping import Array, Float
 from scipy.spatial.distance import cdist
 
 from riesz.arrays import on_device
-from riesz.latent.kernels import AbstractKernel, Matern32, known_length_scale
+from riesz.latent.kernels import AbstractKernel, Matern32, length_scale_of
 from riesz.latent.scales import (
     JITTER,
     LearnedScales,
     covariances,
     inducing_factor,
-    moved,
     num_scales,
+    rescale_kernel,
     with_scales,
 )
 
@@ -81,7 +81,7 @@ class LocalEffect(eqx.Module):
 
     def by_rest(self, scales: Float[np.ndarray, " scale"]) -> Float[np.ndarray, "sensor place"]:
         """What each of the other coordinates of its prior adds at the sensors, on the host."""
-        kernel, places = moved(self.kernel, SPREAD, scales), np.asarray(self.places, float)
+        kernel, places = rescale_kernel(self.kernel, SPREAD, scales), np.asarray(self.places, float)
         near = kernel.matrix(places, np.asarray(self.points, float))
         return sla.solve_triangular(inducing_factor(kernel, places), near, lower=True).T
 
@@ -121,7 +121,7 @@ class LocalEffect(eqx.Module):
         return self.kernel.profile(cdist(points / length, others / length, "sqeuclidean"), np)
 
     def describe(self) -> str:
-        sd, length = float(self.kernel.sd), float(known_length_scale(self.kernel)[0])
+        sd, length = float(self.kernel.sd), float(length_scale_of(self.kernel)[0])
         return f"what neighbours share: sd about {sd:.4g}, range about {length:.4g}, both learned"
 
 

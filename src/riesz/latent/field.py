@@ -64,7 +64,7 @@ class AbstractField(eqx.Module):
         self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
     ) -> Float[np.ndarray, "draw chosen"]:
         """For many draws, at some nodes; where that is quick, without a program."""
-        return np.asarray(programmed_draws(self, on_device(weights)))[:, some]
+        return np.asarray(draws_on_device(self, on_device(weights)))[:, some]
 
     @property
     def is_log(self) -> bool:
@@ -77,7 +77,7 @@ class AbstractField(eqx.Module):
 
 
 @eqx.filter_jit
-def programmed_draws(
+def draws_on_device(
     field: AbstractField, weights: Float[Array, "draw weight"]
 ) -> Float[Array, "draw node"]:
     return jax.lax.map(field.nodal, weights)
@@ -207,11 +207,11 @@ def over_nodes(
     return jax.lax.map(function, nodes, batch_size=NODES_AT_ONCE)
 
 
-def transformed(transform: Transform | None, value: Float[Array, "..."]) -> Float[Array, "..."]:
+def apply_transform(transform: Transform | None, value: Float[Array, "..."]) -> Float[Array, "..."]:
     return value if transform is None else transform(value)
 
 
-def transformed_on_host(
+def apply_transform_on_host(
     transform: Transform | None, values: Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
     if transform is None:
@@ -293,7 +293,9 @@ def range_text(
     middle: Float[np.ndarray, " node"], sd: Float[np.ndarray, " #node"], transform: Transform | None
 ) -> str:
     """Where values of the field lie before the data are seen, in physical units."""
-    low, median, high = (transformed_on_host(transform, middle + k * sd) for k in (-1.96, 0, 1.96))
+    low, median, high = (
+        apply_transform_on_host(transform, middle + k * sd) for k in (-1.96, 0, 1.96)
+    )
     ends = np.concatenate([low, high])
     if np.ptp(median) <= 1e-9 * np.abs(median).max(initial=0.0):
         about = f"median {median[0]:.4g}"
@@ -315,20 +317,20 @@ class NodalField(AbstractField):
         corners, mean = cell_values(local, "field known at the nodes")
         values = weights[corners] + mean
         inside = sum(values[i] * shape for i, shape in enumerate(point.barycentric))
-        return transformed(self.transform, jnp.asarray(inside))
+        return apply_transform(self.transform, jnp.asarray(inside))
 
     @property
     def is_log(self) -> bool:
         return self.transform is jnp.exp
 
     def nodal(self, weights: Weights) -> Float[Array, " node"]:
-        return transformed(self.transform, self.mean + weights)
+        return apply_transform(self.transform, self.mean + weights)
 
     def nodal_draws(
         self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
     ) -> Float[np.ndarray, "draw chosen"]:
         values = np.asarray(weights)[:, some] + np.asarray(self.mean)[some]
-        return transformed_on_host(self.transform, values)
+        return apply_transform_on_host(self.transform, values)
 
     def degree(self) -> int:
         return 1 if self.transform is None else super().degree()

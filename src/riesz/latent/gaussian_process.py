@@ -33,18 +33,18 @@ from riesz.latent.field import (
     Scalar,
     Transform,
     Weights,
+    apply_transform,
+    apply_transform_on_host,
     as_mean,
     mean_at,
     mean_at_nodes,
     mean_at_places,
     over_nodes,
     range_text,
-    transformed,
-    transformed_on_host,
 )
-from riesz.latent.kernels import AbstractKernel, kernel_on, known_length_scale
+from riesz.latent.kernels import AbstractKernel, kernel_on, length_scale_of
 from riesz.latent.latent import AbstractFieldPrior
-from riesz.latent.representatives import asked_for, spread_nodes
+from riesz.latent.representatives import format_request, spread_nodes
 from riesz.latent.scales import (
     Factor,
     LearnedScales,
@@ -52,8 +52,8 @@ from riesz.latent.scales import (
     covariance_factor,
     covariances,
     inducing_factor,
-    moved,
     num_scales,
+    rescale_kernel,
     scale_labels,
     with_scales,
 )
@@ -102,7 +102,7 @@ class ScaledField(AbstractFieldLatent):
         found[:, count + own :] = np.asarray(self.rest) * draws[:, count + own :]
         places = np.asarray(self.inducing, float)
         for scales, rows in by_scales(draws[:, :count]):
-            kernel = moved(self.kernel, self.spread, scales)
+            kernel = rescale_kernel(self.kernel, self.spread, scales)
             factor = inducing_factor(kernel, places)
             found[rows, 0], found[rows, 1:count] = kernel.sd, kernel.lengths
             rest = draws[rows, count : count + own]
@@ -115,7 +115,7 @@ class ScaledField(AbstractFieldLatent):
         """The sd and the length scales."""
         count = self.num_scales
         moved = coordinates[1:count] * self.spread.length
-        lengths = known_length_scale(self.kernel) * jnp.exp(moved)
+        lengths = length_scale_of(self.kernel) * jnp.exp(moved)
         return jnp.concatenate(
             [(self.kernel.sd * jnp.exp(coordinates[0] * self.spread.sd))[None], lengths]
         )
@@ -180,7 +180,7 @@ class ScaledNodes(AbstractFieldLatent):
         self, scales: Float[np.ndarray, " scale"]
     ) -> tuple[Factor, Float[np.ndarray, "inducing node"]]:
         """The factor of the inducing points' covariance, and their covariances with the nodes."""
-        kernel = moved(self.weights.kernel, self.weights.spread, scales)
+        kernel = rescale_kernel(self.weights.kernel, self.weights.spread, scales)
         places = np.asarray(self.weights.inducing, float)
         return inducing_factor(kernel, places), kernel.matrix(places, np.asarray(self.nodes, float))
 
@@ -230,7 +230,7 @@ class KernelField(AbstractPlaceField):
             count = num_scales(kernel)
             kernel, weights = with_scales(kernel, weights[:count]), weights[count:]
         covariances = jax.vmap(lambda inducing: kernel(x, inducing))(self.inducing)
-        return transformed(self.transform, mean_at(self.mean, x) + covariances @ weights)
+        return apply_transform(self.transform, mean_at(self.mean, x) + covariances @ weights)
 
     @property
     def is_log(self) -> bool:
@@ -255,7 +255,7 @@ class KernelField(AbstractPlaceField):
         for scales, rows in by_scales(weights[:, :count]):
             kernel = own._replace(sd=scales[0], lengths=scales[1:]) if self.learned else own
             values[rows] += weights[rows, count:] @ kernel.matrix(places, points)
-        return transformed_on_host(self.transform, values)
+        return apply_transform_on_host(self.transform, values)
 
 
 def as_inducing(value: Any) -> int | Places:
@@ -293,7 +293,7 @@ class GP(AbstractFieldPrior):
         mean = mean_at_nodes(self.mean, mesh)
         description = (
             f"GP field, {kernel.describe()}, {len(places)} inducing points"
-            f"{asked_for(self.inducing, len(places))} keep "
+            f"{format_request(self.inducing, len(places))} keep "
             f"{100 * variance_kept(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )

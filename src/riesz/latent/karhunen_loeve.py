@@ -23,12 +23,12 @@ from riesz.latent.field import (
     GaussianField,
     Mean,
     Transform,
+    apply_transform,
+    apply_transform_on_host,
     as_mean,
     cell_values,
     mean_at_nodes,
     range_text,
-    transformed,
-    transformed_on_host,
 )
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
@@ -56,20 +56,20 @@ class InterpolatedField(AbstractField):
         # The basis first: it is the same for all samples of the weights.
         functions = sum(basis[:, i] * shape for i, shape in enumerate(point.barycentric))
         middle = sum(mean[i] * shape for i, shape in enumerate(point.barycentric))
-        return transformed(self.transform, middle + functions @ weights)
+        return apply_transform(self.transform, middle + functions @ weights)
 
     @property
     def is_log(self) -> bool:
         return self.transform is jnp.exp
 
     def nodal(self, weights: Float[Array, " weight"]) -> Float[Array, " node"]:
-        return transformed(self.transform, self.mean + weights @ self.basis)
+        return apply_transform(self.transform, self.mean + weights @ self.basis)
 
     def nodal_draws(
         self, weights: Float[np.ndarray, "draw weight"], some: Chosen = ALL
     ) -> Float[np.ndarray, "draw chosen"]:
         basis, mean = (np.asarray(one, float) for one in (self.basis, self.mean))
-        return transformed_on_host(self.transform, mean[some] + weights @ basis[:, some])
+        return apply_transform_on_host(self.transform, mean[some] + weights @ basis[:, some])
 
 
 class KarhunenLoeve(AbstractFieldPrior):
@@ -91,7 +91,7 @@ class KarhunenLoeve(AbstractFieldPrior):
 
     def on(self, mesh: Mesh) -> GaussianField:
         kernel = kernel_on(self.kernel, mesh)
-        basis = scaled_eigenfunctions(mesh, kernel, self.num_terms)
+        basis = karhunen_loeve_basis(mesh, kernel, self.num_terms)
         mean = mean_at_nodes(self.mean, mesh)
         sd = np.sqrt(np.sum(basis**2, axis=0))
         kept = variance_kept(mesh, kernel, basis)
@@ -104,7 +104,7 @@ class KarhunenLoeve(AbstractFieldPrior):
         return GaussianField(field, description, self.num_terms)
 
 
-def scaled_eigenfunctions(
+def karhunen_loeve_basis(
     mesh: Mesh, kernel: AbstractKernel, num_terms: int, dense_nodes: int = DENSE_NODES
 ) -> Float[np.ndarray, "term node"]:
     r"""$\sqrt{\lambda_k}\,\phi_k$ at the nodes, largest first, each positive where it is largest.

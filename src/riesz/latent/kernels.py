@@ -62,7 +62,7 @@ class AbstractKernel(eqx.Module):
 
     def __call__(self, x: Float[Array, " dim"], y: Float[Array, " dim"]) -> Float[Array, ""]:
         """The covariance of the field's values at two points."""
-        scaled = (x - y) / known_length_scale(self)
+        scaled = (x - y) / length_scale_of(self)
         return self.sd**2 * self.profile(jnp.sum(scaled**2), jnp)
 
     def matrix(
@@ -73,11 +73,11 @@ class AbstractKernel(eqx.Module):
 
     def on_host(self) -> "HostKernel":
         return HostKernel(
-            self.profile, float(self.sd), np.asarray(known_length_scale(self), np.float64)
+            self.profile, float(self.sd), np.asarray(length_scale_of(self), np.float64)
         )
 
     def describe(self) -> str:
-        scales = " x ".join(f"{scale:.4g}" for scale in np.asarray(known_length_scale(self)))
+        scales = " x ".join(f"{scale:.4g}" for scale in np.asarray(length_scale_of(self)))
         return f"{type(self).__name__} with length scale {scales} and sd {float(self.sd):.4g}"
 
 
@@ -125,7 +125,7 @@ class RBF(AbstractKernel):
         return xp.exp(-squared / 2)
 
 
-def known_length_scale(kernel: AbstractKernel) -> Float[Array, " axis"]:
+def length_scale_of(kernel: AbstractKernel) -> Float[Array, " axis"]:
     if kernel.length_scale is None:
         raise RieszError(
             f"{type(kernel).__name__} has no length scale: give length_scale=..., or use it in a "

@@ -140,7 +140,7 @@ class Parametric(AbstractLatent):
         return np.quantile(np.asarray(draws), ndtr(PLACES), axis=0)
 
     def describe(self) -> str:
-        low, middle, high = (spoken(np.asarray(one)) for one in self.levels())
+        low, middle, high = (format_values(np.asarray(one)) for one in self.levels())
         return f"{kind_of(self.distribution)}, 95 % within {low} .. {high}, median {middle}"
 
 
@@ -168,8 +168,8 @@ def parametric(prior: dist.Distribution, name: str) -> Parametric:
         low, high = (latent.where_all_are(place) for place in (-1.0, 1.0))
         if not np.all(np.asarray(low) < np.asarray(high)):
             raise RieszError(
-                f"the prior of {name!r} goes from {spoken(low)} to {spoken(high)} within a "
-                "standard deviation: its parameters are reversed, or leave it no room."
+                f"the prior of {name!r} goes from {format_values(low)} to {format_values(high)} "
+                "within a standard deviation: its parameters are reversed, or leave it no room."
             )
     return latent
 
@@ -178,7 +178,7 @@ def kind_of(prior: dist.Distribution) -> str:
     return type(plain(prior)).__name__
 
 
-def spoken(values: Float[Array | np.ndarray, "..."]) -> str:
+def format_values(values: Float[Array | np.ndarray, "..."]) -> str:
     if values.ndim == 0:
         return f"{float(values):.4g}"
     return "(" + ", ".join(f"{v:.4g}" for v in np.asarray(values).ravel()) + ")"

@@ -34,7 +34,7 @@ def spread_nodes(mesh: Mesh, count: int, scales: Float[np.ndarray, " axis"]) -> 
     return candidates[farthest_points(mesh.nodes[candidates] / scales, count)]
 
 
-def asked_for(count: object, found: int) -> str:
+def format_request(count: object, found: int) -> str:
     """In words, where a mesh has fewer nodes than were asked for."""
     is_cut = isinstance(count, int) and count > found
     return f" (of {count} that were asked for: there are no more nodes)" if is_cut else ""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from riesz.errors import RieszError
-from riesz.latent.kernels import AbstractKernel, HostKernel, known_length_scale
+from riesz.latent.kernels import AbstractKernel, HostKernel, length_scale_of
 
 Places = Float[np.ndarray, "inducing dim"]
 
@@ -54,10 +54,10 @@ def scale_labels(num_lengths: int) -> tuple[str, ...]:
 
 def num_scales(kernel: AbstractKernel) -> int:
     """One sd, and a length for all axes or one for each."""
-    return 1 + len(known_length_scale(kernel))
+    return 1 + len(length_scale_of(kernel))
 
 
-def moved(
+def rescale_kernel(
     kernel: AbstractKernel, spread: LearnedScales, scales: Float[np.ndarray, " scale"]
 ) -> HostKernel:
     """The kernel at given coordinates of its scales, on the host."""

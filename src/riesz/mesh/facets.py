@@ -15,7 +15,7 @@ from riesz.mesh.rows import (
     index_type,
     number_rows,
     row_groups,
-    sorted_columns,
+    sort_columns,
 )
 
 
@@ -36,18 +36,18 @@ def local_facets(dim: int) -> Int[np.ndarray, "corner dim"]:
     return np.array([[j for j in corners if j != i] for i in corners])
 
 
-def sorted_cell_facets(
+def facets_of_cells(
     cells: Int[np.ndarray, "cell corner"],
 ) -> Int[np.ndarray, "dim cell_times_corner"]:
     """All facets of all cells, cell by cell, each with its nodes sorted; by columns."""
-    return sorted_parts(cells, local_facets(cells.shape[1] - 1))
+    return parts_of_cells(cells, local_facets(cells.shape[1] - 1))
 
 
-def sorted_parts(
+def parts_of_cells(
     cells: Int[np.ndarray, "cell corner"], parts: Int[np.ndarray, "part width"]
 ) -> Columns:
     """Those corners of each cell, cell by cell, each part with its nodes sorted; by columns."""
-    return sorted_columns(np.stack([cells.take(one, axis=1).ravel() for one in parts.T]))
+    return sort_columns(np.stack([cells.take(one, axis=1).ravel() for one in parts.T]))
 
 
 def small_cells(mesh: Mesh) -> Int[np.ndarray, "cell corner"]:
@@ -57,7 +57,7 @@ def small_cells(mesh: Mesh) -> Int[np.ndarray, "cell corner"]:
 
 def boundary_facets(mesh: Mesh) -> FacetSet:
     """Facets that belong to one cell only."""
-    order, starts, _ = groups = row_groups(sorted_cell_facets(small_cells(mesh)), mesh.num_nodes)
+    order, starts, _ = groups = row_groups(facets_of_cells(small_cells(mesh)), mesh.num_nodes)
     counts = groups.counts
     if counts.max() > 2:
         cell, opposite = divmod(int(order[starts[counts.argmax()]]), mesh.dim + 1)
@@ -89,7 +89,7 @@ def find_facets(
     cells = mesh.cells if among is None else mesh.cells[among]
     (near,) = np.nonzero(marked[cells].sum(axis=1) >= mesh.dim)
     wanted = np.sort(nodes, axis=1).T
-    place = find_rows(sorted_cell_facets(cells[near]), wanted, mesh.num_nodes)
+    place = find_rows(facets_of_cells(cells[near]), wanted, mesh.num_nodes)
     (missing,) = np.nonzero(place < 0)
     if missing.size:
         raise MeshError(
@@ -140,7 +140,7 @@ def cell_edges(mesh: Mesh) -> tuple[Int[np.ndarray, "edge 2"], Int[np.ndarray, "
     Local edges run over the pairs of corners in lexicographic order: 01, 02, 12, and so on.
     """
     pairs = np.array(list(combinations(range(mesh.dim + 1), 2)))
-    ends = sorted_parts(small_cells(mesh), pairs)
+    ends = parts_of_cells(small_cells(mesh), pairs)
     number, groups = number_rows(ends, mesh.num_nodes)
     return groups.distinct.T, number.reshape(mesh.num_cells, len(pairs))
 

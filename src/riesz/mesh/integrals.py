@@ -114,7 +114,7 @@ def in_rings(mesh: Mesh, rings: list[Line]) -> WeightedPoints:
     for cell in np.flatnonzero(~away):
         area, moment = 0.0, np.zeros(2)
         for number, ring in enumerate(rings):
-            part, own = moments(clipped(ring, corners[cell]))
+            part, own = moments(clip_ring(ring, corners[cell]))
             sign = (-1 if number else 1) * np.sign(ring_area(ring))
             area, moment = area + sign * part, moment + sign * own
         if area > ROUNDING * reach[cell] ** 2:
@@ -126,7 +126,7 @@ def in_rings(mesh: Mesh, rings: list[Line]) -> WeightedPoints:
     return WeightedPoints(cell, inside, np.concatenate(weights))
 
 
-def clipped(ring: Line, triangle: Float[np.ndarray, "3 2"]) -> Line:
+def clip_ring(ring: Line, triangle: Float[np.ndarray, "3 2"]) -> Line:
     """What of a ring lies in a triangle (Sutherland & Hodgman 1974).
 
     Where the ring leaves the triangle and comes back, it runs to and fro along an edge: areas and

@@ -47,7 +47,7 @@ def stretches_in_cells(mesh: Mesh, starts: Ends, ends: Ends) -> Stretches:
     inside = starts[crossing] + first[crossing, None] * along[crossing]
     reached = starts[crossing] + last[crossing, None] * along[crossing]
     # Steps of the size of most cells have few of them near.
-    owner, step_starts, step_ends = divided(inside, reached, 2 * groups[0].reach)
+    owner, step_starts, step_ends = divide_segments(inside, reached, 2 * groups[0].reach)
     found = passages(mesh, groups, step_starts, step_ends)
     step, cell, share = shares(found)
     length = share * np.linalg.norm(step_ends - step_starts, axis=1)[step]
@@ -58,13 +58,13 @@ def within_box(
     starts: Ends, ends: Ends, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]
 ) -> tuple[Float[np.ndarray, " segment"], Float[np.ndarray, " segment"]]:
     """Fractions of segments between which they lie in a box: the first above the last if never."""
-    return clipped(
+    return clip_segments(
         np.concatenate([starts - low, high - starts], axis=1),
         np.concatenate([ends - low, high - ends], axis=1),
     )
 
 
-def clipped(
+def clip_segments(
     at_start: Float[np.ndarray, "segment side"], at_end: Float[np.ndarray, "segment side"]
 ) -> tuple[Float[np.ndarray, " segment"], Float[np.ndarray, " segment"]]:
     """Fractions between which linear functions, given at both ends, are all positive or zero."""
@@ -77,7 +77,7 @@ def clipped(
     return np.where(never, 1.0, enter), np.where(never, 0.0, leave)
 
 
-def divided(
+def divide_segments(
     starts: Ends, ends: Ends, longest: float
 ) -> tuple[Int[np.ndarray, " step"], StepEnds, StepEnds]:
     """Segments in equal steps: which segment each is of, and its ends."""
@@ -103,7 +103,7 @@ def passages(mesh: Mesh, groups: list[SizeGroup], starts: StepEnds, ends: StepEn
         cells.append(group.members[np.concatenate([*near, []]).astype(int)])
     step, cell = np.concatenate(steps), np.concatenate(cells)
     corners = mesh.nodes[mesh.cells[cell]]
-    enter, leave = clipped(
+    enter, leave = clip_segments(
         barycentric_coordinates(corners, starts[step]) + ROUNDING,
         barycentric_coordinates(corners, ends[step]) + ROUNDING,
     )

@@ -169,7 +169,7 @@ def locate(
         )
     if tolerance is not None and not (isinstance(tolerance, Number) and tolerance >= 0):
         raise MeshError(f"the tolerance is {tolerance!r}: give a length in the mesh's unit, or 0.")
-    places = checked_points(mesh, points)
+    places = check_points(mesh, points)
     location = locate_within(mesh, places)
     if tolerance is not None:
         location = with_near_points(mesh, places, location, tolerance)
@@ -272,7 +272,7 @@ def outside_error(mesh: Mesh, points: Points, inside: Bool[np.ndarray, " point"]
     )
 
 
-def checked_points(mesh: Mesh, points: ArrayLike) -> Points:
+def check_points(mesh: Mesh, points: ArrayLike) -> Points:
     try:
         places = np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

@@ -113,11 +113,11 @@ def refine(mesh: Mesh) -> Refinement:
     }
     parent = np.repeat(np.arange(mesh.num_cells), num_children)
     prolongation = midpoint_prolongation(mesh.num_nodes, edges)
-    fine = unchecked(mesh, nodes, children.reshape(-1, mesh.dim + 1), facets, regions)
+    fine = mesh_unchecked(mesh, nodes, children.reshape(-1, mesh.dim + 1), facets, regions)
     return Refinement(fine, parent, prolongation)
 
 
-def unchecked(mesh: Mesh, *parts: Any) -> Mesh:
+def mesh_unchecked(mesh: Mesh, *parts: Any) -> Mesh:
     """A mesh of other nodes, cells, facets and regions.
 
     It is not looked through as others are: parts of a mesh that was have nothing to be found.

@@ -22,7 +22,7 @@ def index_type(count: int) -> np.dtype:
     return np.dtype(np.int32 if count <= np.iinfo(np.int32).max else np.int64)
 
 
-def grouped(
+def group_by_key(
     keys: Positions, num_keys: int, carried: Shaped[np.ndarray, " row"] | None = None
 ) -> tuple[Positions, Int[np.ndarray, " keys_plus_one"], Shaped[np.ndarray, " row"]]:
     """Positions of each key in ascending order, key by key, and where those of each key begin.
@@ -58,7 +58,7 @@ def row_groups(columns: Columns, num_nodes: int) -> RowGroups:
         order = np.lexsort(columns[::-1])
         ordered = list(columns[:, order])
     else:
-        order, ordered = counted_order(columns, num_nodes)
+        order, ordered = counting_sort(columns, num_nodes)
     new = np.zeros(count, dtype=bool)
     new[:1] = True
     for column in ordered:
@@ -70,7 +70,7 @@ RECORDS = {1: np.int32, 2: np.int64, 3: np.complex128, 4: np.complex128}
 """Types at least as wide as so many indices: SciPy moves their bytes and does not look inside."""
 
 
-def counted_order(columns: Columns, num_nodes: int) -> tuple[Positions, list[Positions]]:
+def counting_sort(columns: Columns, num_nodes: int) -> tuple[Positions, list[Positions]]:
     """The order of the rows, and their columns in it, by counting sorts from the last column on.
 
     Each carries along what the next ones need: to gather that afterwards would take twice as long.
@@ -83,7 +83,7 @@ def counted_order(columns: Columns, num_nodes: int) -> tuple[Positions, list[Pos
         for place, column in zip(indices_in(record), [order, *ordered], strict=False):
             place[:] = column
         del order, ordered  # the largest meshes that fit are those that fit here
-        _, starts, record = grouped(key, num_nodes, record)
+        _, starts, record = group_by_key(key, num_nodes, record)
         order, *ordered = indices_in(record)[:width]
         ordered.insert(k, np.repeat(np.arange(num_nodes, dtype=np.int32), np.diff(starts)))
     return np.ascontiguousarray(order), ordered
@@ -112,7 +112,7 @@ def find_rows(
     return np.where(position < count, position, -1)
 
 
-def sorted_columns(columns: Columns) -> Columns:
+def sort_columns(columns: Columns) -> Columns:
     """Each row with its indices in ascending order."""
     ordered = list(columns)
     # Rows are short: exchanging neighbours takes few passes, each along memory.
@@ -139,7 +139,7 @@ def row_hashes(columns: Columns) -> UInt64[np.ndarray, " row"]:
 
 def repeats(rows: Rows) -> Bool[np.ndarray, " row"]:
     """Whether each row has the indices, in any order, of one before it."""
-    columns = sorted_columns(rows.T)
+    columns = sort_columns(rows.T)
     repeated = np.zeros(len(rows), dtype=bool)
     if may_repeat(columns):
         order = np.lexsort(columns[::-1])

@@ -172,7 +172,7 @@ def ticks_along_axes(
             raise MeshError(f"{what} has counts and ticks: give ticks along every axis or none.")
         if lower is not None or upper is not None:
             raise MeshError(f"{what} has ticks, which say where the domain ends: give no ends.")
-        return [checked_ticks(ticks) for ticks in shape]
+        return [check_ticks(ticks) for ticks in shape]
     check_counts(what, shape)
     lower = (0.0,) * dim if lower is None else lower
     upper = (1.0,) * dim if upper is None else upper
@@ -188,7 +188,7 @@ def as_axes(what: str, dim: int, shape: Any) -> list[Any]:
     return list(shape)
 
 
-def checked_ticks(ticks: Any) -> Float[np.ndarray, " tick"]:
+def check_ticks(ticks: Any) -> Float[np.ndarray, " tick"]:
     values = as_array(ticks, "ticks")
     if values.ndim != 1 or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         raise MeshError(f"ticks are {ticks!r}: give a row of finite numbers.")

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from riesz.errors import MeshError
 from riesz.mesh.mesh import Mesh, orient_cells
-from riesz.mesh.refine import unchecked
+from riesz.mesh.refine import mesh_unchecked
 from riesz.mesh.rows import number_rows
 
 AXES = ("x", "y", "z")
@@ -45,8 +45,8 @@ def mesh_slice(
     heights = mesh.nodes[:, axis] - place
     # A plane through nodes counts as one just below them, but for the lowest, with nothing there.
     above = heights > 0 if heights.min() == 0 else heights >= 0
-    cell, ends = crossed_triangles(above, mesh.cells)
-    ends = merged_ends(ends, heights)
+    cell, ends = triangles_in_plane(above, mesh.cells)
+    ends = merge_ends(ends, heights)
     number, groups = number_rows(ends.reshape(-1, 2).T, mesh.num_nodes)
     triangles = number.reshape(-1, 3)
     first, second, third = triangles.T
@@ -61,7 +61,7 @@ def mesh_slice(
     used, renumbered = np.unique(triangles[proper], return_inverse=True)
     cells = orient_cells(nodes[used], renumbered.reshape(-1, 3))
     return Slice(
-        mesh=unchecked(mesh, nodes[used], cells, {}, {}),
+        mesh=mesh_unchecked(mesh, nodes[used], cells, {}, {}),
         cell=cell[proper],
         interpolation=interpolation[used],
         num_nodes=mesh.num_nodes,
@@ -87,7 +87,7 @@ def cutting_plane(mesh: Mesh, places: tuple[float | None, ...]) -> tuple[int, fl
     return axis, float(place)
 
 
-def crossed_triangles(
+def triangles_in_plane(
     above: Bool[np.ndarray, " node"], cells: Int[np.ndarray, "cell 4"]
 ) -> tuple[Int[np.ndarray, " triangle"], Int[np.ndarray, "triangle 3 2"]]:
     """The triangles in which the plane cuts cells: a cell each, and edges with their corners on.
@@ -112,7 +112,7 @@ def crossed_triangles(
     return cell, ends
 
 
-def merged_ends(
+def merge_ends(
     ends: Int[np.ndarray, "triangle 3 2"], heights: Float[np.ndarray, " node"]
 ) -> Int[np.ndarray, "triangle 3 2"]:
     """Sorted ends of edges, or twice the one that lies in the plane itself."""

@@ -167,11 +167,11 @@ def tag_boundary(
     """Tag the boundary facets at whose midpoints `where` holds."""
     facets = boundary_facets(mesh).nodes
     midpoints = mesh.nodes[facets].mean(axis=1)
-    chosen = fulfilled(where, midpoints, name)
+    chosen = holds_at(where, midpoints, name)
     return with_boundary(mesh, name, facets[chosen], "satisfies the condition")
 
 
-def fulfilled(
+def holds_at(
     where: Callable[..., Any], middles: Float[np.ndarray, "part dim"], name: str
 ) -> Bool[np.ndarray, " part"]:
     """Whether a condition holds at the middle of each facet or cell."""
@@ -213,7 +213,7 @@ def tag_region(mesh: Mesh, name: str, where: Any) -> Mesh:
     """
     centroids = mesh.nodes[mesh.cells].mean(axis=1)
     if callable(where):
-        chosen, condition = fulfilled(where, centroids, name), "satisfies the condition"
+        chosen, condition = holds_at(where, centroids, name), "satisfies the condition"
     else:
         check_planar(mesh, name)
         chosen = inside_any(centroids, polygons_of(where))
@@ -241,7 +241,7 @@ def tag_line(mesh: Mesh, name: str, polyline: Any, tolerance: float | int) -> Me
     return Mesh(mesh.nodes, mesh.cells, {**mesh.facets, name: followed}, mesh.regions)
 
 
-def tagged_facets(mesh: Mesh, name: str) -> FacetSet:
+def facets_of_tag(mesh: Mesh, name: str) -> FacetSet:
     """The facets of a tag, each with a cell beside it; "boundary" always names all of it."""
     if name in mesh.facets:
         return find_facets(mesh, mesh.facets[name], name)

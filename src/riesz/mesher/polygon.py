@@ -135,7 +135,7 @@ def mesh_from_polygon(
         check_length("simplify", simplify)
         outline = simplify_outline(outline, simplify, kept)
     check_count(outline, max_edge)
-    skeleton, names = skeleton_of(outline, named_lines(lines))
+    skeleton, names = skeleton_of(outline, lines_by_name(lines))
     rings = outline_edges(outline)
     skeleton, survey = fill(skeleton, rings, field, min_edge or 0.0)
     return extract_mesh(skeleton, survey, names, outline.area)
@@ -208,7 +208,7 @@ def size_field(near, max_edge, min_edge, near_edge, grading) -> SizeField:
     return with_sources(uniform_size(max_edge, float(grading)), near, np.full(len(near), wanted))
 
 
-def named_lines(lines: Mapping[str, Any] | None) -> dict[str, list[Line]]:
+def lines_by_name(lines: Mapping[str, Any] | None) -> dict[str, list[Line]]:
     """The lines of each name, checked."""
     named = {}
     for name, geometry in (lines or {}).items():

@@ -146,7 +146,7 @@ def conform(
         unfit = sides[:, 0] < 0
         if not unfit.any():
             survey = survey_cells(skeleton, mesh, sides, rings)
-            unfit = encroached(survey, skeleton)
+            unfit = is_encroached(survey, skeleton)
             if longest is not None:
                 unfit |= too_long(skeleton, longest, slack)
             if not unfit.any():
@@ -166,7 +166,7 @@ def survey_cells(skeleton: Skeleton, mesh: Triangulation, sides: Pairs, rings: R
     return Survey(mesh, sides, inside(middles, *rings)[region], capped)
 
 
-def encroached(survey: Survey, skeleton: Skeleton) -> Bool[np.ndarray, " segment"]:
+def is_encroached(survey: Survey, skeleton: Skeleton) -> Bool[np.ndarray, " segment"]:
     """Whether the apex of a cell beside each segment sees it at an obtuse angle."""
     mesh = survey.mesh
     apex = mesh.points[apexes(mesh, survey.sides)]

@@ -44,7 +44,7 @@ def check_whole(values: Float[np.ndarray, " sensor"], what: str) -> None:
         )
 
 
-def unlinked(link: str, state: Float[Array, " sensor"]) -> Float[Array, " sensor"]:
+def inverse_link(link: str, state: Float[Array, " sensor"]) -> Float[Array, " sensor"]:
     """What is expected, from what the state says."""
     if link == IDENTITY:
         return state
@@ -83,7 +83,7 @@ class Poisson(AbstractCounts):
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         exposure = self.parameters(z)["exposure"].astype(predicted.dtype)
-        return dist.Poisson(exposure * unlinked(self.link, predicted))
+        return dist.Poisson(exposure * inverse_link(self.link, predicted))
 
     @property
     def observation_distribution(self) -> AbstractObservationDistribution:
@@ -111,7 +111,7 @@ class NegativeBinomial(AbstractCounts):
 
     def distribution(self, predicted: Float[Array, " sensor"], z: PyTree) -> dist.Distribution:
         own = {key: value.astype(predicted.dtype) for key, value in self.parameters(z).items()}
-        mean = own["exposure"] * unlinked(self.link, predicted)
+        mean = own["exposure"] * inverse_link(self.link, predicted)
         return dist.NegativeBinomial2(mean, jnp.broadcast_to(own["concentration"], mean.shape))
 
     @property

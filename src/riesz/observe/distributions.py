@@ -1,8 +1,8 @@
-"""How measurements scatter about what the state says, on the host, where nothing is compiled.
+"""Observation distributions: measurements given what the state says, on the host.
 
-New ones by quantiles, so that one probability may serve many places. Parameters are those of the
-likelihood, one row a draw. Of those that were made, tails tell where in their distribution they
-stand; what they scatter about, and by which sd, says all of it for each of these kinds.
+New measurements come from quantiles, so that one probability may serve many points. Parameters are
+those of the likelihood, one row a draw. For measurements that were made, tails give their place in
+the distribution, by its location and sd.
 """
 
 from abc import abstractmethod
@@ -73,9 +73,9 @@ class AbstractObservationDistribution(eqx.Module):
 
     is_discrete = False
 
-    @abstractmethod
     def location(self, said: Values, parameters: Parameters) -> Values:
-        """What measurements scatter about, in their unit."""
+        """The centre of the distribution, in the unit of measurements: mean or median."""
+        return said
 
     @abstractmethod
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
@@ -89,16 +89,13 @@ class AbstractObservationDistribution(eqx.Module):
     def tails(
         self, measured: Float[np.ndarray, " point"], expected: Values, sd: Values
     ) -> Tails | None:
-        """Where measurements stand, given what they scatter about and by which sd; None where a
-        class of one's own does not say."""
+        """Tail probabilities of measurements, by location and sd; None where a user's class does
+        not define them."""
         return None
 
 
 class NormalDistribution(AbstractObservationDistribution):
     """By a standard deviation."""
-
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return said
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         return said + parameters["sd"] * ndtri(probability)
@@ -114,9 +111,6 @@ class NormalSumDistribution(AbstractObservationDistribution):
     """By several standard deviations, of errors that are added."""
 
     names: tuple[str, ...]
-
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return said
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         variance = sum(parameters[name] ** 2 for name in self.names)
@@ -134,9 +128,6 @@ class StudentDistribution(AbstractObservationDistribution):
     """With heavy tails, by a scale."""
 
     degrees_of_freedom: float
-
-    def location(self, said: Values, parameters: Parameters) -> Values:
-        return said
 
     def quantile(self, probability: Probabilities, said: Values, parameters: Parameters) -> Values:
         return said + parameters["sd"] * stdtrit(self.degrees_of_freedom, probability)

@@ -171,7 +171,7 @@ class GroupedNormal(AbstractSharedNoise):
                 f"a drift needs drift_sd=..., correlation_time=... and times=...: {missing[0]} is "
                 "missing."
             )
-        group = numbered(groups)
+        group = group_numbers(groups)
         self.sd, self.num_groups = as_scale(sd), int(group.max()) + 1
         self.level_sd = None if level_sd is None else as_scale(level_sd, "noise level_sd")
         self.drift_sd = None if drift_sd is None else as_scale(drift_sd, "noise drift_sd")
@@ -248,7 +248,7 @@ class GroupedNormal(AbstractSharedNoise):
         )
 
 
-def numbered(groups: Any) -> Int[np.ndarray, " sensor"]:
+def group_numbers(groups: Any) -> Int[np.ndarray, " sensor"]:
     """Groups by number, in the order of their names."""
     names = np.asarray(groups)
     if names.ndim != 1 or not len(names):

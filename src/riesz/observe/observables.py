@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
 from riesz.errors import MeshError, RieszError, nearest
-from riesz.fem.assembly import oriented_facets
+from riesz.fem.assembly import orient_facets
 from riesz.fem.elements.domain import facet_domain
 from riesz.fem.elements.space import (
     Operator,
@@ -32,7 +32,7 @@ from riesz.mesh.integrals import WeightedPoints, along_line, in_area
 from riesz.mesh.locate import locate
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.quality import barycentric_gradients
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 from riesz.observe.given import (
     Points,
     as_areas,
@@ -127,7 +127,7 @@ class AtPoints(AbstractAtPoints):
         return "values at points"
 
 
-def weighted_rows(
+def averaging_rows(
     forward: BoundaryValueProblem, found: Sequence[WeightedPoints]
 ) -> tuple[LinearSensors, Points]:
     """Averages by points and weights, one a row, and their middles."""
@@ -168,7 +168,7 @@ class AverageOver(AbstractObservable):
         found = [in_area(mesh, one) for one in self.areas]
         if forward.space.axisymmetric:
             found = [about_axis(one, mesh) for one in found]
-        return Placed(*weighted_rows(forward, found))
+        return Placed(*averaging_rows(forward, found))
 
     def describe(self) -> str:
         return "averages over areas"
@@ -187,7 +187,7 @@ class AverageAlong(AbstractObservable):
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         mesh = forward.space.mesh
-        return Placed(*weighted_rows(forward, [along_line(mesh, one) for one in self.lines]))
+        return Placed(*averaging_rows(forward, [along_line(mesh, one) for one in self.lines]))
 
     def describe(self) -> str:
         return "averages along lines"
@@ -265,14 +265,14 @@ class FluxAlong(AbstractAtPoints):
         return "fluxes at points"
 
 
-def held_alone(forward: BoundaryValueProblem) -> dict[str, Int[Array, " _"]]:
+def prescribed_alone(forward: BoundaryValueProblem) -> dict[str, Int[Array, " _"]]:
     """Unknowns on stretches where the state is prescribed, but for stretches that meet others.
 
     What is unbalanced at a common node belongs to both.
     """
     space = forward.space
     nodes = {
-        tag: facet_dofs(space, tagged_facets(space.mesh, tag).nodes)
+        tag: facet_dofs(space, facets_of_tag(space.mesh, tag).nodes)
         for tag in forward.dirichlet_tags
     }
     return {
@@ -302,10 +302,10 @@ class FluxThrough(AbstractObservable):
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
         space, stretches, centres = forward.space, [], []
-        held = held_alone(forward) if self.out_of is None else {}
+        held = prescribed_alone(forward) if self.out_of is None else {}
         degree = max(term.degree(space.element.degree) for term in forward.cells.terms)
         for tag in self.tags:
-            facets = oriented_facets(space.mesh, tag, self.out_of)
+            facets = orient_facets(space.mesh, tag, self.out_of)
             centres.append(space.mesh.nodes[facets.nodes].mean(axis=(0, 1)))
             beside = facet_domain(space, facets, degree, forward.dtype)
             stretches.append(held.get(tag, beside))

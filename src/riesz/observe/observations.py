@@ -143,7 +143,7 @@ def joint_times(each: Sequence[Observations]) -> Float[np.ndarray, " sensor"] | 
     return np.concatenate(found)
 
 
-def located(observed: Observations, centres: Float[np.ndarray, "sensor dim"]) -> Observations:
+def with_centres(observed: Observations, centres: Float[np.ndarray, "sensor dim"]) -> Observations:
     """The same, with the places of all sensors."""
     return dataclasses.replace(observed, points=centres)
 

@@ -107,10 +107,12 @@ class SeveralSensors(AbstractSensors):
 
     @property
     def operator(self) -> Operator | None:
-        return stacked([one.operator for one in self.each])
+        return stack_operators([one.operator for one in self.each])
 
 
-def stacked(operators: Sequence[Operator | None], *, apart: bool = False) -> Operator | None:
+def stack_operators(
+    operators: Sequence[Operator | None], *, apart: bool = False
+) -> Operator | None:
     """All rows in one operator, where all are known: on one state, or on states one after the
     other, where they are `apart`."""
     known = [one for one in operators if one is not None]

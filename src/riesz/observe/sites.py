@@ -120,21 +120,21 @@ class SiteErrors(eqx.Module):
         if self.times is None:
             drift, whitened = None, (residuals / sd, 1 / sd)
         else:
-            drift, whitened = smoothed(
+            drift, whitened = smooth_drift(
                 lanes_of(self.group, self.times),
                 (residuals, np.ones_like(residuals)),
                 sd,
                 parameters[DRIFT][:, 0],
                 parameters[MEMORY][:, 0],
             )
-        ones = summed(whitened[1] ** 2, self.group, len(self.places))
-        along = summed(whitened[0] * whitened[1], self.group, len(self.places))
+        ones = sum_by_site(whitened[1] ** 2, self.group, len(self.places))
+        along = sum_by_site(whitened[0] * whitened[1], self.group, len(self.places))
         level_sd = parameters.get(LEVEL, np.zeros((len(residuals), 1)))
         variance = level_sd**2 / (1 + level_sd**2 * ones)
         return ErrorsGiven(self, parameters, variance * along, variance, drift)
 
 
-def summed(
+def sum_by_site(
     values: AtReadings, group: Int[np.ndarray, " sensor"], count: int
 ) -> Float[np.ndarray, "draw site"]:
     order = np.argsort(group, kind="stable")
@@ -153,7 +153,7 @@ class Smoothed(NamedTuple):
     gain: AtReadings  # the covariance with the next reading of the site, over the variance there
 
 
-def smoothed(
+def smooth_drift(
     lanes: Lanes,
     columns: tuple[AtReadings, AtReadings],
     sd: AtReadings,
@@ -164,14 +164,14 @@ def smoothed(
     num_steps, num_lanes = lanes.reading.shape
     num_draws = len(drift_sd)
 
-    def laid(values: AtReadings, nothing: float) -> Laid:
+    def lay_out(values: AtReadings, nothing: float) -> Laid:
         padded = np.column_stack([values, np.full(num_draws, nothing)])
         return np.moveaxis(padded[:, lanes.reading], 0, -1)
 
     def back(values: Laid) -> AtReadings:
         return values.reshape(-1, num_draws)[lanes.slot].T
 
-    own, given = laid(sd**2, 1.0), np.stack([laid(one, 0.0) for one in columns], axis=1)
+    own, given = lay_out(sd**2, 1.0), np.stack([lay_out(one, 0.0) for one in columns], axis=1)
     exponent = lanes.gap[:, :, None] / memory
     is_first = lanes.is_first[:, :, None]
     decay = np.where(is_first, 0.0, np.exp(-exponent))
@@ -249,11 +249,11 @@ class ErrorsGiven:
         has_later = (count < len(order)) & (group[later] == site)
         memory, total = self.parameters[MEMORY], self.parameters[DRIFT] ** 2
 
-        def decayed(gap: Float[np.ndarray, " place"], is_there: Bool[np.ndarray, " place"]):
+        def decay(gap: Float[np.ndarray, " place"], is_there: Bool[np.ndarray, " place"]):
             return np.where(is_there, np.exp(-np.where(is_there, gap, 0.0) / memory), 0.0)
 
-        a = decayed(when - times[earlier], has_earlier)
-        b = decayed(times[later] - when, has_later)
+        a = decay(when - times[earlier], has_earlier)
+        b = decay(times[later] - when, has_later)
         apart = 1 - (a * b) ** 2
         before, after = a * (1 - b**2) / apart, b * (1 - a**2) / apart
         one, other = order[earlier], order[later]

@@ -160,12 +160,14 @@ class StepPenalty(eqx.Module):
             for there in (False, True)
         )
 
-        def shifted(patches: AbstractPatches | None) -> AbstractPatches | None:
+        def shift_patches(patches: AbstractPatches | None) -> AbstractPatches | None:
             if not isinstance(patches, SchwarzPatches):
                 return patches
             return dataclasses.replace(patches, reaction=self.reactions[step])
 
-        moved = dataclasses.replace(norm, fine=shifted(norm.fine), coarse=shifted(norm.coarse))
+        moved = dataclasses.replace(
+            norm, fine=shift_patches(norm.fine), coarse=shift_patches(norm.coarse)
+        )
         return dataclasses.replace(self.own, problem=fine, tested=tested, norm=moved)
 
 

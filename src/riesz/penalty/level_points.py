@@ -25,7 +25,7 @@ from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.facets import facet_measures, outward_normals
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.refine import Hierarchy
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 
 AnyArray = Array | np.ndarray
 
@@ -79,7 +79,7 @@ class FinePoints(eqx.Module):
 def points_on_finest(problem: BoundaryValueProblem) -> tuple[FinePoints, ...]:
     """Points on the cells, and on the facets of each group of boundary terms."""
     mesh = problem.space.mesh
-    facets = (tagged_facets(mesh, str(group.terms[0].on)) for group in problem.facets)
+    facets = (facets_of_tag(mesh, str(group.terms[0].on)) for group in problem.facets)
     return (
         FinePoints(cell_domain(problem.space, DEGREE, problem.dtype)),
         *(FinePoints(facet_domain(problem.space, f, DEGREE, problem.dtype)) for f in facets),
@@ -89,7 +89,7 @@ def points_on_finest(problem: BoundaryValueProblem) -> tuple[FinePoints, ...]:
 def points_on_cells(hierarchy: Hierarchy, levels: tuple[int, ...], dtype: np.dtype) -> LevelPoints:
     """Quadrature points on the cells of the hierarchy's meshes with the given indices."""
     rule = quadrature(hierarchy.meshes[0].dim, DEGREE)
-    return joined([cell_points(hierarchy, level, rule) for level in levels], dtype)
+    return join_points([cell_points(hierarchy, level, rule) for level in levels], dtype)
 
 
 def points_on_facets(
@@ -97,10 +97,10 @@ def points_on_facets(
 ) -> LevelPoints:
     """Quadrature points on the facets with one tag."""
     rule = quadrature(hierarchy.meshes[0].dim - 1, DEGREE)
-    return joined([facet_points(hierarchy, level, tag, rule) for level in levels], dtype)
+    return join_points([facet_points(hierarchy, level, tag, rule) for level in levels], dtype)
 
 
-def joined(parts: list[LevelPoints], dtype: np.dtype) -> LevelPoints:
+def join_points(parts: list[LevelPoints], dtype: np.dtype) -> LevelPoints:
     """Entities of several meshes side by side, on the device."""
 
     def join(*arrays):
@@ -114,19 +114,21 @@ def cell_points(hierarchy: Hierarchy, level: int, rule: Quadrature) -> LevelPoin
     mesh = hierarchy.meshes[level]
     barycentric = np.broadcast_to(rule.points[:, None], (*rule.weights.shape, *mesh.cells.shape))
     measure = cell_volumes(mesh.nodes, mesh.cells)
-    return located(hierarchy, level, np.arange(mesh.num_cells), barycentric, rule, measure, None)
+    return locate_on_finest(
+        hierarchy, level, np.arange(mesh.num_cells), barycentric, rule, measure, None
+    )
 
 
 def facet_points(hierarchy: Hierarchy, level: int, tag: str, rule: Quadrature) -> LevelPoints:
     mesh = hierarchy.meshes[level]
-    facets = tagged_facets(mesh, tag)
+    facets = facets_of_tag(mesh, tag)
     barycentric = facet_barycentric(rule, facets.opposite, mesh.dim)
     measure = facet_measures(mesh.nodes, facets.nodes)
     normals = outward_normals(mesh, facets).T
-    return located(hierarchy, level, facets.cell, barycentric, rule, measure, normals)
+    return locate_on_finest(hierarchy, level, facets.cell, barycentric, rule, measure, normals)
 
 
-def located(
+def locate_on_finest(
     hierarchy: Hierarchy,
     level: int,
     cell: Int[np.ndarray, " entity"],

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from riesz.errors import RieszError
 from riesz.fem.elements.domain import inverse_jacobians
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 from riesz.penalty.patch import PatchTable, Widths, overlapping_patches, patch_table
 
 Residuals = Float[Array, "patch row sample"]
@@ -270,7 +270,7 @@ def free_nodes(mesh: Mesh, dirichlet_tags: tuple[str, ...]) -> Int[np.ndarray, "
     """Nodes where nothing is prescribed."""
     free = np.ones(mesh.num_nodes, dtype=bool)
     for tag in dirichlet_tags:
-        free[tagged_facets(mesh, tag).nodes] = False
+        free[facets_of_tag(mesh, tag).nodes] = False
     return np.nonzero(free)[0]
 
 

@@ -47,18 +47,18 @@ def overlapping_patches(
         return row
     turns = [k / num_partitions for k in range(num_partitions)]
     if points.shape[1] == 1:
-        return np.concatenate([shifted_runs(points[:, 0], patch_nodes, t) for t in turns])
-    return np.concatenate([bisected(rotated(points, t), patch_nodes) for t in turns])
+        return np.concatenate([runs_of_nodes(points[:, 0], patch_nodes, t) for t in turns])
+    return np.concatenate([bisect_blocks(rotate(points, t), patch_nodes) for t in turns])
 
 
-def shifted_runs(places: Float[np.ndarray, " node"], patch_nodes: int, shift: float) -> Blocks:
+def runs_of_nodes(places: Float[np.ndarray, " node"], patch_nodes: int, shift: float) -> Blocks:
     """On a line: runs of consecutive nodes, the first cut short by a part of a patch."""
     first = patch_nodes - int(shift * patch_nodes)
     ends = np.concatenate([[0], np.arange(first, len(places), patch_nodes), [len(places)]])
-    return padded(np.argsort(places), ends, patch_nodes)
+    return pad_blocks(np.argsort(places), ends, patch_nodes)
 
 
-def rotated(points: Float[np.ndarray, "node dim"], turn: float) -> Float[np.ndarray, "node dim"]:
+def rotate(points: Float[np.ndarray, "node dim"], turn: float) -> Float[np.ndarray, "node dim"]:
     """Points of the plane or of space in a frame turned by a part of a right angle."""
     if points.shape[1] == 2:
         angle = turn * np.pi / 2
@@ -67,7 +67,7 @@ def rotated(points: Float[np.ndarray, "node dim"], turn: float) -> Float[np.ndar
     return Rotation.from_rotvec(turn * np.pi / 2 * np.array([1.0, 1.0, 1.0])).apply(points)
 
 
-def bisected(points: Float[np.ndarray, "node dim"], patch_nodes: int) -> Blocks:
+def bisect_blocks(points: Float[np.ndarray, "node dim"], patch_nodes: int) -> Blocks:
     """Halve the nodes across the longest side of their box until all blocks are small enough.
 
     As few blocks as can be, of equal size within one node. All blocks of a level are halved at
@@ -89,10 +89,10 @@ def bisected(points: Float[np.ndarray, "node dim"], patch_nodes: int) -> Blocks:
         share = (along - start[block]) / (1.01 * extent[block])  # below one: blocks stay apart
         order = order[np.argsort(block + share, kind="stable")]
         cuts = np.union1d(cuts, (cuts[:-1] + cuts[1:]) // 2)
-    return padded(order, ends, patch_nodes)
+    return pad_blocks(order, ends, patch_nodes)
 
 
-def padded(
+def pad_blocks(
     order: Int[np.ndarray, " node"], ends: Int[np.ndarray, " block_plus_one"], width: int
 ) -> Int[np.ndarray, "block width"]:
     """Consecutive blocks as rows, padded with -1."""
@@ -170,10 +170,10 @@ def touching(
     rows: Rows, corners: Corners, num_nodes: int, at_least: int = 0
 ) -> Int[np.ndarray, "patch entities"]:
     """Entities with a corner among each patch's rows, padded with their number."""
-    near = padded_incidence(corners, num_nodes)
+    near = pad_incidence(corners, num_nodes)
     found = (near[np.where(batch < 0, num_nodes, batch)] for batch in batches(rows))
     parts = [unique_rows(f.reshape(len(f), -1), len(corners)) for f in found]
-    return stacked(parts, len(corners), at_least)
+    return stack_parts(parts, len(corners), at_least)
 
 
 def nodes_of(
@@ -182,7 +182,7 @@ def nodes_of(
     """All corners of each patch's cells; the first one again fills up."""
     corners = np.append(cells, np.full((1, cells.shape[1]), -1), axis=0).astype(np.int32)
     found = (corners[batch].reshape(len(batch), -1) for batch in batches(patch_cells))
-    nodes = stacked([unique_rows(f, -1) for f in found], -1, at_least)
+    nodes = stack_parts([unique_rows(f, -1) for f in found], -1, at_least)
     return np.where(nodes < 0, nodes[:, :1], nodes)
 
 
@@ -191,7 +191,7 @@ def batches(rows: Rows) -> Iterator[Int[np.ndarray, "batch row"]]:
         yield rows[start : start + PATCHES_AT_ONCE]
 
 
-def padded_incidence(corners: Corners, num_nodes: int) -> Int[np.ndarray, "node_plus_one valence"]:
+def pad_incidence(corners: Corners, num_nodes: int) -> Int[np.ndarray, "node_plus_one valence"]:
     """Entities at each node, padded with their number; the last row is that of no node."""
     owner = corners.ravel()
     order = np.argsort(owner, kind="stable")
@@ -216,7 +216,9 @@ def unique_rows(values: Int[np.ndarray, "row width"], nothing: int) -> Int[np.nd
     return distinct
 
 
-def stacked(parts: list[np.ndarray], nothing: int, at_least: int) -> Int[np.ndarray, "patch width"]:
+def stack_parts(
+    parts: list[np.ndarray], nothing: int, at_least: int
+) -> Int[np.ndarray, "patch width"]:
     """All parts below each other, padded to one width."""
     found = max(part.shape[1] for part in parts)
     width = max(at_least, -(-found // WIDTH_STEP) * WIDTH_STEP)

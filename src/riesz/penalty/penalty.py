@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from riesz.errors import RieszError
 from riesz.fem.assembly import check_state, dirichlet_values, residual
 from riesz.fem.elements.space import P1, PointOperator
-from riesz.fem.problem import BoundaryValueProblem, known_wells, source_operator
+from riesz.fem.problem import BoundaryValueProblem, source_operator, wells_at_known_points
 from riesz.fem.terms.weakform import PointSource
 from riesz.mesh.refine import Hierarchy
 from riesz.penalty.dual_norm import DualNorm, Gram, check_energy, dual_norm
@@ -273,11 +273,11 @@ def weak_form_penalty(
         if hierarchy is None:
             raise RieszError("the norm has coarse levels: pass the hierarchy that it was made of.")
         levels = coarse_part(problem, hierarchy, norm.restriction)
-    operators = tuple(operator for _, operator in known_wells(problem))
+    operators = tuple(operator for _, operator in wells_at_known_points(problem))
     return WeakFormPenalty(
         problem=problem,
         norm=norm,
-        prescribed=None if free_boundary else prescribed_nodes(problem),
+        prescribed=None if free_boundary else find_prescribed_nodes(problem),
         finest=TestedLevels(points_on_finest(problem), operators) if gradients else None,
         levels=levels,
         num_patches=num_patches,
@@ -285,7 +285,7 @@ def weak_form_penalty(
     )
 
 
-def prescribed_nodes(problem: BoundaryValueProblem) -> PrescribedNodes:
+def find_prescribed_nodes(problem: BoundaryValueProblem) -> PrescribedNodes:
     piece_of, fixed = np.full(problem.space.num_dofs, -1, dtype=np.int8), np.asarray(problem.fixed)
     for index, piece in enumerate(problem.dirichlet):
         piece_of[fixed[np.asarray(piece.position)]] = index
@@ -305,13 +305,13 @@ def coarse_part(
     return TestedLevels(
         points=(points_on_cells(hierarchy, indices, problem.dtype), *on_facets),
         operators=tuple(
-            joined_operator(hierarchy, indices, source, problem.dtype)
-            for source, _ in known_wells(problem)
+            join_operators(hierarchy, indices, source, problem.dtype)
+            for source, _ in wells_at_known_points(problem)
         ),
     )
 
 
-def joined_operator(
+def join_operators(
     hierarchy: Hierarchy, indices: tuple[int, ...], source: PointSource, dtype: np.dtype
 ) -> PointOperator:
     """Shape functions of all coarse levels at a source's points, nodes numbered through."""

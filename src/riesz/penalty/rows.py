@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int, Integer, PyTree
 from riesz.fem.assembly import piece_values, source_rates
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import PointOperator
-from riesz.fem.kernel import Physics, entity_residuals, resolved, sum_of_terms
-from riesz.fem.problem import BoundaryValueProblem, Group, known_wells
+from riesz.fem.kernel import Physics, entity_residuals, resolve_terms, sum_of_terms
+from riesz.fem.problem import BoundaryValueProblem, Group, wells_at_known_points
 from riesz.fem.terms.pointwise import LinearForm, Point, State
 from riesz.penalty.level_points import FinePoints, LevelPoints
 from riesz.penalty.patch import EntityTable, PatchTable
@@ -97,7 +97,7 @@ def interpolant_rows(
     values = values_at_nodes(u, nodes, x, z)
     if prescribed is not None:
         values = with_prescribed(problem, prescribed, nodes, x, values, z)
-    operators = tuple(operator for _, operator in known_wells(problem))
+    operators = tuple(operator for _, operator in wells_at_known_points(problem))
     total = point_loads(problem, operators, table.rows[patch], z)
     groups = zip((problem.cells, *problem.facets), (table.cells, *table.facets), strict=True)
     for group, entities in groups:
@@ -141,11 +141,11 @@ def group_rows(
 ) -> Float[Array, " row"]:
     domain = group.domain.take(table.entities[patch])
     local = tuple(values[table.nodes[patch].astype(jnp.int32)].T)
-    parts = entity_residuals(resolved(group.terms, problem.space.element, z), domain, local)
-    return summed_into_rows(jnp.stack(parts, axis=1), table.rows[patch], num_rows)
+    parts = entity_residuals(resolve_terms(group.terms, problem.space.element, z), domain, local)
+    return sum_into_rows(jnp.stack(parts, axis=1), table.rows[patch], num_rows)
 
 
-def summed_into_rows(
+def sum_into_rows(
     parts: Float[Array, "entity corner"], rows: Integer[Array, "entity corner"], num_rows: int
 ) -> Float[Array, " row"]:
     """Contributions of corners added up by row; those of corners outside the patch are dropped."""
@@ -184,16 +184,16 @@ def function_rows(
     )
     for group, places, entities in groups:
         chosen = places.take(entities.entities[patch])
-        parts = tested_forms(problem, group, chosen, u, z)
-        total = total + summed_into_rows(parts, entities.rows[patch], num_rows)
+        parts = apply_to_tests(problem, group, chosen, u, z)
+        total = total + sum_into_rows(parts, entities.rows[patch], num_rows)
     return total
 
 
-def tested_forms(
+def apply_to_tests(
     problem: BoundaryValueProblem, group: Group, places: LevelPoints, u: StateFunction, z: PyTree
 ) -> Float[Array, "entity corner"]:
     """The form at every quadrature point of chosen entities, tested with their corners."""
-    physics = resolved(group.terms, problem.space.element, z)
+    physics = resolve_terms(group.terms, problem.space.element, z)
     forms = jax.vmap(lambda q: forms_at(physics, problem.cells.domain, places, q, u, z))(
         jnp.arange(len(places.weights))
     )

@@ -23,7 +23,7 @@ from riesz.errors import RieszError
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 from riesz.penalty.dual_norm import Gram, cell_diffusivity, check_energy
 from riesz.penalty.norm import (
     CellGeometry,
@@ -120,7 +120,7 @@ def facet_cells(meshes: tuple[Mesh, ...], tag: str) -> Int[np.ndarray, "facet co
     """Corners of the cells beside tagged facets, nodes numbered through from mesh to mesh."""
     offsets = np.cumsum([0, *(mesh.num_nodes for mesh in meshes)])
     return np.concatenate(
-        [m.cells[tagged_facets(m, tag).cell] + n for m, n in zip(meshes, offsets, strict=False)]
+        [m.cells[facets_of_tag(m, tag).cell] + n for m, n in zip(meshes, offsets, strict=False)]
     )
 
 

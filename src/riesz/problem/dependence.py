@@ -109,35 +109,35 @@ def linear(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return together(operands)
 
 
-def converted(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_conversion(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return operands[0]
 
 
-def multiplied(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_product(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return product(*operands)
 
 
-def divided(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_quotient(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     top, below = operands
     return together([product(top, below), nonlinear([below])])
 
 
-def powered(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_power(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return operands[0] if equation.params["y"] == 1 else nonlinear(operands)
 
 
-def selected(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_selection(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return nonlinear(operands) if operands[0].reads else together(operands[1:])
 
 
-def solved(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_linear_solve(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Linear in the right-hand side, which comes last, and not in the matrix."""
     number = sum(equation.params.get("const_lengths", (-1,)))
     matrix, rhs = together(operands[:number]), together(operands[number:])
     return together([product(matrix, rhs), nonlinear([matrix])])
 
 
-def joined(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_concatenation(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Vectors one after the other."""
     whole, pieces = together(operands), []
     if len(equation.outvars[0].aval.shape) > 1:
@@ -161,7 +161,7 @@ def cut(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     return together([piece for _, piece in kept])._replace(pieces=tuple(kept))
 
 
-def placed(equation: Any, operands: Sequence[Dependence]) -> Dependence:
+def of_indexing(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Values are passed on; whole numbers, which say where they are, must be known."""
     is_place = [not jnp.issubdtype(atom.aval.dtype, jnp.floating) for atom in equation.invars]
     moves = any(one.reads for one, place in zip(operands, is_place, strict=True) if place)
@@ -173,15 +173,15 @@ RULES: dict[str, Callable[[Any, Sequence[Dependence]], Dependence]] = {
     **dict.fromkeys(("reshape", "broadcast_in_dim", "squeeze", "transpose", "rev"), linear),
     **dict.fromkeys(("pad", "split", "stack", "unstack", "tile", "copy_p"), linear),
     **dict.fromkeys(("stop_gradient", "optimization_barrier"), linear),
-    **dict.fromkeys(("mul", "dot_general"), multiplied),
-    **dict.fromkeys(("triangular_solve", "host_lu", "custom_linear_solve"), solved),
-    **dict.fromkeys(("gather", "dynamic_slice", "dynamic_update_slice"), placed),
-    **dict.fromkeys(("scatter", "scatter-add"), placed),
-    "convert_element_type": converted,
-    "div": divided,
-    "integer_pow": powered,
-    "select_n": selected,
-    "concatenate": joined,
+    **dict.fromkeys(("mul", "dot_general"), of_product),
+    **dict.fromkeys(("triangular_solve", "host_lu", "custom_linear_solve"), of_linear_solve),
+    **dict.fromkeys(("gather", "dynamic_slice", "dynamic_update_slice"), of_indexing),
+    **dict.fromkeys(("scatter", "scatter-add"), of_indexing),
+    "convert_element_type": of_conversion,
+    "div": of_quotient,
+    "integer_pow": of_power,
+    "select_n": of_selection,
+    "concatenate": of_concatenation,
     "slice": cut,
 }
 """By operation; all others are taken to bring together whatever they read."""

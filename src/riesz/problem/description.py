@@ -55,7 +55,7 @@ def problem_text(
         ("observations", [observations_text(observations)]),
         ("noise", [likelihood.describe()]),
     ]
-    return "\n".join(["Inverse problem", *headed(parts)])
+    return "\n".join(["Inverse problem", *with_headings(parts)])
 
 
 def experiment_blocks(forward: BoundaryValueProblem, number: str) -> list[tuple[str, list[str]]]:
@@ -73,7 +73,7 @@ def observations_text(observations: Observations) -> str:
     return f"{count}{kinds}, values {range_of(observations.values)}"
 
 
-def headed(blocks: list[tuple[str, list[str]]]) -> list[str]:
+def with_headings(blocks: list[tuple[str, list[str]]]) -> list[str]:
     """Lines of blocks, the first of each behind its heading."""
     return [
         f"  {'' if number else heading:{WIDTH}}{line}"

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import Lagrange
-from riesz.fem.kernel import position, resolved, sum_of_terms
+from riesz.fem.kernel import position, resolve_terms, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem, Group
 from riesz.fem.terms.coefficient import (
     AbstractCoefficient,
@@ -133,7 +133,7 @@ def sizes_at(
     barycentric = middle if domain.facet_points is None else domain.facet_points[0]
 
     def sizes_of(z):
-        physics = resolved((term,), element, z)
+        physics = resolve_terms((term,), element, z)
         gathered = {name: c.gather(domain) for name, c in physics.terms[0].coefficients.items()}
 
         def parts(vertices, weights, normal, local, number):

@@ -39,12 +39,12 @@ def once_per_problem(
     known: WeakKeyDictionary[InverseProblem, Answer] = WeakKeyDictionary()
 
     @wraps(answer)
-    def remembered(problem: InverseProblem) -> Answer:
+    def remember(problem: InverseProblem) -> Answer:
         if problem not in known:
             known[problem] = answer(problem)
         return known[problem]
 
-    return remembered
+    return remember
 
 
 def of_unknowns(
@@ -68,7 +68,7 @@ def of_unknowns(
             inputs[scales_of(name)] = jax.ShapeDtypeStruct((count,), dtype)
     state = jax.ShapeDtypeStruct((problem.forward.space.num_dofs,), dtype)
 
-    def asked(given: dict[str, Array]) -> Any:
+    def evaluate(given: dict[str, Array]) -> Any:
         z = latents.entries(
             {
                 name: latent.value_given(
@@ -83,9 +83,9 @@ def of_unknowns(
 
     def derivative(direction: dict[str, Array]) -> Any:
         origin = jax.tree.map(jnp.zeros_like, direction)
-        return jax.jvp(asked, (origin,), (direction,))[1]
+        return jax.jvp(evaluate, (origin,), (direction,))[1]
 
-    return dependence(derivative if smoothly else asked, inputs)
+    return dependence(derivative if smoothly else evaluate, inputs)
 
 
 def scales_of(name: str) -> str:
@@ -134,17 +134,17 @@ def beside_the_equation(problem: InverseProblem) -> tuple[Dependence, Dependence
     """What prescribed values and an initial state, and shifts of the data, depend on."""
     like = jax.ShapeDtypeStruct(problem.observed.shape, problem.forward.dtype)
 
-    def shifted(z: Any) -> Array:
+    def shift(z: Any) -> Array:
         return problem.likelihood.mean(jnp.zeros(like.shape, like.dtype), z)
 
-    def given(z: Any) -> Array:
+    def boundary_and_initial(z: Any) -> Array:
         if problem.time is None:
             return dirichlet_values(problem.forward, z)
         then = problem.time.first(z)
         values, initial = dirichlet_values(problem.forward, then), problem.time.initial
         return values if initial is None else jnp.append(values, initial_values(initial, then))
 
-    return of_unknowns(problem, given), of_unknowns(problem, shifted)
+    return of_unknowns(problem, boundary_and_initial), of_unknowns(problem, shift)
 
 
 def affine_together(names: Iterable[str], found: Dependence) -> set[str]:
@@ -176,7 +176,7 @@ def places_of(problem: InverseProblem, names: Collection[str]) -> Int[np.ndarray
 
 
 @once_per_problem
-def prescribed_values(problem: InverseProblem) -> AffineValues:
+def affine_dirichlet_values(problem: InverseProblem) -> AffineValues:
     """Dirichlet values as affine functions of the coordinates; raises where they are not."""
     return affine_values(problem.forward, problem.latents)
 

@@ -40,8 +40,8 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
-from riesz.observe.observations import Observations, located, together
-from riesz.observe.sensors import stacked
+from riesz.observe.observations import Observations, together, with_centres
+from riesz.observe.sensors import stack_operators
 from riesz.problem.checks import (
     Described,
     check_kinds_of_parts,
@@ -55,7 +55,7 @@ from riesz.problem.dependence import dependence
 from riesz.problem.identifiability import tell_unidentified_scale
 from riesz.problem.observation_in_time import InTime, ObservationInTime, distinct_places, readings
 from riesz.problem.problem import InverseProblem, in_precision
-from riesz.problem.unknowns import named_unknowns
+from riesz.problem.unknowns import name_unknowns
 
 
 class Experiment(eqx.Module):
@@ -108,7 +108,7 @@ def inverse_problem(
             "the equation has a storage term, but there is no time axis: give "
             "times=rz.time_axis(...), or leave it out for a steady state."
         )
-    return posed(domain, (only,), latents, tolerance, dtype, timed)
+    return pose(domain, (only,), latents, tolerance, dtype, timed)
 
 
 def shared_problem(
@@ -131,10 +131,10 @@ def shared_problem(
             )
     if not experiments:
         raise RieszError("there are no experiments: give at least one.")
-    return posed(domain, tuple(experiments), latents, tolerance, dtype)
+    return pose(domain, tuple(experiments), latents, tolerance, dtype)
 
 
-def posed(
+def pose(
     domain: Mesh | Hierarchy | Space,
     experiments: tuple[Experiment, ...],
     latents: Mapping[str, Any],
@@ -157,7 +157,7 @@ def posed(
     for one in experiments:
         dirichlet = {} if one.dirichlet is None else one.dirichlet
         check_kinds(finite_elements, one.equation, dirichlet)
-        values, priors = named_unknowns(dirichlet, latents)
+        values, priors = name_unknowns(dirichlet, latents)
         for name in values.values():
             if isinstance(name, str) and name in every and every[name] is not priors.get(name):
                 raise RieszError(
@@ -174,7 +174,7 @@ def posed(
         boundary_value_problem(
             finite_elements,
             with_fields(one.equation, space, dim),
-            prescribed(values, space, dim),
+            resolve_dirichlet(values, space, dim),
             dtype=precision,
             newton=one.newton,
             initial=one.initial if timed is None else None,
@@ -184,14 +184,14 @@ def posed(
     if timed is not None:
         begin = initial_state(timed.initial, space, dim)
         transient = in_time(forwards[0], timed.times, begin, timed.scheme)
-        return recorded_problem(transient, space, observed, likelihood, tolerance, hierarchy)
+        return problem_in_time(transient, space, observed, likelihood, tolerance, hierarchy)
     placed = [
         together(own).what.discretise(forward, space, tolerance)
         for own, forward in zip(data, forwards, strict=True)
     ]
     sensors = tuple(one.sensors for one in placed)
     check_parts(Described(forwards, sensors, likelihood, observed.num_sensors), space)
-    linear = stacked([one.operator for one in sensors], apart=True)
+    linear = stack_operators([one.operator for one in sensors], apart=True)
     if linear is not None:  # measured fluxes and coefficients tell the scale
         tell_unidentified_scale(forwards, space)
     return InverseProblem(
@@ -201,7 +201,7 @@ def posed(
         sensors=sensors if linear is None else (),
         observed=jnp.asarray(observed.values, precision),
         likelihood=likelihood,
-        observations=located(observed, np.concatenate([one.centres for one in placed])),
+        observations=with_centres(observed, np.concatenate([one.centres for one in placed])),
         hierarchy=hierarchy,
         others=forwards[1:],
     )
@@ -216,7 +216,7 @@ def initial_state(given: Any, latents: LatentSpace, dim: int) -> Any:
     return with_field(named, latents, dim)
 
 
-def recorded_problem(
+def problem_in_time(
     transient: TransientProblem,
     latents: LatentSpace,
     observed: Observations,
@@ -241,7 +241,7 @@ def recorded_problem(
         sensors=(),
         observed=jnp.asarray(observed.values, forward.dtype),
         likelihood=likelihood,
-        observations=located(observed, placed.centres[place]),
+        observations=with_centres(observed, placed.centres[place]),
         hierarchy=hierarchy,
         time=time,
     )
@@ -282,7 +282,7 @@ def with_observations(
     if problem.time is not None:
         transient = problem.time.transient(problem.forward)
         known = (problem.latents, observations, likelihood, tolerance, problem.hierarchy)
-        return recorded_problem(transient, *known)
+        return problem_in_time(transient, *known)
     placed = observations.what.discretise(problem.forward, problem.latents, tolerance)
     parts = Described((problem.forward,), (placed.sensors,), likelihood, observations.num_sensors)
     check_parts(parts, problem.latents)
@@ -293,12 +293,12 @@ def with_observations(
         sensors=(placed.sensors,) if linear is None else (),
         observed=jnp.asarray(observations.values, problem.forward.dtype),
         likelihood=likelihood,
-        observations=located(observations, placed.centres),
+        observations=with_centres(observations, placed.centres),
         others=(),
     )
 
 
-def prescribed(
+def resolve_dirichlet(
     values: Mapping[str, Any], latents: LatentSpace, dim: int
 ) -> dict[str, AbstractCoefficient]:
     """Dirichlet values with the names of unknown fields replaced by the fields."""

@@ -99,7 +99,9 @@ class InverseProblem(eqx.Module):
         z = self.z(coordinates)
         if self.time is not None:
             return self.time.solve_or_raise(self.forward, z, linear_solver)
-        return joined([solve(one, z, linear_solver=linear_solver) for one in self.forwards])
+        return concatenate_parts(
+            [solve(one, z, linear_solver=linear_solver) for one in self.forwards]
+        )
 
     def default_solver(
         self, solver: AbstractLinearSolver | None = None, *, num_rhs: int = 1
@@ -135,7 +137,7 @@ class InverseProblem(eqx.Module):
             solution = find_root(forward, z, linear_solver)
             state = with_dirichlet(forward, solution.free_values, z)
             states.append(jnp.where(solution.converged, state, jnp.nan))
-        return joined(states)
+        return concatenate_parts(states)
 
     def states(self, state: Float[Array, " every"]) -> list[NodeValues]:
         """The state of each experiment."""
@@ -146,7 +148,9 @@ class InverseProblem(eqx.Module):
         if self.linear is not None:
             return self.linear @ state
         each = zip(self.sensors, self.forwards, self.states(state), strict=True)
-        return joined([sensors.predict(forward, own, z) for sensors, forward, own in each])
+        return concatenate_parts(
+            [sensors.predict(forward, own, z) for sensors, forward, own in each]
+        )
 
     def simulate(self, z: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, " sensor"]:
         """What the sensors read where the unknowns have these values, with noise if given a key.
@@ -157,7 +161,7 @@ class InverseProblem(eqx.Module):
         if self.time is not None:
             state = self.time.solve_or_raise(self.forward, z, None)
         else:
-            state = joined([solve(one, z) for one in self.forwards])
+            state = concatenate_parts([solve(one, z) for one in self.forwards])
         predicted = self.predict(state, z)
         if key is None:
             return self.likelihood.location(predicted, z)
@@ -241,7 +245,7 @@ class InverseProblem(eqx.Module):
         return model
 
 
-def joined(parts: list[Float[Array, " _"]]) -> Float[Array, " _"]:
+def concatenate_parts(parts: list[Float[Array, " _"]]) -> Float[Array, " _"]:
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
 

@@ -46,7 +46,7 @@ def check_free_names(latents: Mapping[Any, Any]) -> None:
             raise RieszError(f"an unknown is called {name!r}, the name of {TAKEN[name]}: rename.")
 
 
-def named_unknowns(
+def name_unknowns(
     dirichlet: Mapping[str, Any], latents: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Dirichlet values in which unknown ones are names, and the priors together with theirs."""

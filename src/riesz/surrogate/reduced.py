@@ -23,8 +23,8 @@ from jaxtyping import Array, Float
 
 from riesz.arrays import on_device
 from riesz.fem.assembly import jacobian, local_states, residual, source_rates, with_dirichlet
-from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
-from riesz.fem.problem import BoundaryValueProblem, Group, known_wells
+from riesz.fem.kernel import entity_matrices, entity_residuals, resolve_terms
+from riesz.fem.problem import BoundaryValueProblem, Group, wells_at_known_points
 from riesz.fem.terms.weakform import PointSource
 from riesz.latent.latent import ManyZ, Z
 
@@ -89,7 +89,7 @@ def sums(
     """Of the entries of each entity's matrix, or of its residual at the prescribed values."""
     found = []
     for group, weight in zip(groups, weights, strict=True):
-        physics = resolved(group.terms, forward.space.element, z)
+        physics = resolve_terms(group.terms, forward.space.element, z)
         local = local_states(group.domain, known)
         if weight.ndim > 2:
             entries = jnp.stack(entity_matrices(physics, group.domain, local))
@@ -225,7 +225,7 @@ def reduced_equation(
     loads = combined(load_entries, bare, load.of_seen, z) @ basis.modes
     wells = tuple(
         (source, on_device((operator.to_scipy()[:, free] @ basis.modes).T))
-        for source, operator in known_wells(forward)
+        for source, operator in wells_at_known_points(forward)
     )
     return ReducedEquation(
         matrix.told, load.told, on_device(np.stack(matrices)), on_device(loads), wells

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.arrays import on_device
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, jacobian
-from riesz.fem.problem import BoundaryValueProblem, known_wells, with_form
+from riesz.fem.problem import BoundaryValueProblem, wells_at_known_points, with_form
 from riesz.fem.terms.weakform import diffusion, reaction
 from riesz.fem.time.problem import at_time
 from riesz.latent.latent import LatentSpace
@@ -159,7 +159,7 @@ def responses(
     From what a step leaves to what is left in the end: solutions in time are nearly combinations of
     few of these (they span a rational Krylov space; Druskin & Simoncini 2011).
     """
-    points = [operator for _, operator in known_wells(problem)]
+    points = [operator for _, operator in wells_at_known_points(problem)]
     count = sum(operator.num_rows for operator in points)
     nothing, free = jnp.zeros(problem.space.num_dofs, problem.dtype), np.asarray(problem.free)
     if not 0 < count <= MOST_WELLS:

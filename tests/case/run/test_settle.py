@@ -14,7 +14,7 @@ from riesz.case.run.fit import decide_local, fit_case
 from riesz.comparison.results import Difference
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.nuts.engine import Nuts
-from riesz.geometry.crs import projected
+from riesz.geometry.crs import project
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_places_are_projected_once_whatever_is_decided(tmp_path, monkeypatch, ke
     """Wells in longitude and latitude, an outline in metres: all see the same places."""
     pytest.importorskip("pyproj")
     metres = np.array([[400500.0, 5600500.0], [402000.0, 5603000.0], [404000.0, 5604500.0]])
-    degrees = projected(metres, "EPSG:25832", "EPSG:4326")
+    degrees = project(metres, "EPSG:25832", "EPSG:4326")
     rows = [f"w{i},{x:.9f},{y:.9f},{i + 1}.5\n" for i, (x, y) in enumerate(degrees)]
     body = with_keys("observations", 'crs = "EPSG:4326"', 'local = "auto"', *keys)
     path = written(tmp_path, f'crs = "EPSG:25832"\n{body}', "id,x,y,value\n" + "".join(rows))

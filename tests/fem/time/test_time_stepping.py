@@ -159,7 +159,7 @@ def test_a_gradient_over_a_thousand_steps_keeps_at_most_eighty_states_more_than_
     monkeypatch,
 ):
     monkeypatch.setattr(marching, "KEPT_NUMBERS", 1)
-    monkeypatch.setattr(marching, "goes_whole", lambda *_: False)
+    monkeypatch.setattr(marching, "fits_all_at_once", lambda *_: False)
     mesh = rz.rectangle((40, 40))
     here = {"s": jnp.asarray(1.0), "k": jnp.asarray(0.2)}
 
@@ -275,7 +275,7 @@ def test_matrices_assembled_once_give_what_those_of_each_step_do(monkeypatch):
         return states(here), jax.grad(lambda z: jnp.sum(states(z) ** 3))(here)
 
     once, slopes = found()
-    monkeypatch.setattr(marching, "fixed_matrices", lambda *_: None)
+    monkeypatch.setattr(marching, "assemble_constant_matrices", lambda *_: None)
     jax.clear_caches()
     anew, same = found()
     assert np.asarray(once) == pytest.approx(np.asarray(anew), abs=1e-12)
@@ -338,11 +338,11 @@ def test_all_steps_together_give_what_one_after_the_other_does(problem, monkeypa
         return states(here), mapped, slopes["s"], slopes["k"]
 
     together = found()
-    monkeypatch.setattr(marching, "goes_whole", lambda *_: False)
+    monkeypatch.setattr(marching, "fits_all_at_once", lambda *_: False)
     jax.clear_caches()
     for whole, by_steps in zip(together, found(), strict=True):
         np.testing.assert_allclose(whole, by_steps, rtol=1e-9, atol=1e-12)
     monkeypatch.undo()
-    monkeypatch.setattr(marching, "fixed_matrices", lambda *_: None)
+    monkeypatch.setattr(marching, "assemble_constant_matrices", lambda *_: None)
     jax.clear_caches()
     np.testing.assert_allclose(together[0], states(here), rtol=1e-9, atol=1e-12)

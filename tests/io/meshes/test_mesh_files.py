@@ -12,7 +12,7 @@ from riesz.io import read_mesh, write_mesh
 from riesz.io.meshes.vtk_arrays import plain_bytes
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.shapes import box, disc, interval, rectangle
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 
 MESHES = {"1d": lambda: interval(6), "2d": lambda: rectangle((3, 4)), "3d": lambda: box((2, 1, 2))}
 MESHIO_CELLS = {1: "line", 2: "triangle", 3: "tetra"}
@@ -251,7 +251,7 @@ def test_a_group_named_boundary_is_read_when_it_is_all_of_it(suffix, tmp_path):
     renamed_in_file(path, mesh, "outer", "boundary")
     back = read_mesh(path)
     assert not back.facets
-    assert len(tagged_facets(back, "boundary").nodes) == len(mesh.facets["outer"])
+    assert len(facets_of_tag(back, "boundary").nodes) == len(mesh.facets["outer"])
     renamed_in_file(path, rectangle((3, 2)), "left", "boundary")
     with pytest.raises(FileFormatError, match=r"2 facets is named 'boundary' .* 10 .* rename"):
         read_mesh(path)

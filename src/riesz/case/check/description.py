@@ -13,9 +13,9 @@ from riesz.geometry.crs import length_unit, place_on_earth, short_crs
 from riesz.inference.fit import Choice
 from riesz.mesh.facets import facet_measures
 from riesz.mesh.mesh import Mesh, cell_volumes
-from riesz.mesh.tags import tagged_facets
+from riesz.mesh.tags import facets_of_tag
 from riesz.observe.effects import WithEffects
-from riesz.problem.description import headed
+from riesz.problem.description import with_headings
 from riesz.problem.problem import InverseProblem
 
 SQUARES = {"m": (1e6, "km2"), "km": (1.0, "km2"), "ft": (5280.0**2, "square miles")}
@@ -48,7 +48,7 @@ def describe_case(case: Case) -> str:
         ("engine", engine_lines(case)),
         ("cost", [str(cost_of(case.problem, choice.engine))]),
     ]
-    told = headed(blocks)
+    told = with_headings(blocks)
     notes = [f"note: {note}" for note in case.notes] or ["Nothing to warn of."]
     return "\n".join([f"{case.path} is understood.", *told, case.problem.describe(), *notes])
 
@@ -214,7 +214,7 @@ def boundary_lines(case: Case) -> list[str]:
     lines = []
     for tag, one in case.tables.boundary.items():
         mesh = case.problem.forward.space.mesh
-        length = float(facet_measures(mesh.nodes, tagged_facets(mesh, tag).nodes).sum())
+        length = float(facet_measures(mesh.nodes, facets_of_tag(mesh, tag).nodes).sum())
         told = f"{tag}, {length_text(case, length)}: "
         if one.inflow is not None:
             lines.append(f"{told}{format_value(one.inflow)} enters by length")

@@ -28,7 +28,7 @@ from riesz.case.run.request import (
     format_times,
 )
 from riesz.errors import FileFormatError, RieszError, nearest
-from riesz.geometry.crs import projected
+from riesz.geometry.crs import project
 from riesz.geometry.lines import as_points
 from riesz.io.maps.raster import Band, style_of, write_raster, write_style
 from riesz.io.store.files import csv_content, write_bytes
@@ -269,7 +269,7 @@ def candidate_rows(asked: Ranking) -> list[dict[str, Any]]:
 def map_points(run: Run, points: Float[np.ndarray, "place 2"]) -> Float[np.ndarray, "place 2"]:
     """In the coordinates of the columns that they are named by."""
     own = run.observations.crs
-    return points if own is None or run.crs is None else projected(points, run.crs, own)
+    return points if own is None or run.crs is None else project(points, run.crs, own)
 
 
 def write_candidates(asked: Ranking, path: Path) -> list[Path]:

@@ -30,7 +30,7 @@ from riesz.case.run.request import (
     Scene,
     format_times,
 )
-from riesz.geometry.crs import projected
+from riesz.geometry.crs import project
 from riesz.io.maps.geopackage import arrows, contours, write_geopackage
 from riesz.io.maps.raster import (
     Band,
@@ -103,7 +103,7 @@ def write_predictions_csv(
     """
     names, at, points = run.observations, scene.at, scene.points
     if names.crs is not None and run.crs is not None:
-        points = projected(points, run.crs, names.crs)  # as the columns of these names are
+        points = project(points, run.crs, names.crs)  # as the columns of these names are
     columns: dict[str, list[Float[np.ndarray, " place"]]] = {}
     for band in bands:
         inside = band.values[at.inside] if isinstance(at, Grid) else band.values

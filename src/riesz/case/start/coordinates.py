@@ -18,7 +18,7 @@ from riesz.geometry.crs import (
     is_geographic,
     metric_crs,
     place_on_earth,
-    projected,
+    project,
     same_crs,
     short_crs,
 )
@@ -54,7 +54,7 @@ class Systems:
     def of_table(self, points: Points) -> Points:
         if self.table is None or self.problem is None:
             return points
-        return projected(points, self.table, self.problem)
+        return project(points, self.table, self.problem)
 
     def of_outline(self, file: OutlineFile) -> OutlineFile:
         if self.outline is None or self.problem is None or same_crs(self.outline, self.problem):
@@ -131,7 +131,7 @@ def common_crs(table: str | None, outline: str | None, places: Points, corners: 
     if find_spec("pyproj") is None:
         return Systems(table, outline, known[0], ())
     own = outline if outline is not None else str(table)
-    problem = metric_crs(projected(corners, own, LON_LAT))
+    problem = metric_crs(project(corners, own, LON_LAT))
     notes = (
         f"degrees are no lengths: projected into {problem}, in metres",
         f"on Earth: {place_on_earth(corners, own)}",
@@ -164,5 +164,5 @@ def boxes_of(file: OutlineFile | None, told: str | None) -> list[Float[np.ndarra
     if own is not None and not same_crs(own, into) and find_spec("pyproj") is not None:
         # A told crs that does not reach so far is refused where places are projected.
         with suppress(RieszError):
-            found.append(projected(corners, own, into))
+            found.append(project(corners, own, into))
     return [np.stack([one.min(axis=0), one.max(axis=0)]) for one in found]

@@ -77,7 +77,7 @@ class Readers:
     points: Float[np.ndarray, "sensor dim"]
     labels: tuple[str, ...] | None = None
 
-    def name_some(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
+    def label(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
         """Some observations, the first ones by their names."""
         rows = [int(one) for one in which]
         names = [f"observation {i}" if self.labels is None else self.labels[i] for i in rows]
@@ -86,8 +86,8 @@ class Readers:
         if len(words) == 1 and all(" " in name for name in names):  # lines 3, 5 and 8
             kind = words.pop() + ("s" if len(names) > 1 else "")
             names = [name.partition(" ")[2] for name in names]
-            return f"{kind} {shortened(names)}"
-        return shortened(names)
+            return f"{kind} {shorten(names)}"
+        return shorten(names)
 
     def where(self, which: Int[np.ndarray, " some"] | Sequence[int]) -> str:
         """The middle of some observations."""
@@ -98,10 +98,10 @@ class Readers:
         return f"({', '.join(f'{one:.{digits}f}' for one in middle)})"
 
 
-def shortened(names: Sequence[str]) -> str:
+def shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def counted(number: int, what: str = "observation") -> str:
+def format_count(number: int, what: str = "observation") -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -99,7 +99,7 @@ def law_of(
     their own; where not, or where there are more unknowns than draws, that of the draws is taken.
     """
     about = white - white.mean(axis=0)
-    slopes = None if coordinates is None else regressed(about, coordinates)
+    slopes = None if coordinates is None else regress(about, coordinates)
     if slopes is not None:
         left, sizes, _ = np.linalg.svd(slopes, full_matrices=False)
         return Law(left, sizes**2 / (1 + sizes**2), root)
@@ -107,7 +107,7 @@ def law_of(
     return Law(right.T, np.minimum(sizes**2 / (len(white) - 1), MOST_FOLLOWED), root)
 
 
-def regressed(
+def regress(
     about: Float[np.ndarray, "draw sensor"], coordinates: Float[np.ndarray, "draw coordinate"]
 ) -> Float[np.ndarray, "sensor coordinate"] | None:
     """Slopes of predictions by coordinates; None where these do not explain them."""

@@ -20,7 +20,7 @@ from riesz.diagnose.criticism.findings import (
     TOLD,
     Finding,
     Readers,
-    counted,
+    format_count,
 )
 from riesz.diagnose.criticism.law import Law
 from riesz.diagnose.criticism.sizes import Against, exceeding, upper
@@ -120,18 +120,20 @@ def region(
         rows = np.flatnonzero(inside[places.of] & (places.of >= 0))
         mean = float(against.residuals[rows].mean())
         if abs(mean) >= TOLD:
-            found.append(told_region(rows, mean, readers, float(p[best])))
+            found.append(region_finding(rows, mean, readers, float(p[best])))
     return found
 
 
-def told_region(rows: Int[np.ndarray, " some"], mean: float, readers: Readers, p: float) -> Finding:
+def region_finding(
+    rows: Int[np.ndarray, " some"], mean: float, readers: Readers, p: float
+) -> Finding:
     above = mean > 0
     look = "a source, recharge or river" if above else "a sink, a well or a drain"
     words = (
-        f"{counted(len(rows))} around {readers.where(rows)} "
+        f"{format_count(len(rows))} around {readers.where(rows)} "
         f"{'lies' if len(rows) == 1 else 'lie'} {abs(mean):.1f} sd "
         f"{'above' if above else 'below'} what the others foretell, on average "
-        f"({readers.name_some(rows)}): look for {look} that the equation misses there, or a "
+        f"({readers.label(rows)}): look for {look} that the equation misses there, or a "
         "coefficient or boundary value that is another there."
     )
     return Finding(REGION, words, (), tuple(rows.tolist()), p)
@@ -149,14 +151,14 @@ def covariate(
     That residuals themselves go with what is predicted says nothing: the prediction shrinks towards
     the prior.
     """
-    given = {name: own for name, one in covariates.items() if (own := scaled(one)) is not None}
+    given = {name: own for name, one in covariates.items() if (own := standardise(one)) is not None}
     patterns = np.stack([*given.values()]) if given else np.zeros((0, len(sd)))
     variances = np.diag(law.covariance(patterns.T))
     free = variances > FREE * (patterns**2 @ sd**2)
     names, patterns = [n for n, own in zip(given, free, strict=True) if own], patterns[free]
     sizes = np.sqrt(variances[free])
     trends, copies = (one * sd @ patterns.T / sizes for one in (against.residuals, against.copies))
-    by = scaled(predicted)
+    by = standardise(predicted)
     if by is not None:
         size, chance = (np.abs(one) @ by for one in (against.residuals, against.copies))
         middle, width = chance.mean(), chance.std()
@@ -169,14 +171,14 @@ def covariate(
         if p > LEVELS[COVARIATE]:
             break
         if best == len(names):
-            told.append(told_size(grows=bool(trends[best] > 0), p=p))
+            told.append(size_finding(grows=bool(trends[best] > 0), p=p))
             continue
         correlation = float(np.corrcoef(against.residuals, patterns[best])[0, 1])
-        told.append(told_trend(names[best], correlation, p))
+        told.append(trend_finding(names[best], correlation, p))
     return told
 
 
-def scaled(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sensor"] | None:
+def standardise(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sensor"] | None:
     """About its mean, of size one, zero where it is not known; None where all are the same."""
     known = np.isfinite(given)
     if not known.any():
@@ -186,7 +188,7 @@ def scaled(given: Float[np.ndarray, " sensor"]) -> Float[np.ndarray, " sensor"] 
     return own / size if size > 1e-9 * float(np.abs(given[known]).max()) else None
 
 
-def told_size(*, grows: bool, p: float) -> Finding:
+def size_finding(*, grows: bool, p: float) -> Finding:
     words = (
         f"Residuals are {'larger' if grows else 'smaller'} where larger values are predicted: the "
         "noise is not the same everywhere; state it as a share of the value, or by a column of its "
@@ -195,7 +197,7 @@ def told_size(*, grows: bool, p: float) -> Finding:
     return Finding(COVARIATE, words, ("predicted",), (), p)
 
 
-def told_trend(name: str, correlation: float, p: float) -> Finding:
+def trend_finding(name: str, correlation: float, p: float) -> Finding:
     words = (
         f"Residuals {'rise' if correlation > 0 else 'fall'} with {name} (correlation "
         f"{correlation:+.2f}): {name} has an effect that the model lacks; give it as a covariate, "
@@ -244,7 +246,7 @@ def on_map(
         f"{float(f'{reach:.2g}'):g}): something varies over the map that no unknown follows; let a "
         "coefficient or a source be a field, shorten its length scale, or add what neighbours "
         "share. "
-        f"{upper(readers.name_some(rows))} show it most."
+        f"{upper(readers.label(rows))} show it most."
     )
     return [Finding(NEIGHBOURS, words, (), tuple(rows.tolist()), p)]
 

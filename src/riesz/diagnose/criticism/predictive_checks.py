@@ -25,7 +25,7 @@ from riesz.diagnose.criticism.residuals import (
     influential,
     residuals_of,
 )
-from riesz.diagnose.criticism.sizes import Against, contradicted, observations, spread, tails
+from riesz.diagnose.criticism.sizes import Against, observations, outliers, spread, tails
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
@@ -85,7 +85,7 @@ def misfit_of(
     """The same by draws that were made already: nothing is solved."""
     problem, observed = posterior.problem, draws.observed
     count = len(observed.values)
-    given = checked(covariates or {}, count)
+    given = check_covariates(covariates or {}, count)
     if labels is not None and len(labels) != count:
         raise RieszError(f"there are {len(labels)} labels for {count} observations: give one each.")
     names = None if labels is None else tuple(labels)
@@ -122,7 +122,7 @@ def caution_of(posterior: Posterior) -> str | None:
     )
 
 
-def checked(
+def check_covariates(
     covariates: Mapping[str, ArrayLike], count: int
 ) -> dict[str, Float[np.ndarray, " sensor"]]:
     found = {name: np.asarray(one, float) for name, one in covariates.items()}
@@ -173,11 +173,11 @@ def of_residuals(
     count = len(own.values)
     num_copies = int(np.clip(MOST_NUMBERS // count, FEWEST_COPIES, NUM_COPIES))
     against = Against(own.values, law.copies(rng, num_copies) / own.sd)
-    noise, advice = spoken_noise(problem)
+    noise, advice = describe_noise(problem)
     scattered = spread(against, readers, noise)
-    far, _ = contradicted(own.values)
+    far, _ = outliers(own.values)
     is_few = 0 < len(far) <= max(FEW, FEW_SHARE * count)
-    shape, law = patterned(against, law, far if is_few else far[:0])
+    shape, law = without_outliers(against, law, far if is_few else far[:0])
     if any(one.places for one in scattered) or has_learned_noise(problem.likelihood, count):
         # Patterns beyond the spread, which is told by itself or was learned.
         shape = shape.of_size_one()
@@ -195,7 +195,9 @@ def of_residuals(
     ]
 
 
-def patterned(against: Against, law: Law, far: Int[np.ndarray, " some"]) -> tuple[Against, Law]:
+def without_outliers(
+    against: Against, law: Law, far: Int[np.ndarray, " some"]
+) -> tuple[Against, Law]:
     """Residuals to look for patterns in: without a few that are told by themselves, which would
     move all others."""
     if not len(far):
@@ -209,7 +211,7 @@ def patterned(against: Against, law: Law, far: Int[np.ndarray, " some"]) -> tupl
     return Against(*cleared).clip(), after
 
 
-def spoken_noise(problem: InverseProblem) -> tuple[str, str]:
+def describe_noise(problem: InverseProblem) -> tuple[str, str]:
     """The noise in a few words, and what to state where it has too light tails."""
     main = problem.likelihood.noise
     if problem.likelihood.is_discrete:

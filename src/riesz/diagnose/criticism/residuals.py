@@ -149,7 +149,7 @@ def standing_of(
         is_discrete = distribution is not None and distribution.is_discrete
         steps.append(np.full(size, is_discrete or tails is None))
         weights.append(np.full(size, tails is not None))
-        parts.append(counted(values, drawn.measured[:, own]) if tails is None else tails)
+        parts.append(tails_from_draws(values, drawn.measured[:, own]) if tails is None else tails)
     below, at, above = (np.concatenate(one, axis=1) for one in zip(*parts, strict=True))
     # All below a limit is one step.
     at = np.where(observed.censored, below, at)
@@ -161,7 +161,7 @@ def standing_of(
     )
 
 
-def counted(values: AtEach, measured: Float[np.ndarray, "draw sensor"]) -> Tails:
+def tails_from_draws(values: AtEach, measured: Float[np.ndarray, "draw sensor"]) -> Tails:
     """By new measurements of each draw, for noise whose distribution is not known here.
 
     Beside them there may always be one more, so that no probability is zero.

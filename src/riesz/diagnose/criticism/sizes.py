@@ -14,7 +14,7 @@ from riesz.diagnose.criticism.findings import (
     TOLD,
     Finding,
     Readers,
-    counted,
+    format_count,
 )
 
 CLIPPED = 3.0
@@ -73,7 +73,7 @@ def spread(against: Against, readers: Readers, noise: str) -> list[Finding]:
     far = far[np.abs(against.residuals[far]) > 2][: max(10, len(far) // 10)]
     words = f"Observations lie {size:.2g} times as far from what the others foretell as the noise "
     words += (
-        f"({noise}) says, farthest {readers.name_some(far)}: the noise is larger than stated, or the "
+        f"({noise}) says, farthest {readers.label(far)}: the noise is larger than stated, or the "
         "equation misses something that moves all of them."
         if more
         else f"({noise}) says: the noise is smaller than stated, or values were smoothed or copied."
@@ -101,14 +101,14 @@ def tails(against: Against, readers: Readers, noise: str, advice: str) -> list[F
     if len(far) <= allowed:
         return []
     words = (
-        f"{len(far)} of {counted(len(values))} {'lies' if len(far) == 1 else 'lie'} more than "
+        f"{len(far)} of {format_count(len(values))} {'lies' if len(far) == 1 else 'lie'} more than "
         f"{farther:.1f} sd from what all others foretell, up to {abs(values[far[0]]):.1f} sd, "
-        f"where the noise ({noise}) would put {allowed:.0f}: {readers.name_some(far)}. {advice}"
+        f"where the noise ({noise}) would put {allowed:.0f}: {readers.label(far)}. {advice}"
     )
     return [Finding(TAILS, words, (), tuple(far.tolist()), p)]
 
 
-def contradicted(
+def outliers(
     values: Float[np.ndarray, " sensor"],
 ) -> tuple[Int[np.ndarray, " some"], Float[np.ndarray, " sensor"]]:
     """Observations that all others contradict, the farthest first, and the logarithm of p for each:
@@ -127,14 +127,14 @@ def observations(
 ) -> list[Finding]:
     """Single ones that all others contradict."""
     values, found = against.residuals, []
-    far, logs = contradicted(values)
+    far, logs = outliers(values)
     for i in far[:MOST_TOLD].tolist():
         side = "above" if values[i] > 0 else "below"
         below = "below " if is_limit[i] else ""
         size = f"{abs(values[i]):.1f}" if abs(values[i]) < BEYOND else f"more than {BEYOND:.0f}"
         held = " It holds the fit where it is: look at it first." if hangs[i] else ""
         words = (
-            f"{upper(readers.name_some([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
+            f"{upper(readers.label([i]))} at {readers.where([i])}, {below}{observed[i]:.4g}, lies "
             f"{size} sd {side} what all others foretell for it: look for a slip of "
             f"the pen, a wrong place or unit, or something that happens there alone.{held}"
         )

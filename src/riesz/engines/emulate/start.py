@@ -22,8 +22,8 @@ from riesz.posterior.posterior import emulated_record
 from riesz.problem.linearity import (
     affine_beside_the_equation,
     affine_coordinates,
+    affine_dirichlet_values,
     once_per_problem,
-    prescribed_values,
 )
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.networks import TrunkBranch, trunk_branch
@@ -135,7 +135,7 @@ def check_nested(problem: InverseProblem, engine: str, gram: Any) -> None:
     if problem.time is None or problem.time.initial is None:
         check_energy(problem.forward, as_gram(gram))
     if problem.time is None:
-        prescribed_values(problem)
+        affine_dirichlet_values(problem)
 
 
 def default_penalty(problem: InverseProblem, settings: NormSettings) -> WeakFormPenalty:
@@ -189,7 +189,7 @@ def initial_surrogate(
 
 @once_per_problem
 def boundary_of(problem: InverseProblem) -> BoundaryValues:
-    return boundary_values(problem.forward, prescribed_values(problem))
+    return boundary_values(problem.forward, affine_dirichlet_values(problem))
 
 
 def initial_network(

@@ -64,7 +64,7 @@ from riesz.penalty.in_time import StepPenalty
 from riesz.penalty.penalty import AbstractPenalty, exact_penalty
 from riesz.posterior.family import full_rank
 from riesz.posterior.posterior import Posterior
-from riesz.problem.linearity import affine_coordinates, prescribed_values
+from riesz.problem.linearity import affine_coordinates, affine_dirichlet_values
 from riesz.problem.problem import InverseProblem
 from riesz.surrogate.surrogate import nodal_surrogate
 
@@ -126,7 +126,7 @@ class Relax(PatchSettings, AbstractEngine):
             check_nested(problem, self.name, self.gram)
         else:
             check_energy(problem.forward, as_gram(self.gram))
-            prescribed_values(problem)
+            affine_dirichlet_values(problem)
 
     def check_in_time(self, problem: InverseProblem) -> None:
         others = {"surrogate": "network", "norm": "patches"}

@@ -48,7 +48,7 @@ def quadrature(dim: int, degree: int) -> Quadrature:
         return vertex_orbit(dim)
     if degree in (3, 4) and dim == 2:
         return dunavant_four()
-    return collapsed_gauss(dim, degree)
+    return gauss_on_simplex(dim, degree)
 
 
 def vertex_orbit(dim: int) -> Quadrature:
@@ -74,7 +74,7 @@ def dunavant_four() -> Quadrature:
     return Quadrature(np.array(points), np.repeat(weights, 3))
 
 
-def collapsed_gauss(dim: int, degree: int) -> Quadrature:
+def gauss_on_simplex(dim: int, degree: int) -> Quadrature:
     """Gauss-Jacobi points of the cube, mapped to the simplex by collapsing one face at a time."""
     count = degree // 2 + 1
     points, weights = np.ones((1, 1)), np.ones(1)  # of the simplex of dimension zero

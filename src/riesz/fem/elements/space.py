@@ -276,7 +276,7 @@ def point_operator(
     values are differentiable in them: those outside are then NaN.
     """
     if isinstance(points, Tracer):
-        return traced_operator(space, points)
+        return trace_operator(space, points)
     found = locate(
         space.mesh, np.asarray(points, dtype=float), tolerance=tolerance, outside="raise"
     )
@@ -289,7 +289,7 @@ def point_operator(
     )
 
 
-def traced_operator(space: Space, points: Float[Array, "point dim"]) -> PointOperator:
+def trace_operator(space: Space, points: Float[Array, "point dim"]) -> PointOperator:
     """By a search through all cells, in a program.
 
     Which cell holds a point changes by jumps and has no derivative; where in it the point lies has.

@@ -51,7 +51,7 @@ def number(value: int) -> ctypes.c_int:
     return ctypes.c_int(value)
 
 
-def called(function, *arguments: ctypes.c_char | ctypes.c_int | np.ndarray) -> int:
+def call_lapack(function, *arguments: ctypes.c_char | ctypes.c_int | np.ndarray) -> int:
     """Call a function of LAPACK with addresses, and return what went wrong: 0 is nothing."""
     failed = number(0)
     function(
@@ -78,7 +78,7 @@ class BandFactors:
         count = number(ordered.size // size)
         sizes = (number(size), number(num_diagonals - 1), count)
         rows = number(num_diagonals)
-        called(_solve, _lower, *sizes, self.factor, rows, ordered, number(size))
+        call_lapack(_solve, _lower, *sizes, self.factor, rows, ordered, number(size))
         solutions = np.empty(all_rhs.shape)
         solutions[self.order] = ordered.T
         return solutions
@@ -105,7 +105,7 @@ class Band:
         factor.ravel()[self.places] = lower
         diagonal = factor[:, 0].copy()
         sizes = (number(len(self.order)), number(self.width))
-        failed = called(_factorise, _lower, *sizes, factor, number(self.width + 1))
+        failed = call_lapack(_factorise, _lower, *sizes, factor, number(self.width + 1))
         if failed or not (factor[:, 0] ** 2 > NEARLY_SINGULAR * diagonal).all():
             return None
         return BandFactors(self.order, factor)

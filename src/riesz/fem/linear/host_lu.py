@@ -187,14 +187,14 @@ def solve_by_lu(
     right_hand_side: Float[np.ndarray, " size *side"],
     transposed: bool,
 ) -> Float[np.ndarray, " size *side"]:
-    factors = factorised(values, pattern)
+    factors = factorise_lu(values, pattern)
     if factors is None:
         return np.full_like(right_hand_side, np.nan)
     # The factors are those of the transpose: CSR arrays read as CSC.
     return factors.solve(right_hand_side, trans="N" if transposed else "T")
 
 
-def factorised(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
+def factorise_lu(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Factors | None:
     """LU factors, remembered: a gradient, a Hessian action or a step meets the same matrix again.
 
     Matrices are looked up by some of their entries and compared by all: a digest of them takes as
@@ -261,12 +261,12 @@ def elimination_of(pattern: Pattern) -> Elimination:
             if all(map(np.array_equal, known.pattern, pattern)):
                 _eliminations.insert(0, _eliminations.pop(number))
                 return known
-        _eliminations.insert(0, ordered(Pattern(*(part.copy() for part in pattern))))
+        _eliminations.insert(0, order_elimination(Pattern(*(part.copy() for part in pattern))))
         del _eliminations[CACHED_PATTERNS:]
         return _eliminations[0]
 
 
-def ordered(pattern: Pattern) -> Elimination:
+def order_elimination(pattern: Pattern) -> Elimination:
     size = len(pattern.row_starts) - 1
     # The transpose: CSR arrays read as CSC.
     numbers = np.arange(len(pattern.columns))
@@ -310,7 +310,7 @@ def elimination_order(pattern: sp.sparray) -> Int[np.ndarray, " unknown"]:
     waiting = [(square + square.T, np.arange(len(order)), 0)]
     while waiting:
         graph, unknowns, start = waiting.pop()
-        parts = [] if len(unknowns) <= SMALLEST else dissected(graph)
+        parts = [] if len(unknowns) <= SMALLEST else dissect(graph)
         if not parts:
             order[start : start + len(unknowns)] = unknowns
             continue
@@ -322,7 +322,7 @@ def elimination_order(pattern: sp.sparray) -> Int[np.ndarray, " unknown"]:
     return order
 
 
-def dissected(graph: sp.csr_array) -> list[Int[np.ndarray, " unknown"]]:
+def dissect(graph: sp.csr_array) -> list[Int[np.ndarray, " unknown"]]:
     """Two parts and the layer between them; nothing where there is no such layer.
 
     Layers are the sets at equal distance from an end of the graph, found as the point farthest

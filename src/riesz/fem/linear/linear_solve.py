@@ -43,7 +43,7 @@ def host_operation(
         batch = np.broadcast_shapes(*each, all_rhs.shape[: all_rhs.ndim - num_axes])
         return ShapedArray((*batch, *all_rhs.shape[all_rhs.ndim - num_axes :]), all_rhs.dtype)
 
-    def lowered(ctx, *operands, **how):
+    def lower(ctx, *operands, **how):
         result, _, _ = mlir.emit_python_callback(
             ctx,
             lambda *arrays: (compute(*arrays, **how),),
@@ -56,7 +56,7 @@ def host_operation(
         )
         return result
 
-    def batched(operands, axes, **how):
+    def batch(operands, axes, **how):
         operands = [
             operand[None] if axis is None else jnp.moveaxis(operand, axis, 0)
             for operand, axis in zip(operands, axes, strict=True)
@@ -65,8 +65,8 @@ def host_operation(
 
     operation.def_impl(lambda *operands, **how: jnp.asarray(compute(*operands, **how)))
     operation.def_abstract_eval(result_of)
-    mlir.register_lowering(operation, lowered)
-    batching.primitive_batchers[operation] = batched
+    mlir.register_lowering(operation, lower)
+    batching.primitive_batchers[operation] = batch
     return operation
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from jaxtyping import Array, Float, Int
 
 from riesz.arrays import on_device
-from riesz.mesh.rows import RowGroups, grouped, row_groups
+from riesz.mesh.rows import RowGroups, group_by_key, row_groups
 
 
 class SparsePattern(eqx.Module):
@@ -135,7 +135,7 @@ def row_layout(
     pair = np.arange(len(low), dtype=np.int32)
     before = np.cumsum(num_above, dtype=np.int32) - num_above
     above = pair + np.repeat(diagonal + 1 - before, num_above)
-    by_row, below_starts, lows = grouped(high, size, low)
+    by_row, below_starts, lows = group_by_key(high, size, low)
     sorted_below = pair + np.repeat(starts[:-1] - below_starts[:-1], num_below)
     below = np.empty_like(pair)
     below[by_row] = sorted_below

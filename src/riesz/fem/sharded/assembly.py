@@ -20,11 +20,11 @@ from riesz.devices import AXIS, Wanted
 from riesz.errors import SolveError
 from riesz.fem.assembly import check_state, local_states, residual_of_wells, with_dirichlet
 from riesz.fem.elements.domain import Domain
-from riesz.fem.kernel import entity_matrices, entity_residuals, resolved
+from riesz.fem.kernel import entity_matrices, entity_residuals, resolve_terms
 from riesz.fem.linear.multigrid.tables import gather
 from riesz.fem.newton import is_linear
 from riesz.fem.problem import BoundaryValueProblem, Group
-from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisected, exchange, shares
+from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisect_points, exchange, shares
 from riesz.fem.sharded.solver import ShardedMultigrid, sharded_multigrid
 from riesz.fem.solve import require_float64
 from riesz.mesh.refine import Hierarchy
@@ -110,7 +110,7 @@ class ShardedProblem(eqx.Module):
         told, total = self.exchange(own), jnp.zeros_like(own)
         for group, shared in zip(self.plain_groups(), self.groups, strict=True):
             domain = dataclasses.replace(shared.domain, nodes=group.domain.nodes)
-            physics = resolved(group.terms, self.problem.space.element, z)
+            physics = resolve_terms(group.terms, self.problem.space.element, z)
             parts = entity_residuals(physics, domain, local_states(domain, told))
             for places, amounts in zip(domain.dofs, parts, strict=True):
                 total = total.at[places].add(amounts, mode="drop")  # those of others lie beyond
@@ -125,7 +125,7 @@ class ShardedProblem(eqx.Module):
         values = jnp.zeros(self.solver.entries.shape[-1], own.dtype)
         for group, shared in zip(self.plain_groups(), self.groups, strict=True):
             domain = dataclasses.replace(shared.domain, nodes=group.domain.nodes)
-            physics = resolved(group.terms, self.problem.space.element, z)
+            physics = resolve_terms(group.terms, self.problem.space.element, z)
             rows = entity_matrices(physics, domain, local_states(domain, told))
             for entries, row in zip(shared.entries, rows, strict=True):
                 values = values.at[entries].add(row, mode="drop")
@@ -158,13 +158,13 @@ def sharded_problem(
     require_float64(problem)
     solver = sharded_multigrid(problem, devices, hierarchy, **settings)
     count, free = solver.mesh.size, np.asarray(problem.free)
-    owner = bisected(np.asarray(problem.space.points), count)
+    owner = bisect_points(np.asarray(problem.space.points), count)
     dofs = shares(owner, count)
     plain = (problem.cells, *problem.facets)
     chosen = [touching(group.domain, dofs) for group in plain]
     # Cells that fill up have the unknowns of the last one, which a device then needs as well.
     needed = [
-        np.concatenate([taken_dofs(group.domain, own[device]).ravel()
+        np.concatenate([dofs_of_entities(group.domain, own[device]).ravel()
                         for group, own in zip(plain, chosen, strict=True)])
         for device in range(count)
     ]  # fmt: skip
@@ -172,7 +172,7 @@ def sharded_problem(
     entries = shares(owner[free][np.asarray(problem.pattern.rows)], count)
     sharded = NamedSharding(solver.mesh, PartitionSpec(AXIS))
     groups = tuple(
-        shared_group(group, own, places, entries) for group, own in zip(plain, chosen, strict=True)
+        shard_group(group, own, places, entries) for group, own in zip(plain, chosen, strict=True)
     )
     free_shares = shares(owner[free], count)
     padded = np.append(dofs.position[free], count * dofs.num_places)[free_shares.order]
@@ -199,12 +199,14 @@ def touching(domain: Domain, dofs: Shares) -> Int[np.ndarray, "device entity"]:
     return table
 
 
-def taken_dofs(domain: Domain, entities: Int[np.ndarray, " entity"]) -> Int[np.ndarray, "_ _"]:
+def dofs_of_entities(
+    domain: Domain, entities: Int[np.ndarray, " entity"]
+) -> Int[np.ndarray, "_ _"]:
     every = np.asarray(domain.dofs)
     return every[:, np.minimum(entities, every.shape[1] - 1)]
 
 
-def shared_group(
+def shard_group(
     group: Group,
     chosen: Int[np.ndarray, "device entity"],
     places: list[Int[np.ndarray, " dof"]],
@@ -218,7 +220,7 @@ def shared_group(
     owner, position = np.append(entries.owner, -1), np.append(entries.position, 0)
     for device, own in enumerate(chosen):
         taken = bare.take(jnp.asarray(own))
-        at = places[device][taken_dofs(group.domain, own)]
+        at = places[device][dofs_of_entities(group.domain, own)]
         domains.append(dataclasses.replace(taken, dofs=on_device(at, np.int32)))
         number = every[:, :, np.minimum(own, every.shape[2] - 1)]
         mine = (owner[number] == device) & (own < every.shape[2])

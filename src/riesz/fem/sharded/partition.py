@@ -19,7 +19,7 @@ Numbers = Int[np.ndarray, " some"]
 AnyArray = Array | np.ndarray  # the host's until it is put on devices
 
 
-def bisected(points: Float[np.ndarray, "point dim"], count: int) -> Int[np.ndarray, " point"]:
+def bisect_points(points: Float[np.ndarray, "point dim"], count: int) -> Int[np.ndarray, " point"]:
     """The part of each point, of `count` parts whose sizes differ by one at most for each cut."""
     owner = np.zeros(len(points), np.int32)
     waiting = [(np.arange(len(points)), 0, count)]

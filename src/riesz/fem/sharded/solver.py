@@ -33,13 +33,13 @@ from riesz.fem.linear.multigrid.tables import (
     diagonal_first,
     dimensions,
     gather,
-    rounded,
+    round_width,
     slots,
     weighted_sum,
 )
 from riesz.fem.linear.sparse import SparseMatrix, SparsePattern
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisected, exchange, shares
+from riesz.fem.sharded.partition import AnyArray, Exchange, Shares, bisect_points, exchange, shares
 from riesz.mesh.refine import Hierarchy
 
 Vector = Float[Array, " size"]
@@ -97,7 +97,7 @@ class SharedRows(eqx.Module):
         return jnp.where(diagonal == 0, 0.0, 1 / (bound * diagonal))
 
 
-def shared_combination(matrix: sp.csr_array, rows: Shares, columns: Shares) -> SharedCombination:
+def shard_combination(matrix: sp.csr_array, rows: Shares, columns: Shares) -> SharedCombination:
     """A sparse matrix by the owners of its rows, for vectors by the owners of its columns."""
     entries = row_slots(matrix, rows)
     told, places = exchange(columns, [matrix.indices[own[own < matrix.nnz]] for own in entries])
@@ -108,7 +108,7 @@ def shared_combination(matrix: sp.csr_array, rows: Shares, columns: Shares) -> S
     return SharedCombination(told, np.where(found, stands, 0).astype(np.int32), weights)
 
 
-def shared_table(pattern: sp.csr_array, rows: Shares, of_entries: Shares) -> SharedTable:
+def shard_table(pattern: sp.csr_array, rows: Shares, of_entries: Shares) -> SharedTable:
     """The tables of a square pattern by the owners of its rows and, alike, of its entries."""
     ordered, entries = diagonal_first(pattern), row_slots(pattern, rows)
     found = entries < pattern.nnz
@@ -124,7 +124,7 @@ def shared_table(pattern: sp.csr_array, rows: Shares, of_entries: Shares) -> Sha
 
 def row_slots(matrix: sp.csr_array, rows: Shares) -> Int[np.ndarray, "device slot row"]:
     """Entries of the rows of each device, slot by slot; the number of all entries for none."""
-    width = rounded(int(np.diff(matrix.indptr).max()))
+    width = round_width(int(np.diff(matrix.indptr).max()))
     size = len(matrix.indptr) - 1
     own = np.where(rows.order == size, -1, rows.order)
     return np.stack([slots(matrix.indptr, one, width) for one in own])
@@ -238,7 +238,7 @@ class ShardedMultigrid(AbstractLinearSolver):
         prepared = inner.levels(gather(every, inner.entries))
         rows, coarsest = levels[0].rows, Together(inner, prepared, order, position)
         cycle = Cycle(tuple(levels), tables.transfers, coarsest, chebyshev(self.smoothing))
-        measures = Measures(shared_dot, lambda own: jnp.sqrt(shared_dot(own, own)))
+        measures = Measures(global_dot, lambda own: jnp.sqrt(global_dot(own, own)))
         limits = self.tolerance, self.max_steps
         found = conjugate_gradients(rows.__matmul__, cycle, rhs, *limits, measures)
         size = measures.norm(rhs)
@@ -253,7 +253,7 @@ class ShardedMultigrid(AbstractLinearSolver):
         return Outcome(solution, found.iterations, left), found.relative_residual
 
 
-def shared_dot(one: Vector, other: Vector) -> Float[Array, ""]:
+def global_dot(one: Vector, other: Vector) -> Float[Array, ""]:
     return jax.lax.psum(jnp.vdot(one, other), AXIS)
 
 
@@ -281,8 +281,8 @@ def sharded_multigrid(
     if not prolongations:
         raise SolveError(f"{problem.num_free} unknowns are too few to share: use rz.SparseLU().")
     mesh = mesh_of(devices)
-    owner = bisected(np.asarray(problem.space.points), mesh.size)[np.asarray(problem.free)]
-    built = shared_levels(problem.pattern, prolongations, owner, mesh.size, fewest)
+    owner = bisect_points(np.asarray(problem.space.points), mesh.size)[np.asarray(problem.free)]
+    built = shard_levels(problem.pattern, prolongations, owner, mesh.size, fewest)
     inner = from_prolongations(
         pattern_of(built.coarse), prolongations[len(built.transfers) :],
         is_symmetric=True, smoothing=settings["smoothing"],
@@ -317,7 +317,7 @@ class Built(NamedTuple):
     coarse: sp.csr_array
 
 
-def shared_levels(
+def shard_levels(
     pattern: SparsePattern,
     prolongations: Sequence[sp.csr_array],
     owner: Int[np.ndarray, " unknown"],
@@ -339,13 +339,13 @@ def shared_levels(
         next_own = shares(own.owner[heaviest(backwards)], count)
         next_entries = shares(next_own.owner[rows_of(coarse)], count)
         halves = shares(own.owner[rows_of(products.half)], count)
-        tables.append(shared_table(fine, own, of_entries))
+        tables.append(shard_table(fine, own, of_entries))
         transfers.append(
             SharedTransfer(
-                right=shared_combination(products.right, halves, of_entries),
-                left=shared_combination(products.left, next_entries, halves),
-                prolong=shared_combination(between, own, next_own),
-                restrict=shared_combination(backwards, next_own, own),
+                right=shard_combination(products.right, halves, of_entries),
+                left=shard_combination(products.left, next_entries, halves),
+                prolong=shard_combination(between, own, next_own),
+                restrict=shard_combination(backwards, next_own, own),
             )
         )
         fine, own, of_entries = coarse, next_own, next_entries

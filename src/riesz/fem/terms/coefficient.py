@@ -151,12 +151,12 @@ class Latent(AbstractCoefficient):
     name: str = eqx.field(static=True)
 
     def gather(self, domain: Domain) -> PyTree[Array]:
-        raise self.unresolved_error()
+        raise self.error_of_missing()
 
     def at(self, local: PyTree[Array], point: Point) -> Array:
-        raise self.unresolved_error()
+        raise self.error_of_missing()
 
-    def unresolved_error(self) -> FormError:
+    def error_of_missing(self) -> FormError:
         advice = f"give z={{{self.name!r}: ...}}"
         return FormError(f"the latent {self.name!r} has no value yet: {advice}")
 

@@ -57,11 +57,11 @@ def dot(a: Any, b: Any) -> Number:
     return total
 
 
-def scaled(factor: Number, value: Number | None) -> Number | None:
+def scale_part(factor: Number, value: Number | None) -> Number | None:
     return None if value is None else factor * value
 
 
-def added(a: Number | None, b: Number | None) -> Number | None:
+def add_parts(a: Number | None, b: Number | None) -> Number | None:
     if a is None or b is None:
         return b if a is None else a
     return a + b
@@ -89,14 +89,14 @@ class LinearForm(eqx.Module):
         if self.flux is None or other.flux is None:
             flux = other.flux if self.flux is None else self.flux
         else:
-            flux = tuple(added(a, b) for a, b in zip(self.flux, other.flux, strict=True))
-        return LinearForm(added(self.density, other.density), flux)
+            flux = tuple(add_parts(a, b) for a, b in zip(self.flux, other.flux, strict=True))
+        return LinearForm(add_parts(self.density, other.density), flux)
 
     def __mul__(self, factor: Number) -> LinearForm:
         if isinstance(factor, LinearForm):
             raise FormError("an integrand must be linear in the test function v, not v times v.")
-        flux = None if self.flux is None else tuple(scaled(factor, f) for f in self.flux)
-        return LinearForm(scaled(factor, self.density), flux)
+        flux = None if self.flux is None else tuple(scale_part(factor, f) for f in self.flux)
+        return LinearForm(scale_part(factor, self.density), flux)
 
     __rmul__ = __mul__
 

@@ -89,8 +89,8 @@ class WeakForm(eqx.Module):
 
     def __neg__(self) -> WeakForm:
         return WeakForm(
-            tuple(reversed_sign(term) for term in self.terms),
-            tuple(reversed_sign(source) for source in self.point_sources),
+            tuple(negate(term) for term in self.terms),
+            tuple(negate(source) for source in self.point_sources),
         )
 
     def __sub__(self, other: WeakForm) -> WeakForm:
@@ -119,7 +119,7 @@ class WeakForm(eqx.Module):
         return f"WeakForm({' '.join(parts)} = 0)"
 
 
-def reversed_sign(part: Any) -> Any:
+def negate(part: Any) -> Any:
     return dataclasses.replace(part, sign=-part.sign)
 
 

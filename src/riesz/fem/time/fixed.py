@@ -70,12 +70,12 @@ def storage_and_flow(step: BoundaryValueProblem, z: PyTree) -> tuple[SparseMatri
     """The matrices S and K of a linear equation, at the time in `z`."""
     nothing = jnp.zeros(step.space.num_dofs, step.dtype)
 
-    def assembled(rate: Float[Array, ""]) -> SparseMatrix:
+    def assemble(rate: Float[Array, ""]) -> SparseMatrix:
         return jacobian(with_history(step, rate, nothing), nothing, z)
 
     zero, one = jnp.zeros((), step.dtype), jnp.ones((), step.dtype)
     # By its derivative: the difference of two matrices would lose digits of the smaller part.
-    flow, storage = eqx.filter_jvp(assembled, (zero,), (one,))
+    flow, storage = eqx.filter_jvp(assemble, (zero,), (one,))
     return SparseMatrix(flow.pattern, storage.values), flow
 
 
@@ -89,13 +89,13 @@ def prepare_by_kind(
     held = jax.lax.stop_gradient(fixed)
     _, first = np.unique(kinds, return_index=True)
 
-    def prepared(rate: Float[Array, ""]) -> PyTree[Array]:
+    def prepare(rate: Float[Array, ""]) -> PyTree[Array]:
         return solver.prepare(held.of_step(rate))
 
-    shapes = jax.tree.leaves(eqx.filter_eval_shape(prepared, rates[0]))
+    shapes = jax.tree.leaves(eqx.filter_eval_shape(prepare, rates[0]))
     if len(first) * sum(shape.size for shape in shapes) > KEPT_NUMBERS:
         return None
-    return jax.lax.map(prepared, jax.lax.stop_gradient(rates)[first])
+    return jax.lax.map(prepare, jax.lax.stop_gradient(rates)[first])
 
 
 def has_fixed_matrix(problem: TransientProblem, z: PyTree) -> bool:

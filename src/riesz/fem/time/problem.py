@@ -126,13 +126,13 @@ def with_samples(step: BoundaryValueProblem, axis: TimeAxis, scheme: str) -> Bou
         for flows in (False, True)
     }
 
-    def sampled(path: tuple[Any, ...], part: Any) -> Any:
+    def sample(path: tuple[Any, ...], part: Any) -> Any:
         if not isinstance(part, Series):
             return part
         names = {getattr(key, "name", getattr(key, "key", None)) for key in path}
         return part.sample(*by_kind[part.kind, not names.isdisjoint(FLOWS)])
 
-    return tree_map_with_path(sampled, step, is_leaf=lambda part: isinstance(part, Series))
+    return tree_map_with_path(sample, step, is_leaf=lambda part: isinstance(part, Series))
 
 
 def samples(
@@ -191,7 +191,7 @@ def with_coefficients(
     """The same with any coefficients for the rate of its own state and for what went before."""
     known = {"rate": rate, "past": past}
 
-    def changed(group: Group) -> Group:
+    def change(group: Group) -> Group:
         return dataclasses.replace(group, terms=tuple(map(with_known, group.terms)))
 
     def with_known(term: Term) -> Term:
@@ -200,7 +200,7 @@ def with_coefficients(
         return dataclasses.replace(term, coefficients=term.coefficients | known)
 
     return dataclasses.replace(
-        problem, cells=changed(problem.cells), facets=tuple(map(changed, problem.facets))
+        problem, cells=change(problem.cells), facets=tuple(map(change, problem.facets))
     )
 
 

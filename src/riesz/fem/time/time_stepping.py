@@ -22,16 +22,16 @@ from riesz.errors import SolveError
 from riesz.fem.assembly import DofValues, free_residual, source_rates, with_dirichlet
 from riesz.fem.default_solver import choose_solver
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.newton import is_linear, prepared_jacobian, rounding_error
+from riesz.fem.newton import is_linear, prepare_jacobian, rounding_error
 from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton, check_coefficients
 from riesz.fem.solve import (
     ROOT,
+    advice_on_stall,
     as_array,
     first_guess,
     implicit_root,
     require_float64,
     singular_advice,
-    stalled_advice,
 )
 from riesz.fem.terms.coefficient import is_traced
 from riesz.fem.time.all_at_once import fits_all_at_once, solve_all_steps
@@ -148,7 +148,7 @@ def raise_where_halted(
         raise SolveError(f"there is no steady state to begin with: {singular_advice(problem.step)}")
     raise SolveError(
         f"no solution was found at time {when}, step {bad[0]} of {problem.axis.num_steps}: "
-        f"{stalled_advice(problem.step, newton)} Or take shorter steps."
+        f"{advice_on_stall(problem.step, newton)} Or take shorter steps."
     )
 
 
@@ -297,18 +297,18 @@ def linear_root(
     """
     nothing = jnp.zeros(step.num_free, step.dtype)
 
-    def unbalanced(values, step, z):
+    def residual_at(values, step, z):
         return free_residual(step, with_dirichlet(step, values, z), z)
 
     def product(direction):
-        return jax.jvp(lambda own: unbalanced(own, step, z), (nothing,), (direction,))[1]
+        return jax.jvp(lambda own: residual_at(own, step, z), (nothing,), (direction,))[1]
 
     fixed_step, fixed_z = without_gradient((step, z))
-    matrix, prepared = prepared_jacobian(fixed_step, fixed_z, nothing, solver)
-    rhs = unbalanced(nothing, step, z)
+    matrix, prepared = prepare_jacobian(fixed_step, fixed_z, nothing, solver)
+    rhs = residual_at(nothing, step, z)
     values = solver.with_product(product, matrix, prepared, -rhs)
     found = jax.lax.stop_gradient(values)
-    left = jnp.linalg.norm(unbalanced(found, fixed_step, fixed_z))
+    left = jnp.linalg.norm(residual_at(found, fixed_step, fixed_z))
     goal = newton.tolerance * jnp.linalg.norm(jax.lax.stop_gradient(rhs))
     return values, left <= jnp.maximum(goal, rounding_error(matrix, found))
 

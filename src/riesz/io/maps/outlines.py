@@ -11,7 +11,7 @@ from riesz.errors import FileFormatError, MeshError, RieszError, any_of, error_c
 from riesz.geometry.crs import (
     LON_LAT,
     crs_of,
-    projected,
+    project,
     same_crs,
     where_used,
 )
@@ -124,7 +124,7 @@ def coordinates_in(nested: Any, source: str, target: str) -> Any:
     if nested and isinstance(nested[0][0], list | tuple):
         return [coordinates_in(one, source, target) for one in nested]
     points = np.array([position[:2] for position in nested], dtype=float).reshape(-1, 2)
-    return projected(points, source, target).tolist()
+    return project(points, source, target).tolist()
 
 
 def shapes_in(path: Path, layer: str | None) -> tuple[Any, str | None]:

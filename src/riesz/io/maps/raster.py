@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.crs import projected
+from riesz.geometry.crs import project
 from riesz.io.store.files import write_bytes
 from riesz.io.tables.layers import gis_module
 from riesz.mesh.grid import Grid
@@ -277,7 +277,7 @@ def raster_values(
     try:
         with rasterio.open(path) as source:
             own = source.crs
-            there = points if crs is None or own is None else projected(points, crs, own.to_wkt())
+            there = points if crs is None or own is None else project(points, crs, own.to_wkt())
             cells = np.ma.concatenate(list(source.sample(there.tolist(), indexes=1, masked=True)))
     except rasterio.errors.RasterioIOError as error:
         raise FileFormatError(f"{path} cannot be read as a raster: {error}.") from None

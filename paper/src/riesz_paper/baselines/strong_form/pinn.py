@@ -21,7 +21,7 @@ from riesz.engines.emulate.start import initial_surrogate
 from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values
 from riesz.fem.elements.domain import Domain
-from riesz.fem.kernel import Physics, resolved, sum_of_terms
+from riesz.fem.kernel import Physics, resolve_terms, sum_of_terms
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.pointwise import Point, State
 from riesz.penalty.penalty import AbstractPenalty
@@ -100,7 +100,7 @@ def strong_residuals(
     z: PyTree,
 ) -> Float[Array, " point"]:
     r"""$G - \nabla\cdot F$ at one place of each given cell, for the form $G v + F\cdot\nabla v$."""
-    physics = resolved(problem.cells.terms, problem.space.element, z)
+    physics = resolve_terms(problem.cells.terms, problem.space.element, z)
     gathered = tuple(
         {name: c.gather(cells) for name, c in term.coefficients.items()} for term in physics.terms
     )

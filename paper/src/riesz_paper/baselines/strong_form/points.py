@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from riesz.errors import RieszError
-from riesz.mesh.facets import facets_at, outward_normals, sorted_cell_facets
+from riesz.mesh.facets import facets_at, facets_of_cells, outward_normals
 from riesz.mesh.mesh import Mesh, cell_volumes
 from riesz.mesh.rows import row_groups
 
@@ -80,7 +80,7 @@ def interface_points(mesh: Mesh, diffusivity: Float[np.ndarray, " cell"]) -> Int
 
 def inner_facets(mesh: Mesh) -> tuple[Int[np.ndarray, " facet"], Int[np.ndarray, " facet"]]:
     """Positions of both sides of each facet that two cells share, in the list of all facets."""
-    facets = row_groups(sorted_cell_facets(mesh.cells), mesh.num_nodes)
+    facets = row_groups(facets_of_cells(mesh.cells), mesh.num_nodes)
     shared = facets.starts[facets.counts == 2]
     return facets.order[shared], facets.order[shared + 1]
 

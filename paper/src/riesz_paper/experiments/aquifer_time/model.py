@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 from riesz.engines.conditional.linear import affine_map
 from riesz.engines.conditional.points import AbstractAtPoints, at_points
 from riesz.fem.linear.linear_solve import SparseLU
-from riesz.latent.kernels import AbstractKernel, Matern12, Matern32, Matern52, known_length_scale
+from riesz.latent.kernels import AbstractKernel, Matern12, Matern32, Matern52, length_scale_of
 from riesz.mesh.mesh import Mesh
 from riesz.problem.linearity import Parts, linear_parts
 from riesz.problem.problem import InverseProblem
@@ -203,7 +203,7 @@ class Separable(AbstractModel):
 def between(
     kernel: AbstractKernel, first: Float[Array, "first dim"], second: Float[Array, "second dim"]
 ) -> Float[Array, "first second"]:
-    length = known_length_scale(kernel)[None, None, :]
+    length = length_scale_of(kernel)[None, None, :]
     squares = jnp.sum(((first[:, None] - second[None]) / length) ** 2, axis=-1)
     return kernel.sd**2 * kernel.profile(squares, jnp)
 

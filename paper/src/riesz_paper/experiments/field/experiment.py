@@ -22,7 +22,7 @@ from riesz.engines.emulate.engine import Emulate
 from riesz.engines.nuts.engine import Nuts
 from riesz.fem.terms.weakform import diffusion, source
 from riesz.io.store.results import Row
-from riesz.latent.karhunen_loeve import KarhunenLoeve, scaled_eigenfunctions
+from riesz.latent.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis
 from riesz.latent.kernels import Matern52
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import hierarchy
@@ -107,14 +107,14 @@ def data_problem(
     noise_sd = RELATIVE_NOISE * float(np.abs(clean).max())
     values = clean + noise_sd * rng.normal(size=len(points))
     mesh = finer.forward.space.mesh
-    truth = coordinates @ scaled_eigenfunctions(mesh, KERNEL, sizes.num_terms)
+    truth = coordinates @ karhunen_loeve_basis(mesh, KERNEL, sizes.num_terms)
     return posed(sizes.levels, sizes, points, values, noise_sd), mesh, truth
 
 
 def moments(posterior: Posterior, sizes: Sizes) -> FieldMoments:
     """Exact for the Gaussian coordinates of `emulate`, those of all draws for a sampler."""
     mesh = posterior.problem.forward.space.mesh
-    basis = scaled_eigenfunctions(mesh, KERNEL, sizes.num_terms)
+    basis = karhunen_loeve_basis(mesh, KERNEL, sizes.num_terms)
     covariance = np.asarray(posterior.coordinate_covariance())
     variance = np.einsum("kn,kl,ln->n", basis, covariance, basis)
     return FieldMoments(np.asarray(posterior.coordinate_mean()) @ basis, np.sqrt(variance))
@@ -147,7 +147,7 @@ def chain_difference(
     chains: Float[np.ndarray, "chain draw term"], problem: InverseProblem, sizes: Sizes
 ) -> float:
     """How far the field's means of two chains are apart: the reference's own error."""
-    basis = scaled_eigenfunctions(problem.forward.space.mesh, KERNEL, sizes.num_terms)
+    basis = karhunen_loeve_basis(problem.forward.space.mesh, KERNEL, sizes.num_terms)
     fields = chains @ basis
     apart = np.abs(fields[0].mean(axis=0) - fields[1].mean(axis=0))
     return float(np.mean(apart / fields.std(axis=(0, 1))))

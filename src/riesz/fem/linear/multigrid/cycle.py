@@ -65,13 +65,13 @@ class Cycle(eqx.Module):
         first = level.inverse_diagonal * rhs * taken[0]
         # The last of the steps is not taken, and weighs nothing.
         later = (*kept[1:], 0.0), (*taken[1:], 0.0)
-        solution, residual, _ = smoothed(level, first, rhs, later)
+        solution, residual, _ = smooth(level, first, rhs, later)
         correction = transfer.prolong(self(transfer.restrict(residual), at + 1))
-        change, _, last = smoothed(level, correction, residual, (kept, taken))
+        change, _, last = smooth(level, correction, residual, (kept, taken))
         return solution + change + last
 
 
-def smoothed(
+def smooth(
     level: Any, step: Vector, residual: Vector, steps: Steps
 ) -> tuple[Vector, Vector, Vector]:
     """Take a step, and those that follow from the residuals: the sum, what is left, the next."""
@@ -141,7 +141,7 @@ def matrices(
         values = transfer.galerkin(values)
         rows = table.fill(values)
         if not is_symmetric:
-            rows = upwinded(rows, table.fill(gather(values, transfer.mirrored)))
+            rows = with_artificial_diffusion(rows, table.fill(gather(values, transfer.mirrored)))
         operators.append(rows)
     return Matrices(
         values=tuple(rows.values for rows in operators[:-1]),
@@ -163,7 +163,7 @@ def inverse_diagonal(rows: Rows, *, is_symmetric: bool) -> Vector:
     return jnp.where(diagonal == 0, 0.0, 1 / (bound * diagonal))
 
 
-def upwinded(rows: Rows, transpose: Rows) -> Rows:
+def with_artificial_diffusion(rows: Rows, transpose: Rows) -> Rows:
     r"""With the least diffusion added that leaves no positive entry off the diagonal.
 
     $d_{ij} = \max(0, a_{ij}, a_{ji})$ is moved from each entry to the diagonal (discrete upwinding,

@@ -46,9 +46,9 @@ def galerkin_products(
 ) -> Products:
     half = product_pattern(fine, prolongation)
     entry, column, weight = spread(fine.indices, prolongation)
-    right = collected(half, rows_of(fine)[entry], column, entry, weight, fine.nnz)
+    right = collect_sources(half, rows_of(fine)[entry], column, entry, weight, fine.nnz)
     entry, row, weight = spread(rows_of(half), prolongation)
-    left = collected(coarse, row, half.indices[entry], entry, weight, half.nnz)
+    left = collect_sources(coarse, row, half.indices[entry], entry, weight, half.nnz)
     return Products(right, left, half)
 
 
@@ -69,7 +69,7 @@ def with_ones(matrix: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def numbered(pattern: sp.csr_array) -> sp.csr_array:
+def number_entries(pattern: sp.csr_array) -> sp.csr_array:
     """With the numbers of entries in their places."""
     numbers = np.arange(pattern.nnz, dtype=np.int32)
     return sp.csr_array((numbers, pattern.indices, pattern.indptr), shape=pattern.shape)
@@ -90,7 +90,7 @@ def spread(
     return entry, prolongation.indices[position], prolongation.data[position]
 
 
-def collected(
+def collect_sources(
     pattern: sp.csr_array,
     rows: Places,
     columns: Places,
@@ -99,5 +99,5 @@ def collected(
     num_sources: int,
 ) -> sp.csr_array:
     """Which sources, with which weights, make up each entry of a pattern."""
-    places = np.asarray(numbered(pattern)[rows, columns]).ravel()
+    places = np.asarray(number_entries(pattern)[rows, columns]).ravel()
     return sp.csr_array((weights, (places, sources)), shape=(pattern.nnz, num_sources))

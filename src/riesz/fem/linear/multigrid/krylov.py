@@ -49,7 +49,7 @@ class Progress(NamedTuple):
     hopeless: Bool[Array, ""]
 
 
-def iterated(
+def iterate_krylov(
     advance: Callable[[Any], Any],
     begin: Any,
     rhs: Vector,
@@ -66,7 +66,7 @@ def iterated(
     norm = measures.norm
     size = norm(rhs)
 
-    def unfinished(now: Progress):
+    def is_unfinished(now: Progress):
         is_short = (now.left > tolerance * size) & (now.at.step < max_steps)
         return is_short & ~now.hopeless
 
@@ -81,7 +81,7 @@ def iterated(
         return Progress(at, left, jnp.where(looks, left, now.before), hopeless)
 
     begun = Progress(begin, norm(begin.residual), size, jnp.zeros((), bool))
-    end = jax.lax.while_loop(unfinished, step, begun)
+    end = jax.lax.while_loop(is_unfinished, step, begun)
     return Outcome(end.at.solution, end.at.step, jnp.where(size > 0, end.left / size, 0.0))
 
 
@@ -129,7 +129,7 @@ def conjugate_gradients(
 
     zeros, zero = jnp.zeros_like(rhs), jnp.zeros((), rhs.dtype)
     begin = Search(zeros, rhs, zeros, zeros, zero, zero + 1, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, rhs, tolerance, max_steps, measures, gives_up=gives_up)
+    return iterate_krylov(advance, begin, rhs, tolerance, max_steps, measures, gives_up=gives_up)
 
 
 class Basis(NamedTuple):
@@ -177,4 +177,4 @@ def conjugate_residuals(
 
     zeros = jnp.zeros((num_kept, len(rhs)), rhs.dtype)
     begin = Basis(jnp.zeros_like(rhs), rhs, zeros, zeros, jnp.zeros((), jnp.int32))
-    return iterated(advance, begin, rhs, tolerance, max_steps, gives_up=gives_up)
+    return iterate_krylov(advance, begin, rhs, tolerance, max_steps, gives_up=gives_up)

@@ -14,7 +14,7 @@ from riesz.arrays import on_device
 from riesz.errors import SolveError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, host_lu
 from riesz.fem.linear.multigrid.cycle import Matrices, Transfer, cycle, matrices
-from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin, numbered
+from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin, number_entries
 from riesz.fem.linear.multigrid.krylov import Outcome, conjugate_gradients, conjugate_residuals
 from riesz.fem.linear.multigrid.tables import (
     Layout,
@@ -92,7 +92,7 @@ class Multigrid(AbstractLinearSolver):
             return solution
 
         # A loop instead of a condition: mapped over a batch, the latter would do both.
-        def failed(solution):
+        def has_failed(solution):
             return jnp.any(jnp.isnan(solution))
 
         def on_host(at):
@@ -102,7 +102,7 @@ class Multigrid(AbstractLinearSolver):
             return host_lu(matrix, own, transposed=transposed), jnp.ones((), bool)
 
         start = solution, jnp.zeros((), bool)
-        return jax.lax.while_loop(lambda at: failed(at[0]) & ~at[1], on_host, start)[0]
+        return jax.lax.while_loop(lambda at: has_failed(at[0]) & ~at[1], on_host, start)[0]
 
     @eqx.filter_jit
     def outcome(
@@ -179,7 +179,7 @@ def from_prolongations(
     finest = finer = level_layout(original)
     fine = finest.reorder(original)
     entries = fine.data
-    transposed_entries = entries[mirrored(fine)]
+    transposed_entries = entries[transpose_entries(fine)]
     tables, transfers = [table(fine, finest)], []
     for prolongation in prolongations:
         own = finer.rows_of(prolongation)
@@ -193,7 +193,7 @@ def from_prolongations(
                 galerkin=galerkin(fine, own, coarse),
                 prolong=combination(own),
                 restrict=combination(sp.csr_array(own.T)),
-                mirrored=on_device(mirrored(coarse), np.int32),
+                mirrored=on_device(transpose_entries(coarse), np.int32),
             )
         )
         tables.append(table(coarse, coarser))
@@ -214,6 +214,6 @@ def level_layout(pattern: sp.csr_array) -> Layout:
     return layout(pattern, reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True))
 
 
-def mirrored(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:
+def transpose_entries(pattern: sp.csr_array) -> Int[np.ndarray, " entry"]:
     """For each entry that across the diagonal, in a symmetric pattern with sorted indices."""
-    return sp.csr_array(numbered(pattern).T).data
+    return sp.csr_array(number_entries(pattern).T).data

@@ -77,7 +77,7 @@ def num_passes(width: int) -> int:
     return max(min(width, 2), -(-width // TOGETHER))
 
 
-def rounded(width: int) -> int:
+def round_width(width: int) -> int:
     """The next width that falls into passes of equal length."""
     return -(-width // num_passes(width)) * num_passes(width) if width else 1
 
@@ -91,13 +91,13 @@ def slice_widths(counts: Counts) -> list[int]:
     before = np.concatenate([[0], np.cumsum(rows[lengths])])
     best, cut = [0.0], [0]
     for last in range(1, len(lengths) + 1):
-        width = rounded(int(lengths[last - 1]))
+        width = round_width(int(lengths[last - 1]))
         totals = [best[k] + (before[last] - before[k]) * width + price for k in range(last)]
         cut.append(int(np.argmin(totals)))
         best.append(totals[cut[-1]])
     widths, last = [], len(lengths)
     while last:
-        widths.append(rounded(int(lengths[last - 1])))
+        widths.append(round_width(int(lengths[last - 1])))
         last = cut[last]
     return widths[::-1]
 
