@@ -83,7 +83,7 @@ def one_row(name: str, levels: int, seed: int, repeats: int) -> dict:
     from riesz.posterior.posterior import ExactStates
 
     problem = PROBLEMS[name](levels, seed)
-    solver, size = problem.suited(), problem.num_coordinates
+    solver, size = problem.default_solver(), problem.num_coordinates
     metric = gaussians_at_modes(problem, solver, jnp.zeros(size), 1, jr.key(seed)).metric(0)
 
     def drawn(key: int, count: int):

@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from riesz.fem.assembly import free_residual, with_dirichlet
-from riesz.fem.default_solver import mapped
+from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
-from riesz.fem.newton import PreparedJacobian, prepared_jacobian
+from riesz.fem.newton import PreparedJacobian, prepare_jacobian
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.solve import first_guess, implicit_root
 from riesz.latent.latent import Z
@@ -56,7 +56,7 @@ class Linearization(eqx.Module):
 def data_misfit(problem: InverseProblem, free_values: FreeValues, z: Z) -> Float[Array, ""]:
     """Minus the log-likelihood of a state."""
     states = [with_dirichlet(*one, z) for one in split_by_experiment(problem, free_values)]
-    predicted = problem.predicted(jnp.concatenate(states), z)
+    predicted = problem.predict(jnp.concatenate(states), z)
     return -problem.likelihood.log_prob(problem.observed, predicted, z)
 
 
@@ -100,7 +100,7 @@ def solve_with_jacobian(
     """The solution, NaN where there is none, and the matrix there."""
     root = implicit_root((forward, z), solver, forward.newton, first_guess(forward))
     values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
-    return values, root.jacobian or prepared_jacobian(forward, z, values, solver)
+    return values, root.jacobian or prepare_jacobian(forward, z, values, solver)
 
 
 @eqx.filter_jit
@@ -169,7 +169,7 @@ def data_misfit_in_time(
     problem: InverseProblem, coordinates: Coordinates, solver: AbstractLinearSolver
 ) -> Float[Array, ""]:
     """NaN where there is no solution."""
-    return -problem.log_likelihood(coordinates, problem.solved(coordinates, solver))
+    return -problem.log_likelihood(coordinates, problem.solve(coordinates, solver))
 
 
 def hessian_vector_product_in_time(
@@ -184,7 +184,7 @@ def hessian_vector_product_in_time(
     state at all times, as one vector with one matrix, would be too large to be treated like a
     steady one; what stands in for it is the record that sensors make.
     """
-    record, tangent = jax.linearize(lambda point: problem.solved(point, solver), coordinates)
+    record, tangent = jax.linearize(lambda point: problem.solve(point, solver), coordinates)
     adjoint = jax.linear_transpose(tangent, coordinates)
     gradients = jax.grad(
         lambda point, record: -problem.log_likelihood(point, record), argnums=(0, 1)
@@ -221,7 +221,7 @@ def hessian_vector_products(
 ) -> Directions:
     """The data's part of the Hessian times several directions: all of it, but for `second`."""
     second = jnp.ones((), directions.dtype) if second is None else second
-    return mapped(
+    return map_in_parts(
         hessian_vector_product(problem, at, solver, second), directions, directions.shape[1]
     )
 

@@ -28,7 +28,7 @@ from riesz.engines.base import Count, CountOrZero, Settings, Share, Work, search
 from riesz.engines.checkpoint import NO_CHECKPOINT, AbstractCheckpoint
 from riesz.engines.laplace.hessian import Linearization, hessian_vector_product, linearize_at
 from riesz.errors import OutOfTimeError
-from riesz.fem.default_solver import expected_seconds
+from riesz.fem.default_solver import estimate_seconds
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.problem.problem import Coordinates, InverseProblem
 
@@ -108,7 +108,7 @@ def search_origin(
     origin = search_start(problem, start, work)
     if start is not None or bool(jnp.isfinite(linearize_at(problem, origin, solver).cost)):
         return origin
-    solve = problem.num_solves * expected_seconds(problem.forward, solver)
+    solve = problem.num_solves * estimate_seconds(problem.forward, solver)
     count = int(np.clip(SECONDS_OF_DRAWS / solve, FEWEST_DRAWS, MOST_DRAWS))
     normals = jr.normal(jr.fold_in(jr.key(work.seed), count), (count, len(origin)), origin.dtype)
     for number, normal in enumerate(normals):

@@ -198,7 +198,7 @@ class Nuts(AbstractEngine):
 
     def posterior(self, problem: InverseProblem, work: Work) -> Posterior:
         self.check(problem)
-        solver = problem.suited(as_solver(self.linear_solver))
+        solver = problem.default_solver(as_solver(self.linear_solver))
         start = resolve_start(problem, self.start, work)
         origin, inverse_mass = start_of_chains(problem, start, dense=self.dense_mass)
         how = NutsSettings(
@@ -241,5 +241,5 @@ def log_density(
     A trajectory that strays where there is no solution then ends as divergent, instead of
     stopping the run.
     """
-    state = problem.solved(coordinates, linear_solver)
+    state = problem.solve(coordinates, linear_solver)
     return problem.latents.log_prior(coordinates) + problem.log_likelihood(coordinates, state)

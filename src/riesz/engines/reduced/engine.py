@@ -185,7 +185,7 @@ class Reduced(AbstractEngine):
         self, problem: InverseProblem, key: PRNGKeyArray, work: Work
     ) -> tuple[Modes, Modes]:
         """The modes of the exact posterior, and those that chains may jump between."""
-        solver = problem.suited(as_solver(self.linear_solver))
+        solver = problem.default_solver(as_solver(self.linear_solver))
         origin = search_origin(problem, solver, self.start, work)
         found = gaussians_at_modes(problem, solver, origin, self.num_searches, key)
         return found, usable_modes(ExactDensity(problem, solver), found, jr.fold_in(key, 1))

@@ -216,7 +216,7 @@ def transition(
         return number + 1, turned, momentum, gradient, value, 0.5 * momentum @ momentum - value
 
     begin = (
-        *(jnp.zeros((), int), metric.whitened(chain.position), momentum),
+        *(jnp.zeros((), int), metric.whiten(chain.position), momentum),
         *(chain.gradient, chain.log_density, energy),
     )
     taken, whitened, _, gradient, value, last = jax.lax.while_loop(unfinished, one_step, begin)

@@ -36,7 +36,7 @@ class Metric(eqx.Module):
     def unwhiten(self, whitened: Coordinates) -> Coordinates:
         return self.centre + self.deviation(whitened)
 
-    def whitened(self, point: Coordinates) -> Coordinates:
+    def whiten(self, point: Coordinates) -> Coordinates:
         """The inverse of `unwhiten`."""
         offset = point - self.centre
         along = self.directions.T @ offset
@@ -52,7 +52,7 @@ class Metric(eqx.Module):
 
     def log_density(self, point: Coordinates) -> Float[Array, ""]:
         """Of the normal distribution it stands for, up to what all of them share."""
-        whitened = self.whitened(point)
+        whitened = self.whiten(point)
         return -0.5 * whitened @ whitened - self.log_volume()
 
 
