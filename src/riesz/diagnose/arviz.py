@@ -75,7 +75,7 @@ def of_data(
 ) -> dict[str, Float[Array, " sensor"]]:
     """New data of one draw, and the log-density of each observation."""
     return {
-        "posterior_predictive": add_noise(key, problem, problem.predicted(state, z), z),
+        "posterior_predictive": add_noise(key, problem, problem.predict(state, z), z),
         "log_likelihood": pointwise(key, problem, state, z),
     }
 

@@ -60,7 +60,7 @@ def predict_data(
         drawn = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
         values = [drawn.observed.measured.values()]
         return collect(values, drawn.num_draws, quantiles, exceed, keep_draws=keep_draws)
-    if at is None or problem.likelihood.noise.scatter is None:
+    if at is None or problem.likelihood.noise.observation_distribution is None:
         sampler = new_measurements(problem, at, design, tolerance)
         settings = (num_draws, seed, quantiles, exceed)
         return summarise(posterior, sampler, at, *settings, keep_draws=keep_draws)
@@ -127,8 +127,8 @@ def predict_in_time(
     assert posed.time is not None  # or there is nothing to read
     if under is not None:
         check_same_unknowns(posterior.problem, under)
-    if not measured or posterior.problem.likelihood.noise.scatter is None:
-        parts = (posed, posterior.states, found, posed.suited(), measured)
+    if not measured or posterior.problem.likelihood.noise.observation_distribution is None:
+        parts = (posed, posterior.states, found, posed.default_solver(), measured)
         chunks = draw_chunks(posterior, TransientDraw(*parts), num_draws, seed)
         return collect(chunks, num_draws, quantiles, exceed, keep_draws=keep_draws)
     settings = {"num_draws": num_draws, "seed": seed, "for_summary": True, "under": under}

@@ -72,9 +72,9 @@ SAME_CLOCK = 1e-6
 
 def sensor_draw(key: PRNGKeyArray, problem: InverseProblem, state: AtNodes, z: PyTree) -> AtSensors:
     """Of one draw, for `quantity_draws` to gather."""
-    predicted, likelihood = problem.predicted(state, z), problem.likelihood
+    predicted, likelihood = problem.predict(state, z), problem.likelihood
     return AtSensors(
-        predicted=likelihood.expected(predicted, z),
+        predicted=likelihood.location(predicted, z),
         noise=likelihood.noise_sd(predicted, z),
         measured=add_noise(key, problem, predicted, z),
     )
@@ -134,7 +134,7 @@ class Everything(eqx.Module):
     ) -> Float[Array, "time dof"]:
         """Whole states at all times: what sensors record is read off them, too."""
         parts = (jr.fold_in(key, 1), problem, self.states, z)
-        return record_draw(*parts, under, lambda own: own, under.suited())
+        return record_draw(*parts, under, lambda own: own, under.default_solver())
 
 
 def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
@@ -343,7 +343,7 @@ def shifts_of(problem: InverseProblem, found: dict[str, Any]) -> Shifts:
         local_weights=None if local is None else found["local"],
         parameters={name: np.median(one, axis=1)[:, None] for name, one in noise.items()},
         differs=any(one.shape[1] > 1 for one in noise.values()),
-        scatter=likelihood.noise.scatter,
+        scatter=likelihood.noise.observation_distribution,
         sites=sites,
         residuals=residuals,
         sensor_sd=own,

@@ -62,7 +62,7 @@ class NewMeasurement(eqx.Module):
         self, key: PRNGKeyArray, problem: InverseProblem, state: Float[Array, " node"], z: PyTree
     ) -> Float[Array, " point"]:
         if self.where is None:
-            return add_noise(key, problem, problem.predicted(state, z), z)
+            return add_noise(key, problem, problem.predict(state, z), z)
         there = states_at(problem.forward, self.where, state, z)
         likelihood = problem.likelihood
         there = likelihood.elsewhere(there, z, self.design)

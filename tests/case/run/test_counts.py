@@ -71,7 +71,9 @@ def test_a_new_count_is_whole_and_scatters_about_the_rate(run, levels, tmp_path)
 
 
 def test_the_state_is_called_what_it_is(run):
-    measured = measurand_of(run.observations).linked(run.case.problem.likelihood.noise.scatter)
+    measured = measurand_of(run.observations).linked(
+        run.case.problem.likelihood.noise.observation_distribution
+    )
     assert measured.state == "log of n"
     assert measured.unit_of("u") is None
 

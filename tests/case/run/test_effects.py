@@ -23,7 +23,7 @@ from riesz.case.run.next import write_next
 from riesz.case.run.predict import write_prediction
 from riesz.case.run.write import make_run
 from riesz.errors import RieszError
-from riesz.geometry.crs import projected
+from riesz.geometry.crs import project
 from riesz.io.maps.raster import Band, write_raster
 from riesz.io.store.draws import StoredDraws, read_draws, write_draws
 from riesz.mesh.grid import Grid, grid
@@ -195,7 +195,7 @@ def test_a_problem_file_names_rasters_of_covariates(run, tmp_path):
 
 def test_a_raster_in_degrees_is_read_where_the_problem_has_its_observations(tmp_path):
     low, high = np.array([350_000.0, 4_800_000.0]), np.array([354_000.0, 4_802_000.0])
-    west, south = projected(low[None], "EPSG:32612", "EPSG:4326")[0] - 0.01
+    west, south = project(low[None], "EPSG:32612", "EPSG:4326")[0] - 0.01
     degrees = west + 0.001 * np.arange(90), south + 0.001 * np.arange(60)
     cells = Grid(degrees, np.ones((60, 90), bool), (0.001, 0.001))
     eastwards = np.broadcast_to(degrees[0], (60, 90))
@@ -205,7 +205,7 @@ def test_a_raster_in_degrees_is_read_where_the_problem_has_its_observations(tmp_
     rows = [f"{x:.3f},{y:.3f},1.0" for x, y in places]
     (tmp_path / "w.csv").write_text("\n".join(["x,y,value", *rows]) + "\n")
     found = prepare_data(tmp_path, names, None, "EPSG:32612").covariates["lon"]
-    wanted = projected(places, "EPSG:32612", "EPSG:4326")[:, 0]
+    wanted = project(places, "EPSG:32612", "EPSG:4326")[:, 0]
     np.testing.assert_allclose(found, wanted, atol=0.00051)
 
 

@@ -14,7 +14,7 @@ from riesz.case.file.schema import DomainTable
 from riesz.case.start.hints import Hints
 from riesz.case.start.starter import starter
 from riesz.errors import FileFormatError, RieszError
-from riesz.geometry.crs import LON_LAT, metric_crs, place_on_earth, projected
+from riesz.geometry.crs import LON_LAT, metric_crs, place_on_earth, project
 from riesz.geometry.outline import contains
 
 pytest.importorskip("pyproj", reason="projections need the extra gis")
@@ -82,14 +82,14 @@ CASES = {
 @pytest.mark.parametrize(("of_table", "of_outline", "options"), CASES.values(), ids=CASES)
 def test_both_are_projected_into_metres(tmp_path, of_table, of_outline, options):
     crs, header = of_table
-    path = table(tmp_path, projected(in_degrees(), LON_LAT, crs), header)
+    path = table(tmp_path, project(in_degrees(), LON_LAT, crs), header)
     drawn, named = of_outline
-    area = polygon(tmp_path, projected(corners_in_degrees(), LON_LAT, drawn), named)
+    area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, drawn), named)
     made = starter(path, area, tmp_path, Hints(**options))
     tables, found, outline = as_fit_reads_it(tmp_path, made)
     assert tables["crs"] == UTM
     assert (f"as {area.name} says" in made.text) == (named == UTM)
-    np.testing.assert_allclose(found.points, projected(in_degrees(), LON_LAT, UTM), atol=0.01)
+    np.testing.assert_allclose(found.points, project(in_degrees(), LON_LAT, UTM), atol=0.01)
     assert contains(outline.outline, found.points).all()
     assert "outside" not in tables["observations"]
 
@@ -113,19 +113,19 @@ def test_degrees_alone_are_projected_into_their_zone(tmp_path):
 )
 def test_where_one_is_not_known_there_is_one_question(tmp_path, of_table, of_outline, told):
     crs, header = of_table
-    path = table(tmp_path, projected(in_degrees(), LON_LAT, crs), header)
+    path = table(tmp_path, project(in_degrees(), LON_LAT, crs), header)
     if crs == "EPSG:2056":
         swiss = np.array([8.5, 47.3]) + 0.1 * (in_degrees() - CENTRE)
-        path = table(tmp_path, projected(swiss, LON_LAT, crs), header)
+        path = table(tmp_path, project(swiss, LON_LAT, crs), header)
     drawn, named = of_outline
-    area = polygon(tmp_path, projected(corners_in_degrees(), LON_LAT, drawn), named)
+    area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, drawn), named)
     with pytest.raises(FileFormatError, match=told):
         starter(path, area, tmp_path, Hints())
 
 
 def test_swapped_columns_are_told_or_taken_as_the_polygon_holds_them(tmp_path):
-    swapped = projected(in_degrees(), LON_LAT, UTM)[:, ::-1]
-    area = polygon(tmp_path, projected(corners_in_degrees(), LON_LAT, UTM), UTM)
+    swapped = project(in_degrees(), LON_LAT, UTM)[:, ::-1]
+    area = polygon(tmp_path, project(corners_in_degrees(), LON_LAT, UTM), UTM)
     made = starter(table(tmp_path, swapped), area, tmp_path, Hints())
     assert made.guesses[0].endswith(
         "y and x, by the range of the polygon: swapped against their names"
@@ -185,7 +185,7 @@ def test_names_of_columns_that_contradict_an_outline_in_degrees_are_a_question(t
 def test_a_metre_on_the_map_is_a_metre_on_earth():
     step = np.array([[9.0, 48.0], [9.0, 48.0 + 1 / 111.19]])  # a kilometre northwards
     for crs in (metric_crs(step), "+proj=laea +lat_0=48 +lon_0=9 +datum=WGS84 +units=m"):
-        moved = projected(step, LON_LAT, crs)
+        moved = project(step, LON_LAT, crs)
         assert abs(np.linalg.norm(moved[1] - moved[0]) - 1000) < 2
 
 
@@ -197,4 +197,4 @@ def test_zones_are_by_longitude_and_wide_areas_have_a_projection_of_their_own():
 
 def test_places_beyond_a_projection_are_told():
     with pytest.raises(RieszError, match="1 of 2 points have no place in EPSG:32632, first"):
-        projected(np.array([[9.0, 48.0], [9.0, 480.0]]), LON_LAT, UTM)
+        project(np.array([[9.0, 48.0], [9.0, 480.0]]), LON_LAT, UTM)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError, MeshError, error_context
-from riesz.geometry.crs import projected, same_crs, short_crs, unit_clash
+from riesz.geometry.crs import project, same_crs, short_crs, unit_clash
 from riesz.io.store.files import csv_content
 from riesz.io.tables.dates import Times
 from riesz.io.tables.layers import TextTable, read_csv
@@ -66,7 +66,7 @@ class Columns:
         if own is None or crs is None:
             return self
         with error_context(self.path):
-            points = projected(self.points, own, crs)
+            points = project(self.points, own, crs)
         return replace(self, numbers=np.column_stack([points, self.numbers[:, 2:]]))
 
 

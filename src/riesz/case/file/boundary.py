@@ -22,7 +22,7 @@ from riesz.fem.terms.weakform import WeakForm, neumann, robin
 from riesz.geometry.lines import lines_of
 from riesz.io.maps.outlines import read_features, read_lines
 from riesz.mesh.mesh import Mesh
-from riesz.mesh.tags import tag_boundary_near, tag_region, tagged_facets
+from riesz.mesh.tags import facets_of_tag, tag_boundary_near, tag_region
 
 KINDS = ("value", "inflow", "conductance")
 
@@ -112,7 +112,7 @@ def boundary_exchange(boundary: Boundary) -> WeakForm:
 
 def idle_notes(mesh: Mesh, boundary: Boundary) -> list[str]:
     """That nothing can enter where u is prescribed at every node of a stretch."""
-    nodes = {tag: np.unique(tagged_facets(mesh, tag).nodes) for tag in boundary}
+    nodes = {tag: np.unique(facets_of_tag(mesh, tag).nodes) for tag in boundary}
     fixed = [nodes[tag] for tag in prescribed_at(boundary)]
     held = np.unique(np.concatenate(fixed)) if fixed else np.zeros(0, int)
     return [

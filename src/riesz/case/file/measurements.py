@@ -18,7 +18,7 @@ from riesz.case.data.schema import CRS
 from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of, likelihood_values
 from riesz.case.table import FileTable, NumberOrName
 from riesz.errors import FileFormatError, any_of, error_context
-from riesz.geometry.crs import projected
+from riesz.geometry.crs import project
 from riesz.io.maps.outlines import read_features
 from riesz.io.store.files import read_bytes
 from riesz.io.tables.layers import read_table
@@ -215,7 +215,7 @@ def rows_in_crs(
         return numbers
     pairs = 2 if kind == DIFFERENCE else 1
     with error_context(path):
-        points = [projected(numbers[:, 2 * i : 2 * i + 2], own, crs) for i in range(pairs)]
+        points = [project(numbers[:, 2 * i : 2 * i + 2], own, crs) for i in range(pairs)]
     return np.column_stack([*points, numbers[:, 2 * pairs :]])
 
 

@@ -15,7 +15,7 @@ from riesz.fem.time.axis import TimeAxis, period_times, time_axis
 from riesz.fem.time.problem import SteadyState
 from riesz.fem.time.scheme import SDIRK2
 from riesz.io.tables.dates import Times, format_dates
-from riesz.problem.observation_in_time import Recording
+from riesz.problem.observation_in_time import ObservationInTime
 
 STEADY = "steady"
 """The initial state is the one that the stresses of the first time would lead to."""
@@ -171,7 +171,7 @@ def calendar_times(start: np.datetime64, end: np.datetime64, step: str) -> Momen
     return np.append(found[found < end], end)
 
 
-def time_notes(time: Recording | None) -> list[str]:
+def time_notes(time: ObservationInTime | None) -> list[str]:
     """What a reader of maps must know."""
     if time is None:
         return []

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from riesz.case.data.schema import ObservationsTable
 from riesz.io.maps.geopackage import Table, geopackage_modules
-from riesz.observe.distributions import AbstractScatter
+from riesz.observe.distributions import AbstractObservationDistribution
 from riesz.prediction.draws import Observed, Shifts
 from riesz.prediction.sensors import ENDS
 
@@ -34,7 +34,7 @@ class Measurand:
         None  # "log of" or "log-odds of", where the state is that of what is expected
     )
 
-    def linked(self, scatter: AbstractScatter | None) -> "Measurand":
+    def linked(self, scatter: AbstractObservationDistribution | None) -> "Measurand":
         """The same, where counts or shares are linked to the state by their noise."""
         words = {"log": "log of", "logit": "log-odds of"}
         return dataclasses.replace(self, rate=words.get(getattr(scatter, "link", "")))

@@ -320,7 +320,7 @@ def draws_at(
 
 
 def fill_grid(values: Float[np.ndarray, "..."], at: Where) -> Float[np.ndarray, "..."]:
-    return at.filled(values) if isinstance(at, Grid) else values
+    return at.fill(values) if isinstance(at, Grid) else values
 
 
 def places_for(request: PredictionRequest, run: Run, mesh: Mesh) -> tuple[Where, Sequence[str]]:

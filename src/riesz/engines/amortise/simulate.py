@@ -190,7 +190,7 @@ class Simulator(eqx.Module):
     problem: InverseProblem
     surrogate: Surrogate | Trajectory | ReducedSensors
 
-    def predicted(self, coordinates: Coordinates) -> Observed:
+    def predict(self, coordinates: Coordinates) -> Observed:
         """What the sensors would see, without noise."""
         if isinstance(self.surrogate, ReducedSensors):
             return self.surrogate(self.problem, coordinates)
@@ -221,7 +221,7 @@ class Simulator(eqx.Module):
         truths = jr.normal(draw_key, (num_data, size), dtype)
 
         def one(key, kind_key, truth):
-            predicted, z = self.predicted(truth), self.problem.z(truth)
+            predicted, z = self.predict(truth), self.problem.z(truth)
             blank = varied(kind_key, self.problem, predicted, variety)
             values = blank.likelihood(self.problem.likelihood).sample(key, predicted, z)
             return dataclasses.replace(blank, values=values)
@@ -230,7 +230,7 @@ class Simulator(eqx.Module):
         return truths, jax.vmap(one)(*keys, truths)
 
     def observed(self, key: PRNGKeyArray, coordinates: Coordinates) -> Observed:
-        values = self.predicted(coordinates)
+        values = self.predict(coordinates)
         return add_noise(key, self.problem, values, self.problem.z(coordinates))
 
     def log_likelihood(
@@ -239,7 +239,7 @@ class Simulator(eqx.Module):
         """The log-density of a data set, given the unknowns."""
         told = observed if isinstance(observed, Readings) else Readings(observed)
         z = self.problem.z(coordinates)
-        return told.log_prob(self.problem.likelihood, self.predicted(coordinates), z)
+        return told.log_prob(self.problem.likelihood, self.predict(coordinates), z)
 
 
 def varied(
