@@ -5,7 +5,7 @@ import pytest
 
 from riesz.diagnose.criticism.findings import Readers
 from riesz.diagnose.criticism.law import Law
-from riesz.diagnose.criticism.patterns import places_of, region
+from riesz.diagnose.criticism.patterns import region, site_points
 from riesz.diagnose.criticism.sizes import Against, spread, tails
 
 COUNT, COPIES = 3200, 1500
@@ -49,7 +49,7 @@ def by_places(shift):
 @pytest.mark.parametrize(("shift", "count"), [(0.02, 0), (1.0, 1)])
 def test_a_region_whose_size_rounds_to_nothing_is_no_remark(shift, count):
     law = Law(np.zeros((COUNT, 1)), np.zeros(1))
-    found = region(by_places(shift), law, places_of(READERS.points), READERS, np.ones(COUNT))
+    found = region(by_places(shift), law, site_points(READERS.points), READERS, np.ones(COUNT))
     assert len([one for one in found if "sd above" in one.words]) == count
     assert not any("0.0 sd" in one.words for one in found)
 

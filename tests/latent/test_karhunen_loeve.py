@@ -12,7 +12,7 @@ from riesz.fem.problem import boundary_value_problem
 from riesz.fem.terms.coefficient import nodal
 from riesz.fem.terms.weakform import diffusion, neumann
 from riesz.latent.field import FieldWeights
-from riesz.latent.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis, variance_kept
+from riesz.latent.karhunen_loeve import KarhunenLoeve, karhunen_loeve_basis, karhunen_loeve_variance
 from riesz.latent.kernels import RBF, Matern12, Matern32, Matern52
 from riesz.latent.representatives import node_volumes
 from riesz.mesh.shapes import interval, rectangle
@@ -47,7 +47,7 @@ def test_all_terms_together_give_the_covariance():
     kernel = Matern32(0.4, 1.5)
     basis = karhunen_loeve_basis(MESH, kernel, MESH.num_nodes)
     np.testing.assert_allclose(basis.T @ basis, kernel.matrix(MESH.nodes, MESH.nodes), atol=1e-10)
-    np.testing.assert_allclose(variance_kept(MESH, kernel, basis), 1.0)
+    np.testing.assert_allclose(karhunen_loeve_variance(MESH, kernel, basis), 1.0)
 
 
 def test_functions_are_orthogonal_in_the_domain():

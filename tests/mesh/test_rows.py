@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from riesz.mesh.rows import find_rows, group_by_key, number_rows, repeats, row_groups, sort_columns
+from riesz.mesh.rows import (
+    find_repeats,
+    find_rows,
+    group_by_key,
+    number_rows,
+    row_groups,
+    sort_columns,
+)
 
 MANY = 3_000_000
 """Nodes: three of their indices do not fit in 64 bits."""
@@ -65,8 +72,8 @@ def test_sorted_columns_are_sorted_rows():
 
 def test_later_rows_with_the_same_nodes_are_repeats():
     rows = np.array([[3, 1, 2], [0, 1, 2], [2, 3, 1], [1, 2, 3], [0, 1, 3]])
-    assert repeats(rows).tolist() == [False, False, True, True, False]
-    assert repeats(np.empty((0, 2), dtype=int)).tolist() == []
+    assert find_repeats(rows).tolist() == [False, False, True, True, False]
+    assert find_repeats(np.empty((0, 2), dtype=int)).tolist() == []
 
 
 def test_repeats_agree_with_a_search_in_a_set():
@@ -76,9 +83,9 @@ def test_repeats_agree_with_a_search_in_a_set():
     for row in np.sort(rows, axis=1).tolist():
         told.append(tuple(row) in seen)
         seen.add(tuple(row))
-    assert repeats(rows).tolist() == told
+    assert find_repeats(rows).tolist() == told
 
 
 def test_rows_that_hash_alike_are_compared(monkeypatch):
     monkeypatch.setattr("riesz.mesh.rows.MULTIPLIER", np.uint64(0))
-    assert repeats(np.array([[0, 5], [1, 5], [5, 1]])).tolist() == [False, False, True]
+    assert find_repeats(np.array([[0, 5], [1, 5], [5, 1]])).tolist() == [False, False, True]

@@ -26,7 +26,7 @@ from riesz.mesh.locate import locate
 AtPoints = Float[Array, " point"]
 
 
-class Places(eqx.Module):
+class EvaluationPoints(eqx.Module):
     """Points of the domain: the cell that holds each, and where in it."""
 
     cells: Domain
@@ -37,30 +37,32 @@ class Places(eqx.Module):
         return self.barycentric.shape[1]
 
 
-def places(
+def evaluation_points(
     problem: BoundaryValueProblem, points: ArrayLike, *, tolerance: float | None = None
-) -> Places:
+) -> EvaluationPoints:
     """Where points lie; raises where one is outside by more than `tolerance`, a length."""
     found = locate(problem.space.mesh, points, tolerance=tolerance, outside="raise")
-    return Places(
+    return EvaluationPoints(
         problem.cells.domain.take(jnp.asarray(found.cell, dtype=jnp.int32)),
         jnp.asarray(found.barycentric.T, dtype=problem.dtype),
     )
 
 
-def centroids(problem: BoundaryValueProblem) -> Places:
+def centroids(problem: BoundaryValueProblem) -> EvaluationPoints:
     """The middle of each cell."""
     mesh = problem.space.mesh
     every = jnp.arange(mesh.num_cells, dtype=jnp.int32)
     middle = np.full((mesh.dim + 1, mesh.num_cells), 1 / (mesh.dim + 1))
-    return Places(problem.cells.domain.take(every), jnp.asarray(middle, dtype=problem.dtype))
+    return EvaluationPoints(
+        problem.cells.domain.take(every), jnp.asarray(middle, dtype=problem.dtype)
+    )
 
 
-def at_places(
+def evaluate_at(
     of_point: Callable[[PyTree, Point], Array],
     local: PyTree[Array],
     problem: BoundaryValueProblem,
-    where: Places,
+    where: EvaluationPoints,
     state: DofValues,
     z: PyTree,
 ) -> Float[Array, " point *components"]:
@@ -85,26 +87,26 @@ def at_places(
 
 
 def states_at(
-    problem: BoundaryValueProblem, where: Places, state: DofValues, z: PyTree
+    problem: BoundaryValueProblem, where: EvaluationPoints, state: DofValues, z: PyTree
 ) -> AtPoints:
     """The state at points."""
-    return at_places(lambda _, point: point.u.value, (), problem, where, state, z)
+    return evaluate_at(lambda _, point: point.u.value, (), problem, where, state, z)
 
 
 def coefficients_at(
     problem: BoundaryValueProblem,
-    where: Places,
+    where: EvaluationPoints,
     coefficient: AbstractCoefficient,
     state: DofValues,
     z: PyTree,
 ) -> Float[Array, " point *components"]:
     """A coefficient at points: a number, vector or tensor each."""
     known = resolve(coefficient, z, "unknown")
-    return at_places(known.at, known.gather(where.cells), problem, where, state, z)
+    return evaluate_at(known.at, known.gather(where.cells), problem, where, state, z)
 
 
 def fluxes_at(
-    problem: BoundaryValueProblem, where: Places, state: DofValues, z: PyTree
+    problem: BoundaryValueProblem, where: EvaluationPoints, state: DofValues, z: PyTree
 ) -> Float[Array, "point dim"]:
     r"""$-F$ at points, such as Darcy's $-a\nabla u$: constant on each cell where $a$ is."""
     physics = resolve_terms(problem.cells.terms, problem.space.element, z)
@@ -120,4 +122,4 @@ def fluxes_at(
         zero = jnp.zeros_like(point.x[0])
         return -jnp.stack([zero if part is None else zero + part for part in flux])
 
-    return at_places(minus_flux, local, problem, where, state, z)
+    return evaluate_at(minus_flux, local, problem, where, state, z)

@@ -56,7 +56,7 @@ STRIDE_STEPS, MOST_STRIDES, SHORTEST_STRIDE = 10, 100, 2.0**-12
 """Of continuation: Newton steps in a stride, and how many and how short they may become."""
 
 
-class Iterate(eqx.Module):
+class NewtonIterate(eqx.Module):
     """Where the iteration stands."""
 
     free_values: FreeValues
@@ -116,7 +116,7 @@ class Attempt(eqx.Module):
     """From which start the iteration came last, and how far."""
 
     number: Int[Array, ""]
-    end: Iterate
+    end: NewtonIterate
     goal: Float[Array, ""]  # of the residual
     unsolved: Bool[Array, ""]  # linear solves failed from all starts until now
     reached: FreeValues  # where the prescribed values have gone the share of their way
@@ -185,7 +185,7 @@ def newton_iteration(
         first_rate = first / (jnp.linalg.norm(mass) * jnp.maximum(1.0, abs(level)))
         begin = eqx.tree_at(lambda own: own.rate, begin, jnp.where(in_time, first_rate, 0.0))
 
-        def step(it: Iterate) -> Iterate:
+        def step(it: NewtonIterate) -> NewtonIterate:
             matrix = jacobian(problem, state_at(it.free_values), z)
             own = with_diagonal(matrix, it.rate * mass)
             prepared = linear_solver.prepare(own)
@@ -193,7 +193,7 @@ def newton_iteration(
             is_timed, before = it.rate > 0, jnp.linalg.norm(it.residual)
             largest = jnp.where(is_timed, GROWTH * first, before)
             halvings = jnp.where(is_timed, 0, newton.max_halvings)
-            after = line_search(residual_at, it, -found, matrix, largest, halvings)
+            after = backtrack(residual_at, it, -found, matrix, largest, halvings)
             left = jnp.linalg.norm(after.residual)
             change = jnp.clip(FASTER * (left / before) ** 2, FASTEST, SLOWER)
             rate = it.rate * jnp.where(after.stuck, SLOWER, change)
@@ -241,11 +241,11 @@ def linear_iteration(
     def residual_at(free_values: FreeValues) -> FreeValues:
         return free_residual(problem, with_dirichlet(problem, free_values, z), z)
 
-    def step(it: Iterate) -> Iterate:
+    def step(it: NewtonIterate) -> NewtonIterate:
         rhs = it.residual
         found = linear_solver.raw_solve(matrix, rhs, transposed=False, prepared=prepared)
         largest = jnp.linalg.norm(rhs)
-        return line_search(residual_at, it, -found, matrix, largest, newton.max_halvings)
+        return backtrack(residual_at, it, -found, matrix, largest, newton.max_halvings)
 
     begin = iterate_at(start, residual_at(start))
     goal = newton.tolerance * jnp.linalg.norm(begin.residual)
@@ -253,7 +253,7 @@ def linear_iteration(
     return Root(solution_of(end, goal, newton), PreparedJacobian(matrix, prepared))
 
 
-def solution_of(end: Iterate, goal: Float[Array, ""], newton: Newton) -> Solution:
+def solution_of(end: NewtonIterate, goal: Float[Array, ""], newton: Newton) -> Solution:
     ratio = newton.tolerance * jnp.linalg.norm(end.residual) / goal
     return Solution(
         free_values=end.free_values,
@@ -263,25 +263,25 @@ def solution_of(end: Iterate, goal: Float[Array, ""], newton: Newton) -> Solutio
     )
 
 
-def is_close(iterate: Iterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
+def is_close(iterate: NewtonIterate, goal: Float[Array, ""]) -> Bool[Array, ""]:
     norm = jnp.linalg.norm(iterate.residual)
     is_small = jnp.isfinite(norm) & (norm <= jnp.maximum(goal, iterate.rounding))
     return is_small & iterate.settled
 
 
-def iterate_at(values: FreeValues, residual: FreeValues) -> Iterate:
+def iterate_at(values: FreeValues, residual: FreeValues) -> NewtonIterate:
     zero, no = jnp.zeros((), values.dtype), jnp.zeros((), bool)
     is_lost = ~jnp.all(jnp.isfinite(residual))
-    return Iterate(values, residual, zero, zero, jnp.zeros((), jnp.int32), is_lost, no, ~no)
+    return NewtonIterate(values, residual, zero, zero, jnp.zeros((), jnp.int32), is_lost, no, ~no)
 
 
 def iterate_newton(
-    step: Callable[[Iterate], Iterate],
-    begin: Iterate,
+    step: Callable[[NewtonIterate], NewtonIterate],
+    begin: NewtonIterate,
     goal: Float[Array, ""],
     max_steps: int | Int[Array, ""],
-) -> Iterate:
-    def is_unfinished(it: Iterate) -> Bool[Array, ""]:
+) -> NewtonIterate:
+    def is_unfinished(it: NewtonIterate) -> Bool[Array, ""]:
         # Rounding alone is no reason to stop: an ill-conditioned matrix wants refinement.
         far = (jnp.linalg.norm(it.residual) > goal) | ~it.settled
         return far & (it.step < max_steps) & ~it.stuck
@@ -295,14 +295,14 @@ def rounding_error(matrix: SparseMatrix, values: FreeValues) -> Float[Array, ""]
     return ROUNDING_UNITS * jnp.finfo(values.dtype).eps * jnp.linalg.norm(magnitudes)
 
 
-def line_search(
+def backtrack(
     residual_at: Callable[[FreeValues], FreeValues],
-    iterate: Iterate,
+    iterate: NewtonIterate,
     direction: FreeValues,
     matrix: SparseMatrix,
     largest: Float[Array, ""],
     max_halvings: int | Int[Array, ""],
-) -> Iterate:
+) -> NewtonIterate:
     """The longest of the steps 1, 1/2, 1/4, ... after which the residual is below the largest."""
 
     def is_small(residual: FreeValues) -> Bool[Array, ""]:
@@ -320,7 +320,7 @@ def line_search(
     length, residual = jax.lax.while_loop(too_long, halve, beyond)
     stuck = ~is_small(residual)
     values = jnp.where(stuck, iterate.free_values, iterate.free_values + length * direction)
-    return Iterate(
+    return NewtonIterate(
         free_values=values,
         residual=jnp.where(stuck, iterate.residual, residual),
         rounding=rounding_error(matrix, values),

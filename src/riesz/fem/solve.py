@@ -45,7 +45,7 @@ def solve(
     goes on. Whether coefficients are finite and positive is not checked there either.
     """
     require_float64(problem)
-    z = jax.tree.map(as_array, z)
+    z = jax.tree.map(to_array, z)
     if not is_traced((problem, z)):
         check_coefficients(problem, {} if z is None else z)
         for source, _ in problem.point_sources:
@@ -59,7 +59,7 @@ def solve(
     return with_dirichlet(problem, raise_if_failed(problem, solution), z)
 
 
-def as_array(leaf: Any) -> Any:
+def to_array(leaf: Any) -> Any:
     """Python's numbers as arrays: compiled code is made for one value of theirs, and no other."""
     is_number = isinstance(leaf, float | int | np.number) and not isinstance(leaf, bool)
     return jnp.asarray(leaf) if is_number else leaf
@@ -79,10 +79,12 @@ def find_root(
     problem: BoundaryValueProblem, z: PyTree, linear_solver: AbstractLinearSolver
 ) -> Solution:
     """The root of the residual, differentiable in whatever `problem` and `z` hold."""
-    return implicit_root((problem, z), linear_solver, problem.newton, first_guess(problem)).solution
+    return implicit_root(
+        (problem, z), linear_solver, problem.newton, newton_guess(problem)
+    ).solution
 
 
-def first_guess(problem: BoundaryValueProblem) -> Float[Array, " free"]:
+def newton_guess(problem: BoundaryValueProblem) -> Float[Array, " free"]:
     """Where the iteration starts: where the problem says, or at zero."""
     if problem.start is None:
         return jnp.zeros(problem.num_free, problem.dtype)

@@ -11,7 +11,7 @@ PAIRS_AT_ONCE = 4_000_000  # point-edge pairs held in memory together
 TOUCHING = 1e-10  # relative to the extent: closer than this, two places are one
 
 
-def cross(u, v):
+def cross_product(u, v):
     """Signed area of the parallelogram that `u` and `v` span, for arrays of any leading shape."""
     return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
 
@@ -20,7 +20,7 @@ def ring_area(ring: Float[np.ndarray, "vertex 2"]) -> float:
     """Signed area inside a ring, positive when it runs counter-clockwise."""
     # Relative to a vertex: large map coordinates would cancel.
     local = ring - ring[0]
-    return float(cross(local, np.roll(local, -1, axis=0)).sum() / 2)
+    return float(cross_product(local, np.roll(local, -1, axis=0)).sum() / 2)
 
 
 def ring_edges(num_vertices: int, first: int = 0) -> Int[np.ndarray, "vertex 2"]:
@@ -44,7 +44,7 @@ def even_odd(points, starts, ends) -> Bool[np.ndarray, " point"]:
     above_end = points[:, None, 1] < ends[:, 1]
     point, edge = np.nonzero(above_start != above_end)
     along, offset = ends[edge] - starts[edge], points[point] - starts[edge]
-    hit = (cross(along, offset) > 0) == (along[:, 1] > 0)
+    hit = (cross_product(along, offset) > 0) == (along[:, 1] > 0)
     return np.bincount(point[hit], minlength=len(points)) % 2 == 1
 
 
@@ -89,8 +89,8 @@ def proper_crossings(
     (a, b), (c, d) = (points[edges[pairs[:, k]]].swapaxes(0, 1) for k in (0, 1))
     first, second = b - a, d - c
     length = [np.linalg.norm(u, axis=1) for u in (first, second)]
-    sides = [cross(first, c - a) / length[0], cross(first, d - a) / length[0]]
-    sides += [cross(second, a - c) / length[1], cross(second, b - c) / length[1]]
+    sides = [cross_product(first, c - a) / length[0], cross_product(first, d - a) / length[0]]
+    sides += [cross_product(second, a - c) / length[1], cross_product(second, b - c) / length[1]]
     clear = np.all(np.abs(sides) > tolerance, axis=0)
     crossing = clear & (sides[0] * sides[1] < 0) & (sides[2] * sides[3] < 0)
     fraction = (sides[2] / np.where(crossing, sides[2] - sides[3], 1))[crossing]

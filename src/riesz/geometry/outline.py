@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from riesz.errors import MeshError
 from riesz.geometry.crossings import (
     TOUCHING,
-    cross,
+    cross_product,
     distance_to_edges,
     inside,
     offset_from_edge,
@@ -291,7 +291,7 @@ def vertices_to_keep(
 
     def entry(vertex):
         u, v, w = ring[before[vertex]], ring[vertex], ring[after[vertex]]
-        return (abs(float(cross(v - u, w - u))), int(vertex))
+        return (abs(float(cross_product(v - u, w - u))), int(vertex))
 
     queue = [entry(vertex) for vertex in np.flatnonzero(~fixed)]
     heapq.heapify(queue)
@@ -323,5 +323,5 @@ def removable(ring, corner, kept, others, tolerance) -> bool:
 
 def in_triangle(points, a, b, c) -> Bool[np.ndarray, " point"]:
     """Whether each point lies in the closed triangle, of either orientation."""
-    sides = np.stack([cross(v - u, points - u) for u, v in ((a, b), (b, c), (c, a))])
+    sides = np.stack([cross_product(v - u, points - u) for u, v in ((a, b), (b, c), (c, a))])
     return np.all(sides >= 0, axis=0) | np.all(sides <= 0, axis=0)

@@ -20,7 +20,7 @@ from riesz.latent.field import (
     over_nodes,
     range_text,
 )
-from riesz.latent.gaussian_process import KernelField, ScaledField, variance_kept
+from riesz.latent.gaussian_process import KernelField, ScaledField, inducing_variance
 from riesz.latent.kernels import AbstractKernel, kernel_on
 from riesz.latent.latent import AbstractFieldPrior
 from riesz.latent.representatives import farthest_points, format_request
@@ -105,8 +105,8 @@ class BoundaryGP(AbstractFieldPrior):
         description = (
             f"boundary GP, {kernel.describe()}, {len(places)} points of the boundary"
             f"{format_request(self.inducing, len(places))} keep "
-            f"{100 * variance_kept(kernel, places, factor, rim):.1f} % of the variance, about a "
-            f"linear trend with sd {trend_sd:.4g}, "
+            f"{100 * inducing_variance(kernel, places, factor, rim):.1f} % of the variance, about "
+            f"a linear trend with sd {trend_sd:.4g}, "
             f"{range_text(mean_at_nodes(self.mean, mesh), np.atleast_1d(spread), None)} in the "
             "middle"
         )

@@ -294,7 +294,7 @@ class GP(AbstractFieldPrior):
         description = (
             f"GP field, {kernel.describe()}, {len(places)} inducing points"
             f"{format_request(self.inducing, len(places))} keep "
-            f"{100 * variance_kept(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
+            f"{100 * inducing_variance(kernel, places, factor, mesh.nodes):.1f} % of the variance, "
             f"{range_text(mean, np.atleast_1d(np.asarray(kernel.sd)), self.transform)}"
         )
         learned, device_places = self.learned, on_device(places)
@@ -351,7 +351,7 @@ def inducing_points(inducing: int | Places, mesh: Mesh, kernel: AbstractKernel) 
     return inducing
 
 
-def variance_kept(
+def inducing_variance(
     kernel: AbstractKernel, places: Places, factor: Factor, nodes: Float[np.ndarray, "node dim"]
 ) -> float:
     """The share of the kernel's variance that the projected process has, averaged over nodes."""

@@ -94,7 +94,7 @@ class KarhunenLoeve(AbstractFieldPrior):
         basis = karhunen_loeve_basis(mesh, kernel, self.num_terms)
         mean = mean_at_nodes(self.mean, mesh)
         sd = np.sqrt(np.sum(basis**2, axis=0))
-        kept = variance_kept(mesh, kernel, basis)
+        kept = karhunen_loeve_variance(mesh, kernel, basis)
         description = (
             f"Karhunen-Loeve field, {kernel.describe()}, {self.num_terms} terms keep "
             f"{100 * kept:.1f} % of the variance, "
@@ -153,7 +153,7 @@ def eigenpairs(
     return np.maximum(values[::-1], smallest), (vectors[:, ::-1] / roots[:, None]).T
 
 
-def variance_kept(
+def karhunen_loeve_variance(
     mesh: Mesh, kernel: AbstractKernel, basis: Float[np.ndarray, "term node"]
 ) -> float:
     """The share of the field's variance, integrated over the domain, that an expansion has."""

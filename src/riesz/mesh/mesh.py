@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.errors import MeshError
-from riesz.mesh.rows import may_repeat, repeats
+from riesz.mesh.rows import find_repeats, may_repeat
 
 DIMENSIONS = (1, 2, 3)
 
@@ -255,7 +255,7 @@ def check_region(name: str, members: np.ndarray) -> None:
 
 
 def check_distinct(what: str, rows: np.ndarray) -> None:
-    (again,) = np.nonzero(repeats(rows))
+    (again,) = np.nonzero(find_repeats(rows))
     if again.size:
         raise MeshError(
             f"{what} have {again.size} rows more than once, such as row {again[0]} with nodes "

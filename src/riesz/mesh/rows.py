@@ -137,7 +137,7 @@ def row_hashes(columns: Columns) -> UInt64[np.ndarray, " row"]:
     return hashes
 
 
-def repeats(rows: Rows) -> Bool[np.ndarray, " row"]:
+def find_repeats(rows: Rows) -> Bool[np.ndarray, " row"]:
     """Whether each row has the indices, in any order, of one before it."""
     columns = sort_columns(rows.T)
     repeated = np.zeros(len(rows), dtype=bool)

@@ -22,7 +22,14 @@ from riesz.geometry.outline import (
 from riesz.mesh.facets import boundary_facets, node_neighbours
 from riesz.mesh.mesh import BOUNDARY, Mesh, cell_volumes, drop_unused_nodes
 from riesz.mesh.rows import pair_keys
-from riesz.mesher.refinement import Survey, conform, diameters, encroaching, opposite_points, refine
+from riesz.mesher.refinement import (
+    Survey,
+    conform,
+    diameters,
+    encroaching,
+    opposite_points,
+    refine_triangulation,
+)
 from riesz.mesher.sizing import SizeField, uniform_size, with_sources
 from riesz.mesher.skeleton import RING_TAGS, Rings, Skeleton, cut_corners, skeleton_of, with_points
 
@@ -229,9 +236,11 @@ def fill(
     skeleton, survey = conform(skeleton, rings, field)
     skeleton, field = adapt_to_details(skeleton, survey, rings, field, floor)
     # First only the right density: what smoothing cannot mend, the last pass does.
-    skeleton, _ = refine(skeleton, rings, partial(too_large, field), split=False, settle=0.005)
+    skeleton, _ = refine_triangulation(
+        skeleton, rings, partial(too_large, field), split=False, settle=0.005
+    )
     skeleton = smooth(skeleton, rings, field, NUM_SMOOTHINGS)
-    return refine(skeleton, rings, partial(too_poor, field), split=True)
+    return refine_triangulation(skeleton, rings, partial(too_poor, field), split=True)
 
 
 def adapt_to_details(

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import Delaunay, KDTree
 
 from riesz.errors import MeshError
-from riesz.geometry.crossings import cross, inside, offset_from_edge
+from riesz.geometry.crossings import cross_product, inside, offset_from_edge
 from riesz.mesh.facets import local_facets
 from riesz.mesh.mesh import cell_volumes
 from riesz.mesh.rows import pair_keys
@@ -161,7 +161,7 @@ def survey_cells(skeleton: Skeleton, mesh: Triangulation, sides: Pairs, rings: R
     middles = mesh.points[mesh.cells[samples]].mean(axis=1)
     bases, beside = skeleton.segments[skeleton.is_base], sides[skeleton.is_base]
     start, end = (skeleton.points[bases[:, [k]]] for k in (0, 1))
-    left = cross(end - start, mesh.points[apexes(mesh, beside)] - start) > 0
+    left = cross_product(end - start, mesh.points[apexes(mesh, beside)] - start) > 0
     capped = np.isin(region, region[beside[left] // 3])
     return Survey(mesh, sides, inside(middles, *rings)[region], capped)
 
@@ -201,7 +201,7 @@ def diameters(skeleton: Skeleton) -> tuple[Middles, Float[np.ndarray, " segment"
     return (start + end) / 2, np.linalg.norm(end - start, axis=1)
 
 
-def refine(
+def refine_triangulation(
     skeleton: Skeleton, rings: Rings, poor: Poor, *, split: bool, settle: float = 0.0
 ) -> tuple[Skeleton, Survey]:
     """Insert circumcentres of poor cells until there are none (Ruppert 1995), many at a time.

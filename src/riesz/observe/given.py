@@ -23,7 +23,7 @@ def as_numbers(values: Any, name: str) -> Float[np.ndarray, "..."]:
         raise RieszError(f"the observed {name} are not all numbers ({error}).") from None
 
 
-def as_rows(points: Any) -> Points:
+def as_point_rows(points: Any) -> Points:
     """One row of coordinates a point; on an interval, numbers will do."""
     found = as_numbers(points, "coordinates")
     found = found[:, None] if found.ndim == 1 else np.atleast_2d(found)

@@ -179,7 +179,7 @@ class GroupedNormal(AbstractSharedNoise):
             None if missing else as_scale(correlation_time, "noise correlation_time")
         )
         self.group = jnp.asarray(group)
-        when = None if missing else as_times(times, len(group))
+        when = None if missing else as_reading_times(times, len(group))
         self.times = None if when is None else jnp.asarray(when)
         self.lanes = None if when is None else jax.tree.map(jnp.asarray, lanes_of(group, when))
 
@@ -263,7 +263,7 @@ def group_numbers(groups: Any) -> Int[np.ndarray, " sensor"]:
     return np.unique(names, return_inverse=True)[1].reshape(-1)
 
 
-def as_times(times: Any, count: int) -> Float[np.ndarray, " sensor"]:
+def as_reading_times(times: Any, count: int) -> Float[np.ndarray, " sensor"]:
     """Numbers; of dates, days since the first."""
     found = np.asarray(times)
     if found.dtype.kind == "M":

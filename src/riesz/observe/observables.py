@@ -24,7 +24,7 @@ from riesz.fem.elements.space import (
     functionals,
     point_operator,
 )
-from riesz.fem.evaluate import Places, places
+from riesz.fem.evaluate import EvaluationPoints, evaluation_points
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.latent.field import AbstractFieldLatent
 from riesz.latent.latent import LatentSpace
@@ -38,7 +38,7 @@ from riesz.observe.given import (
     as_areas,
     as_lines,
     as_names,
-    as_rows,
+    as_point_rows,
     as_vectors,
     unit_vectors,
 )
@@ -105,10 +105,12 @@ def rows_at(forward: BoundaryValueProblem, points: Points, tolerance: float | No
         raise MeshError(f"of the observations, {error}") from None
 
 
-def places_of(forward: BoundaryValueProblem, points: Points, tolerance: float | None) -> Places:
+def sensor_points(
+    forward: BoundaryValueProblem, points: Points, tolerance: float | None
+) -> EvaluationPoints:
     check_dimensions(points, forward.space)
     try:
-        return places(forward, points, tolerance=tolerance)
+        return evaluation_points(forward, points, tolerance=tolerance)
     except MeshError as error:
         raise MeshError(f"of the observations, {error}") from None
 
@@ -116,7 +118,7 @@ def places_of(forward: BoundaryValueProblem, points: Points, tolerance: float | 
 class AtPoints(AbstractAtPoints):
     """The state at points, one row of coordinates each."""
 
-    points: Points = eqx.field(converter=as_rows)
+    points: Points = eqx.field(converter=as_point_rows)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
@@ -200,7 +202,7 @@ class GradientAt(AbstractAtPoints):
     (the second with quadratic elements).
     """
 
-    points: Points = eqx.field(converter=as_rows)
+    points: Points = eqx.field(converter=as_point_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
 
     def discretise(
@@ -227,8 +229,8 @@ class GradientAt(AbstractAtPoints):
 class DifferenceBetween(AbstractAtPoints):
     """The state at points less that at others, as a differential gauge reads it."""
 
-    points: Points = eqx.field(converter=as_rows)
-    others: Points = eqx.field(converter=as_rows)
+    points: Points = eqx.field(converter=as_point_rows)
+    others: Points = eqx.field(converter=as_point_rows)
 
     def __check_init__(self):
         if self.points.shape != self.others.shape:
@@ -251,13 +253,13 @@ class DifferenceBetween(AbstractAtPoints):
 class FluxAlong(AbstractAtPoints):
     r"""The flux at points along directions, such as Darcy's $-a\nabla u\cdot d$."""
 
-    points: Points = eqx.field(converter=as_rows)
+    points: Points = eqx.field(converter=as_point_rows)
     directions: Float[np.ndarray, "*sensor dim"] = eqx.field(converter=as_vectors)
 
     def discretise(
         self, forward: BoundaryValueProblem, latents: LatentSpace, tolerance: float | None
     ) -> Placed:
-        where = places_of(forward, self.points, tolerance)
+        where = sensor_points(forward, self.points, tolerance)
         along = unit_vectors(self.directions, len(self.points), forward.space.mesh.dim)
         return Placed(FluxComponents(where, jnp.asarray(along, forward.dtype)), self.points)
 
@@ -319,7 +321,7 @@ class CoefficientAt(AbstractObservable):
     """An unknown itself at points, such as a conductivity from a pumping test."""
 
     name: str = eqx.field(static=True)
-    points: Points = eqx.field(converter=as_rows)
+    points: Points = eqx.field(converter=as_point_rows)
 
     @property
     def num_sensors(self) -> int:
@@ -339,7 +341,7 @@ class CoefficientAt(AbstractObservable):
                 f"{self.name!r} was measured, but is {latent.num_coordinates} numbers: a "
                 "measurement is of one number, or of a field at a point."
             )
-        where = places_of(forward, self.points, tolerance)
+        where = sensor_points(forward, self.points, tolerance)
         return Placed(CoefficientValues(latent.coefficient(self.name), where), self.points)
 
     def describe(self) -> str:

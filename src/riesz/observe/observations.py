@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 
 from riesz.errors import RieszError
 from riesz.fem.time.axis import as_dates, is_number
-from riesz.observe.given import as_numbers, as_rows
+from riesz.observe.given import as_numbers, as_point_rows
 from riesz.observe.observables import AbstractObservable, AtPoints, Several
 
 Given = Shaped[np.ndarray, " sensor"]
@@ -110,7 +110,7 @@ def as_places(points: Any, values: Float[np.ndarray, " sensor"]) -> Float[np.nda
             f"the points have shape {points.shape}, but there are {len(values)} values: give one "
             "row of coordinates for each value."
         )
-    return as_rows(points)
+    return as_point_rows(points)
 
 
 def where(what: AbstractObservable) -> Float[np.ndarray, "sensor dim"]:
@@ -120,7 +120,7 @@ def where(what: AbstractObservable) -> Float[np.ndarray, "sensor dim"]:
     return np.full((what.num_sensors, 1), np.nan)
 
 
-def together(each: Sequence[Observations]) -> Observations:
+def join_observations(each: Sequence[Observations]) -> Observations:
     """Several kinds of data as one, one after the other."""
     if len(each) == 1:
         return each[0]

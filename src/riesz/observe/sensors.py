@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from riesz.fem.assembly import outflow, residual
 from riesz.fem.elements.domain import Domain
 from riesz.fem.elements.space import Operator, functionals
-from riesz.fem.evaluate import Places, coefficients_at, fluxes_at
+from riesz.fem.evaluate import EvaluationPoints, coefficients_at, fluxes_at
 from riesz.fem.problem import BoundaryValueProblem
 from riesz.fem.terms.coefficient import AbstractCoefficient
 
@@ -53,7 +53,7 @@ class LinearSensors(AbstractSensors):
 class FluxComponents(AbstractSensors):
     """Components of the flux at points."""
 
-    where: Places
+    where: EvaluationPoints
     directions: Float[Array, "sensor dim"]
 
     def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
@@ -82,7 +82,7 @@ class CoefficientValues(AbstractSensors):
     """An unknown of the equation at points."""
 
     coefficient: AbstractCoefficient
-    where: Places
+    where: EvaluationPoints
 
     def predict(self, forward: BoundaryValueProblem, state: State, z: PyTree) -> AtSensors:
         return coefficients_at(forward, self.where, self.coefficient, state, z)

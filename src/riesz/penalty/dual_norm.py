@@ -34,7 +34,7 @@ class Gram(eqx.Module):
     def form(self, mesh: Mesh) -> WeakForm:
         """The inner product as a form, whose Jacobian is the Gram matrix."""
         values = cell_diffusivity(self, mesh, white=self.reaction > 0)
-        form = WeakForm() if not values.any() else diffusion(as_coefficient(values))
+        form = WeakForm() if not values.any() else diffusion(energy_coefficient(values))
         return form + reaction(self.reaction) if self.reaction else form
 
 
@@ -48,7 +48,7 @@ def check_energy(problem: BoundaryValueProblem, gram: Gram | None) -> None:
         )
 
 
-def as_coefficient(values: Float[np.ndarray, " *cell"]):
+def energy_coefficient(values: Float[np.ndarray, " *cell"]):
     return per_cell(values) if values.ndim else float(values)
 
 

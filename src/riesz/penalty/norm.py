@@ -256,7 +256,7 @@ def patches_on(
     )
 
 
-def geometry_of(meshes: tuple[Mesh, ...], dtype: np.dtype) -> CellGeometry:
+def patch_geometry(meshes: tuple[Mesh, ...], dtype: np.dtype) -> CellGeometry:
     """Cells of several meshes side by side."""
     inverse = [inverse_jacobians(mesh.nodes, mesh.cells) for mesh in meshes]
     volumes = np.concatenate([cell_volumes(mesh.nodes, mesh.cells) for mesh in meshes])

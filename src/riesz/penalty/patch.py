@@ -243,8 +243,8 @@ def entity_table(
         part = slice(start, start + PATCHES_AT_ONCE)
         wanted = known[entities[part]]
         none = (entities[part] == len(corners))[:, :, None]
-        in_nodes = places(nodes[part], wanted, num_nodes)
-        in_rows = places(rows[part], wanted, num_nodes)
+        in_nodes = patch_positions(nodes[part], wanted, num_nodes)
+        in_rows = patch_positions(rows[part], wanted, num_nodes)
         at_nodes.append(np.where(none, 0, np.minimum(in_nodes, last)).astype(small))
         at_rows.append(np.where(none, rows.shape[1], in_rows).astype(small))
     return EntityTable(
@@ -254,7 +254,7 @@ def entity_table(
     )
 
 
-def places(
+def patch_positions(
     table: Int[np.ndarray, "patch width"], wanted: Int[np.ndarray, "patch entity corner"], top: int
 ) -> Int[np.ndarray, "patch entity corner"]:
     """Where each wanted node stands in its patch's row of the table; the width where nowhere."""

@@ -31,7 +31,7 @@ from riesz.penalty.norm import (
     Restriction,
     RestrictionStep,
     free_nodes,
-    geometry_of,
+    patch_geometry,
     patches_on,
 )
 from riesz.penalty.patch import Widths
@@ -96,7 +96,7 @@ def schwarz_norm(
         tags,
         beside,
         coarse_nodes,
-        geometry_of(meshes, problem.dtype),
+        patch_geometry(meshes, problem.dtype),
         coarse_means(diffusivity, meshes),
         gram.reaction,
         fine.table.widths if coarse_nodes == patch_nodes else None,

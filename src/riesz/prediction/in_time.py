@@ -20,7 +20,7 @@ from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.time.time_stepping import integrate_in_time
 from riesz.observe.observables import rows_at as operator_at
 from riesz.posterior.posterior import AbstractStateMap, Read
-from riesz.problem.observation_in_time import rows_at
+from riesz.problem.observation_in_time import time_rows
 from riesz.problem.problem import InverseProblem
 
 
@@ -60,7 +60,7 @@ def reading(
     place = np.arange(count)
     if not paired:
         when, place = np.repeat(when, count), np.tile(place, len(when))
-    rows = functionals(rows_at(axis, when, place, count), forward.dtype)
+    rows = functionals(time_rows(axis, when, place, count), forward.dtype)
     return Reading(operator, rows, count)
 
 

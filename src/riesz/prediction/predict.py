@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from riesz.errors import RieszError
-from riesz.fem.evaluate import Places, places, states_at
+from riesz.fem.evaluate import EvaluationPoints, evaluation_points, states_at
 from riesz.latent.latent import Z
 from riesz.mesh.grid import Grid
 from riesz.observe.effects import design_elsewhere
@@ -55,7 +55,7 @@ class Plain(eqx.Module):
 class NewMeasurement(eqx.Module):
     """A new measurement at each point, or at each sensor: the state with noise."""
 
-    where: Places | None
+    where: EvaluationPoints | None
     design: Float[Array, "point effect"] | None = None
 
     def __call__(
@@ -145,10 +145,12 @@ def quantity_draws(
 
 def locate_places(
     problem: InverseProblem, at: ArrayLike | Grid | None, tolerance: float | None
-) -> Places | None:
+) -> EvaluationPoints | None:
     if at is None:
         return None
-    return places(problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance)
+    return evaluation_points(
+        problem.forward, at.points if isinstance(at, Grid) else at, tolerance=tolerance
+    )
 
 
 def summarise(

@@ -12,7 +12,14 @@ from jaxtyping import Array, Float, PyTree
 
 from riesz.errors import RieszError
 from riesz.fem.assembly import budget, flux_through
-from riesz.fem.evaluate import AtPoints, Places, centroids, coefficients_at, fluxes_at, states_at
+from riesz.fem.evaluate import (
+    AtPoints,
+    EvaluationPoints,
+    centroids,
+    coefficients_at,
+    fluxes_at,
+    states_at,
+)
 from riesz.posterior.posterior import check_unknown
 from riesz.problem.problem import InverseProblem, NodeValues
 from riesz.problem.unknowns import FLUX, STATE
@@ -29,7 +36,7 @@ def node_values(problem: InverseProblem, state: Float[Array, " dof"]) -> NodeVal
 class StateAt(eqx.Module):
     """The state of an experiment at points, or at all nodes."""
 
-    where: Places | None = None
+    where: EvaluationPoints | None = None
     experiment: int = eqx.field(static=True, default=0)
 
     def __call__(self, problem: InverseProblem, state: NodeValues, z: PyTree) -> AtPoints:
@@ -43,7 +50,7 @@ class UnknownAt(eqx.Module):
     """An unknown at points; without points a field's nodal values, or the number itself."""
 
     name: str = eqx.field(static=True)
-    where: Places | None = None
+    where: EvaluationPoints | None = None
 
     def __call__(
         self, problem: InverseProblem, state: NodeValues, z: PyTree
@@ -58,7 +65,7 @@ class UnknownAt(eqx.Module):
 class FluxAt(eqx.Module):
     r"""The vector $-a\nabla u$ at points, or in the middle of every cell."""
 
-    where: Places | None = None
+    where: EvaluationPoints | None = None
     experiment: int = eqx.field(static=True, default=0)
 
     def __call__(
@@ -118,7 +125,10 @@ class BudgetTerm(eqx.Module):
 
 
 def quantity_named(
-    problem: InverseProblem, name: str, where: Places | None, experiment: int | None = None
+    problem: InverseProblem,
+    name: str,
+    where: EvaluationPoints | None,
+    experiment: int | None = None,
 ) -> Quantity:
     """The state "u", an unknown by its name, or the vector "flux"."""
     if problem.time is not None and name in (STATE, FLUX):

@@ -38,7 +38,7 @@ class Dependence(NamedTuple):
 NOTHING = Dependence()
 
 
-def together(parts: Sequence[Dependence]) -> Dependence:
+def join_dependences(parts: Sequence[Dependence]) -> Dependence:
     return reduce(
         lambda one, other: Dependence(one.reads | other.reads, one.meets | other.meets),
         parts,
@@ -48,12 +48,12 @@ def together(parts: Sequence[Dependence]) -> Dependence:
 
 def product(one: Dependence, other: Dependence) -> Dependence:
     crossed = {frozenset((a, b)) for a in one.reads for b in other.reads}
-    both = together([one, other])
+    both = join_dependences([one, other])
     return Dependence(both.reads, both.meets | crossed)
 
 
 def nonlinear(parts: Sequence[Dependence]) -> Dependence:
-    reads = together(parts).reads
+    reads = join_dependences(parts).reads
     pairs = combinations_with_replacement(sorted(reads), 2)
     return Dependence(reads, frozenset(map(frozenset, pairs)))
 
@@ -74,7 +74,7 @@ def dependence(function: Callable[..., Any], inputs: dict[str, Any]) -> Dependen
 
     traced = jax.make_jaxpr(of_leaves)(*(leaf for leaves in flat for leaf in leaves))
     marks = [Dependence(frozenset((name,))) for name in names]
-    return together(through(traced.jaxpr, marks))
+    return join_dependences(through(traced.jaxpr, marks))
 
 
 def through(jaxpr: Jaxpr, inputs: Sequence[Dependence]) -> list[Dependence]:
@@ -106,7 +106,7 @@ def through_one(equation: Any, operands: Sequence[Dependence]) -> list[Dependenc
 
 
 def linear(equation: Any, operands: Sequence[Dependence]) -> Dependence:
-    return together(operands)
+    return join_dependences(operands)
 
 
 def of_conversion(equation: Any, operands: Sequence[Dependence]) -> Dependence:
@@ -119,7 +119,7 @@ def of_product(equation: Any, operands: Sequence[Dependence]) -> Dependence:
 
 def of_quotient(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     top, below = operands
-    return together([product(top, below), nonlinear([below])])
+    return join_dependences([product(top, below), nonlinear([below])])
 
 
 def of_power(equation: Any, operands: Sequence[Dependence]) -> Dependence:
@@ -127,19 +127,19 @@ def of_power(equation: Any, operands: Sequence[Dependence]) -> Dependence:
 
 
 def of_selection(equation: Any, operands: Sequence[Dependence]) -> Dependence:
-    return nonlinear(operands) if operands[0].reads else together(operands[1:])
+    return nonlinear(operands) if operands[0].reads else join_dependences(operands[1:])
 
 
 def of_linear_solve(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Linear in the right-hand side, which comes last, and not in the matrix."""
     number = sum(equation.params.get("const_lengths", (-1,)))
-    matrix, rhs = together(operands[:number]), together(operands[number:])
-    return together([product(matrix, rhs), nonlinear([matrix])])
+    matrix, rhs = join_dependences(operands[:number]), join_dependences(operands[number:])
+    return join_dependences([product(matrix, rhs), nonlinear([matrix])])
 
 
 def of_concatenation(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Vectors one after the other."""
-    whole, pieces = together(operands), []
+    whole, pieces = join_dependences(operands), []
     if len(equation.outvars[0].aval.shape) > 1:
         return whole
     for atom, one in zip(equation.invars, operands, strict=True):
@@ -151,21 +151,21 @@ def cut(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """A part of a vector: all pieces of which it has something."""
     (operand,), parameters = operands, equation.params
     if not operand.pieces or parameters["strides"] not in (None, (1,)):
-        return together(operands)
+        return join_dependences(operands)
     (first,), (last,) = parameters["start_indices"], parameters["limit_indices"]
     kept, start = [], 0
     for size, piece in operand.pieces:
         inside = min(last, start + size) - max(first, start)
         kept += [(inside, piece)] if inside > 0 else []
         start += size
-    return together([piece for _, piece in kept])._replace(pieces=tuple(kept))
+    return join_dependences([piece for _, piece in kept])._replace(pieces=tuple(kept))
 
 
 def of_indexing(equation: Any, operands: Sequence[Dependence]) -> Dependence:
     """Values are passed on; whole numbers, which say where they are, must be known."""
     is_place = [not jnp.issubdtype(atom.aval.dtype, jnp.floating) for atom in equation.invars]
     moves = any(one.reads for one, place in zip(operands, is_place, strict=True) if place)
-    return nonlinear(operands) if moves else together(operands)
+    return nonlinear(operands) if moves else join_dependences(operands)
 
 
 RULES: dict[str, Callable[[Any, Sequence[Dependence]], Dependence]] = {
@@ -213,7 +213,7 @@ def through_scan(equation: Any, operands: Sequence[Dependence]) -> list[Dependen
     carried, rows = rest[:num_carried], rest[num_carried:]
     while True:
         found = through(body, [*fixed, *carried, *rows])
-        grown = [together(pair) for pair in zip(carried, found, strict=False)]
+        grown = [join_dependences(pair) for pair in zip(carried, found, strict=False)]
         if grown == carried:
             return found
         carried = grown

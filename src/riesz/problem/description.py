@@ -47,7 +47,7 @@ def problem_text(
     ]
     unknowns = [f"{name}: {latents.latents[name].describe()}" for name in latents.names]
     parts = [
-        ("mesh", [mesh_text(forwards[0].space)]),
+        ("mesh", [describe_mesh(forwards[0].space)]),
         *([] if axis is None else [("time", [time_text(axis)])]),
         *equations,
         ("unknowns", unknowns),
@@ -82,7 +82,7 @@ def with_headings(blocks: list[tuple[str, list[str]]]) -> list[str]:
     ]
 
 
-def mesh_text(space: Space) -> str:
+def describe_mesh(space: Space) -> str:
     mesh = space.mesh
     kind = {1: "intervals", 2: "triangles", 3: "tetrahedra"}[mesh.dim]
     low, high = mesh.nodes.min(axis=0), mesh.nodes.max(axis=0)

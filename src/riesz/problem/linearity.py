@@ -20,7 +20,7 @@ from riesz.errors import RieszError
 from riesz.fem.assembly import dirichlet_values, residual
 from riesz.fem.time.problem import initial_values, with_history
 from riesz.latent.latent import LatentSpace, Z
-from riesz.problem.dependence import Dependence, dependence, together
+from riesz.problem.dependence import Dependence, dependence, join_dependences
 from riesz.problem.problem import InverseProblem
 from riesz.problem.unknowns import STATE
 from riesz.surrogate.surrogate import AffineValues, affine_values
@@ -280,7 +280,7 @@ def read_by_state(
 
 def affine_beside_the_equation(problem: InverseProblem) -> Int[np.ndarray, " affine"]:
     """Coordinates in which prescribed values, and shifts of the data, are affine together."""
-    found = together(beside_the_equation(problem))
+    found = join_dependences(beside_the_equation(problem))
     return places_of(problem, affine_together(problem.latents.names, found))
 
 

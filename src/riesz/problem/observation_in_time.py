@@ -168,14 +168,14 @@ def readings(
             "the problem has a time axis, but its observations have no times: give "
             "rz.observations(points, values, times=...)."
         )
-    rows = rows_at(axis, axis.numbers(observed.when, "times of observations"), place, num_places)
+    rows = time_rows(axis, axis.numbers(observed.when, "times of observations"), place, num_places)
     if observed.since_when is not None:
         earlier = axis.numbers(observed.since_when, "times since which values have changed")
-        rows = rows - rows_at(axis, earlier, place, num_places)
+        rows = rows - time_rows(axis, earlier, place, num_places)
     return functionals(rows, dtype)
 
 
-def rows_at(
+def time_rows(
     axis: TimeAxis,
     times: Float[np.ndarray, " sensor"],
     place: Int[np.ndarray, " sensor"],

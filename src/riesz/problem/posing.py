@@ -40,7 +40,7 @@ from riesz.mesh.mesh import Mesh
 from riesz.mesh.refine import Hierarchy
 from riesz.observe.joint import Joint
 from riesz.observe.likelihood import AbstractLikelihood
-from riesz.observe.observations import Observations, together, with_centres
+from riesz.observe.observations import Observations, join_observations, with_centres
 from riesz.observe.sensors import stack_operators
 from riesz.problem.checks import (
     Described,
@@ -149,7 +149,7 @@ def pose(
     noise = [each_of(one.likelihood, AbstractLikelihood) for one in experiments]
     hierarchy = domain if isinstance(domain, Hierarchy) else None
     finite_elements, precision = space_on(domain), working_dtype(dtype)
-    observed = together([together(own) for own in data])
+    observed = join_observations([join_observations(own) for own in data])
     likelihood = joint(sum(data, ()), sum(noise, ()))
     check_noise_count(likelihood, observed.num_sensors)
     likelihood.check_values(observed.values)
@@ -186,7 +186,7 @@ def pose(
         transient = in_time(forwards[0], timed.times, begin, timed.scheme)
         return problem_in_time(transient, space, observed, likelihood, tolerance, hierarchy)
     placed = [
-        together(own).what.discretise(forward, space, tolerance)
+        join_observations(own).what.discretise(forward, space, tolerance)
         for own, forward in zip(data, forwards, strict=True)
     ]
     sensors = tuple(one.sensors for one in placed)

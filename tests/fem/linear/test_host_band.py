@@ -50,8 +50,10 @@ def test_a_band_solves_for_one_and_for_several_right_hand_sides(transposed):
 
 def test_a_matrix_that_is_met_again_is_not_factorised_again(monkeypatch):
     matrix, calls = grid(6, 9, shift=0.321), []
-    whole = host_band.Band.factorise
-    monkeypatch.setattr(host_band.Band, "factorise", lambda *a: (calls.append(1), whole(*a))[1])
+    whole = host_band.BandMatrix.factorise
+    monkeypatch.setattr(
+        host_band.BandMatrix, "factorise", lambda *a: (calls.append(1), whole(*a))[1]
+    )
     for side in np.random.default_rng(0).normal(size=(3, 54)):
         np.testing.assert_allclose(matrix @ solve_one(*parts(matrix), side, transposed=False), side)
     assert len(calls) == 1

@@ -44,7 +44,7 @@ FEWEST_PLACES, NUM_NEIGHBOURS = 8, 5
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class Sites:
     """Where observations are; several at one place are summed."""
 
     points: Float[np.ndarray, "place dim"]
@@ -58,13 +58,13 @@ class Places:
         return found
 
 
-def places_of(points: Float[np.ndarray, "sensor dim"]) -> Places:
+def site_points(points: Float[np.ndarray, "sensor dim"]) -> Sites:
     """Each place once; where there are very many, cells of a grid."""
     finite = np.isfinite(points).all(axis=1)
     own = points[finite]
     of = np.full(len(points), -1)
     if not len(own):
-        return Places(own, of)
+        return Sites(own, of)
     found, place = np.unique(own, axis=0, return_inverse=True)
     if len(found) > MOST_PLACES:
         sides = max(int(MOST_PLACES ** (1 / own.shape[1])), 1)
@@ -73,10 +73,10 @@ def places_of(points: Float[np.ndarray, "sensor dim"]) -> Places:
         found, place = np.unique(cells, axis=0, return_inverse=True)
         found = low + (found + 0.5) * size / sides
     of[finite] = place.ravel()
-    return Places(found, of)
+    return Sites(found, of)
 
 
-def regions_among(places: Places) -> Float[np.ndarray, "region place"]:
+def regions_among(places: Sites) -> Float[np.ndarray, "region place"]:
     """Each place with its nearest ones, in several sizes."""
     points = places.points
     count, per_place = len(points), np.bincount(places.of[places.of >= 0]).max(initial=0)
@@ -93,7 +93,7 @@ def regions_among(places: Places) -> Float[np.ndarray, "region place"]:
 
 
 def region(
-    against: Against, law: Law, places: Places, readers: Readers, sd: Float[np.ndarray, " sensor"]
+    against: Against, law: Law, places: Sites, readers: Readers, sd: Float[np.ndarray, " sensor"]
 ) -> list[Finding]:
     """Where residuals lean to one side."""
     if len(places.points) < 3:
@@ -209,7 +209,7 @@ def trend_finding(name: str, correlation: float, p: float) -> Finding:
 def neighbours(
     against: Against,
     law: Law,
-    places: Places,
+    places: Sites,
     readers: Readers,
     sd: Float[np.ndarray, " sensor"],
     order: Float[np.ndarray, " sensor"] | None,
@@ -223,7 +223,7 @@ def neighbours(
 def on_map(
     against: Against,
     law: Law,
-    places: Places,
+    places: Sites,
     readers: Readers,
     sd: Float[np.ndarray, " sensor"],
 ) -> list[Finding]:
@@ -265,7 +265,7 @@ def moran(
     return np.asarray(np.sum(values * around, axis=-1) / sizes)
 
 
-def in_time(against: Against, places: Places, order: Float[np.ndarray, " sensor"]) -> list[Finding]:
+def in_time(against: Against, places: Sites, order: Float[np.ndarray, " sensor"]) -> list[Finding]:
     """Readings of one place, one after the other."""
     by = np.lexsort((order, places.of))
     follows = (places.of[by[1:]] == places.of[by[:-1]]) & (places.of[by[1:]] >= 0)

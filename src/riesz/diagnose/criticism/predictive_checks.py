@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from riesz.diagnose.criticism.findings import Finding, Misfit, Readers
 from riesz.diagnose.criticism.law import Law
-from riesz.diagnose.criticism.patterns import covariate, neighbours, places_of, region
+from riesz.diagnose.criticism.patterns import covariate, neighbours, region, site_points
 from riesz.diagnose.criticism.prior import prior_conflicts
 from riesz.diagnose.criticism.residuals import (
     Residuals,
@@ -25,7 +25,7 @@ from riesz.diagnose.criticism.residuals import (
     influential,
     residuals_of,
 )
-from riesz.diagnose.criticism.sizes import Against, observations, outliers, spread, tails
+from riesz.diagnose.criticism.sizes import Against, outlier_findings, outliers, spread, tails
 from riesz.errors import RieszError
 from riesz.observe.effects import WithEffects
 from riesz.observe.likelihood import StudentT
@@ -101,7 +101,7 @@ def misfit_of(
         problem, observed, coordinates if aligned else None, coordinates.mean(axis=0), rng
     )
     readers = Readers(problem.observations.points, names)
-    found += of_residuals(problem, draws, own, given, readers, rng)
+    found += residual_findings(problem, draws, own, given, readers, rng)
     # The surest first: what is far off may be what moves the rest.
     found = tuple(sorted(found, key=lambda one: one.p))
     return Misfit(found, own.values, own.k_hat, names, caution_of(posterior))
@@ -160,7 +160,7 @@ def levels_of(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, " draw"]]:
     }
 
 
-def of_residuals(
+def residual_findings(
     problem: InverseProblem,
     draws: PosteriorDraws,
     own: Residuals,
@@ -182,7 +182,7 @@ def of_residuals(
         # Patterns beyond the spread, which is told by itself or was learned.
         shape = shape.of_size_one()
     sd = np.sqrt(law.variances())
-    places, times = places_of(readers.points), problem.observations.times
+    places, times = site_points(readers.points), problem.observations.times
     known = by_axes(problem) | effects_squared(problem) | given
     hangs = influential(own.k_hat)
     return [
@@ -191,7 +191,7 @@ def of_residuals(
         *neighbours(shape, law, places, readers, sd, times),
         *scattered,
         *tails(against, readers, noise, advice),
-        *observations(against, readers, observed.values, observed.censored, hangs),
+        *outlier_findings(against, readers, observed.values, observed.censored, hangs),
     ]
 
 

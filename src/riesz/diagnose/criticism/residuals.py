@@ -51,7 +51,7 @@ class Residuals:
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
+class SharedErrors:
     """Normal noise that observations share: what each scatters by, given the errors of others."""
 
     white: Float[np.ndarray, "sensor sensor"]
@@ -96,7 +96,7 @@ def residuals_of(
     else:
         about = on_device(drawn.predicted.mean(axis=0), problem.forward.dtype)
         at = on_device(middle, problem.forward.dtype)
-        shared = Shared(np.asarray(whitening(problem, at, about), float))
+        shared = SharedErrors(np.asarray(whitening(problem, at, about), float))
         moved = shared.apart(drawn.predicted)
         root = shared.sd[:, None] * shared.white.T
         law = law_of((drawn.predicted * is_read) @ shared.white.T, coordinates, root)
@@ -131,7 +131,10 @@ class Standing:
 
 
 def standing_of(
-    likelihood: AbstractLikelihood, observed: Observed, drawn: AtSensors, shared: Shared | None
+    likelihood: AbstractLikelihood,
+    observed: Observed,
+    drawn: AtSensors,
+    shared: SharedErrors | None,
 ) -> Standing:
     """Part by part of the likelihood, in the order of the observations."""
     start, parts, steps, weights = 0, [], [], []

@@ -118,7 +118,7 @@ def outliers(
     return order[logs[order] < np.log(LEVELS[OBSERVATION])], logs
 
 
-def observations(
+def outlier_findings(
     against: Against,
     readers: Readers,
     observed: Float[np.ndarray, " sensor"],

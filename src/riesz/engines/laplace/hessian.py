@@ -26,7 +26,7 @@ from riesz.fem.default_solver import map_in_parts
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.newton import PreparedJacobian, prepare_jacobian
 from riesz.fem.problem import BoundaryValueProblem
-from riesz.fem.solve import first_guess, implicit_root
+from riesz.fem.solve import implicit_root, newton_guess
 from riesz.latent.latent import Z
 from riesz.problem.problem import Coordinates, InverseProblem
 
@@ -98,7 +98,7 @@ def solve_with_jacobian(
     forward: BoundaryValueProblem, z: Z, solver: AbstractLinearSolver
 ) -> tuple[FreeValues, PreparedJacobian]:
     """The solution, NaN where there is none, and the matrix there."""
-    root = implicit_root((forward, z), solver, forward.newton, first_guess(forward))
+    root = implicit_root((forward, z), solver, forward.newton, newton_guess(forward))
     values = jnp.where(root.solution.converged, root.solution.free_values, jnp.nan)
     return values, root.jacobian or prepare_jacobian(forward, z, values, solver)
 

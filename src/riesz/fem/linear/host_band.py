@@ -85,7 +85,7 @@ class BandFactors:
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class BandMatrix:
     """Where the entries of a pattern stand in the lower band of its matrix."""
 
     order: Int[np.ndarray, " unknown"]
@@ -111,11 +111,11 @@ class Band:
         return BandFactors(self.order, factor)
 
 
-_recent: OrderedDict[tuple[Band, bytes], BandFactors | None] = OrderedDict()
+_recent: OrderedDict[tuple[BandMatrix, bytes], BandFactors | None] = OrderedDict()
 _lock = threading.Lock()
 
 
-def factors_of(band: Band, values: Float[np.ndarray, " entry"]) -> BandFactors | None:
+def factors_of(band: BandMatrix, values: Float[np.ndarray, " entry"]) -> BandFactors | None:
     """The factors of a matrix, remembered: a gradient or a Hessian action meets it again."""
     key = (band, values.tobytes())
     with _lock:
@@ -130,7 +130,7 @@ def factors_of(band: Band, values: Float[np.ndarray, " entry"]) -> BandFactors |
     return factors
 
 
-def band_of(numbered: sp.csr_array) -> Band | None:
+def band_of(numbered: sp.csr_array) -> BandMatrix | None:
     """The band of a pattern whose entries are numbered; none where it is too wide.
 
     None either where the pattern is not symmetric, or its rows are not sorted.
@@ -149,4 +149,6 @@ def band_of(numbered: sp.csr_array) -> Band | None:
         return None
     is_lower = row >= column
     places = column * (width + 1) + row - column
-    return Band(order, entries.data[is_lower], transposed.data[is_lower], places[is_lower], width)
+    return BandMatrix(
+        order, entries.data[is_lower], transposed.data[is_lower], places[is_lower], width
+    )

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import dijkstra
 
 from riesz.deadline import check_clock
-from riesz.fem.linear.host_band import Band, band_of, factors_of
+from riesz.fem.linear.host_band import BandMatrix, band_of, factors_of
 
 CACHED_NONZEROS = 20_000_000
 """Factors are kept up to this many nonzeros in all (320 MB), and always the latest one."""
@@ -68,7 +68,7 @@ class Elimination:
     """A pattern in the order of elimination, and where its entries and unknowns come from."""
 
     pattern: Pattern
-    band: Band | None  # a faster way where the matrix is symmetric and positive
+    band: BandMatrix | None  # a faster way where the matrix is symmetric and positive
     order: Int[np.ndarray, " unknown"]
     entries: Int[np.ndarray, " entry"]
     rows: Int[np.ndarray, " entry"]
@@ -99,7 +99,7 @@ class Factors:
         return solutions
 
 
-class Remembered(NamedTuple):
+class CachedFactors(NamedTuple):
     """Factors, or that there are none, and of what."""
 
     elimination: Elimination
@@ -109,7 +109,7 @@ class Remembered(NamedTuple):
 
 _eliminations: list[Elimination] = []
 _ordering = threading.Lock()
-_factors: OrderedDict[bytes, Remembered] = OrderedDict()
+_factors: OrderedDict[bytes, CachedFactors] = OrderedDict()
 
 
 def lu_solve(
@@ -204,7 +204,7 @@ def factorise_lu(values: Float[np.ndarray, " entry"], pattern: Pattern) -> Facto
     known = _factors.get(key)
     is_known = known is not None and known.elimination is elimination
     if known is None or not is_known or not np.array_equal(known.values, values):
-        known = Remembered(elimination, values.copy(), factorise(values, elimination))
+        known = CachedFactors(elimination, values.copy(), factorise(values, elimination))
         _factors[key] = known
     _factors.move_to_end(key)
     forget_old_factors()

@@ -27,8 +27,13 @@ from riesz.fem.default_solver import prolongations_of, resolve_settings
 from riesz.fem.linear.linear_solve import AbstractLinearSolver
 from riesz.fem.linear.multigrid.cycle import Cycle, chebyshev
 from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin_products, rows_of
-from riesz.fem.linear.multigrid.krylov import Measures, Outcome, conjugate_gradients
-from riesz.fem.linear.multigrid.solver import LOST_DIGITS, Multigrid, Prepared, from_prolongations
+from riesz.fem.linear.multigrid.krylov import KrylovResult, Measures, conjugate_gradients
+from riesz.fem.linear.multigrid.solver import (
+    LOST_DIGITS,
+    Multigrid,
+    PreparedLevels,
+    from_prolongations,
+)
 from riesz.fem.linear.multigrid.tables import (
     diagonal_first,
     dimensions,
@@ -150,7 +155,7 @@ class Together(eqx.Module):
     """The inverse of the first level that every device has whole."""
 
     inner: Multigrid
-    prepared: Prepared
+    prepared: PreparedLevels
     order: Int[Array, "device place"]  # the level's unknowns by device
     position: Int[Array, " unknown"]
 
@@ -194,7 +199,7 @@ class ShardedMultigrid(AbstractLinearSolver):
         return self.outcome(matrix, rhs).solution
 
     @eqx.filter_jit
-    def outcome(self, matrix: SparseMatrix, rhs: Vector) -> Outcome:
+    def outcome(self, matrix: SparseMatrix, rhs: Vector) -> KrylovResult:
         """The solution, NaN where the iteration did not converge, and how it was found."""
         if matrix.pattern.size != len(self.position):
             raise SolveError(
@@ -218,7 +223,7 @@ class ShardedMultigrid(AbstractLinearSolver):
             out_specs=(shared, whole, whole),
             check_vma=False,
         )(self.tables, arrays, values, own)
-        return Outcome(gather(solution.ravel(), self.position), iterations, left)
+        return KrylovResult(gather(solution.ravel(), self.position), iterations, left)
 
     def coarse(self) -> tuple[Multigrid, Array, Array, Array]:
         """What is whole on every device."""
@@ -226,7 +231,7 @@ class ShardedMultigrid(AbstractLinearSolver):
 
     def of_device(
         self, tables: Tables, values: Float[Array, " entry"], rhs: Vector, coarse: PyTree
-    ) -> tuple[Outcome, Float[Array, ""]]:
+    ) -> tuple[KrylovResult, Float[Array, ""]]:
         """What one device does, with its rows and its part of the right-hand side."""
         levels = []
         for table, transfer in zip(tables.levels, tables.transfers, strict=True):
@@ -250,7 +255,7 @@ class ShardedMultigrid(AbstractLinearSolver):
         steady = sums >= 1e-13 * jax.lax.pmax(jnp.max(rows.magnitudes()), AXIS)
         good = (left <= jnp.maximum(LOST_DIGITS * self.tolerance * size, rounding)) & steady
         solution = jnp.where(good, found.solution, jnp.nan)
-        return Outcome(solution, found.iterations, left), found.relative_residual
+        return KrylovResult(solution, found.iterations, left), found.relative_residual
 
 
 def global_dot(one: Vector, other: Vector) -> Float[Array, ""]:

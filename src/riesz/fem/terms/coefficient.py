@@ -200,12 +200,12 @@ class WeightedSum(AbstractCoefficient):
 
     def with_ones(self) -> Constant | PerCell:
         """What it would be if all parts were one."""
-        first, *others = map(as_rows, self.weights)
+        first, *others = map(as_cell_rows, self.weights)
         values = sum(others, start=first)
         return Constant(values[0]) if len(values) == 1 else PerCell(values)
 
 
-def as_rows(known: Constant | PerCell) -> Float[Array, " row *components"]:
+def as_cell_rows(known: Constant | PerCell) -> Float[Array, " row *components"]:
     """Values of cells, or one row for all of them."""
     return known.value[None] if isinstance(known, Constant) else known.values
 

@@ -14,8 +14,8 @@ from riesz.fem.terms.coefficient import (
     PerCell,
     Product,
     WeightedSum,
+    as_cell_rows,
     as_coefficient,
-    as_rows,
 )
 from riesz.mesh.mesh import Mesh
 from riesz.mesh.tags import REST, region_of_cells
@@ -61,16 +61,18 @@ def scaled(value: Any, by: Any) -> AbstractCoefficient:
     if not isinstance(factor, Constant | PerCell):
         return Product((coefficient, factor))
     if isinstance(coefficient, Constant | PerCell):
-        return product(coefficient, factor)
+        return coefficient_product(coefficient, factor)
     if isinstance(coefficient, WeightedSum):
-        weights = tuple(product(weight, factor) for weight in coefficient.weights)
+        weights = tuple(coefficient_product(weight, factor) for weight in coefficient.weights)
         told = f"({coefficient.told}) times {words_of(factor)}"
         return dataclasses.replace(coefficient, weights=weights, told=told)
     return WeightedSum((coefficient,), (factor,), f"{words_of(value)} times {words_of(factor)}")
 
 
-def product(scalar: Constant | PerCell, factor: Constant | PerCell) -> Constant | PerCell:
-    numbers, factors = as_rows(scalar), as_rows(factor)
+def coefficient_product(
+    scalar: Constant | PerCell, factor: Constant | PerCell
+) -> Constant | PerCell:
+    numbers, factors = as_cell_rows(scalar), as_cell_rows(factor)
     if numbers.ndim > 1:
         raise FormError(
             f"a coefficient of shape {numbers.shape[1:]} is to be scaled: give a number."

@@ -198,13 +198,13 @@ def changes(coefficient: AbstractCoefficient, step: BoundaryValueProblem, z: PyT
 
 def reads_time(function: Function, z: PyTree, dim: int) -> bool:
     """Whether a function of (x, z) asks for the time."""
-    asked = Asked({**z, **dict.fromkeys(function.fields, jnp.zeros(()))})
+    asked = TimeProbe({**z, **dict.fromkeys(function.fields, jnp.zeros(()))})
     if function.num_arguments == 2:
         jax.eval_shape(lambda: function.function(jnp.zeros(dim), asked))
     return asked.for_time
 
 
-class Asked(dict):
+class TimeProbe(dict):
     """What the equation reads, which notices when it is asked for the time."""
 
     for_time = False

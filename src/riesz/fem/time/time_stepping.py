@@ -27,11 +27,11 @@ from riesz.fem.problem import BoundaryValueProblem, DirichletPiece, Newton, chec
 from riesz.fem.solve import (
     ROOT,
     advice_on_stall,
-    as_array,
-    first_guess,
     implicit_root,
+    newton_guess,
     require_float64,
     singular_advice,
+    to_array,
 )
 from riesz.fem.terms.coefficient import is_traced
 from riesz.fem.time.all_at_once import fits_all_at_once, solve_all_steps
@@ -105,7 +105,7 @@ def recorded_in_time(
 ) -> Any:
     """What `record(state, z)` gives at all times, where `z["t"]` is the time."""
     require_float64(problem.step)
-    z = jax.tree.map(as_array, z)
+    z = jax.tree.map(to_array, z)
     if not is_traced((problem, z)):
         check_stresses(problem, z)
     newton = problem.step.newton if newton is None else newton
@@ -258,7 +258,7 @@ def first_state(
         values = solver(fixed.flow, -residual_of_prescribed(step, z))
         converged = jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
     else:
-        values, converged = root_from(step, z, solver, newton, first_guess(step))
+        values, converged = root_from(step, z, solver, newton, newton_guess(step))
     return with_dirichlet(step, values, z), converged
 
 

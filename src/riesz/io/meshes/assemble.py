@@ -10,7 +10,7 @@ from riesz.errors import FileFormatError, MeshError
 from riesz.geometry.lines import LARGEST
 from riesz.mesh.facets import boundary_facets
 from riesz.mesh.mesh import BOUNDARY, Mesh, check_indices, drop_unused_nodes, orient_cells
-from riesz.mesh.rows import repeats
+from riesz.mesh.rows import find_repeats
 
 
 def assemble_mesh(
@@ -41,7 +41,7 @@ def with_facets(mesh: Mesh, facets: Mapping[str, Int[np.ndarray, "_ _"]]) -> Mes
     """
     if not facets:
         return mesh
-    distinct = {name: rows[~repeats(rows)] for name, rows in facets.items()}
+    distinct = {name: rows[~find_repeats(rows)] for name, rows in facets.items()}
     if BOUNDARY in distinct:
         check_is_boundary(mesh, distinct.pop(BOUNDARY))
     return Mesh(mesh.nodes, mesh.cells, distinct, mesh.regions)
@@ -49,7 +49,7 @@ def with_facets(mesh: Mesh, facets: Mapping[str, Int[np.ndarray, "_ _"]]) -> Mes
 
 def check_is_boundary(mesh: Mesh, rows: Int[np.ndarray, "facet dim"]) -> None:
     boundary = boundary_facets(mesh).nodes
-    num_shared = repeats(np.concatenate([boundary, rows])).sum()
+    num_shared = find_repeats(np.concatenate([boundary, rows])).sum()
     if not len(rows) == len(boundary) == num_shared:
         raise MeshError(
             f"a group of {len(rows)} facets is named {BOUNDARY!r} but is not the whole boundary of "

@@ -65,13 +65,13 @@ class Cycle(eqx.Module):
         first = level.inverse_diagonal * rhs * taken[0]
         # The last of the steps is not taken, and weighs nothing.
         later = (*kept[1:], 0.0), (*taken[1:], 0.0)
-        solution, residual, _ = smooth(level, first, rhs, later)
+        solution, residual, _ = smooth_residual(level, first, rhs, later)
         correction = transfer.prolong(self(transfer.restrict(residual), at + 1))
-        change, _, last = smooth(level, correction, residual, (kept, taken))
+        change, _, last = smooth_residual(level, correction, residual, (kept, taken))
         return solution + change + last
 
 
-def smooth(
+def smooth_residual(
     level: Any, step: Vector, residual: Vector, steps: Steps
 ) -> tuple[Vector, Vector, Vector]:
     """Take a step, and those that follow from the residuals: the sum, what is left, the next."""

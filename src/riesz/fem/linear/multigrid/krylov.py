@@ -22,7 +22,7 @@ FASTER = 2
 """By so many times the residual may fall faster in the steps that are left than in the last."""
 
 
-class Outcome(eqx.Module):
+class KrylovResult(eqx.Module):
     """Where an iteration ended."""
 
     solution: Vector
@@ -58,7 +58,7 @@ def iterate_krylov(
     measures: Measures = PLAIN,
     *,
     gives_up: bool = False,
-) -> Outcome:
+) -> KrylovResult:
     """From one state to the next until its residual is small beside the right-hand side.
 
     Where it `gives_up`, it ends as soon as `max_steps` steps will not do.
@@ -82,7 +82,7 @@ def iterate_krylov(
 
     begun = Progress(begin, norm(begin.residual), size, jnp.zeros((), bool))
     end = jax.lax.while_loop(is_unfinished, step, begun)
-    return Outcome(end.at.solution, end.at.step, jnp.where(size > 0, end.left / size, 0.0))
+    return KrylovResult(end.at.solution, end.at.step, jnp.where(size > 0, end.left / size, 0.0))
 
 
 class Search(NamedTuple):
@@ -104,7 +104,7 @@ def conjugate_gradients(
     measures: Measures = PLAIN,
     *,
     gives_up: bool = False,
-) -> Outcome:
+) -> KrylovResult:
     """Flexible conjugate gradients (Notay 2000), for symmetric positive matrices."""
 
     dot = measures.dot
@@ -132,7 +132,7 @@ def conjugate_gradients(
     return iterate_krylov(advance, begin, rhs, tolerance, max_steps, measures, gives_up=gives_up)
 
 
-class Basis(NamedTuple):
+class KrylovBasis(NamedTuple):
     solution: Vector
     residual: Vector
     directions: Float[Array, "kept size"]
@@ -148,7 +148,7 @@ def conjugate_residuals(
     max_steps: int,
     *,
     gives_up: bool = False,
-) -> Outcome:
+) -> KrylovResult:
     """Generalised conjugate residuals (Eisenstat, Elman & Schultz 1983), for any matrix.
 
     As GMRES does it finds the smallest residual among all combinations of the directions; the
@@ -156,7 +156,7 @@ def conjugate_residuals(
     """
     num_kept = min(MOST_KEPT, max_steps)
 
-    def advance(at: Basis) -> Basis:
+    def advance(at: KrylovBasis) -> KrylovBasis:
         direction = precondition(at.residual)
         image = product(direction)
         for _ in range(2):  # once leaves rounding errors of the size of what was cancelled
@@ -167,7 +167,7 @@ def conjugate_residuals(
         image, direction = image / norm, direction / norm
         length = jnp.vdot(image, at.residual)
         place = at.step % num_kept
-        return Basis(
+        return KrylovBasis(
             solution=at.solution + length * direction,
             residual=at.residual - length * image,
             directions=at.directions.at[place].set(direction),
@@ -176,5 +176,5 @@ def conjugate_residuals(
         )
 
     zeros = jnp.zeros((num_kept, len(rhs)), rhs.dtype)
-    begin = Basis(jnp.zeros_like(rhs), rhs, zeros, zeros, jnp.zeros((), jnp.int32))
+    begin = KrylovBasis(jnp.zeros_like(rhs), rhs, zeros, zeros, jnp.zeros((), jnp.int32))
     return iterate_krylov(advance, begin, rhs, tolerance, max_steps, gives_up=gives_up)

@@ -15,7 +15,7 @@ from riesz.errors import SolveError
 from riesz.fem.linear.linear_solve import AbstractLinearSolver, host_lu
 from riesz.fem.linear.multigrid.cycle import Matrices, Transfer, cycle, matrices
 from riesz.fem.linear.multigrid.galerkin import coarse_pattern, galerkin, number_entries
-from riesz.fem.linear.multigrid.krylov import Outcome, conjugate_gradients, conjugate_residuals
+from riesz.fem.linear.multigrid.krylov import KrylovResult, conjugate_gradients, conjugate_residuals
 from riesz.fem.linear.multigrid.tables import (
     Layout,
     Rows,
@@ -33,7 +33,7 @@ LOST_DIGITS = 10
 """By so much the true residual may be above that of the iteration, which drifts away from it."""
 
 
-class Prepared(eqx.Module):
+class PreparedLevels(eqx.Module):
     """What solves with one matrix have in common."""
 
     finest: tuple[Float[Array, "_ _"], ...]  # the values of its rows
@@ -65,16 +65,16 @@ class Multigrid(AbstractLinearSolver):
         if not 0 < self.tolerance < 1:
             raise SolveError(f"the tolerance is {self.tolerance}: it must lie between 0 and 1.")
 
-    def prepare(self, matrix: SparseMatrix) -> Prepared:
+    def prepare(self, matrix: SparseMatrix) -> PreparedLevels:
         """The matrices of all levels; those of the transpose are the same, or are made for it."""
         self.check_pattern(matrix)
         return self.levels(gather(matrix.values, self.entries))
 
-    def levels(self, values: Float[Array, " entry"]) -> Prepared:
+    def levels(self, values: Float[Array, " entry"]) -> PreparedLevels:
         made = matrices(self.tables, self.transfers, values, is_symmetric=self.is_symmetric)
         finest = self.tables[0].fill(values).values
         if not self.single_precision:
-            return Prepared(finest, made)
+            return PreparedLevels(finest, made)
         # Numbers of any size must fit into single precision.
         size = jnp.max(abs(values))
         scaled = Matrices(
@@ -82,7 +82,7 @@ class Multigrid(AbstractLinearSolver):
             jax.tree.map(lambda part: part * size, made.inverse_diagonals),
             made.coarsest * size,
         )
-        return Prepared(finest, scaled.astype(jnp.float32), size)
+        return PreparedLevels(finest, scaled.astype(jnp.float32), size)
 
     def raw_solve(
         self, matrix: SparseMatrix, rhs: Vector, *, transposed: bool, prepared: PyTree = None
@@ -111,8 +111,8 @@ class Multigrid(AbstractLinearSolver):
         rhs: Vector,
         *,
         transposed: bool = False,
-        prepared: Prepared | None = None,
-    ) -> Outcome:
+        prepared: PreparedLevels | None = None,
+    ) -> KrylovResult:
         """The solution, NaN where the iteration did not converge, and how it was found."""
         self.check_pattern(matrix)
         if transposed and not self.is_symmetric:
@@ -126,9 +126,11 @@ class Multigrid(AbstractLinearSolver):
         limits = self.tolerance, self.max_steps
         found = iterate(rows.__matmul__, precondition, own, *limits, gives_up=self.fallback)
         solution = jnp.where(self.is_good(rows, found.solution, own), found.solution, jnp.nan)
-        return Outcome(gather(solution, self.position), found.iterations, found.relative_residual)
+        return KrylovResult(
+            gather(solution, self.position), found.iterations, found.relative_residual
+        )
 
-    def preconditioner(self, prepared: Prepared) -> Callable[[Vector], Vector]:
+    def preconditioner(self, prepared: PreparedLevels) -> Callable[[Vector], Vector]:
         approximate = cycle(
             self.tables,
             self.transfers,
