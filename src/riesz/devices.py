@@ -230,7 +230,9 @@ def join_processes(
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(
-            *(address, count, number),
+            address,
+            count,
+            number,
             heartbeat_timeout_seconds=HEARTBEAT,
             initialization_timeout=JOINING,
             shutdown_timeout_seconds=JOINING,

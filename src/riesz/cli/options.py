@@ -132,9 +132,9 @@ def keep_compiled() -> None:
 
 def prefer_quick_compiling() -> None:
     """For commands that evaluate everything a few times: compiling is most of what they do."""
-    from riesz.many.compiling import compile_quickly as chosen
+    from riesz.many.compiling import compile_quickly
 
-    chosen()
+    compile_quickly()
 
 
 def engine_in_file(problem: Path) -> str | None:

@@ -72,9 +72,11 @@ def compare(
     how = LeaveOut(len(first.observed), blocks_of(first, blocks, seed), refit, seed)
     ours = [
         Ours(
-            *(name, one.problem, one.engine or "posterior"),
-            elpd_by(one, how, (engines or {}).get(name)),
-            one.log_evidence,
+            name=name,
+            problem=one.problem,
+            engine=one.engine or "posterior",
+            pair=elpd_by(one, how, (engines or {}).get(name)),
+            evidence=one.log_evidence,
         )
         for name, one in named.items()
     ]

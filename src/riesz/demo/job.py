@@ -155,7 +155,7 @@ def draw_held_back(
     for chosen, colour in ((~missed, "tab:blue"), (missed, "tab:red")):
         bars = [(median - low)[chosen], (high - median)[chosen]]
         axes.errorbar(
-            *(truth[chosen], median[chosen], bars),
+            truth[chosen], median[chosen], bars,
             fmt="o", markersize=3, linewidth=0.8, color=colour,
         )  # fmt: skip
     axes.axline((1, 1), (2, 2), color="black", linewidth=0.6)

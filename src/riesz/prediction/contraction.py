@@ -1,8 +1,15 @@
-"""What the data told of each unknown: intervals before and after, and the share learned."""
+"""Contraction from prior to posterior: intervals of each unknown, and the variance that is gone."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
+
+from riesz.posterior.posterior import label_of
+from riesz.prediction.prior import draw_prior, field_of, is_map, map_nodes
+from riesz.problem.problem import InverseProblem
 
 INTERVAL = (0.025, 0.5, 0.975)
 
@@ -25,23 +32,32 @@ class Contraction(eqx.Module):
     unknown_share: float
 
 
+def contractions_of(
+    problem: InverseProblem, names: Sequence[str], drawn: dict[str, Any], num_draws: int, seed: int
+) -> tuple[Contraction, ...]:
+    """In the order of the unknowns, which compiled functions do not keep."""
+    rows: list[Contraction] = []
+    before = draw_prior(problem, tuple(names), num_draws, seed)
+    for name in names:
+        own, labels = drawn[name], (f"{name} (mean over the domain)",)
+        if is_map(problem, name):
+            own = own[:, map_nodes(problem)]
+            own = np.exp(own) if field_of(problem.latents, name).is_log else own
+        else:
+            count = own.shape[1]
+            labels = tuple(label_of(problem, name, i, count) for i in range(count))
+        rows += contractions(name, labels, before[name], own)
+    return tuple(rows)
+
+
 def contractions(
     unknown: str, labels: tuple[str, ...], before: Before, after: After
 ) -> list[Contraction]:
     """For each component; a single label of several stands for their mean."""
     whole = contraction(before, after)
     if len(labels) == 1 and after.shape[1] > 1:
-        means = before.mean(axis=1), after.mean(axis=1)
-        return [
-            Contraction(
-                unknown,
-                labels[0],
-                interval_of(means[0]),
-                interval_of(means[1]),
-                whole,
-                whole,
-            )
-        ]
+        ends = interval_of(before.mean(axis=1)), interval_of(after.mean(axis=1))
+        return [Contraction(unknown, labels[0], *ends, whole, whole)]
     return [
         Contraction(
             unknown,

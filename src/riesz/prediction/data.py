@@ -91,7 +91,10 @@ def new_places(
     draws = posterior_draws(posterior, num_draws=num_draws, seed=seed, for_summary=True)
     sites, axis = draws.shifts.sites, None if problem.time is None else problem.time.axis
     return new_points(
-        *(draws, points, where, found),
+        draws,
+        points,
+        where,
+        found,
         seed=seed,
         together=together,
         site=None if sites is None or isinstance(at, Grid) else sites.numbers_at(points),
@@ -137,7 +140,9 @@ def predict_in_time(
     when, sites = np.atleast_1d(posed.time.axis.numbers(times)), draws.shifts.sites
     every = np.tile(points, (len(when), 1))
     there = new_points(
-        *(draws, every, None),
+        draws,
+        every,
+        None,
         given=read[MEASURED],
         seed=seed,
         site=None if sites is None or at is None else sites.numbers_at(every),

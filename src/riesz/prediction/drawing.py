@@ -23,10 +23,9 @@ from riesz.posterior.posterior import (
     AbstractStateMap,
     Posterior,
     is_field,
-    label_of,
     regions_of,
 )
-from riesz.prediction.contraction import Contraction, contractions
+from riesz.prediction.contraction import contractions_of
 from riesz.prediction.draws import (
     Course,
     NodalDraws,
@@ -41,7 +40,7 @@ from riesz.prediction.draws import (
 )
 from riesz.prediction.in_time import Reading, reading, record_draw
 from riesz.prediction.predict import add_noise, num_values, quantity_draws
-from riesz.prediction.prior import draw_prior, field_of, is_map, map_nodes
+from riesz.prediction.prior import field_of
 from riesz.prediction.quantity import FluxAt, has_flux, node_values
 from riesz.prediction.sensors import AtSensors
 from riesz.prediction.statistics import NUM_DRAWS
@@ -226,7 +225,9 @@ def draws_and_readings(
         flux=found["flux"].mean(axis=0) if sampler.has_flux else None,
         gains=found.get("gains", {}),
         outflows=found.get("outflows", {}),
-        learned=() if for_summary else contractions_of(problem, found["unknowns"], num_draws, seed),
+        learned=()
+        if for_summary
+        else contractions_of(problem, names_to_draw(problem), found["unknowns"], num_draws, seed),
     )
     return drawn, found["read"]
 
@@ -388,21 +389,3 @@ def interior_fields(problem: InverseProblem) -> tuple[str, ...]:
         if isinstance(part, FieldCoefficient)
     }
     return tuple(name for name in problem.latents.names if name in names)
-
-
-def contractions_of(
-    problem: InverseProblem, drawn: dict[str, Any], num_draws: int, seed: int
-) -> tuple[Contraction, ...]:
-    """In the order of the unknowns, which compiled functions do not keep."""
-    rows: list[Contraction] = []
-    before = draw_prior(problem, names_to_draw(problem), num_draws, seed)
-    for name in names_to_draw(problem):
-        own, labels = drawn[name], (f"{name} (mean over the domain)",)
-        if is_map(problem, name):
-            own = own[:, map_nodes(problem)]
-            own = np.exp(own) if field_of(problem.latents, name).is_log else own
-        else:
-            count = own.shape[1]
-            labels = tuple(label_of(problem, name, i, count) for i in range(count))
-        rows += contractions(name, labels, before[name], own)
-    return tuple(rows)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from riesz.case.data.oddities import format_rows
 from riesz.case.data.schema import ObservationsTable
 from riesz.errors import FileFormatError, MeshError, error_context
 from riesz.geometry.crs import project, same_crs, short_crs, unit_clash
@@ -309,3 +310,16 @@ def moving_site_notes(readings: DataRows, groups: Groups) -> list[str]:
         f"the readings of {several} sites are up to {max(spans):.6g} apart: each site is taken to "
         "be at the median of its coordinates"
     ]
+
+
+def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> DataRows:
+    """The observations inside the domain; raises where others are not to be dropped."""
+    inside = inside_of(coarse, prepared.points)
+    if names.outside == "refuse" or not inside.any():
+        check_inside_mesh(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
+    if inside.all():
+        return prepared
+    which = format_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
+    told = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
+    notes = (*prepared.notes, f"{prepared.path.name}: {told}: {which}")
+    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told), notes=notes)

@@ -194,7 +194,7 @@ class BoundaryGPTable(AbstractFieldTable, AbstractScaledTable):
 
     def distribution(self) -> BoundaryGP:
         return BoundaryGP(
-            *(self.covariance(self.sd), self.mean, self.trend_sd, self.inducing), self.learned()
+            self.covariance(self.sd), self.mean, self.trend_sd, self.inducing, self.learned()
         )
 
 

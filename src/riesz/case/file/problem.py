@@ -14,10 +14,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from riesz.case.data.covariates import LOCAL
-from riesz.case.data.oddities import format_rows
 from riesz.case.data.read import prepare_data
-from riesz.case.data.rows import DataRows, check_inside_mesh, inside_of, read_data_rows
-from riesz.case.data.schema import ObservationsTable
+from riesz.case.data.rows import DataRows, check_inside_mesh, drop_outside, read_data_rows
 from riesz.case.file.boundary import (
     Region,
     boundary_exchange,
@@ -296,7 +294,11 @@ def build_problem(
     equation = tables.equation.with_series(changing)
     first = Posed(equation, stretches, found.wells, [seen, *data], [likelihood, *noise])
     others = pose_experiments(
-        *(path, tables.experiments, further[count:], found.measurements[count:], first),
+        path,
+        tables.experiments,
+        further[count:],
+        found.measurements[count:],
+        first,
         crs=tables.crs,
         logged=tables.observations.transform is not None,
     )
@@ -346,19 +348,6 @@ def priors_of(tables: ProblemTables, *, nested: bool) -> dict[str, Any]:
         else prior
         for name, prior in priors.items()
     }
-
-
-def drop_outside(prepared: DataRows, coarse: Mesh, names: ObservationsTable) -> DataRows:
-    """The observations inside the domain; raises where others are not to be dropped."""
-    inside = inside_of(coarse, prepared.points)
-    if names.outside == "refuse" or not inside.any():
-        check_inside_mesh(prepared.columns, coarse, "drop them by observations.outside = 'drop'")
-    if inside.all():
-        return prepared
-    which = format_rows(np.flatnonzero(~inside).tolist(), prepared.lines, prepared.sites)
-    told = f"{int((~inside).sum())} of {prepared.num_rows} lie outside the domain and are dropped"
-    notes = (*prepared.notes, f"{prepared.path.name}: {told}: {which}")
-    return prepared.rows(np.flatnonzero(inside), told=(*prepared.told, told), notes=notes)
 
 
 def with_crs(

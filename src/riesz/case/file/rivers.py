@@ -158,10 +158,8 @@ def river_on(
     level = np.divide(sums, held, out=np.full(mesh.num_cells, mean), where=held > 0)
     density = held / cell_volumes(mesh.nodes, mesh.cells)
     touching = np.unique(found.segment)
-    inside = RiverLines(
-        *(lines.path, lines.starts[touching], lines.ends[touching], lines.stages[touching]),
-        lines.crs,
-    )
+    starts, ends, stages = (part[touching] for part in (lines.starts, lines.ends, lines.stages))
+    inside = RiverLines(lines.path, starts, ends, stages, lines.crs)
     return River(inside, conductance, density, level, total, mean, rise)
 
 

@@ -150,9 +150,12 @@ def fit_section(content: Content) -> str:
     data = content.measurements
     words = BARS + (TRIANGLES if data.censored.any() else "")
     return f"<p>{words}</p>" + data_fit(
-        *(data.measured, data.predicted, data.low, data.high),
-        content.measured.label,
-        data.censored,
+        data.measured,
+        data.predicted,
+        data.low,
+        data.high,
+        label=content.measured.label,
+        censored=data.censored,
         logarithmic=content.measured.transform == LOG,
     )
 

@@ -116,15 +116,13 @@ def stored_thens(
             before, after = (states[:, step + end, place] for end in (0, 1))
             values = (1 - share) * before + share * after
             return (Then(last, values, times=numbers),)
-        return tuple(
-            Then(
-                *(last, ((1 - part) * states[:, k] + part * states[:, k + 1])[:, place], word),
-                times=number,
-            )
-            for k, part, word, number in zip(
-                *(step.tolist(), share.tolist(), when, numbers[:, None]), strict=True
-            )
-        )
+        thens = []
+        for k, part, word, number in zip(
+            step.tolist(), share.tolist(), when, numbers[:, None], strict=True
+        ):
+            values = (1 - part) * states[:, k] + part * states[:, k + 1]
+            thens.append(Then(last, values[:, place], word, times=number))
+        return tuple(thens)
     known = axis.times[course.shown]
     if not np.isin(numbers, known).all():
         return ()

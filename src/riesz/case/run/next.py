@@ -103,7 +103,9 @@ def write_next(
     if places is not None and not isinstance(places, Path):
         places = as_points(places, "array of candidates")
     request = PredictionRequest(
-        *(folder, Path(NEXT).with_suffix(CSV), VALUE),
+        run=folder,
+        out=Path(NEXT).with_suffix(CSV),
+        quantity=VALUE,
         points=places,
         cell=cell,
         num_draws=num_draws,

@@ -300,7 +300,10 @@ def draws_at(
     where = None if scene.at is None else locate(draws.mesh, points)
     design = design_at(request, run, points) if name in (VALUE, MEASUREMENT) else None
     there = new_points(
-        *(draws, points, where, design),
+        draws,
+        points,
+        where,
+        design,
         given=then.states,
         seed=request.seed,
         together=together,

@@ -93,7 +93,9 @@ def write_first_problem(
     if not out.absolute().parent.is_dir():
         raise RieszError(f"{out} cannot be written: there is no folder {out.parent}.")
     asked = Hints(
-        *(x, y, value),
+        x=x,
+        y=y,
+        value=value,
         crs=crs,
         polygon_crs=polygon_crs,
         layer=layer,
