@@ -58,7 +58,7 @@ def test_places_may_be_asked_for_in_parts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "said"),
+    ("likelihood", "predictor"),
     [
         (rz.Gaussian(0.3), 1.2),
         (rz.StudentT(0.3, 6.0), 1.2),
@@ -69,16 +69,16 @@ def test_places_may_be_asked_for_in_parts(monkeypatch):
         (rz.Binomial(12.0), 1.2),
     ],
 )
-def test_scatter_on_the_host_is_that_of_the_likelihood(likelihood, said):
+def test_scatter_on_the_host_is_that_of_the_likelihood(likelihood, predictor):
     parameters = {
         name: np.asarray(value, float).reshape(1, 1)
         for name, value in likelihood.parameters({}).items()
     }
     # Evenly spread probabilities: means over them are integrals over the distribution.
     probability = (np.arange(20_000)[None] + 0.5) / 20_000
-    states = np.full(probability.shape, said)
+    states = np.full(probability.shape, predictor)
     drawn = likelihood.observation_distribution.quantile(probability, states, parameters)
-    known = likelihood.distribution(jnp.asarray([said]), {})
+    known = likelihood.distribution(jnp.asarray([predictor]), {})
     assert drawn.mean() == pytest.approx(float(known.mean[0]), rel=2e-3)
     assert drawn.var() == pytest.approx(float(known.variance[0]), rel=3e-2)
     middle = likelihood.observation_distribution.location(states[:, :1], parameters).item()

@@ -44,9 +44,9 @@ def left_after(places):
     return float(WEIGHTS @ np.einsum("rp,rs,sp->p", PARTS, covariance, PARTS))
 
 
-def joint(normals, *, exact=False, said=SAID):
-    variance = np.full(said.shape[1], NOISE**2)
-    return joint_of(normals @ PARTS, WEIGHTS, normals @ said, variance, exact=exact)
+def joint(normals, *, exact=False, predictor=SAID):
+    variance = np.full(predictor.shape[1], NOISE**2)
+    return joint_of(normals @ PARTS, WEIGHTS, normals @ predictor, variance, exact=exact)
 
 
 def exact_normals():
@@ -99,7 +99,7 @@ def test_draws_find_the_same_without_bias_and_know_their_error(mirror):
     found, told = [], []
     for number in range(60):
         normals = mirrored(rng, 300) if mirror else rng.normal(size=(300, SIZE))
-        own = joint(normals, said=SAID[:, :1])
+        own = joint(normals, predictor=SAID[:, :1])
         found.append(drops(own)[0] / amount(own))
         told += [] if number % 10 else [errors(own, np.arange(1))[0]]
     assert abs(np.mean(found) / refit - 1) < 3 * np.std(found) / refit / np.sqrt(60)
@@ -119,7 +119,7 @@ def test_of_a_place_that_tells_nothing_comes_nothing(mirror, sides):
     told = best_places(own, np.zeros((400, 2)), 1, "u", "amount")
     assert abs(drops(own).mean()) < 2e-3 * told.before
     if not sides:  # what is left uncorrected
-        naive = np.sum((own.parts.T @ own.said) ** 2, axis=0) / (1 + 1e-3)
+        naive = np.sum((own.parts.T @ own.predictor) ** 2, axis=0) / (1 + 1e-3)
         assert naive.mean() > (5 if mirror else 2.5) * 1e-3 * told.before
 
 
@@ -157,10 +157,10 @@ SCATTERS = [
 
 @pytest.mark.parametrize(("scatter", "parameters", "law"), SCATTERS)
 def test_the_noise_of_any_kind_is_that_of_its_information(scatter, parameters, law):
-    said, step = 0.8, 1e-4
+    predictor, step = 0.8, 1e-4
     given = {name: np.array([[value]]) for name, value in parameters.items()}
-    sd = scatter.equivalent_sd(np.array([[said]]), given)[0, 0]
-    here, low, high = law(said), law(said - step), law(said + step)
+    sd = scatter.equivalent_sd(np.array([[predictor]]), given)[0, 0]
+    here, low, high = law(predictor), law(predictor - step), law(predictor + step)
     if isinstance(here.dist, rv_discrete):
         values = np.arange(400)
         weights, logs = here.pmf(values), (low.logpmf(values), high.logpmf(values))

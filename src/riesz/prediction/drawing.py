@@ -101,10 +101,10 @@ class Everything(eqx.Module):
             seen = sensor_draw(key, problem, state, z)
             state = problem.states(state)[0]
         else:
-            whole = self.marched(key, problem, z, problem)
+            whole = self.solve_states(key, problem, z, problem)
             seen = sensor_draw(key, problem, problem.time.of_states(problem.forward, whole, z), z)
             if self.under is not None:
-                whole = self.marched(key, problem, z, self.under)
+                whole = self.solve_states(key, problem, z, self.under)
             state = whole[-1]
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
@@ -128,7 +128,7 @@ class Everything(eqx.Module):
             "outflows": lines.outflows,
         }
 
-    def marched(
+    def solve_states(
         self, key: PRNGKeyArray, problem: InverseProblem, z: PyTree, under: InverseProblem
     ) -> Float[Array, "time dof"]:
         """Whole states at all times: what sensors record is read off them, too."""
@@ -249,7 +249,7 @@ def draws_and_course(
     numbers = sum(one.shape[1] for one in read.values())
     rows = even_indices(drawn.num_draws, max(MOST_COURSE // numbers, FEWEST_DRAWS))
     maps, at_places = (quantise(read[name][rows]) for name in (MAPS, PLACES))
-    return drawn, Course(axis, shown, maps, places, at_places, drawn.shifts.chosen(rows))
+    return drawn, Course(axis, shown, maps, places, at_places, drawn.shifts.select(rows))
 
 
 def even_indices(count: int, most: int) -> Int[np.ndarray, " chosen"]:
@@ -313,8 +313,8 @@ def sensor_draws(problem: InverseProblem, drawn: AtSensors, shifts: Shifts, seed
         count = len(sites.group)
         shared = errors.at(sites.group, sites.when)
         probability = np.random.default_rng(seed).uniform(size=shared.mean.shape)
-        said = np.asarray(drawn.predicted)[:, :count]
-        new = np.hstack([shifts.measured(said, probability, shared), new[:, count:]])
+        predictor = np.asarray(drawn.predicted)[:, :count]
+        new = np.hstack([shifts.measured(predictor, probability, shared), new[:, count:]])
     return Observed(
         points=problem.observations.points,
         values=np.asarray(problem.observed, float),

@@ -41,7 +41,7 @@ class Quantised(eqx.Module):
     def values(self) -> AtPlaces:
         return self.middle + self.offsets.astype(float)
 
-    def chosen(self, rows: Rows) -> "Quantised":
+    def select(self, rows: Rows) -> "Quantised":
         return Quantised(self.middle, self.offsets[rows])
 
 
@@ -83,8 +83,8 @@ class NodalDraws(eqx.Module):
             values = (interpolation(mesh, where) @ values.T).T
         return np.exp(values) if self.is_log else values
 
-    def chosen(self, rows: Rows) -> "NodalDraws":
-        return NodalDraws(self.at_nodes.chosen(rows), self.is_log)
+    def select(self, rows: Rows) -> "NodalDraws":
+        return NodalDraws(self.at_nodes.select(rows), self.is_log)
 
 
 class RegionDraws(eqx.Module):
@@ -99,7 +99,7 @@ class RegionDraws(eqx.Module):
             return self.values @ node_shares(mesh, self.region, self.values.shape[1]).T
         return self.values[:, self.region[where.cell]]
 
-    def chosen(self, rows: Rows) -> "RegionDraws":
+    def select(self, rows: Rows) -> "RegionDraws":
         return RegionDraws(self.values[rows], self.region, self.names)
 
 
@@ -117,7 +117,7 @@ class NumberDraws(eqx.Module):
             return values
         return np.broadcast_to(values[:, None], (len(values), len(where.cell), *values.shape[1:]))
 
-    def chosen(self, rows: Rows) -> "NumberDraws":
+    def select(self, rows: Rows) -> "NumberDraws":
         return NumberDraws(self.values[rows], self.shape)
 
 
@@ -135,9 +135,9 @@ class Observed(eqx.Module):
     def drawn(self) -> AtSensors:
         return AtSensors(self.predicted.values(), self.noise.values(), self.measured.values())
 
-    def chosen(self, rows: Rows) -> "Observed":
+    def select(self, rows: Rows) -> "Observed":
         parts = {
-            name: getattr(self, name).chosen(rows) for name in ("predicted", "noise", "measured")
+            name: getattr(self, name).select(rows) for name in ("predicted", "noise", "measured")
         }
         return dataclasses.replace(self, **parts)
 
@@ -163,7 +163,7 @@ class Shifts(eqx.Module):
         sd = self.parameters["sd"] if self.sensor_sd is None else self.sensor_sd
         return self.sites.posterior_given(self.residuals.values(), sd, self.parameters)
 
-    def chosen(self, rows: Rows) -> "Shifts":
+    def select(self, rows: Rows) -> "Shifts":
         def own(values: Any) -> Any:
             return None if values is None else values[rows]
 
@@ -174,11 +174,11 @@ class Shifts(eqx.Module):
             effects=own(self.effects),
             local_weights=own(self.local_weights),
             parameters={name: values[rows] for name, values in self.parameters.items()},
-            residuals=None if residuals is None else residuals.chosen(rows),
+            residuals=None if residuals is None else residuals.select(rows),
             sensor_sd=sd if sd is None or len(sd) == 1 else sd[rows],
         )
 
-    def said(
+    def predictor(
         self,
         states: AtPlaces,
         points: Float[np.ndarray, "place dim"],
@@ -198,13 +198,13 @@ class Shifts(eqx.Module):
             found = found + moments.mean + moments.sd * ndtri(probability)
         return found
 
-    def expected(self, said: AtPlaces) -> AtPlaces:
+    def expected(self, predictor: AtPlaces) -> AtPlaces:
         """What new measurements scatter about, in their unit."""
-        return said if self.scatter is None else self.scatter.location(said, self.parameters)
+        return predictor if self.scatter is None else self.scatter.location(predictor, self.parameters)
 
     def measured(
         self,
-        said: AtPlaces,
+        predictor: AtPlaces,
         probability: Float[np.ndarray, " draw #place"],
         shared: Shared | None = None,
     ) -> AtPlaces:
@@ -215,9 +215,9 @@ class Shifts(eqx.Module):
                 "for the state, u."
             )
         if shared is None:
-            return self.scatter.quantile(probability, said, self.parameters)
+            return self.scatter.quantile(probability, predictor, self.parameters)
         sd = np.hypot(self.parameters["sd"], shared.sd)
-        return said + shared.mean + sd * ndtri(probability)
+        return predictor + shared.mean + sd * ndtri(probability)
 
 
 Unknown = NodalDraws | RegionDraws | NumberDraws
@@ -263,10 +263,10 @@ class PosteriorDraws(eqx.Module):
         rows = np.linspace(0, self.num_draws - 1, num_draws).round().astype(int)
         return dataclasses.replace(
             self,
-            state=self.state.chosen(rows),
-            unknowns={name: one.chosen(rows) for name, one in self.unknowns.items()},
-            observed=self.observed.chosen(rows),
-            shifts=self.shifts.chosen(rows),
+            state=self.state.select(rows),
+            unknowns={name: one.select(rows) for name, one in self.unknowns.items()},
+            observed=self.observed.select(rows),
+            shifts=self.shifts.select(rows),
             gains={name: values[rows] for name, values in self.gains.items()},
             outflows={name: values[rows] for name, values in self.outflows.items()},
         )

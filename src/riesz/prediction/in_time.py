@@ -31,14 +31,14 @@ class Reading(eqx.Module):
     rows: Functionals
     num_places: int = eqx.field(static=True)
 
-    def placed(self, state: Float[Array, " dof"]) -> Float[Array, " place"]:
+    def at_places(self, state: Float[Array, " dof"]) -> Float[Array, " place"]:
         return state[: self.num_places] if self.operator is None else self.operator @ state
 
     def of(self, recorded: Float[Array, "time place"]) -> Float[Array, " row"]:
         return self.rows @ recorded.ravel()
 
     def of_states(self, states: Float[Array, "time dof"]) -> Float[Array, " row"]:
-        return self.of(jax.vmap(self.placed)(states))
+        return self.of(jax.vmap(self.at_places)(states))
 
 
 def reading(
@@ -88,7 +88,7 @@ class TransientDraw(eqx.Module):
             self.states,
             z,
             self.under,
-            reading.placed,
+            reading.at_places,
             self.solver,
         )
         values = reading.of(recorded).reshape(-1, reading.num_places)

@@ -32,7 +32,7 @@ class NewPoints:
     when: Float[np.ndarray, " place"] | None = None
     errors: ErrorsGiven | None = None  # that readings of the sites share
 
-    def located(self, part: slice) -> Location | None:
+    def locate(self, part: slice) -> Location | None:
         where = self.where
         if where is None:
             return None
@@ -41,19 +41,19 @@ class NewPoints:
     def states(self, part: slice) -> AtPlaces:
         if self.given is not None:
             return self.given[:, part]
-        draws, here = self.draws, self.located(part)
+        draws, here = self.draws, self.locate(part)
         states = draws.state.at(draws.mesh, here)
         return states[:, part] if here is None else states
 
-    def said(self, part: slice) -> AtPlaces:
+    def predictor(self, part: slice) -> AtPlaces:
         """The state with all that shifts it for measurements."""
         design = None if self.design is None else self.design[part]
         shifts, own = self.draws.shifts, of_part(self.local, part)
-        return shifts.said(self.states(part), self.points[part], design, own)
+        return shifts.predictor(self.states(part), self.points[part], design, own)
 
     def expected(self, part: slice) -> AtPlaces:
         """What new measurements scatter about, in their unit."""
-        return self.draws.shifts.expected(self.said(part))
+        return self.draws.shifts.expected(self.predictor(part))
 
     def measured(self, part: slice) -> AtPlaces:
         """New measurements, noise included."""
@@ -61,10 +61,10 @@ class NewPoints:
         if self.site is not None and self.errors is not None:
             when = None if self.when is None else self.when[part]
             shared = self.errors.at(self.site[part], when)
-        return shifts.measured(self.said(part), of_part(self.noise, part), shared)
+        return shifts.measured(self.predictor(part), of_part(self.noise, part), shared)
 
     def unknown(self, name: str, part: slice) -> Float[np.ndarray, "draw place *components"]:
-        here = self.located(part)
+        here = self.locate(part)
         values = self.draws.unknown_at(name, self.points[part], here)
         return values[:, part] if here is None else values
 

@@ -38,7 +38,7 @@ class Candidates:
     """Places, and what measurements there would scatter about by which noise."""
 
     points: Float[np.ndarray, "place dim"]
-    said: AtPlaces
+    predictor: AtPlaces
     variance: Float[np.ndarray, " place"]
 
 
@@ -102,10 +102,10 @@ def exceed_target(draws: PosteriorDraws, name: str, level: float) -> Target:
     nodes, weights = standing_nodes(draws.mesh, MOST_SIDES)
     states, points = draws.state.at_nodes.values()[:, nodes], draws.mesh.nodes[nodes]
     there = new_points(draws, points, None, given=states)
-    said = there.said(slice(None))
+    predictor = there.predictor(slice(None))
     words = f"share of the domain expected on the wrong side of {name.removeprefix(EXCEED)}"
-    above: Bool[np.ndarray, "draw part"] = draws.shifts.expected(said) > level
-    return Target(name, words, said, weights, above)
+    above: Bool[np.ndarray, "draw part"] = draws.shifts.expected(predictor) > level
+    return Target(name, words, predictor, weights, above)
 
 
 def threshold_in(name: str) -> float:
@@ -150,37 +150,37 @@ def candidates_at(
             "sd of the next one, noise."
         )
 
-    def said_at(probability: float) -> AtPlaces:
+    def predictor_at(probability: float) -> AtPlaces:
         open_yet = np.full((draws.num_draws, 1), probability)
-        return NewPoints(draws, points, where, design, open_yet, open_yet, given).said(every)
+        return NewPoints(draws, points, where, design, open_yet, open_yet, given).predictor(every)
 
-    said = said_at(0.5)
+    predictor = predictor_at(0.5)
     if noise_sd is not None:
         variance = np.full(len(points), noise_sd**2)
     else:
         assert shifts.scatter is not None
-        sd = shifts.scatter.equivalent_sd(said, shifts.parameters)
+        sd = shifts.scatter.equivalent_sd(predictor, shifts.parameters)
         variance = np.exp(2 * np.mean(np.log(np.maximum(sd, 1e-300)), axis=0))
     if shifts.local is not None:
-        variance = variance + np.mean((said_at(float(ndtr(1.0))) - said) ** 2, axis=0)
-    return Candidates(points, said, variance)
+        variance = variance + np.mean((predictor_at(float(ndtr(1.0))) - predictor) ** 2, axis=0)
+    return Candidates(points, predictor, variance)
 
 
 def rank_places(
     of: Target, candidates: Candidates, count: int = 1, *, exact: bool = False
 ) -> NextPlaces:
     """The best of the candidates, and what each would tell of the quantity."""
-    num_draws = len(candidates.said)
+    num_draws = len(candidates.predictor)
     if not exact and num_draws < FEWEST_DRAWS:
         raise RieszError(
             f"there are {num_draws} draws, from which nothing can be told of correlations: take at "
             f"least {FEWEST_DRAWS}, better some hundreds."
         )
-    if not (np.isfinite(of.parts).all() and np.isfinite(candidates.said).all()):
+    if not (np.isfinite(of.parts).all() and np.isfinite(candidates.predictor).all()):
         raise RieszError(
             f"{of.name}, or what would be measured, is NaN or infinite in some draws: look for "
             "priors that allow impossible coefficients."
         )
-    said, variance = candidates.said, candidates.variance
-    joint = joint_of(of.parts, of.weights, said, variance, above=of.above, exact=exact)
+    predictor, variance = candidates.predictor, candidates.variance
+    joint = joint_of(of.parts, of.weights, predictor, variance, above=of.above, exact=exact)
     return best_places(joint, candidates.points, count, of.name, of.words)

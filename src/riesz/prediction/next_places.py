@@ -64,7 +64,7 @@ class JointDraws:
     """
 
     parts: AtParts
-    said: AtPlaces
+    predictor: AtPlaces
     noise: OfPlaces  # variances
     worth: float
     sides: Exceedance | None = None
@@ -75,47 +75,47 @@ class JointDraws:
         """Of other draws than these, at some places."""
         kept, sides = ~rows, self.sides
         share = kept.mean()
-        parts, said = (
+        parts, predictor = (
             (own - own.mean(axis=0)) / np.sqrt(share)
-            for own in (self.parts[kept], self.said[np.ix_(kept, places)])
+            for own in (self.parts[kept], self.predictor[np.ix_(kept, places)])
         )
         if sides is not None:
             variance = np.einsum("dp,dp->p", parts, parts)
             sides = dataclasses.replace(sides, above=sides.above[kept], variance=variance)
-        return JointDraws(parts, said, self.noise[places], share * self.worth, sides)
+        return JointDraws(parts, predictor, self.noise[places], share * self.worth, sides)
 
 
 def joint_of(
     parts: AtParts,
     weights: Float[np.ndarray, " part"],
-    said: AtPlaces,
+    predictor: AtPlaces,
     noise: OfPlaces,
     *,
     above: Bool[np.ndarray, "draw part"] | None = None,
     exact: bool = False,
 ) -> JointDraws:
     """From draws; `exact` are those that have the very moments of a normal distribution."""
-    worth = np.inf if exact else independent_draws(said)
-    scale = np.sqrt(len(said) if exact else len(said) - 1)
-    parts, said = ((own - own.mean(axis=0)) / scale for own in (parts, said))
+    worth = np.inf if exact else independent_draws(predictor)
+    scale = np.sqrt(len(predictor) if exact else len(predictor) - 1)
+    parts, predictor = ((own - own.mean(axis=0)) / scale for own in (parts, predictor))
     if above is None:
-        return JointDraws(compress(parts * np.sqrt(weights)), said, noise, worth)
+        return JointDraws(compress(parts * np.sqrt(weights)), predictor, noise, worth)
     variance = np.einsum("dp,dp->p", parts, parts)
     open_yet = above.any(axis=0) & ~above.all(axis=0) & (variance > 0)
     sides = Exceedance(
         above[:, open_yet], weights[open_yet], variance[open_yet], 0 * weights[open_yet]
     )
-    return JointDraws(parts[:, open_yet], said, noise, worth, sides)
+    return JointDraws(parts[:, open_yet], predictor, noise, worth, sides)
 
 
-def independent_draws(said: AtPlaces) -> float:
+def independent_draws(predictor: AtPlaces) -> float:
     """How many independent draws estimate covariances as well.
 
     Draws that come in pairs of opposite sign, as those of families do, tell half as much of them;
     those of chains may be alike, too. Products are as correlated as the square of what they are of.
     """
-    count = len(said)
-    some = said[:, :: max(said.shape[1] // 50, 1)]
+    count = len(predictor)
+    some = predictor[:, :: max(predictor.shape[1] // 50, 1)]
     some = some - some.mean(axis=0)
     some = some / np.maximum(np.sqrt(np.mean(some**2, axis=0)), 1e-300)
     most = np.sqrt(9 / count)  # what chance does is no likeness
@@ -147,12 +147,12 @@ def compress(scaled: AtParts) -> Float[np.ndarray, "draw combination"]:
 def square_of(
     covariance: Float[np.ndarray, "part place"],
     variance: Float[np.ndarray, "part 1"],
-    said: OfPlaces,
+    predictor: OfPlaces,
     worth: float,
 ) -> Float[np.ndarray, "part place"]:
     """Squares of covariances without what chance adds to them, as the adjusted R² of a regression:
     of nothing, nothing on average; of what is the same, all."""
-    return covariance**2 * (1 + 1 / worth) - variance * said / worth
+    return covariance**2 * (1 + 1 / worth) - variance * predictor / worth
 
 
 def amount(joint: JointDraws) -> float:
@@ -162,14 +162,14 @@ def amount(joint: JointDraws) -> float:
 
 def drops(joint: JointDraws) -> OfPlaces:
     """How much less a measurement at each place alone would leave, on average."""
-    starts = range(0, joint.said.shape[1], BLOCK)
+    starts = range(0, joint.predictor.shape[1], BLOCK)
     return np.concatenate([drops_at(joint, slice(start, start + BLOCK)) for start in starts])
 
 
 def drops_at(joint: JointDraws, part: slice) -> OfPlaces:
-    said, noise, sides = joint.said[:, part], joint.noise[part], joint.sides
-    own = np.einsum("dc,dc->c", said, said)
-    covariance = joint.parts.T @ said
+    predictor, noise, sides = joint.predictor[:, part], joint.noise[part], joint.sides
+    own = np.einsum("dc,dc->c", predictor, predictor)
+    covariance = joint.parts.T @ predictor
     variance = np.einsum("dp,dp->p", joint.parts, joint.parts)[:, None]
     shares = square_of(covariance, variance, own, joint.worth) / np.maximum(own + noise, 1e-300)
     if sides is None:
@@ -202,7 +202,7 @@ def wrong_after(
 def condition_on(joint: JointDraws, place: int) -> JointDraws:
     """The same after a measurement there: draws are moved so that their covariances are those that
     then hold, without noise of their own (the square-root filter of Potter 1963)."""
-    own = joint.said[:, place]
+    own = joint.predictor[:, place]
     variance = float(own @ own)
     if variance <= 0:
         return joint
@@ -214,8 +214,10 @@ def condition_on(joint: JointDraws, place: int) -> JointDraws:
         found = square_of((joint.parts.T @ own)[:, None], held, own[None] @ own, joint.worth)[:, 0]
         taken = np.clip(sides.taken + gain * found, 0.0, sides.variance)
         sides = dataclasses.replace(sides, taken=taken)
-    parts, said = (one - shift * np.outer(own, own @ one) for one in (joint.parts, joint.said))
-    return dataclasses.replace(joint, parts=parts, said=said, sides=sides)
+    parts, predictor = (
+        one - shift * np.outer(own, own @ one) for one in (joint.parts, joint.predictor)
+    )
+    return dataclasses.replace(joint, parts=parts, predictor=predictor, sides=sides)
 
 
 def errors(joint: JointDraws, places: Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
@@ -223,7 +225,7 @@ def errors(joint: JointDraws, places: Int[np.ndarray, " some"]) -> Float[np.ndar
     those that belong together at once (Quenouille's jackknife)."""
     if np.isinf(joint.worth):
         return np.zeros(len(places))
-    count = len(joint.said)
+    count = len(joint.predictor)
     half = (count + 1) // 2
     groups = (np.arange(count) % half) * NUM_GROUPS // half
     left = (joint.without(groups == one, places) for one in np.unique(groups))
@@ -295,5 +297,5 @@ def best_places(
         chosen=np.array(chosen),
         cumulative=np.cumsum(cumulative),
         noise_sd=np.sqrt(joint.noise),
-        num_draws=len(joint.said),
+        num_draws=len(joint.predictor),
     )

@@ -71,7 +71,7 @@ def test_a_new_count_is_whole_and_scatters_about_the_rate(run, levels, tmp_path)
 
 
 def test_the_state_is_called_what_it_is(run):
-    measured = measurand_of(run.observations).linked(
+    measured = measurand_of(run.observations).with_link(
         run.case.problem.likelihood.noise.observation_distribution
     )
     assert measured.state == "log of n"

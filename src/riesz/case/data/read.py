@@ -215,7 +215,7 @@ def filter_rows(
                 f"{len(cells)} rows: {name} holds {some}."
             )
         told.append(f"{name} {format_filter(wanted)} keeps {passed.sum()} of {len(cells)} rows")
-        table = table.kept(passed)
+        table = table.select(passed)
     return table, told
 
 
@@ -256,7 +256,7 @@ def in_window(
         raise FileFormatError(f"{table.path}: no row has a {window}: {found}.")
     empty = sum(date is None for date in dates)
     told = f"{window} keeps {inside.sum()} of {len(dates)} rows"
-    return table.kept(inside), [f"{told} ({empty} without a date)" if empty else told]
+    return table.select(inside), [f"{told} ({empty} without a date)" if empty else told]
 
 
 def dates_of(table: TextTable, name: str) -> list[datetime.date | None]:
@@ -325,4 +325,4 @@ def join_sites(
             f"{len(own) - known.sum()} readings of {len(lost)} sites that {sites.path.name} does "
             f"not hold are left out, such as {min(lost)!r}"
         ]
-    return readings.kept(known), points, told
+    return readings.select(known), points, told

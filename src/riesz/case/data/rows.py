@@ -165,7 +165,7 @@ def data_rows_content(prepared: DataRows) -> bytes:
     if prepared.sites is not None:
         columns[SITE] = prepared.sites
     if prepared.times is not None:
-        columns[TIME] = prepared.times.written()
+        columns[TIME] = prepared.times.format()
     if prepared.readings is not None:
         columns[READINGS] = prepared.readings.tolist()
     for name, cells in prepared.covariates.items():

@@ -110,12 +110,12 @@ class Scenario:
         axis.locate_times(start, f"times of {self.path}, 'from',")
         return float(start[0])
 
-    def mixed(self, axis: TimeAxis, before: Values, after: Values) -> Values:
+    def mix(self, axis: TimeAxis, before: Values, after: Values) -> Values:
         """Row by row the mean over each step of what was and what is."""
         share = np.clip((axis.times[1:] - self.since(axis)) / axis.steps, 0.0, 1.0)
         return before + share.reshape(-1, *[1] * (np.ndim(after) - 1)) * (after - before)
 
-    def changed_tables(self, axis: TimeAxis | None) -> ProblemTables:
+    def change_tables(self, axis: TimeAxis | None) -> ProblemTables:
         """With coefficients in place of what is shifted, or differs only from a time on."""
         tables, found = self.tables, dict[str, dict[str, Any]]()
         for (table, key), (old, new) in self.edits.items():
@@ -133,7 +133,7 @@ class Scenario:
         after = new.of(old) if isinstance(new, Shift) and is_finite(old) else new
         if is_late and axis is not None and is_finite(old) and is_finite(after):
             every = np.full(axis.num_steps, after)
-            return series(axis.times[:-1], self.mixed(axis, old + 0 * every, every))
+            return series(axis.times[:-1], self.mix(axis, old + 0 * every, every))
         if not isinstance(after, Shift) and not is_late:
             return after
         if isinstance(old, str) and old in self.tables.series:
@@ -147,7 +147,7 @@ class Scenario:
         prior = self.tables.unknowns.get(old) if isinstance(old, str) else None
         if axis is not None and prior and isinstance(prior.distribution(), dist.Distribution):
             ones = np.ones(axis.num_steps)
-            rows = self.mixed(axis, ones, factor * ones)
+            rows = self.mix(axis, ones, factor * ones)
             return series(axis.times[:-1], rows, factor=old)
         if self.changes.since is not None or not key.startswith("equation."):
             raise self.refuse(
@@ -158,7 +158,7 @@ class Scenario:
             return {name: scaled(one, factor) for name, one in old.items()}
         return scaled(old, factor)
 
-    def changed_series(self, histories: Histories, axis: TimeAxis | None) -> Histories:
+    def change_series(self, histories: Histories, axis: TimeAxis | None) -> Histories:
         found = dict(histories)
         if axis is None:
             return found
@@ -174,11 +174,11 @@ class Scenario:
                 when, (before, after) = axis.times, (along_lines(one, axis) for one in (old, new))
                 values = np.where(when > self.since(axis), after, before)
             else:
-                when, values = axis.times[:-1], self.mixed(axis, old.means(axis), new.means(axis))
+                when, values = axis.times[:-1], self.mix(axis, old.means(axis), new.means(axis))
             found[name] = replace(old, values=values, times=times_on(axis, when))
         return found
 
-    def changed_wells(
+    def change_wells(
         self, wells: Sequence[WellPoints], axis: TimeAxis | None
     ) -> tuple[WellPoints, ...]:
         """And new ones, behind the others."""
@@ -186,11 +186,11 @@ class Scenario:
         for number, change in enumerate(self.changes.wells, 1):
             if not change.is_new:
                 self.check_meant(change, wells)
-                found = [self.changed_entry(one, change, axis) for one in found]
+                found = [self.change_entry(one, change, axis) for one in found]
                 continue
             numbers = np.array([[change.x, change.y, 0.0]], dtype=float)
             at = Columns(self.path, (*AXES, RATE), numbers, np.array([number]), "[[wells]] entry")
-            found.append(self.changed_entry(WellPoints(at, names=[""]), change, axis, new=True))
+            found.append(self.change_entry(WellPoints(at, names=[""]), change, axis, new=True))
         return tuple(found)
 
     def check_meant(self, change: WellChange, wells: Sequence[WellPoints]) -> None:
@@ -209,7 +209,7 @@ class Scenario:
                     " give a factor"
                 )
 
-    def changed_entry(
+    def change_entry(
         self, one: WellPoints, change: WellChange, axis: TimeAxis | None, *, new: bool = False
     ) -> WellPoints:
         """The wells of an entry, of which those that are meant have other rates."""
@@ -220,7 +220,7 @@ class Scenario:
         if one.unknown is not None:
             ones = np.ones(1 if axis is None else axis.num_steps)
             old = ones if one.multiple is None else one.multiple
-            rows = change.of(old) if axis is None else self.mixed(axis, old, change.of(old))
+            rows = change.of(old) if axis is None else self.mix(axis, old, change.of(old))
             return replace(one, multiple=rows)
         if axis is None:
             rates = np.where(meant, change.of(one.rates), one.rates)
@@ -228,7 +228,7 @@ class Scenario:
             return replace(one, columns=replace(one.columns, numbers=numbers))
         known = one.times is not None
         before = step_rates(one, axis) if known else np.tile(one.rates, (axis.num_steps, 1))
-        rates = self.mixed(axis, before, np.where(meant, change.of(before), before))
+        rates = self.mix(axis, before, np.where(meant, change.of(before), before))
         places, count = one.places, axis.num_steps
         numbers = np.column_stack([np.tile(places, (count, 1)), rates.ravel()])
         lines = np.resize(one.columns.lines[:1], len(numbers))

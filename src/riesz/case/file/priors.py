@@ -167,7 +167,7 @@ class AbstractScaledTable(AbstractLengthTable):
 
     learn_scales: bool = False
 
-    def learned(self) -> LearnedScales | None:
+    def scales(self) -> LearnedScales | None:
         return LearnedScales() if self.learn_scales else None
 
 
@@ -180,7 +180,7 @@ class GPTable(AbstractFieldTable, AbstractScaledTable):
     inducing: PositiveInt = 50
 
     def distribution(self) -> GP:
-        return GP(self.covariance(self.sd), self.inducing, self.mean, learned=self.learned())
+        return GP(self.covariance(self.sd), self.inducing, self.mean, learned=self.scales())
 
 
 class BoundaryGPTable(AbstractFieldTable, AbstractScaledTable):
@@ -194,7 +194,7 @@ class BoundaryGPTable(AbstractFieldTable, AbstractScaledTable):
 
     def distribution(self) -> BoundaryGP:
         return BoundaryGP(
-            self.covariance(self.sd), self.mean, self.trend_sd, self.inducing, self.learned()
+            self.covariance(self.sd), self.mean, self.trend_sd, self.inducing, self.scales()
         )
 
 
@@ -207,7 +207,7 @@ class LogGPTable(AbstractFieldTable, AbstractScaledTable):
     inducing: PositiveInt = 50
 
     def distribution(self) -> GP:
-        return LogGP(self.covariance(self.log_sd), self.inducing, self.median, self.learned())
+        return LogGP(self.covariance(self.log_sd), self.inducing, self.median, self.scales())
 
 
 class KLTable(AbstractFieldTable):
@@ -243,7 +243,7 @@ class SPDETable(AbstractScaledTable):
     sd: PositiveFloat
 
     def distribution(self) -> SPDEField:
-        return SPDEField(self.sd, self.length_scale, self.mean, learned=self.learned())
+        return SPDEField(self.sd, self.length_scale, self.mean, learned=self.scales())
 
 
 class LogSPDETable(AbstractScaledTable):
@@ -255,7 +255,7 @@ class LogSPDETable(AbstractScaledTable):
 
     def distribution(self) -> SPDEField:
         middle = math.log(self.median)
-        return SPDEField(self.log_sd, self.length_scale, middle, jnp.exp, self.learned())
+        return SPDEField(self.log_sd, self.length_scale, middle, jnp.exp, self.scales())
 
 
 class RegionsTable(AbstractPriorTable):

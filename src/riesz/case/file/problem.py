@@ -244,9 +244,9 @@ class MapInputs(NamedTuple):
 def apply_scenario(scenario: Scenario, found: MapInputs) -> tuple[ProblemTables, MapInputs]:
     """As it would be under a scenario."""
     axis = None if scenario.tables.time is None else scenario.tables.time.axis()
-    wells = scenario.changed_wells(found.wells, axis)
-    series = scenario.changed_series(found.series, axis)
-    return scenario.changed_tables(axis), found._replace(wells=wells, series=series)
+    wells = scenario.change_wells(found.wells, axis)
+    series = scenario.change_series(found.series, axis)
+    return scenario.change_tables(axis), found._replace(wells=wells, series=series)
 
 
 def read_map_inputs(path: Path, tables: ProblemTables, kept: Stored | None) -> MapInputs:

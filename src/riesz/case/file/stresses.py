@@ -96,7 +96,7 @@ def series_content(histories: Histories) -> bytes:
     rows = (
         (name, *row)
         for name, one in histories.items()
-        for row in zip(one.times.written(), one.values.tolist(), strict=True)
+        for row in zip(one.times.format(), one.values.tolist(), strict=True)
     )
     return csv_content((NAME, TIME, VALUE), rows)
 
@@ -107,7 +107,7 @@ def stored_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, Hi
         return {}
     table = read_csv(kept)
     names = np.array(table.words(NAME))
-    return {name: history_in(table.kept(names == name), name, TIME, VALUE) for name in tables}
+    return {name: history_in(table.select(names == name), name, TIME, VALUE) for name in tables}
 
 
 def series_on(

@@ -233,7 +233,7 @@ def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> b
     for number, (one, table) in enumerate(zip(wells, tables, strict=True)):
         if table.file is not None:
             rows = one.columns.numbers.tolist()
-            times = [""] * len(rows) if one.times is None else one.times.written()
+            times = [""] * len(rows) if one.times is None else one.times.format()
             names = one.names or [""] * len(rows)
             whole = zip(rows, times, names, strict=True)
             kept += [[number, *row, time, name] for row, time, name in whole]
@@ -251,7 +251,7 @@ def stored_wells(
     return tuple(
         well_of(path, number, one, crs)
         if one.file is None
-        else stored_well(table.kept(entries == number), one)
+        else stored_well(table.select(entries == number), one)
         for number, one in enumerate(tables)
     )
 

@@ -90,7 +90,7 @@ class Content:
 def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Content:
     """What the report of a run shows."""
     draws, facts = run.draws(num_draws, seed), run.facts
-    measured = measurand_of(run.observations).linked(draws.shifts.scatter)
+    measured = measurand_of(run.observations).with_link(draws.shifts.scatter)
     observed = draws.observed
     met, told = verdicts_of(run, draws)
     pixels, manifest = map_grid(draws.mesh), read_results(run.folder / MANIFEST)
@@ -194,13 +194,13 @@ def maps_of(
     points = pixels.points
     where, shifts = locate(draws.mesh, points), draws.shifts
     there = new_points(draws, points, where, seed=seed)
-    said = there.said(slice(None))
+    predictor = there.predictor(slice(None))
     name, unit = measured.name, measured.unit
     maps = []
     if shifts.scatter is not None:
-        new = np.asarray(measured.of(shifts.measured(said, there.noise)))
+        new = np.asarray(measured.of(shifts.measured(predictor, there.noise)))
         maps.append(field_map(MEASUREMENT, f"a new measurement of {name}", unit, new))
-    maps.append(field_map(VALUE, name, unit, np.asarray(measured.of(shifts.expected(said)))))
+    maps.append(field_map(VALUE, name, unit, np.asarray(measured.of(shifts.expected(predictor)))))
     if measured.transform is not None or shifts.local is not None:
         alone = "" if shifts.local is None else ", without what neighbours share"
         states = there.states(slice(None))

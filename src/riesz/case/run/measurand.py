@@ -34,7 +34,7 @@ class Measurand:
         None  # "log of" or "log-odds of", where the state is that of what is expected
     )
 
-    def linked(self, scatter: AbstractObservationDistribution | None) -> "Measurand":
+    def with_link(self, scatter: AbstractObservationDistribution | None) -> "Measurand":
         """The same, where counts or shares are linked to the state by their noise."""
         words = {"log": "log of", "logit": "log-odds of"}
         return dataclasses.replace(self, rate=words.get(getattr(scatter, "link", "")))

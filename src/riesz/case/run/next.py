@@ -151,7 +151,7 @@ def find_next(
     request = with_rows(request, run, known.mesh)
     check_dates(request, run)
     check_covariates(request.covariates, run)
-    measured = measurand_of(run.observations).linked(known.shifts.scatter)
+    measured = measurand_of(run.observations).with_link(known.shifts.scatter)
     named, level = target_of(quantity, measured, known)
     target(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:

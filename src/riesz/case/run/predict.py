@@ -103,7 +103,7 @@ def write_prediction(
     where = places_for(request, run, known.mesh)
     under = run if changes is None else import_module(OPENED).scenario(run, changes)
     scene = scene_of(request, under, *where)
-    measured = measurand_of(run.observations).linked(known.shifts.scatter)
+    measured = measurand_of(run.observations).with_link(known.shifts.scatter)
     bands = bands_for(request, under, scene, measured)
     written = write_bands(request, run, scene, measured, bands)
     told = [noise_note(run.observations, known.shifts, quantity), unread_note(request, scene)]

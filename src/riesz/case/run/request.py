@@ -50,7 +50,7 @@ class PlaceRows:
     @property
     def within(self) -> TextTable:
         """The rows that there are predictions for."""
-        return self.table.kept(self.inside)
+        return self.table.select(self.inside)
 
     @property
     def notes(self) -> list[str]:

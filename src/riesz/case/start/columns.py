@@ -262,7 +262,7 @@ def columns_of_place(table: TextTable, axes: tuple[str, str]) -> list[str]:
     numbers, which may be depths or levels, must have one place each and one for each place.
     """
     numbers = np.array([[number_in(cell) for cell in table.cells(axis)] for axis in axes]).T
-    table = table.kept(np.asarray(np.isfinite(numbers).all(axis=1)))
+    table = table.select(np.asarray(np.isfinite(numbers).all(axis=1)))
     places = [tuple(place) for place in numbers.tolist() if np.isfinite(place).all()]
     count = len(set(places))
     if count in (0, 1, len(places)):

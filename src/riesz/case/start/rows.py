@@ -115,9 +115,9 @@ def read_measured_rows(
     outline = None if file is None else file.outline
     inside = good if outline is None else contains(outline, np.nan_to_num(located)) & good
     check_inside_outline(table, located[good], inside, names, outline)
-    check_values(table.kept(inside), values[inside], names, outline)
-    positive = usable_covariates(table.kept(inside), values[inside], names, asked)
-    dates = dates_in(table.kept(inside))
+    check_values(table.select(inside), values[inside], names, outline)
+    positive = usable_covariates(table.select(inside), values[inside], names, asked)
+    dates = dates_in(table.select(inside))
     check_dated(asked, table, dates, site)
     repeated = site is not None or len(np.unique(places[inside], axis=0)) < int(inside.sum())
     lines = [

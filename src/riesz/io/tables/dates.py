@@ -112,7 +112,7 @@ class Times:
         """Dates where there are any, and else numbers."""
         return self.numbers if self.moments is None else self.moments
 
-    def written(self) -> list[str] | list[float]:
+    def format(self) -> list[str] | list[float]:
         """As they are read again."""
         return self.numbers.tolist() if self.moments is None else format_dates(self.moments)
 

@@ -64,7 +64,7 @@ class TextTable:
         index = column_index(self.path, name, self.header)
         return [row[index] if index < len(row) else None for row in self.rows]
 
-    def kept(self, which: Bool[np.ndarray, " row"]) -> "TextTable":
+    def select(self, which: Bool[np.ndarray, " row"]) -> "TextTable":
         """Some of the rows."""
         rows = [row for row, keep in zip(self.rows, which.tolist(), strict=True) if keep]
         return replace(self, rows=rows, lines=self.lines[which])

@@ -56,7 +56,7 @@ def kept_heads(path: Path, site_numbers: frozenset[str]) -> dict[str, Readings]:
     """Of some wells, what cleaning has left."""
     table = read_csv(path)
     pairs = zip(table.words("site_no"), table.words("drop_reason"), strict=True)
-    kept = table.kept(np.array([not dropped and site in site_numbers for site, dropped in pairs]))
+    kept = table.select(np.array([not dropped and site in site_numbers for site, dropped in pairs]))
     columns = kept.words("site_no"), kept.words("date"), kept.numbers("head_ft").tolist()
     found: dict[str, Readings] = {}
     for site, date, head in zip(*columns, strict=True):
