@@ -33,7 +33,7 @@ def same_programs():
     """A command that runs in this process does not change how what follows is compiled: numbers
     are compared bit by bit with those of processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("riesz.cli.problem.prefer_quick_compiling", lambda: None)
+        patch.setattr("riesz.cli.problem.quick_compiling", lambda: None)
         yield
 
 

@@ -40,7 +40,7 @@ def written(folder: Path, name: str, case, training) -> Path:
 
 def problem_file(folder: Path, table: Path, case, without: tuple[str, ...]) -> str:
     """What `init` writes for all training samples: scales of its priors are rounded to 2 digits."""
-    from riesz.case.start.hints import Hints
+    from riesz.case.start.columns import Hints
     from riesz.case.start.starter import starter
 
     names = (*case.secondaries, "landuse", "rock")

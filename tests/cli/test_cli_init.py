@@ -15,7 +15,7 @@ from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.problem import read_problem
 from riesz.case.file.time_axis import TimeTable
-from riesz.case.start.hints import Hints
+from riesz.case.start.columns import Hints
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import FileFormatError, RieszError

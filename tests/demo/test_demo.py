@@ -11,7 +11,7 @@ import riesz as rz
 from riesz.cli.main import main
 from riesz.datasets.jura import jura
 from riesz.demo.job import (
-    LogNormalForecast,
+    LogNormals,
     read_held_back,
     references,
     run_demo,
@@ -70,7 +70,7 @@ def test_runs_of_an_earlier_demo_make_way_and_others_stay(tmp_path):
 
 
 def test_crps_is_the_mean_distance_less_half_that_between_draws():
-    predicted = LogNormalForecast(np.array([0.2, -1.0]), np.array([0.6, 0.3]))
+    predicted = LogNormals(np.array([0.2, -1.0]), np.array([0.6, 0.3]))
     truth = np.array([0.7, 0.5])
     normals = np.random.default_rng(0).standard_normal((2, 400_000, 1))
     first, second = np.exp(predicted.mean + predicted.sd * normals)
@@ -79,7 +79,7 @@ def test_crps_is_the_mean_distance_less_half_that_between_draws():
 
 
 def test_a_sure_prediction_scores_its_distance():
-    predicted, truth = LogNormalForecast(np.zeros(3), np.full(3, 1e-9)), np.array([0.5, 1.5, 3.0])
+    predicted, truth = LogNormals(np.zeros(3), np.full(3, 1e-9)), np.array([0.5, 1.5, 3.0])
     found = score_prediction(predicted, truth)
     assert found["mae"] == pytest.approx(1.0)
     assert found["crps"] == pytest.approx(1.0)

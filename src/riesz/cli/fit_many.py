@@ -33,7 +33,7 @@ def part_of(text: str) -> tuple[int, int]:
     raise typer.BadParameter(f"{text!r} is no share: write 3/20 for the third of twenty")
 
 
-def fit_many_command(
+def fit_each(
     source: Annotated[
         Path,
         typer.Argument(

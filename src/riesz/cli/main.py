@@ -17,7 +17,7 @@ import typer
 
 from riesz import __version__
 from riesz.cli.demo import demo
-from riesz.cli.fit_many import fit_many_command
+from riesz.cli.fit_many import fit_each
 from riesz.cli.init import EXAMPLE as INIT_EXAMPLE
 from riesz.cli.init import init
 from riesz.cli.problem import check, fit_problem
@@ -65,9 +65,7 @@ app.command(epilog="Example: riesz check examples/transport/problem.toml --calib
 app.command("fit", epilog="Example: riesz fit examples/aquifer/problem.toml --out out/aquifer")(
     fit_problem
 )
-app.command("fit-many", epilog="Example: riesz fit-many sites --out runs --jobs 4")(
-    fit_many_command
-)
+app.command("fit-many", epilog="Example: riesz fit-many sites --out runs --jobs 4")(fit_each)
 app.command(
     "predict",
     epilog="Example: riesz predict out/aquifer --stat mean,sd --cell 1000 --out head.tif",

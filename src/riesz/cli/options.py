@@ -130,7 +130,7 @@ def keep_compiled() -> None:
     keep_programs()
 
 
-def prefer_quick_compiling() -> None:
+def quick_compiling() -> None:
     """For commands that evaluate everything a few times: compiling is most of what they do."""
     from riesz.many.compiling import compile_quickly
 

@@ -21,7 +21,7 @@ from riesz.cli.options import (
     json_of,
     keep_compiled,
     parse_seconds,
-    prefer_quick_compiling,
+    quick_compiling,
     use_float64,
     use_one_thread,
 )
@@ -69,7 +69,7 @@ def fit_problem(
     is_first = processes is None or join_cluster(processes)
     keep_compiled()
     if is_small_algebra:
-        prefer_quick_compiling()
+        quick_compiling()
     from riesz.case.run.fit import command_of, fit_case
     from riesz.case.run.folder import checkpoint_of, is_finished
 
@@ -149,7 +149,7 @@ def check(
     use_float64()
     keep_compiled()
     if not calibrate:
-        prefer_quick_compiling()
+        quick_compiling()
     from riesz.case.check.description import case_numbers, describe_case
     from riesz.case.file.problem import read_problem
 

@@ -67,7 +67,7 @@ def pumptest(
     use_float64()
     from riesz.io.store.results import markdown_table, results
     from riesz.pumping.fit import fit_test
-    from riesz.pumping.results import parameter_rows, summarise_test, write_test
+    from riesz.pumping.results import facts_of, parameter_rows, write_test
     from riesz.pumping.tables import rates_in, read_readings
     from riesz.pumping.well import Pumped
 
@@ -86,7 +86,7 @@ def pumptest(
     )
     found = fit_test(well, seen, noise=noise, seed=seed)
     rows = parameter_rows(well, found, knows_thickness=thickness is not None)
-    summary = summarise_test(well, seen, found, rows)
+    summary = facts_of(well, seen, found, rows)
     config = {"table": str(table), "rates": well.rates, "model": model, "noise": found.noise}
     write_test(out, seen, found, results(command, config, seed, rows, summary))
     if as_json:

@@ -115,10 +115,7 @@ def moments_of(
 
 
 def solve_data(
-    problem: InverseProblem,
-    parts: Parts,
-    others: Float[np.ndarray, " other"],
-    at: AbstractAtPoints,
+    problem: InverseProblem, parts: Parts, others: Float[np.ndarray, " other"], at: AbstractAtPoints
 ) -> ByData:
     """All data where unknowns do more than scale."""
     return by_root(*jax.block_until_ready(moments_of(problem, parts, on_device(others), at)))

@@ -13,14 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.arrays import on_device
-from riesz.engines.conditional.host import (
-    ROUGH,
-    Columns,
-    Component,
-    DataModel,
-    Growth,
-    Scales,
-)
+from riesz.engines.conditional.host import ROUGH, Columns, Component, DataModel, Growth, Scales
 from riesz.engines.conditional.spread import WEIGHED, spread_about, weighed
 from riesz.engines.training import minimised
 from riesz.latent.kernels import Matern32

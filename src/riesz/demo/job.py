@@ -48,7 +48,7 @@ LEFT_OUT = "#: "
 
 
 @dataclass(frozen=True, eq=False)
-class LogNormalForecast:
+class LogNormals:
     """What is predicted for each sample: its logarithm is normal."""
 
     mean: Float[np.ndarray, " sample"]
@@ -88,7 +88,7 @@ def score_row(
     }
 
 
-def score_prediction(predicted: LogNormalForecast, truth: Float[np.ndarray, " sample"]) -> Row:
+def score_prediction(predicted: LogNormals, truth: Float[np.ndarray, " sample"]) -> Row:
     low, high = (predicted.quantile(normal) for normal in (-1.96, 1.96))
     return {
         "mae": float(np.abs(predicted.quantile(0.0) - truth).mean()),
@@ -100,9 +100,7 @@ def score_prediction(predicted: LogNormalForecast, truth: Float[np.ndarray, " sa
 def references(known: DataRows, held_back: DataRows) -> Sequence[Row]:
     """What takes no model, one distribution for all and the nearest sample; what was published."""
     truth = np.exp(held_back.values)
-    alike = LogNormalForecast(
-        *np.full((len(truth), 2), [known.values.mean(), known.values.std()]).T
-    )
+    alike = LogNormals(*np.full((len(truth), 2), [known.values.mean(), known.values.std()]).T)
     apart = np.linalg.norm(held_back.points[:, None] - known.points, axis=-1)
     nearest = np.exp(known.values[apart.argmin(axis=1)])
     return (
@@ -117,7 +115,7 @@ def draw_demo(
     run: rz.Run,
     on_map: Float[np.ndarray, "3 node"],
     truth: Float[np.ndarray, " sample"],
-    predicted: Mapping[str, LogNormalForecast],
+    predicted: Mapping[str, LogNormals],
 ) -> None:
     """Six panels; samples and mean share one colour scale."""
     figure, panels = rz.plot.new_figure(3, 2, width=4.4, height=4.7)
@@ -146,9 +144,7 @@ def draw_demo(
     rz.plot.save_figure(path, figure)
 
 
-def draw_held_back(
-    axes: Axes, truth: Float[np.ndarray, " sample"], predicted: LogNormalForecast
-) -> None:
+def draw_held_back(axes: Axes, truth: Float[np.ndarray, " sample"], predicted: LogNormals) -> None:
     """Medians and 95 % intervals over what was measured; misses in red."""
     low, median, high = (predicted.quantile(normal) for normal in (-1.96, 0.0, 1.96))
     missed = (truth < low) | (truth > high)
@@ -175,7 +171,7 @@ def run_demo(out: Path, *, seed: int, stage: Callable[[str], None]) -> list[Row]
     held_back = read_held_back(out / TABLE)
     truth = np.exp(held_back.values)
     rows: list[Row] = []
-    predicted: dict[str, LogNormalForecast] = {}
+    predicted: dict[str, LogNormals] = {}
 
     def fitted(name: str, knows: str) -> rz.Run:
         clock = perf_counter()
@@ -229,13 +225,13 @@ def read_held_back(table: Path) -> DataRows:
     )
 
 
-def predict_at(run: rz.Run, places: DataRows, seed: int) -> LogNormalForecast:
+def predict_at(run: rz.Run, places: DataRows, seed: int) -> LogNormals:
     """What samples there are predicted to be, noise included."""
     known, design = run.case.prepared, None
     if known.covariates:
         design, _ = rz.covariate_design(known, places, logs=SECONDARIES)
     found = rz.predict_data(run.posterior, places.points, design=design, seed=seed)
-    return LogNormalForecast(found.mean, found.sd)
+    return LogNormals(found.mean, found.sd)
 
 
 def new_samples(posterior: rz.Posterior, seed: int) -> Float[np.ndarray, "3 node"]:

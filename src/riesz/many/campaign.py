@@ -37,9 +37,8 @@ from riesz.many.ledger import (
     write_ledger,
     write_row,
 )
-from riesz.many.orders import Order
 from riesz.many.scheduler import Pool, Task, TaskOutcome, run_tasks
-from riesz.many.sites import MANIFEST, Digests, FitSettings, Site, sites_in
+from riesz.many.sites import MANIFEST, Digests, FitSettings, Order, Site, sites_in
 from riesz.progress import progress_bar
 
 SECONDS_BETWEEN_TABLES = 30.0

@@ -208,10 +208,10 @@ def call_here(function: Function, arguments: tuple[Any, ...], share_of: int) -> 
         pin(worker.name, share_of)
         _pinned.add(worker.name)
     with _busy:  # workers with several threads too have one fit at a time
-        return resolve(function)(*arguments)
+        return import_function(function)(*arguments)
 
 
-def resolve(function: Function) -> Callable[..., Any]:
+def import_function(function: Function) -> Callable[..., Any]:
     if not isinstance(function, str):
         return function
     module, _, name = function.partition(":")

@@ -12,7 +12,7 @@ from riesz.case.run.folder import Run, clear, read_run
 from riesz.inference.fit import reason
 from riesz.many.compiling import forget_programs, settle_process
 from riesz.many.ledger import DONE, Row
-from riesz.many.orders import Order
+from riesz.many.sites import Order
 
 __all__ = ["adopt_run", "fit_site", "reason", "remove_run"]
 

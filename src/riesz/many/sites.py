@@ -51,6 +51,19 @@ class Site:
     quickly: bool = False  # whether `riesz fit` would compile with less effort
 
 
+@dataclass(frozen=True)
+class Order:
+    """One fit for a process to do, and when to give it up: plain values, to be sent anywhere."""
+
+    site: Site
+    runs: str
+    settings: FitSettings
+    attempts: int  # of which the process may end before it counts as suspected
+    reports: bool = True
+    is_last: bool = False  # whether it fails then
+    settles: bool = True  # whether its process may be made like that of `riesz fit`
+
+
 def sites_in(source: Path, runs: Path, seed: int) -> tuple[list[Site], list[str]]:
     """The fits that a folder or a table asks for, and what to know of files that are left out."""
     if source.is_dir():

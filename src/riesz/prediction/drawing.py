@@ -109,7 +109,7 @@ class Everything(eqx.Module):
             read = {name: one.of_states(whole) for name, one in self.readings.items()}
         found = {
             "state": node_values(problem, state),
-            "unknowns": {name: numbers_in(z[name]) for name in names_to_draw(problem)},
+            "unknowns": {name: numbers_in(z[name]) for name in draw_names(problem)},
             "sensors": seen,
             "noise": {
                 name: jnp.ravel(value)
@@ -227,7 +227,7 @@ def draws_and_readings(
         outflows=found.get("outflows", {}),
         learned=()
         if for_summary
-        else contractions_of(problem, names_to_draw(problem), found["unknowns"], num_draws, seed),
+        else contractions_of(problem, draw_names(problem), found["unknowns"], num_draws, seed),
     )
     return drawn, found["read"]
 
@@ -271,7 +271,7 @@ def finite_draws(found: dict[str, Any]) -> dict[str, Any]:
     return jax.tree.map(lambda leaf: leaf[finite], found)
 
 
-def names_to_draw(problem: InverseProblem) -> tuple[str, ...]:
+def draw_names(problem: InverseProblem) -> tuple[str, ...]:
     """Unknowns that programs evaluate: what neighbours share has a kernel at each sensor, which
     NumPy has for all draws of shared scales at once."""
     beside = local_name(problem.likelihood)
@@ -280,8 +280,7 @@ def names_to_draw(problem: InverseProblem) -> tuple[str, ...]:
 
 def draws_by_name(problem: InverseProblem, found: dict[str, Any]) -> dict[str, Unknown]:
     unknowns = {
-        name: unknown_draws(problem, name, found["unknowns"][name])
-        for name in names_to_draw(problem)
+        name: unknown_draws(problem, name, found["unknowns"][name]) for name in draw_names(problem)
     }
     effects, beside = effects_of(problem.likelihood), local_name(problem.likelihood)
     if beside is not None and effects is not None and effects.local is not None:

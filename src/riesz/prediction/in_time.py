@@ -83,13 +83,7 @@ class TransientDraw(eqx.Module):
     ) -> Float[Array, "when place"]:
         reading = self.reading
         recorded = record_draw(
-            jr.fold_in(key, 1),
-            problem,
-            self.states,
-            z,
-            self.under,
-            reading.at_places,
-            self.solver,
+            jr.fold_in(key, 1), problem, self.states, z, self.under, reading.at_places, self.solver
         )
         values = reading.of(recorded).reshape(-1, reading.num_places)
         if not self.measured:

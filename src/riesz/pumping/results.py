@@ -60,9 +60,7 @@ def parameter_rows(well: Pumped, found: Fitted, *, knows_thickness: bool) -> lis
     ]
 
 
-def summarise_test(
-    well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]
-) -> dict[str, Any]:
+def facts_of(well: Pumped, seen: Readings, found: Fitted, rows: Sequence[Row]) -> dict[str, Any]:
     means = {row["parameter"]: row["mean"] for row in rows}
     strange = out_of_range(well, seen, means)
     return {

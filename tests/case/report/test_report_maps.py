@@ -5,7 +5,7 @@ import base64
 import numpy as np
 from scipy.stats import norm
 
-from riesz.case.report.charts import Scale, curve, data_fit, format_number, interval_bar
+from riesz.case.report.charts import Scale, curve, data_fit, digits, interval_bar
 from riesz.case.report.maps import (
     LEVELS,
     REACH,
@@ -128,8 +128,8 @@ def test_scales_and_numbers():
     assert Scale(1.0, 100.0, 0.0, 100.0, logarithmic=True)(10.0) == 50.0
     assert Scale(0.8, 45.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 2, 5, 10, 20]
     assert Scale(0.8, 4500.0, 0.0, 1.0, logarithmic=True).ticks() == [1, 10, 100, 1000]
-    assert format_number(-1.5e-7) == "−1.5e−7"
-    assert format_number(1234.5678) == "1235"
+    assert digits(-1.5e-7) == "−1.5e−7"
+    assert digits(1234.5678) == "1235"
     assert 'class="posterior"' in interval_bar((0.0, 1.0, 2.0), (0.5, 0.6, 0.7))
 
 

@@ -14,7 +14,7 @@ from riesz.case.report.next import next_section
 from riesz.case.report.page import write_report
 from riesz.case.run.folder import NEXT, read_run, stored_answers
 from riesz.case.run.measurand import Measurand
-from riesz.case.run.next import cells_in_hull, target_of, write_next
+from riesz.case.run.next import cells_in_hull, resolve, write_next
 from riesz.cli.main import main
 from riesz.errors import RieszError
 from riesz.mesh.grid import Grid
@@ -123,9 +123,9 @@ def test_what_cannot_be_answered_is_refused_before_any_work(folder, run, tmp_pat
 
 def test_values_and_lines_are_those_of_the_report(run):
     measured, draws = Measurand("cd", None, "log"), run.draws()
-    assert target_of("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
+    assert resolve("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
     with pytest.raises(RieszError, match="above zero"):
-        target_of("exceed:-1", measured, draws)
+        resolve("exceed:-1", measured, draws)
 
 
 @pytest.mark.slow

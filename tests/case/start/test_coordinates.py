@@ -11,7 +11,7 @@ from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.domain import outline_of
 from riesz.case.file.problem import read_problem
 from riesz.case.file.schema import DomainTable
-from riesz.case.start.hints import Hints
+from riesz.case.start.columns import Hints
 from riesz.case.start.starter import starter
 from riesz.errors import FileFormatError, RieszError
 from riesz.geometry.crs import LON_LAT, metric_crs, place_on_earth, project

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riesz.case.data.read import read_observations
-from riesz.case.start.hints import Hints
+from riesz.case.start.columns import Hints
 from riesz.case.start.starter import starter
 from riesz.observe.observations import observations
 

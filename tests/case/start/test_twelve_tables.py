@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from riesz.case.data.read import prepare_data
 from riesz.case.data.schema import ObservationsTable
-from riesz.case.start.columns import unit_of
-from riesz.case.start.hints import Hints
+from riesz.case.start.columns import Hints, unit_of
 from riesz.case.start.starter import starter
 from riesz.cli.main import app
 from riesz.errors import RieszError

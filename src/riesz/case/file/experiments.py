@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from riesz.case.data.schema import ObservationsTable
 from riesz.case.file.boundary import BoundaryTable
 from riesz.case.file.equation import EquationTable
-from riesz.case.file.measurements import VALUE, MeasurementRows, MeasurementTable, data_of
+from riesz.case.file.measurements import VALUE, MeasurementTable, SensorRows, data_of
 from riesz.case.file.noise import NoiseTable
 from riesz.case.file.wells import WellPoints, WellTable, read_wells
 from riesz.case.table import Coefficient, FileTable
@@ -97,7 +97,7 @@ def pose_experiments(
     path: Path,
     experiments: Sequence[ExperimentTable],
     tables: Sequence[MeasurementTable],
-    rows: Sequence[MeasurementRows],
+    rows: Sequence[SensorRows],
     first: Posed,
     *,
     crs: str | None,
@@ -115,7 +115,7 @@ def pose_experiments(
     return found
 
 
-def as_logarithms(rows: MeasurementRows) -> MeasurementRows:
+def as_logarithms(rows: SensorRows) -> SensorRows:
     """Where the state is the logarithm of what was measured."""
     if not (rows.values > 0).all():
         raise FileFormatError(

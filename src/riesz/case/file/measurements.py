@@ -154,7 +154,7 @@ class MeasurementTable(FileTable):
 
 
 @dataclass(frozen=True, eq=False)
-class MeasurementRows:
+class SensorRows:
     """The rows of one table: values, and numbers or shapes for each."""
 
     path: Path
@@ -170,21 +170,21 @@ class MeasurementRows:
 
 def read_measurements(
     path: Path, tables: Sequence[MeasurementTable], crs: str | None = None
-) -> tuple[MeasurementRows, ...]:
+) -> tuple[SensorRows, ...]:
     return tuple(read_rows(path, table, crs) for table in tables)
 
 
-def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> MeasurementRows:
+def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> SensorRows:
     nowhere = np.zeros((1, 0))
     if table.map_file is not None:
         return read_averages(path.parent, table, crs)
     if table.file is None:
         value = np.array([table.value], float)
         if table.kind == AVERAGE or table.through is not None:
-            return MeasurementRows(path, value, nowhere, [])
+            return SensorRows(path, value, nowhere, [])
         numbers = np.array([[getattr(table, key) for key in table.columns()]], float)
         numbers = rows_in_crs(path, table.kind, numbers, table.crs, crs)
-        return MeasurementRows(path, value, numbers, [], crs or table.crs)
+        return SensorRows(path, value, numbers, [], crs or table.crs)
     name = str(table.value or VALUE)
     found = read_table(path.parent / table.file, layer=table.layer, value=name)
     names = [getattr(table, key) or key for key in table.columns()]
@@ -200,7 +200,7 @@ def read_rows(path: Path, table: MeasurementTable, crs: str | None) -> Measureme
     ]
     own = table.crs or found.crs
     numbers = rows_in_crs(found.path, table.kind, np.column_stack(columns), own, crs)
-    return MeasurementRows(found.path, found.numbers(name), numbers, [], crs or own)
+    return SensorRows(found.path, found.numbers(name), numbers, [], crs or own)
 
 
 def rows_in_crs(
@@ -219,22 +219,20 @@ def rows_in_crs(
     return np.column_stack([*points, numbers[:, 2 * pairs :]])
 
 
-def read_averages(folder: Path, table: MeasurementTable, crs: str | None) -> MeasurementRows:
+def read_averages(folder: Path, table: MeasurementTable, crs: str | None) -> SensorRows:
     """Averages over the polygons or lines of a layer."""
     kind = "polygon" if table.polygons is not None else "line"
     found = read_features(folder / str(table.map_file), table.layer, kind, into=crs)
     values = found.table.numbers(str(table.value or VALUE))
     numbers = np.zeros((len(values), 0))
-    return MeasurementRows(
-        found.table.path, values, numbers, list(found.shapes), crs or found.table.crs
-    )
+    return SensorRows(found.table.path, values, numbers, list(found.shapes), crs or found.table.crs)
 
 
 def directions(degrees: Float[np.ndarray, " row"]) -> Points:
     return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
 
 
-def observable_of(table: MeasurementTable, rows: MeasurementRows) -> AbstractObservable:
+def observable_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservable:
     """What was measured."""
     match table.kind:
         case "average":
@@ -254,7 +252,7 @@ def observable_of(table: MeasurementTable, rows: MeasurementRows) -> AbstractObs
     return LogOf(found) if table.log else found
 
 
-def average_of(table: MeasurementTable, rows: MeasurementRows) -> AbstractObservable:
+def average_of(table: MeasurementTable, rows: SensorRows) -> AbstractObservable:
     if table.region is not None:
         return AverageOver([table.region])
     if table.along is not None:
@@ -266,7 +264,7 @@ def average_of(table: MeasurementTable, rows: MeasurementRows) -> AbstractObserv
     return AverageAlong([vertices_of(rows, number) for number in range(len(rows.shapes))])
 
 
-def vertices_of(rows: MeasurementRows, number: int) -> Any:
+def vertices_of(rows: SensorRows, number: int) -> Any:
     shape = rows.shapes[number]
     lines = shape["coordinates"] if shape["type"] == "MultiLineString" else [shape["coordinates"]]
     if len(lines) != 1:
@@ -278,7 +276,7 @@ def vertices_of(rows: MeasurementRows, number: int) -> Any:
 
 
 def data_of(
-    tables: Sequence[MeasurementTable], measured: Sequence[MeasurementRows]
+    tables: Sequence[MeasurementTable], measured: Sequence[SensorRows]
 ) -> tuple[list[Observations], list[AbstractLikelihood]]:
     """All further data sets of a problem, and how each scatters."""
     data, noise = [], []
@@ -289,7 +287,7 @@ def data_of(
     return data, noise
 
 
-def measurements_content(measured: Sequence[MeasurementRows]) -> bytes:
+def measurements_content(measured: Sequence[SensorRows]) -> bytes:
     """As a run folder keeps them: files may change."""
     rows = [
         {"values": one.values.tolist(), "numbers": one.numbers.tolist(), "shapes": one.shapes}
@@ -298,9 +296,7 @@ def measurements_content(measured: Sequence[MeasurementRows]) -> bytes:
     return json.dumps(rows).encode()
 
 
-def stored_measurements(
-    path: Path, tables: Sequence[MeasurementTable]
-) -> tuple[MeasurementRows, ...]:
+def stored_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[SensorRows, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()
@@ -308,7 +304,7 @@ def stored_measurements(
     if not isinstance(found, list) or len(found) != len(tables):
         raise FileFormatError(f"{path} does not go with the problem of its run: fit again.")
     return tuple(
-        MeasurementRows(
+        SensorRows(
             path,
             np.array(one["values"], float),
             np.array(one["numbers"], float).reshape(len(one["values"]), -1),

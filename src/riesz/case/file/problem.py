@@ -31,7 +31,7 @@ from riesz.case.file.domain import check_num_cells, coarse_mesh, num_levels_of, 
 from riesz.case.file.effects import readings_of, with_effects
 from riesz.case.file.experiments import Posed, pose_experiments
 from riesz.case.file.measurements import (
-    MeasurementRows,
+    SensorRows,
     data_of,
     read_measurements,
     stored_measurements,
@@ -93,7 +93,7 @@ class Case:
     wells: tuple[WellPoints, ...]
     rivers: tuple[River, ...]
     regions: tuple[Region, ...]  # of map layers; a mesh may have some of its own
-    measurements: tuple[MeasurementRows, ...]  # beside the observations, and of further experiments
+    measurements: tuple[SensorRows, ...]  # beside the observations, and of further experiments
     series: Histories  # what changes in time, by name
     problem: InverseProblem
     notes: tuple[str, ...]  # what was warned of
@@ -237,7 +237,7 @@ class MapInputs(NamedTuple):
     wells: tuple[WellPoints, ...]
     rivers: tuple[RiverLines, ...]
     regions: tuple[Region, ...]
-    measurements: tuple[MeasurementRows, ...]
+    measurements: tuple[SensorRows, ...]
     series: Histories
 
 

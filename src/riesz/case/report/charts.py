@@ -54,7 +54,7 @@ def spanning(values: Sequence[float], first: float, last: float, *, log: bool = 
     return Scale(low - room, high + room, first, last)
 
 
-def format_number(value: float) -> str:
+def digits(value: float) -> str:
     """Four digits, with a real minus."""
     text = f"{value:.4g}"
     if "e" in text:
@@ -75,11 +75,11 @@ def frame(x: Scale, y: Scale, x_label: str, y_label: str, *, whole: bool = False
     for value in x.ticks(whole=whole):
         at = x(value)
         parts.append(f'<path class="grid" d="M{at:.1f} {TOP}V{bottom}"/>')
-        parts.append(text(at, bottom + 16, format_number(value), "middle"))
+        parts.append(text(at, bottom + 16, digits(value), "middle"))
     for value in y.ticks():
         at = y(value)
         parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
-        parts.append(text(LEFT - 5, at + 4, format_number(value), "end"))
+        parts.append(text(LEFT - 5, at + 4, digits(value), "end"))
     return parts
 
 
@@ -169,7 +169,7 @@ def curve(name: str, lines: Float[np.ndarray, "line step"]) -> str:
         colour = COLOURS[i % len(COLOURS)]
         parts.append(f'<polyline class="line" stroke="{colour}" points="{points}"/>')
     return svg(
-        parts, f"{name} over {lines.shape[1]} steps, ending at {format_number(float(lines[0, -1]))}"
+        parts, f"{name} over {lines.shape[1]} steps, ending at {digits(float(lines[0, -1]))}"
     )
 
 
@@ -193,4 +193,4 @@ def interval_bar(prior: tuple[float, float, float], posterior: tuple[float, floa
 
 
 def format_interval(ends: tuple[float, float, float]) -> str:
-    return f"{format_number(ends[1])} ({format_number(ends[0])} to {format_number(ends[2])})"
+    return f"{digits(ends[1])} ({digits(ends[0])} to {digits(ends[2])})"

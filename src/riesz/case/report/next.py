@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib import colormaps
 
-from riesz.case.report.charts import format_number
+from riesz.case.report.charts import digits
 from riesz.case.report.sections import html_table, sentence
 from riesz.case.run.folder import NEXT
 from riesz.errors import FileFormatError
@@ -45,9 +45,9 @@ def answer_part(told: dict[str, Any], outline: Sequence[Ring]) -> str:
     when = f" on {told['date']}" if told["date"] else ""
     head = f"For {told['quantity']}{when}"
     words = (
-        f"the {told['words']} is {format_number(told['before'])} now. There were "
+        f"the {told['words']} is {digits(told['before'])} now. There were "
         f"{told['candidates']} candidates, and the measurement has a noise of "
-        f"{format_number(told['noise_sd'])} (sd)"
+        f"{digits(told['noise_sd'])} (sd)"
     )
     return (
         f"<h3>{escape(head)}</h3><p>{escape(sentence(words))}</p>"
@@ -92,7 +92,7 @@ def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
 
     shares = np.asarray(shown["shares"])
     most = float(shares.max()) or 1.0
-    codes = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in share_colours(shares / most)]
+    codes = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in rgb("viridis", shares / most)]
     size = np.array(shown["cell"] or [2 * MARK / scale] * 2) * scale + 0.3  # no seams between cells
     area = f'width="{size[0]:.2f}" height="{size[1]:.2f}"'
     parts = [
@@ -119,6 +119,7 @@ def map_of(told: dict[str, Any], outline: Sequence[Ring]) -> str:
     )
 
 
-def share_colours(shares: Float[np.ndarray, " place"]) -> Any:
-    table = colormaps["viridis"](np.clip(shares, 0, 1))[:, :3]
+def rgb(name: str, shares: Float[np.ndarray, " place"]) -> list[list[int]]:
+    """Rows of a colour map."""
+    table = colormaps[name](np.clip(shares, 0, 1))[:, :3]
     return np.rint(255 * table).astype(int).tolist()

@@ -10,11 +10,10 @@ from string import Template
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 
 from riesz.case.report.content import Content, Flow, content_of
 from riesz.case.report.maps import encode_grid, encode_map, round_digits
-from riesz.case.report.next import LINK, next_section
+from riesz.case.report.next import LINK, next_section, rgb
 from riesz.case.report.residuals import residual_map
 from riesz.case.report.sections import (
     budget_section,
@@ -171,5 +170,4 @@ def encode_flow(flow: Flow) -> dict[str, Any]:
 
 
 def colour_table(name: str) -> list[list[int]]:
-    table = colormaps[name](np.linspace(0, 1, NUM_COLOURS))[:, :3]
-    return np.rint(255 * table).astype(int).tolist()
+    return rgb(name, np.linspace(0, 1, NUM_COLOURS))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from riesz.case.report.charts import curve, data_fit, format_interval, format_number, interval_bar
+from riesz.case.report.charts import curve, data_fit, digits, format_interval, interval_bar
 from riesz.case.report.content import Content
 from riesz.case.run.folder import FILES, GOES_WITH, MANIFEST
 from riesz.case.run.measurand import LOG
@@ -64,13 +64,9 @@ def measurements_text(content: Content) -> str:
     data, met = content.measurements, content.met
     unit = f" {content.measured.unit}" if content.measured.unit else ""
     exact, limits = data.measured[~data.censored], data.measured[data.censored]
-    found = (
-        [f"from {format_number(exact.min())} to {format_number(exact.max())}{unit}"]
-        if exact.size
-        else []
-    )
+    found = [f"from {digits(exact.min())} to {digits(exact.max())}{unit}"] if exact.size else []
     if limits.size:
-        ends = {format_number(limits.min()): None, format_number(limits.max()): None}
+        ends = {digits(limits.min()): None, digits(limits.max()): None}
         found.append(f"{met.num_censored} times below a limit of {' to '.join(ends)}{unit}")
     return f"{met.num_observations} times, {' and '.join(found)}"
 
@@ -189,10 +185,10 @@ def measurements_table(content: Content) -> str:
     rows = [
         (
             f"{data.points[i, 0]:.7g}, {data.points[i, 1]:.7g}",
-            ("below " if data.censored[i] else "") + format_number(float(data.measured[i])),
-            format_number(float(data.predicted[i])),
-            "none" if data.censored[i] else format_number(float(data.residuals[i])),
-            format_number(float(data.sd[i])),
+            ("below " if data.censored[i] else "") + digits(float(data.measured[i])),
+            digits(float(data.predicted[i])),
+            "none" if data.censored[i] else digits(float(data.residuals[i])),
+            digits(float(data.sd[i])),
         )
         for i in order
     ]
@@ -235,11 +231,7 @@ def budget_section(content: Content) -> str:
     if not content.budget:
         return "<p>The equation has no gains and no prescribed values: there is no budget.</p>"
     rows = [
-        (
-            escape(line.name),
-            format_number(line.mean),
-            f"{format_number(line.low)} to {format_number(line.high)}",
-        )
+        (escape(line.name), digits(line.mean), f"{digits(line.low)} to {digits(line.high)}")
         for line in content.budget
     ]
     return state_note(content) + html_table(("line", "mean", "95 % interval"), rows, "numbers")

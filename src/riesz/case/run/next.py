@@ -152,7 +152,7 @@ def find_next(
     check_dates(request, run)
     check_covariates(request.covariates, run)
     measured = measurand_of(run.observations).with_link(known.shifts.scatter)
-    named, level = target_of(quantity, measured, known)
+    named, level = resolve(quantity, measured, known)
     target(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
@@ -182,9 +182,7 @@ def find_next(
         noise_sd=noise,
     )
     of = dataclasses.replace(target(draws, named, level=level), name=quantity)
-    return Ranking(
-        run, at, scene, rank_places(with_words(of, quantity), there, count), tuple(notes)
-    )
+    return Ranking(run, at, scene, rank_places(reword(of, quantity), there, count), tuple(notes))
 
 
 def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Grid:
@@ -195,9 +193,7 @@ def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Gr
     return dataclasses.replace(cells, inside=inside) if inside.any() else cells
 
 
-def target_of(
-    quantity: str, measured: Measurand, draws: PosteriorDraws
-) -> tuple[str, float | None]:
+def resolve(quantity: str, measured: Measurand, draws: PosteriorDraws) -> tuple[str, float | None]:
     """A quantity as draws have it, and the value to exceed in their scale."""
     if quantity.startswith(BUDGET):
         term = quantity.removeprefix(BUDGET)
@@ -220,7 +216,7 @@ def target_of(
     return quantity, float(np.log(value))
 
 
-def with_words(of: Target, quantity: str) -> Target:
+def reword(of: Target, quantity: str) -> Target:
     """With the words of a report for a line of the budget."""
     if not quantity.startswith(BUDGET):
         return of

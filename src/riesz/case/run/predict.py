@@ -104,7 +104,7 @@ def write_prediction(
     under = run if changes is None else import_module(OPENED).scenario(run, changes)
     scene = scene_of(request, under, *where)
     measured = measurand_of(run.observations).with_link(known.shifts.scatter)
-    bands = bands_for(request, under, scene, measured)
+    bands = bands_at(request, under, scene, measured)
     written = write_bands(request, run, scene, measured, bands)
     told = [noise_note(run.observations, known.shifts, quantity), unread_note(request, scene)]
     first = bands[0].values
@@ -220,9 +220,7 @@ def check_quantity(draws: PosteriorDraws, request: PredictionRequest) -> None:
         )
 
 
-def bands_for(
-    request: PredictionRequest, run: Run, scene: Scene, measured: Measurand
-) -> list[Band]:
+def bands_at(request: PredictionRequest, run: Run, scene: Scene, measured: Measurand) -> list[Band]:
     """Each statistic of each component of the quantity, or each draw, date by date."""
     return [
         band for then in scene.thens for band in bands_then(request, run, scene, then, measured)

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, permutations
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -86,6 +87,30 @@ MOSTLY = 0.5
 
 MOST_TOLD, MOST_SHOWN = 12, 20
 """Columns, and letters of their first cell, that an error tells."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What was said of a table; what is None is guessed."""
+
+    x: str | None = None
+    y: str | None = None
+    value: str | None = None
+    crs: str | None = None  # of the table
+    polygon_crs: str | None = None
+    layer: str | None = None  # of a map, or a sheet
+    sites: Path | None = None  # a table of where the sites are
+    site: str | None = None  # readings of one site become one observation
+    where: Mapping[str, str] = field(default_factory=dict)  # rows whose cells hold these words
+    sites_where: Mapping[str, str] = field(default_factory=dict)
+    covariates: tuple[str, ...] = ()
+    log: bool = False
+    recharge: Path | None = None  # tables of what drives a model in time
+    wells: Path | None = None
+
+    @property
+    def in_time(self) -> bool:
+        return self.recharge is not None or self.wells is not None
 
 
 def bare(name: str) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from riesz.case.start.columns import MOSTLY, bare
-from riesz.case.start.hints import Hints
+from riesz.case.start.columns import MOSTLY, Hints, bare
 from riesz.io.tables.dates import days_in
 from riesz.io.tables.layers import TextTable
 

@@ -17,6 +17,7 @@ from riesz.case.start.columns import (
     DEGREES,
     MOSTLY,
     Guess,
+    Hints,
     bare,
     columns_of_place,
     guess_columns,
@@ -24,7 +25,6 @@ from riesz.case.start.columns import (
     unit_of,
 )
 from riesz.case.start.coordinates import Systems, boxes_of, systems_of
-from riesz.case.start.hints import Hints
 from riesz.case.start.lines import (
     Dates,
     crs_line,

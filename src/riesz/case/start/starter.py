@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from riesz.case.data.rows import rows_by_site
+from riesz.case.start.columns import Hints
 from riesz.case.start.coordinates import Systems
-from riesz.case.start.hints import Hints
 from riesz.case.start.lines import crs_quoted, quote, relative, toml_number
 from riesz.case.start.rows import MeasuredRows, read_measured_rows
 from riesz.case.start.stresses import Stresses, read_stresses, share_lines

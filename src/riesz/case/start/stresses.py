@@ -10,8 +10,7 @@ from statistics import median
 import numpy as np
 from jaxtyping import Float
 
-from riesz.case.start.columns import bare, is_numeric, pair_of
-from riesz.case.start.hints import Hints
+from riesz.case.start.columns import Hints, bare, is_numeric, pair_of
 from riesz.case.start.lines import Dates, dates_in, quote, relative
 from riesz.errors import FileFormatError
 from riesz.io.tables.layers import TextTable, read_table

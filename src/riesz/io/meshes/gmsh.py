@@ -303,14 +303,12 @@ def mesh_from_blocks(
     cells, regions = gather_elements(blocks, dim)
     facets, tagged = gather_elements(blocks, dim - 1)
     cells, regions = without_copies(cells, regions)
+    boundary = groups_by_name(tagged, dim - 1, names)
     return assemble_mesh(
         path,
         points,
         places(cells),
-        {
-            name: places(facets[members])
-            for name, members in groups_by_name(tagged, dim - 1, names).items()
-        },
+        {name: places(facets[members]) for name, members in boundary.items()},
         groups_by_name(regions, dim, names),
     )
 
