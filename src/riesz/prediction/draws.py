@@ -200,7 +200,8 @@ class Shifts(eqx.Module):
 
     def expected(self, predictor: AtPlaces) -> AtPlaces:
         """What new measurements scatter about, in their unit."""
-        return predictor if self.scatter is None else self.scatter.location(predictor, self.parameters)
+        scatter = self.scatter
+        return predictor if scatter is None else scatter.location(predictor, self.parameters)
 
     def measured(
         self,

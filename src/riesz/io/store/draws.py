@@ -49,42 +49,40 @@ SCHEMA = 1
 HEADER = "header"
 DRAWS, FACTS, COURSE = "draws", "facts", "course"
 
-SAVED = (
-    {"Rounded": Quantised, "Learned": Contraction}
-    | {
-        kind.__name__: kind
-        for kind in (
-            PosteriorDraws,
-            NodalDraws,
-            RegionDraws,
-            NumberDraws,
-            Observed,
-            Shifts,
-            Mesh,
-            LocalEffect,
-            Matern12,
-            Matern32,
-            Matern52,
-            RBF,
-            SiteErrors,
-            FitFacts,
-            ImportanceCheck,
-            SamplerCheck,
-            SurrogateError,
-            Course,
-            TimeAxis,
-        )
-    }
-    | {
-        "NormalScatter": NormalDistribution,
-        "StudentScatter": StudentDistribution,
-        "SummedScatter": NormalSumDistribution,
-        "LogNormalScatter": LogNormalDistribution,
-        "PoissonScatter": PoissonDistribution,
-        "NegativeBinomialScatter": NegativeBinomialDistribution,
-        "BinomialScatter": BinomialDistribution,
-    }
-)
+SAVED = {
+    "Rounded": Quantised,
+    "Learned": Contraction,
+    "NormalScatter": NormalDistribution,
+    "StudentScatter": StudentDistribution,
+    "SummedScatter": NormalSumDistribution,
+    "LogNormalScatter": LogNormalDistribution,
+    "PoissonScatter": PoissonDistribution,
+    "NegativeBinomialScatter": NegativeBinomialDistribution,
+    "BinomialScatter": BinomialDistribution,
+} | {
+    kind.__name__: kind
+    for kind in (
+        PosteriorDraws,
+        NodalDraws,
+        RegionDraws,
+        NumberDraws,
+        Observed,
+        Shifts,
+        Mesh,
+        LocalEffect,
+        Matern12,
+        Matern32,
+        Matern52,
+        RBF,
+        SiteErrors,
+        FitFacts,
+        ImportanceCheck,
+        SamplerCheck,
+        SurrogateError,
+        Course,
+        TimeAxis,
+    )
+}
 """All that the file may hold beside numbers, each under a name that never changes."""
 
 
