@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from scipy.special import logsumexp
 
-from riesz.comparison.held_out import DOUBTFUL, REFIT, HeldOut, method_of
+from riesz.comparison.held_out import DOUBTFUL, REFIT, HeldOut, block_method
 from riesz.diagnose.leave_one_out import own_logs
 from riesz.engines.conditional.systems import Groups
 from riesz.errors import RieszError
@@ -81,7 +81,7 @@ def elpd_by_draws(
     for number, rows in enumerate(groups):
         weighed = smoothed_weights(-drawn.logs[:, rows].sum(axis=1))
         own, weights = drawn, weighed.weights
-        told = method_of(weighed.k_hat, len(weights))
+        told = block_method(weighed.k_hat, len(weights))
         if again is not None and told == DOUBTFUL:
             own, told = draw_logs(again(number), num_draws, seed), REFIT
             weights = np.full(len(own.logs), 1 / len(own.logs))

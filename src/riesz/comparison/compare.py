@@ -64,7 +64,7 @@ def compare(
     unit in which errors are wanted, such as `np.exp` where logarithms were modelled, and `unit` is
     its name. One posterior is enough: kriging and the plane stand beside it.
     """
-    named = by_name(posteriors)
+    named = name_posteriors(posteriors)
     problems = {name: one.problem for name, one in named.items()}
     first = next(iter(problems.values()))
     for name, one in problems.items():
@@ -140,7 +140,7 @@ def beside_rivals(
 
     known, found = [], []  # each once: every model is held against rivals that know what it knows
     for one in ours:
-        design = known_design(one.problem)
+        design = design_in(one.problem)
         knows = next((i for i, other in enumerate(known) if alike(design, other)), len(known))
         known += [design] if knows == len(known) else []
         found.append(model(one.name, one.engine, one.pair, knows, one.evidence))
@@ -178,7 +178,7 @@ def score_in(found: HeldOut, observed: PerSensor, back: Callable[[Any], Any] | N
     return score(own, back(observed))
 
 
-def by_name(
+def name_posteriors(
     posteriors: Mapping[str, Posterior] | Sequence[Posterior] | Posterior,
 ) -> dict[str, Posterior]:
     if isinstance(posteriors, Mapping):
@@ -213,7 +213,7 @@ def no_rivals(problems: Sequence[InverseProblem]) -> str | None:
     return next((told for told, is_met in reasons.items() if not is_met), None)
 
 
-def known_design(problem: InverseProblem) -> Design | None:
+def design_in(problem: InverseProblem) -> Design | None:
     """The covariates that a model knows of its observations."""
     likelihood = problem.likelihood
     if not isinstance(likelihood, WithEffects) or likelihood.design is None:

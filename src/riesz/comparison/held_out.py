@@ -58,7 +58,7 @@ class HeldOut:
         return float(self.log_densities.sum())
 
 
-def method_of(k_hat: float, num_weights: int) -> str:
+def block_method(k_hat: float, num_weights: int) -> str:
     """How a block was left out by so many weights with such a tail."""
     if num_weights == 1:
         return EXACT
@@ -150,7 +150,7 @@ def mixture_elpd(
     k_hats, how = np.zeros(len(groups)), []
     for number, rows in enumerate(groups):
         weighed = smoothed_weights(np.log(shares) - found.logs[:, number])
-        own, weights, told = found, weighed.weights, method_of(weighed.k_hat, len(shares))
+        own, weights, told = found, weighed.weights, block_method(weighed.k_hat, len(shares))
         if again is not None and told == DOUBTFUL:
             (own, weights), told = again(number), REFIT
         k_hats[number] = weighed.k_hat

@@ -142,7 +142,7 @@ def effects_of(likelihood: AbstractLikelihood) -> WithEffects | None:
     return main if isinstance(main, WithEffects) else None
 
 
-def stored_values(
+def values_to_store(
     problem: InverseProblem, name: str, own: Float[np.ndarray, "draw weight"]
 ) -> Float[np.ndarray, "draw place"]:
     """Values at the nodes, or their logarithms; numbers as they are."""
@@ -208,7 +208,7 @@ def draws_and_readings(
     )
     found = finite_draws(every)
     found["unknowns"] = {
-        name: stored_values(problem, name, own) for name, own in found["unknowns"].items()
+        name: values_to_store(problem, name, own) for name, own in found["unknowns"].items()
     }
     distribution, shifts = posterior.distribution, shifts_of(problem, found)
     drawn = PosteriorDraws(

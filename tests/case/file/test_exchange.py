@@ -13,7 +13,7 @@ from riesz.case.data.rows import data_rows_content
 from riesz.case.file.measurements import MeasurementTable, read_measurements
 from riesz.case.file.problem import Stored, read_case, read_problem
 from riesz.case.file.rivers import RiverTable, lines_of_river, rivers_content
-from riesz.case.file.wells import WellTable, read_wells, stored_wells, wells_content
+from riesz.case.file.wells import WellTable, load_wells, read_wells, wells_content
 from riesz.engines.conditional.engine import Conditional
 from riesz.engines.laplace.engine import Laplace
 from riesz.errors import RieszError
@@ -215,7 +215,7 @@ def test_wells_and_measurements_in_degrees_are_where_the_problem_has_them(tmp_pa
     path, kept = tmp_path / "problem.toml", tmp_path / "kept.csv"
     found = read_wells(path, entries, "EPSG:32612")
     kept.write_bytes(wells_content(found, entries))
-    for many, one in (found, stored_wells(path, kept, entries, "EPSG:32612")):
+    for many, one in (found, load_wells(path, kept, entries, "EPSG:32612")):
         np.testing.assert_allclose(many.columns.points, wanted)
         np.testing.assert_allclose(one.columns.points, wanted[:1])
     pair = {"kind": "difference", "x": x, "y": y, "to_x": to_x, "to_y": to_y, "value": 1.0}

@@ -10,7 +10,7 @@ from tests.small_problem import problem_toml, table, written
 
 import riesz as rz
 from riesz.case.data.rows import data_rows_content, read_data_rows
-from riesz.case.file.measurements import measurements_content, stored_measurements
+from riesz.case.file.measurements import load_measurements, measurements_content
 from riesz.case.file.noise import NoiseTable, NoisyValues, likelihood_of
 from riesz.errors import FileFormatError
 from riesz.fem.assembly import dirichlet_values
@@ -127,7 +127,7 @@ def test_further_measurements_stand_behind_the_observations(case):
 def test_a_run_folder_keeps_measurements_whose_files_are_gone(case, tmp_path):
     kept = tmp_path / "measurements.json"
     kept.write_bytes(measurements_content(case.measurements))
-    again = stored_measurements(kept, case.tables.further_measurements())
+    again = load_measurements(kept, case.tables.further_measurements())
     for one, other in zip(case.measurements, again, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.numbers, other.numbers)

@@ -12,9 +12,9 @@ from tests.tiny_run_in_time import tiny_run_in_time
 
 from riesz.case.report.next import next_section
 from riesz.case.report.page import write_report
-from riesz.case.run.folder import NEXT, read_run, stored_answers
+from riesz.case.run.folder import NEXT, load_answers, read_run
 from riesz.case.run.measurand import Measurand
-from riesz.case.run.next import cells_in_hull, resolve, write_next
+from riesz.case.run.next import cells_in_hull, look_up, write_next
 from riesz.cli.main import main
 from riesz.errors import RieszError
 from riesz.mesh.grid import Grid
@@ -91,7 +91,7 @@ def test_the_report_has_what_was_kept(folder, tmp_path):
     outline = [np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]])]
     assert next_section((), outline) == ""
     with pytest.raises(RieszError, match="delete it"):
-        next_section([stored_answers(folder)[0] | {"map": 3}], outline)
+        next_section([load_answers(folder)[0] | {"map": 3}], outline)
     (folder / NEXT).unlink()
 
 
@@ -123,9 +123,9 @@ def test_what_cannot_be_answered_is_refused_before_any_work(folder, run, tmp_pat
 
 def test_values_and_lines_are_those_of_the_report(run):
     measured, draws = Measurand("cd", None, "log"), run.draws()
-    assert resolve("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
+    assert look_up("exceed:2", measured, draws) == ("exceed:2", pytest.approx(np.log(2)))
     with pytest.raises(RieszError, match="above zero"):
-        resolve("exceed:-1", measured, draws)
+        look_up("exceed:-1", measured, draws)
 
 
 @pytest.mark.slow

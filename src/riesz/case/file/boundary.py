@@ -195,7 +195,7 @@ def regions_content(regions: Iterable[Region], mesh: Mesh) -> bytes:
     return json.dumps(collection(near)).encode()
 
 
-def stored_regions(path: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
+def load_regions(path: Path, tables: Mapping[str, RegionTable]) -> tuple[Region, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()

@@ -296,7 +296,7 @@ def measurements_content(measured: Sequence[SensorRows]) -> bytes:
     return json.dumps(rows).encode()
 
 
-def stored_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[SensorRows, ...]:
+def load_measurements(path: Path, tables: Sequence[MeasurementTable]) -> tuple[SensorRows, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()

@@ -20,9 +20,9 @@ from riesz.case.file.boundary import (
     Region,
     boundary_exchange,
     idle_notes,
+    load_regions,
     prescribed_at,
     read_regions,
-    stored_regions,
     with_regions,
     with_stretches,
 )
@@ -33,25 +33,25 @@ from riesz.case.file.experiments import Posed, pose_experiments
 from riesz.case.file.measurements import (
     SensorRows,
     data_of,
+    load_measurements,
     read_measurements,
-    stored_measurements,
 )
 from riesz.case.file.noise import likelihood_values
 from riesz.case.file.rivers import (
     River,
     RiverLines,
+    load_rivers,
     read_rivers,
     river_exchange,
     river_on,
-    stored_rivers,
 )
 from riesz.case.file.schema import ProblemTables
-from riesz.case.file.stresses import Histories, read_series, series_on, stored_series
+from riesz.case.file.stresses import Histories, load_series, read_series, series_on
 from riesz.case.file.time_axis import check_times, time_notes
 from riesz.case.file.wells import (
     WellPoints,
+    load_wells,
     read_wells,
-    stored_wells,
     well_sources,
 )
 from riesz.case.table import Decisions, parse_table, toml_in
@@ -122,7 +122,7 @@ class Case:
         problem = self.problem
         if not local:
             found = MapInputs(self.wells, (), self.regions, self.measurements, self.series)
-            domain = refined_domain(self.path, tables, self.coarse, self.regions)
+            domain = refine_domain(self.path, tables, self.coarse, self.regions)
             problem = build_problem(self.path, tables, self.prepared, found, domain, self.rivers)
         decided = {**self.decided, "observations": {LOCAL: local}}
         return replace(self, tables=tables, problem=problem, decided=decided, remarks=remarks)
@@ -198,7 +198,7 @@ def read_case(
     prepared = drop_outside(prepared, coarse, names)
     for one in found.wells:
         check_inside_mesh(one.columns, coarse)
-    domain = refined_domain(path, tables, coarse, found.regions)
+    domain = refine_domain(path, tables, coarse, found.regions)
     mesh = finest(domain)
     beds = zip(found.rivers, tables.rivers, strict=True)
     rivers = tuple(river_on(mesh, own, table.conductance, table.rise) for own, table in beds)
@@ -214,7 +214,7 @@ def read_case(
     return Case(path, content, tables, coarse, *own, problem, notes, decided)
 
 
-def refined_domain(
+def refine_domain(
     path: Path, tables: ProblemTables, coarse: Mesh, regions: Sequence[Region]
 ) -> Mesh | Hierarchy:
     """The mesh as refined as the file says, with the regions on the finest."""
@@ -253,11 +253,11 @@ def read_map_inputs(path: Path, tables: ProblemTables, kept: Stored | None) -> M
     """From the files that are named, or from a run's own."""
     if kept is not None:
         return MapInputs(
-            stored_wells(path, kept.wells, tables.wells, tables.crs),
-            stored_rivers(kept.rivers, tables.rivers),
-            stored_regions(kept.regions, tables.regions),
-            stored_measurements(kept.measurements, tables.further_measurements()),
-            stored_series(kept.series, tables.series),
+            load_wells(path, kept.wells, tables.wells, tables.crs),
+            load_rivers(kept.rivers, tables.rivers),
+            load_regions(kept.regions, tables.regions),
+            load_measurements(kept.measurements, tables.further_measurements()),
+            load_series(kept.series, tables.series),
         )
     folder = path.parent
     return MapInputs(

@@ -195,7 +195,7 @@ def rivers_content(rivers: Sequence[River]) -> bytes:
     return csv_content(KEPT, rows)
 
 
-def stored_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
+def load_rivers(path: Path, tables: Sequence[RiverTable]) -> tuple[RiverLines, ...]:
     """The same again from a run folder."""
     if not tables:
         return ()

@@ -101,7 +101,7 @@ def series_content(histories: Histories) -> bytes:
     return csv_content((NAME, TIME, VALUE), rows)
 
 
-def stored_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
+def load_series(kept: Path, tables: Mapping[str, SeriesTable]) -> dict[str, History]:
     """The same again from a run folder."""
     if not tables:
         return {}

@@ -240,7 +240,7 @@ def wells_content(wells: Sequence[WellPoints], tables: Sequence[WellTable]) -> b
     return csv_content((ENTRY, *AXES, RATE, TIME, NAME), kept)
 
 
-def stored_wells(
+def load_wells(
     path: Path, kept: Path, tables: Sequence[WellTable], crs: str | None
 ) -> tuple[WellPoints, ...]:
     """The same again from a run folder."""
@@ -251,12 +251,12 @@ def stored_wells(
     return tuple(
         well_of(path, number, one, crs)
         if one.file is None
-        else stored_well(table.select(entries == number), one)
+        else load_well(table.select(entries == number), one)
         for number, one in enumerate(tables)
     )
 
 
-def stored_well(table: TextTable, own: WellTable) -> WellPoints:
+def load_well(table: TextTable, own: WellTable) -> WellPoints:
     times = None if own.date is None else table.times(TIME)
     names = None if own.name is None else table.words(NAME)
     columns = numeric_columns(table, (*AXES, RATE))

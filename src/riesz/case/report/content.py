@@ -9,7 +9,7 @@ from jaxtyping import Float
 from riesz.case.report.maps import FieldMap, encode_map, field_map, map_grid, rings, round_digits
 from riesz.case.report.residuals import Dot, dots_of
 from riesz.case.report.trust import Verdict, overall, verdicts
-from riesz.case.run.folder import MANIFEST, PROBLEM, Run, stored_answers
+from riesz.case.run.folder import MANIFEST, PROBLEM, Run, load_answers
 from riesz.case.run.measurand import (
     GAINS,
     MEASUREMENT,
@@ -120,7 +120,7 @@ def content_of(run: Run, *, num_draws: int | None = None, seed: int = 0) -> Cont
         num_draws=draws.num_draws,
         course=course_of(run, measured, pixels, seed),
         dots=dots_of(run.misfit, observed.points),
-        answers=tuple(stored_answers(run.folder)),
+        answers=tuple(load_answers(run.folder)),
     )
 
 

@@ -38,7 +38,7 @@ def covariates_in(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def check_covariates(given: Mapping[str, Any], run: Run) -> None:
+def check_given(given: Mapping[str, Any], run: Run) -> None:
     names = run.observations.covariates
     for name in given:
         if name not in names:

@@ -193,7 +193,7 @@ class Run:
         return replace(draws, shifts=replace(draws.shifts, residuals=residuals))
 
 
-def stored_answers(folder: Path) -> list[dict[str, Any]]:
+def load_answers(folder: Path) -> list[dict[str, Any]]:
     """What was asked about a run, for its report."""
     path = folder / NEXT
     return read_results(path)["rows"] if path.is_file() else []

@@ -39,7 +39,7 @@ def axis_of(run: Run) -> TimeAxis:
     return parse_table(TimeTable, run.time, run.folder / PROBLEM).axis()
 
 
-def requested_times(at: Any, axis: TimeAxis) -> Times:
+def parse_times(at: Any, axis: TimeAxis) -> Times:
     """All times of the axis, one, or several: by commas in a text, in their order; each once."""
     if isinstance(at, str) and at.strip() == ALL:
         return axis.dates(axis.times)
@@ -62,7 +62,7 @@ def moment_in(word: Any, at: Any) -> Any:
     return found if isinstance(found, float) else np.datetime64(found, "s")
 
 
-def stored_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
+def times_available(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times | None:
     """Where a table of places has a column of dates, and no others are asked for."""
     rows, date = request.rows, run.observations.date
     if request.at is not None or rows is None or date not in rows.table.header:
@@ -74,13 +74,13 @@ def stored_times(request: PredictionRequest, run: Run, axis: TimeAxis) -> Times 
 def scene_in_time(request: PredictionRequest, run: Run, at: Where, sites: Sequence[str]) -> Scene:
     """Draws of the state at the dates that are asked for, at the places `at`."""
     axis = axis_of(run)
-    own = stored_times(request, run, axis)
-    times = requested_times(ALL if request.at is None else request.at, axis) if own is None else own
+    own = times_available(request, run, axis)
+    times = parse_times(ALL if request.at is None else request.at, axis) if own is None else own
     numbers, is_paired = axis.numbers(times), own is not None
     scene = Scene(at, (), sites, times, paired=is_paired)
     course = run.kept.course if run.kept else None
     if course is not None and request.num_draws is None and request.seed == 0:
-        thens = stored_thens(run, course, at, numbers, is_paired=is_paired)
+        thens = load_thens(run, course, at, numbers, is_paired=is_paired)
         if thens:
             return dataclasses.replace(scene, thens=thens)
     draws, states = solve_in_time_at(request, run, at, times, paired=is_paired)
@@ -100,7 +100,7 @@ def is_points(at: Where) -> bool:
     return not (at is None or isinstance(at, Grid))
 
 
-def stored_thens(
+def load_thens(
     run: Run, course: Course, at: Where, numbers: Float[np.ndarray, " time"], *, is_paired: bool
 ) -> tuple[Then, ...]:
     """From what the run keeps, where that is enough; else none."""

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import Delaunay
 
-from riesz.case.run.design import check_covariates, design_at, holds_for
-from riesz.case.run.folder import NEXT, Run, read_run, stored_answers
+from riesz.case.run.design import check_given, design_at, holds_for
+from riesz.case.run.folder import NEXT, Run, load_answers, read_run
 from riesz.case.run.measurand import GAINS, LOG, VALUE, Measurand, measurand_of
 from riesz.case.run.outputs import PLOT
 from riesz.case.run.predict import asks_for_dates, check_dates, places_at, scene_of, with_rows
@@ -150,9 +150,9 @@ def find_next(
     known = run.kept.draws if run.kept else run.draws(request.num_draws, request.seed)
     request = with_rows(request, run, known.mesh)
     check_dates(request, run)
-    check_covariates(request.covariates, run)
+    check_given(request.covariates, run)
     measured = measurand_of(run.observations).with_link(known.shifts.scatter)
-    named, level = resolve(quantity, measured, known)
+    named, level = look_up(quantity, measured, known)
     target(known, named, level=level)  # raises where there is no such quantity, before any march
     if request.points is None and request.cell is None:
         request = dataclasses.replace(request, cell=usual_cell(known.mesh))
@@ -193,7 +193,7 @@ def cells_in_hull(cells: Grid, points: Float[np.ndarray, "observation 2"]) -> Gr
     return dataclasses.replace(cells, inside=inside) if inside.any() else cells
 
 
-def resolve(quantity: str, measured: Measurand, draws: PosteriorDraws) -> tuple[str, float | None]:
+def look_up(quantity: str, measured: Measurand, draws: PosteriorDraws) -> tuple[str, float | None]:
     """A quantity as draws have it, and the value to exceed in their scale."""
     if quantity.startswith(BUDGET):
         term = quantity.removeprefix(BUDGET)
@@ -330,6 +330,6 @@ def keep_answer(folder: Path, asked: Ranking, told: dict[str, Any]) -> None:
         "chosen": found.points[found.chosen].tolist(),
         "cell": list(asked.at.cell) if isinstance(asked.at, Grid) else None,
     }
-    others = [one for one in stored_answers(folder) if one.get("quantity") != found.quantity]
+    others = [one for one in load_answers(folder) if one.get("quantity") != found.quantity]
     rows = [*others, told | {"files": [], "map": shown}]
     write_results(path, results(f"riesz next {folder.name}", {}, 0, rows, {}))

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from riesz.case.data.rows import Columns, check_inside_mesh, inside_of, numeric_columns
-from riesz.case.run.design import check_covariates, design_at, holds_for
+from riesz.case.run.design import check_given, design_at, holds_for
 from riesz.case.run.folder import OPENED, Run, read_run
 from riesz.case.run.measurand import MEASUREMENT, VALUE, Measurand, measurand_of, noise_note
 from riesz.case.run.outputs import write_bands
@@ -99,7 +99,7 @@ def write_prediction(
     check_quantity(known, request)
     request = with_rows(request, run, known.mesh)
     check_dates(request, run)
-    check_covariates(request.covariates, run)
+    check_given(request.covariates, run)
     where = places_for(request, run, known.mesh)
     under = run if changes is None else import_module(OPENED).scenario(run, changes)
     scene = scene_of(request, under, *where)

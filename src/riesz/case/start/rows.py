@@ -115,7 +115,7 @@ def read_measured_rows(
     outline = None if file is None else file.outline
     inside = good if outline is None else contains(outline, np.nan_to_num(located)) & good
     check_inside_outline(table, located[good], inside, names, outline)
-    check_values(table.select(inside), values[inside], names, outline)
+    check_any_value(table.select(inside), values[inside], names, outline)
     positive = usable_covariates(table.select(inside), values[inside], names, asked)
     dates = dates_in(table.select(inside))
     check_dated(asked, table, dates, site)
@@ -227,7 +227,9 @@ def check_inside_outline(
         )
 
 
-def check_values(table: TextTable, values: Numbers, names: Guess, outline: Outline | None) -> None:
+def check_any_value(
+    table: TextTable, values: Numbers, names: Guess, outline: Outline | None
+) -> None:
     """Raise where there is nothing to infer from, or what is no measurement."""
     if not len(np.unique(values)) > 1:
         raise FileFormatError(

@@ -21,7 +21,7 @@ from riesz.engines.checkpoint import AbstractCheckpoint
 from riesz.errors import FileFormatError, RieszError
 from riesz.io.store.files import archive_arrays, read_bytes, remove_partials, replacing
 from riesz.io.store.modules import from_plain, to_plain
-from riesz.io.store.posterior import SAVED, archived_bytes, differing_in, identity
+from riesz.io.store.posterior import SAVED, differing_in, identity, npz_bytes
 from riesz.io.store.results import versions
 from riesz.problem.problem import InverseProblem
 
@@ -134,7 +134,7 @@ class Checkpoint(AbstractCheckpoint):
         spent = self.spent + time.monotonic() - self.began
         content = self.header | {"spent": spent, "stages": stages}
         header = json.dumps(content, allow_nan=False).encode() + b"\n"
-        archive = archived_bytes(arrays)
+        archive = npz_bytes(arrays)
         digest = blake2b(header, digest_size=16)
         digest.update(archive)
         with replacing(self.path) as file:

@@ -86,7 +86,7 @@ def save_posterior(folder: Path | str, posterior: Posterior, *, overwrite: bool 
         )
     arrays: dict[str, np.ndarray] = {}
     parts = {name: to_plain(getattr(posterior, name), name, arrays, SAVED) for name in PARTS}
-    archive = archived_bytes(arrays)
+    archive = npz_bytes(arrays)
     manifest = {
         "schema": SCHEMA,
         "riesz": riesz.__version__,
@@ -144,7 +144,7 @@ def load_posterior(folder: Path | str, problem: InverseProblem) -> Posterior:
     )
 
 
-def archived_bytes(arrays: dict[str, np.ndarray]) -> bytes:
+def npz_bytes(arrays: dict[str, np.ndarray]) -> bytes:
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
     return content.getvalue()
